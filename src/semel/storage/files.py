@@ -1,0 +1,294 @@
+"""The seam between semel and the disk: every byte that is read from or written to a data directory passes here.
+
+Nothing above this file calls `os` for IO. That buys two things: a broker that runs wholly in memory
+(`MemoryFiles`, for `semel.broker()` without a directory), and a faulty double (`semel.testing.faulty`) that can crash,
+tear, lose and refuse at every single call. The vocabulary is small on purpose: positioned reads and writes, no
+append mode and no cursor, so a write that failed half-way is simply overwritten by the next one.
+
+This module must never retry, cache or interpret: what the operating system says goes up as it is, as `OSError`.
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+Buffer = bytes | bytearray | memoryview
+
+# A writev takes at most this many buffers (POSIX promises 1024 on Linux); longer lists are cut up.
+BUFFERS_PER_CALL_MAX = 1024
+
+
+class File(Protocol):
+    """One open file, read and written at positions."""
+
+    def write_at(self, buffers: Sequence[Buffer], position: int) -> int:
+        """Write all of `buffers`, one after the other, at `position`; answer how many bytes, or raise OSError."""
+        ...
+
+    def read_at(self, size: int, position: int) -> bytes:
+        """Up to `size` bytes from `position`; fewer only where the file ends."""
+        ...
+
+    def sync(self) -> None:
+        """Return when everything written so far would survive a loss of power (fdatasync)."""
+        ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def allocate(self, size: int) -> None:
+        """Make sure that the first `size` bytes have their blocks: writing them cannot run out of space."""
+        ...
+
+    def size(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+class Files(Protocol):
+    """One directory tree. Paths are relative, with `/` between their parts."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Open for reading and writing; FileNotFoundError unless `create`. Creating does not sync the directory."""
+        ...
+
+    def names(self, path: str) -> list[str]:
+        """The sorted names in a directory; empty if there is no such directory."""
+        ...
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory and the ones above it; nothing happens where it exists."""
+        ...
+
+    def sync_directory(self, path: str) -> None:
+        """Return when the names in this directory (files made, renamed, removed) would survive a loss of power."""
+        ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Atomically put `source` in the place of `target`."""
+        ...
+
+    def remove(self, path: str) -> None: ...
+
+    def remove_directory(self, path: str) -> None:
+        """Remove an empty directory."""
+        ...
+
+    def lock(self) -> None:
+        """Take the tree for this process alone, or raise BlockingIOError. Released by `close`, or with the process."""
+        ...
+
+    def describe(self, path: str) -> str:
+        """The path as an operator knows it, for messages."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class DiskFile:
+    """A file on the real disk."""
+
+    __slots__ = ("_descriptor",)
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def write_at(self, buffers: Sequence[Buffer], position: int) -> int:
+        total = sum(memoryview(buffer).nbytes for buffer in buffers)
+        if len(buffers) <= BUFFERS_PER_CALL_MAX:
+            written = os.pwritev(self._descriptor, buffers, position)
+            if written == total:  # the one case that ever happens on a healthy disk
+                return total
+        self._write_the_rest(b"".join(buffers), position)
+        return total
+
+    def _write_the_rest(self, data: bytes, position: int) -> None:
+        """Write `data` however many calls it takes: a short count is legal, and on a full disk it precedes ENOSPC."""
+        view = memoryview(data)
+        while view:
+            written = os.pwrite(self._descriptor, view, position)
+            view = view[written:]
+            position += written
+
+    def read_at(self, size: int, position: int) -> bytes:
+        data = os.pread(self._descriptor, size, position)
+        if len(data) == size or not data:
+            return data
+        parts = [data]
+        got = len(data)
+        while got < size:
+            data = os.pread(self._descriptor, size - got, position + got)
+            if not data:
+                break
+            parts.append(data)
+            got += len(data)
+        return b"".join(parts)
+
+    def sync(self) -> None:
+        os.fdatasync(self._descriptor)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._descriptor, size)
+
+    def allocate(self, size: int) -> None:
+        os.posix_fallocate(self._descriptor, 0, size)
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+class DiskFiles:
+    """A directory tree on the real disk."""
+
+    def __init__(self, root: Path | str) -> None:
+        self._root = os.fspath(root)
+        self._lock_descriptor: int | None = None
+        os.makedirs(self._root, exist_ok=True)
+
+    def open(self, path: str, *, create: bool = False) -> DiskFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return DiskFile(os.open(self.describe(path), flags, 0o644))
+
+    def names(self, path: str) -> list[str]:
+        try:
+            return sorted(os.listdir(self.describe(path)))
+        except FileNotFoundError:
+            return []
+
+    def make_directory(self, path: str) -> None:
+        os.makedirs(self.describe(path), exist_ok=True)
+
+    def sync_directory(self, path: str) -> None:
+        descriptor = os.open(self.describe(path), os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def rename(self, source: str, target: str) -> None:
+        os.replace(self.describe(source), self.describe(target))
+
+    def remove(self, path: str) -> None:
+        os.remove(self.describe(path))
+
+    def remove_directory(self, path: str) -> None:
+        os.rmdir(self.describe(path))
+
+    def lock(self) -> None:
+        descriptor = os.open(self.describe("lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            raise
+        self._lock_descriptor = descriptor
+
+    def describe(self, path: str) -> str:
+        return f"{self._root}/{path}" if path else self._root
+
+    def close(self) -> None:
+        if self._lock_descriptor is not None:
+            os.close(self._lock_descriptor)
+            self._lock_descriptor = None
+
+
+class MemoryFile:
+    """A file that lives and dies with the process."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytearray) -> None:
+        self.data = data
+
+    def write_at(self, buffers: Sequence[Buffer], position: int) -> int:
+        chunk = b"".join(buffers)
+        gap = position - len(self.data)
+        if gap > 0:
+            self.data.extend(bytes(gap))
+        self.data[position : position + len(chunk)] = chunk
+        return len(chunk)
+
+    def read_at(self, size: int, position: int) -> bytes:
+        return bytes(memoryview(self.data)[position : position + size])
+
+    def sync(self) -> None:
+        pass
+
+    def truncate(self, size: int) -> None:
+        if size < len(self.data):
+            del self.data[size:]
+        else:
+            self.data.extend(bytes(size - len(self.data)))
+
+    def allocate(self, size: int) -> None:
+        if size > len(self.data):
+            self.truncate(size)
+
+    def size(self) -> int:
+        return len(self.data)
+
+    def close(self) -> None:
+        pass
+
+
+class MemoryFiles:
+    """A directory tree that lives and dies with the process: the same broker, with nothing on disk."""
+
+    def __init__(self) -> None:
+        self._contents: dict[str, bytearray] = {}
+        self._directories: set[str] = {""}
+        self._locked = False
+
+    def open(self, path: str, *, create: bool = False) -> MemoryFile:
+        if path not in self._contents:
+            if not create:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.describe(path))
+            self._contents[path] = bytearray()
+        return MemoryFile(self._contents[path])
+
+    def names(self, path: str) -> list[str]:
+        prefix = f"{path}/" if path else ""
+        below = (p[len(prefix) :] for p in [*self._contents, *self._directories] if p.startswith(prefix))
+        return sorted({path_below.split("/")[0] for path_below in below if path_below})
+
+    def make_directory(self, path: str) -> None:
+        parts = path.split("/")
+        self._directories.update("/".join(parts[:depth]) for depth in range(1, len(parts) + 1))
+
+    def sync_directory(self, path: str) -> None:
+        pass
+
+    def rename(self, source: str, target: str) -> None:
+        self._contents[target] = self._contents.pop(source)
+
+    def remove(self, path: str) -> None:
+        if self._contents.pop(path, None) is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.describe(path))
+
+    def remove_directory(self, path: str) -> None:
+        self._directories.discard(path)
+
+    def lock(self) -> None:
+        if self._locked:
+            raise BlockingIOError(errno.EWOULDBLOCK, "already locked")
+        self._locked = True
+
+    def describe(self, path: str) -> str:
+        return f"memory:{path}"
+
+    def close(self) -> None:
+        self._locked = False
+
+
+def remove_tree(files: Files, path: str) -> None:
+    """Remove a directory of plain files, and the directory."""
+    for name in files.names(path):
+        files.remove(f"{path}/{name}")
+    with contextlib.suppress(FileNotFoundError):
+        files.remove_directory(path)
