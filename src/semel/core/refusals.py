@@ -1,0 +1,41 @@
+"""The ways in which the rules say no, under the numbers that the Kafka protocol gives them.
+
+A refusal is a number a client acts upon and a message a person reads. This file holds the numbers that the rules
+themselves answer, and nothing that only sockets, sessions or clients know about. They are plain integers because one
+stands in every answer. It must never grow a number that no rule in `core` answers.
+"""
+
+from typing import Final
+
+NONE: Final = 0
+OFFSET_OUT_OF_RANGE: Final = 1
+CORRUPT_MESSAGE: Final = 2
+UNKNOWN_TOPIC_OR_PARTITION: Final = 3
+MESSAGE_TOO_LARGE: Final = 10
+INVALID_TOPIC_EXCEPTION: Final = 17
+INVALID_TIMESTAMP: Final = 32
+TOPIC_ALREADY_EXISTS: Final = 36
+INVALID_PARTITIONS: Final = 37
+INVALID_REPLICATION_FACTOR: Final = 38
+INVALID_CONFIG: Final = 40
+INVALID_REQUEST: Final = 42
+UNSUPPORTED_FOR_MESSAGE_FORMAT: Final = 43
+POLICY_VIOLATION: Final = 44
+OUT_OF_ORDER_SEQUENCE_NUMBER: Final = 45
+INVALID_PRODUCER_EPOCH: Final = 47
+INVALID_TXN_STATE: Final = 48
+FENCED_LEADER_EPOCH: Final = 74
+UNKNOWN_LEADER_EPOCH: Final = 75
+UNSUPPORTED_COMPRESSION_TYPE: Final = 76
+INVALID_RECORD: Final = 87
+UNKNOWN_TOPIC_ID: Final = 100
+INCONSISTENT_TOPIC_ID: Final = 103
+
+
+class Refused(Exception):
+    """A request that the rules do not allow. Nothing was decided and nothing may be written."""
+
+    def __init__(self, error: int, message: str) -> None:
+        super().__init__(message)
+        self.error = error
+        self.message = message
