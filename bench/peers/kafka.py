@@ -1,0 +1,215 @@
+"""Apache Kafka as a peer: one node in KRaft combined mode, fetched from Maven Central into the cache and started with
+`java` directly, with the settings its own scripts and its own `server.properties` give it. It must never be tuned,
+up or down, beyond what a measure names (`flush_messages`)."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from bench.peers.process import (
+    Broker,
+    SkipReason,
+    answers_metadata,
+    cache_dir,
+    free_port,
+    port_is_open,
+    run_in_foreground,
+)
+
+KAFKA_VERSION = "4.3.1"
+LOG4J_VERSION = "2.25.4"
+"""The distribution ships this binding beside the jars; without it Kafka would log nothing at all."""
+
+JAVA_MAJOR_MIN = 17
+
+POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>semel.bench</groupId><artifactId>kafka</artifactId><version>1</version>
+  <dependencies>
+    <dependency>
+      <groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{KAFKA_VERSION}</version>
+    </dependency>
+    <dependency>
+      <groupId>org.apache.logging.log4j</groupId><artifactId>log4j-slf4j-impl</artifactId>
+      <version>{LOG4J_VERSION}</version>
+    </dependency>
+  </dependencies>
+</project>
+"""
+
+LOG4J_CONFIGURATION = """status = ERROR
+appender.console.type = Console
+appender.console.name = console
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = [%d] %p %m (%c)%n
+rootLogger.level = INFO
+rootLogger.appenderRef.console.ref = console
+"""
+
+HEAP = ("-Xmx1G", "-Xms1G")
+"""What kafka-server-start.sh sets."""
+
+JVM_OPTIONS = (
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-Djava.awt.headless=true",
+)
+"""What kafka-run-class.sh sets."""
+
+SERVER_PROPERTIES: Mapping[str, str] = {
+    # What the distribution's config/server.properties says, made fit for one node on a free port.
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    "num.network.threads": "3",
+    "num.io.threads": "8",
+    "socket.send.buffer.bytes": "102400",
+    "socket.receive.buffer.bytes": "102400",
+    "socket.request.max.bytes": "104857600",
+    "num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "log.retention.hours": "168",
+    "log.segment.bytes": "1073741824",
+    "log.retention.check.interval.ms": "300000",
+}
+
+
+class Kafka(Broker):
+    name = "kafka"
+
+    def __init__(
+        self,
+        *,
+        port: int = 0,
+        directory: Path | None = None,
+        flush_messages: int | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """`flush_messages=1` makes Kafka fsync before it acknowledges; by default it leaves that to the kernel."""
+        super().__init__(port=port, directory=directory)
+        self._controller_port = free_port()
+        self._properties = dict(properties or {})
+        if flush_messages is not None:
+            self._properties["log.flush.interval.messages"] = str(flush_messages)
+
+    @property
+    def libraries(self) -> Path:
+        return cache_dir() / f"kafka-{KAFKA_VERSION}" / "libs"
+
+    @property
+    def data_directory(self) -> Path:
+        return self.directory / "data"
+
+    def version(self) -> str:
+        return f"Apache Kafka {KAFKA_VERSION}"
+
+    def install(self) -> None:
+        java = require_java()
+        if any(self.libraries.glob("log4j-slf4j-impl-*.jar")):
+            return
+        if shutil.which("mvn") is None:
+            raise SkipReason(
+                f"Kafka {KAFKA_VERSION} is not in {self.libraries} and mvn, which fetches it, is not on PATH"
+            )
+        fetch(self.libraries, java)
+
+    def prepare(self) -> None:
+        if (self.data_directory / "meta.properties").exists():
+            return
+        settings = {
+            **SERVER_PROPERTIES,
+            "controller.quorum.bootstrap.servers": f"127.0.0.1:{self._controller_port}",
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{self._controller_port}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+            "log.dirs": str(self.data_directory),
+            **self._properties,
+        }
+        configuration = self.directory / "server.properties"
+        configuration.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        (self.directory / "log4j2.properties").write_text(LOG4J_CONFIGURATION)
+        cluster_id = "c2VtZWwtYmVuY2gtMDAwMQ"
+        format_storage = [
+            *self._java("kafka.tools.StorageTool"),
+            *("format", "--standalone", "-t", cluster_id, "-c", str(configuration)),
+        ]
+        result = subprocess.run(format_storage, capture_output=True, text=True, check=False)
+        if result.returncode != 0:
+            raise SkipReason(f"the storage tool of Kafka failed: {(result.stdout + result.stderr)[-500:]}")
+
+    def command(self) -> Sequence[str]:
+        main = self._java("kafka.Kafka", *HEAP, *JVM_OPTIONS)
+        return [*main, str(self.directory / "server.properties")]
+
+    def _java(self, main_class: str, *options: str) -> list[str]:
+        log4j = f"-Dlog4j2.configurationFile={self.directory / 'log4j2.properties'}"
+        return [require_java(), *options, log4j, "-cp", f"{self.libraries}/*", main_class]
+
+    def is_ready(self) -> bool:
+        return port_is_open(self.port) and answers_metadata(self.bootstrap)
+
+
+def require_java() -> str:
+    """The path of a Java that Kafka can run on, from `JAVA_HOME` or `PATH`."""
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
+    if java is None:
+        raise SkipReason(f"Kafka needs Java {JAVA_MAJOR_MIN} or newer, and there is no java on PATH")
+    text = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    quoted = text.split('"')
+    major = quoted[1].split(".")[0] if len(quoted) > 1 else ""
+    if not major.isdigit() or int(major) < JAVA_MAJOR_MIN:
+        raise SkipReason(f"Kafka needs Java {JAVA_MAJOR_MIN} or newer, and {java} is {major or 'unknown'}")
+    return java
+
+
+def fetch(libraries: Path, java: str) -> None:
+    """Let mvn copy Kafka and everything it depends on. The folder appears whole or not at all, so that two runs at
+    once, or one that was cut off, never leave half a Kafka."""
+    libraries.parent.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix="fetching-", dir=libraries.parent))
+    try:
+        (staging / "pom.xml").write_text(POM)
+        command = ["mvn", "-B", "-q", "dependency:copy-dependencies", "-DincludeScope=runtime"]
+        environment = {**os.environ, "JAVA_HOME": str(Path(java).resolve().parent.parent)}
+        result = subprocess.run(
+            [*command, f"-DoutputDirectory={staging / 'libs'}"],
+            cwd=staging,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if result.returncode != 0:
+            raise SkipReason(f"mvn could not fetch Kafka {KAFKA_VERSION}: {(result.stdout + result.stderr)[-500:]}")
+        if not libraries.exists():
+            (staging / "libs").rename(libraries)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.peers.kafka", description="Run Apache Kafka until SIGTERM.")
+    parser.add_argument("--port", type=int, default=9092)
+    parser.add_argument("--flush-messages", type=int, default=None, help="1 makes Kafka fsync before it acknowledges")
+    arguments = parser.parse_args()
+    return run_in_foreground(Kafka(port=arguments.port, flush_messages=arguments.flush_messages))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
