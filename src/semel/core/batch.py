@@ -1,0 +1,170 @@
+"""The 61 bytes at the head of a record batch: all that the broker ever knows of the records behind it.
+
+Clients send records in batches of format 2 (the only one that carries a producer's identity). The broker reads the
+header, checks that it is consistent with itself, with the bytes that came and with the checksum, gives the batch its
+place in the log by writing one number into it, and otherwise never touches, copies or opens the records.
+
+    offset size field                    covered by the checksum
+         0    8 base offset              no: the broker sets it
+         8    4 length of what follows   no
+        12    4 leader epoch             no: the broker sets it
+        16    1 magic (2)                no
+        17    4 CRC-32C of the rest      no
+        21    2 attributes               yes, and all that follows
+        23    4 last offset delta
+        27    8 base timestamp
+        35    8 max timestamp
+        43    8 producer id
+        51    2 producer epoch
+        53    4 base sequence
+        57    4 record count
+        61      records
+"""
+
+import struct
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from semel.core.refusals import (
+    CORRUPT_MESSAGE,
+    INVALID_RECORD,
+    INVALID_TIMESTAMP,
+    MESSAGE_TOO_LARGE,
+    UNSUPPORTED_COMPRESSION_TYPE,
+    Refused,
+)
+
+Buffer = bytes | bytearray | memoryview
+
+HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+HEADER_BYTES: Final = HEADER.size
+# What the length field does not count: itself and the base offset before it.
+LENGTH_PREFIX_BYTES: Final = 12
+CHECKSUM_POSITION: Final = 17
+CHECKED_FROM: Final = 21
+MAX_TIMESTAMP_POSITION: Final = 35
+MAGIC: Final = 2
+NO_PRODUCER: Final = -1
+NO_TIMESTAMP: Final = -1
+
+CODEC_MASK: Final = 0x07
+APPEND_TIME_BIT: Final = 0x08
+TRANSACTIONAL_BIT: Final = 0x10
+CONTROL_BIT: Final = 0x20
+
+# How the bytes behind the header begin, for the codecs that announce themselves. Garbage that is merely called
+# compressed would be stored for ever and stop every consumer that reaches it; four bytes tell most of it apart.
+CODEC_SIGNATURES: Final = {1: b"\x1f\x8b", 3: b"\x04\x22\x4d\x18", 4: b"\x28\xb5\x2f\xfd"}
+CODEC_LAST: Final = 4
+# length, attributes, timestamp delta, offset delta, key length, value length, header count: one byte each at least.
+RECORD_BYTES_MIN: Final = 7
+
+BASE_OFFSET: Final = struct.Struct(">q")
+BASE_OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
+LEADER_EPOCH: Final = struct.Struct(">i")
+LEADER_EPOCH_POSITION: Final = 12
+CHECKSUM: Final = struct.Struct(">I")
+
+
+class BatchHeader(NamedTuple):
+    """A batch's header, field by field, in the order of the wire."""
+
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    checksum: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def batch_bytes(self) -> int:
+        return self.length + LENGTH_PREFIX_BYTES
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL_BIT)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL_BIT)
+
+
+def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """The header of a batch that has been checked before (it comes from our own disk); nothing is verified."""
+    return BatchHeader._make(HEADER.unpack_from(buffer, position))
+
+
+def accept_from_client(batch: Buffer, batch_bytes_max: int) -> BatchHeader:
+    """The header of a batch that a client sent, or `Refused` with the answer that the client shall get.
+
+    The order of the checks decides which error a batch with several faults gets; it is Kafka's.
+    """
+    size = len(batch)
+    if size < HEADER_BYTES:
+        raise Refused(CORRUPT_MESSAGE, f"a record batch has at least {HEADER_BYTES} bytes, this one has {size}")
+    header = BatchHeader._make(HEADER.unpack_from(batch))
+    if header.magic != MAGIC:
+        raise Refused(INVALID_RECORD, f"message format {header.magic} is not supported, only format {MAGIC}")
+    if header.length + LENGTH_PREFIX_BYTES != size:
+        if HEADER_BYTES <= header.length + LENGTH_PREFIX_BYTES < size:
+            raise Refused(INVALID_RECORD, "more than one record batch for a partition in one request")
+        raise Refused(CORRUPT_MESSAGE, f"the batch says it has {header.length} bytes more, but {size - 12} came")
+    if size > batch_bytes_max:
+        raise Refused(MESSAGE_TOO_LARGE, f"the batch has {size} bytes, max.message.bytes is {batch_bytes_max}")
+    if crc32c(memoryview(batch)[CHECKED_FROM:]) != header.checksum:
+        raise Refused(CORRUPT_MESSAGE, "the checksum of the batch does not match its bytes")
+    _check_fields(header, batch)
+    return header
+
+
+def _check_fields(header: BatchHeader, batch: Buffer) -> None:
+    attributes = header.attributes
+    if attributes & CONTROL_BIT:
+        raise Refused(INVALID_RECORD, "control batches are written by the broker, never by a client")
+    count = header.record_count
+    if count <= 0 or header.last_offset_delta != count - 1:
+        raise Refused(
+            INVALID_RECORD, f"the batch counts {count} records but its last offset delta is {header.last_offset_delta}"
+        )
+    if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
+        raise Refused(INVALID_RECORD, "a batch with a producer id needs an epoch and a sequence number of 0 or more")
+    if attributes & APPEND_TIME_BIT:
+        raise Refused(INVALID_TIMESTAMP, "only the broker may set the timestamp type to LogAppendTime")
+    codec = attributes & CODEC_MASK
+    if codec == 0:
+        if count * RECORD_BYTES_MIN > len(batch) - HEADER_BYTES:
+            raise Refused(INVALID_RECORD, f"{count} records cannot fit in {len(batch) - HEADER_BYTES} bytes")
+        return
+    if codec > CODEC_LAST:
+        raise Refused(UNSUPPORTED_COMPRESSION_TYPE, f"there is no compression type {codec}")
+    signature = CODEC_SIGNATURES.get(codec)
+    if signature is not None and batch[HEADER_BYTES : HEADER_BYTES + len(signature)] != signature:
+        raise Refused(CORRUPT_MESSAGE, f"the records are not what compression type {codec} says they are")
+
+
+def place(batch: bytearray | memoryview, base_offset: int) -> None:
+    """Give a batch its place in the log, in its own bytes. The checksum does not cover what changes here."""
+    BASE_OFFSET.pack_into(batch, 0, base_offset)
+    LEADER_EPOCH.pack_into(batch, LEADER_EPOCH_POSITION, 0)
+
+
+def stamp(batch: bytearray | memoryview, header: BatchHeader, now_ms: int) -> BatchHeader:
+    """Write the broker's time into a batch (message.timestamp.type=LogAppendTime) and make its checksum right again."""
+    attributes = header.attributes | APPEND_TIME_BIT
+    struct.pack_into(">h", batch, CHECKED_FROM, attributes)
+    struct.pack_into(">q", batch, MAX_TIMESTAMP_POSITION, now_ms)
+    checksum = crc32c(memoryview(batch)[CHECKED_FROM:])
+    CHECKSUM.pack_into(batch, CHECKSUM_POSITION, checksum)
+    return header._replace(attributes=attributes, max_timestamp=now_ms, checksum=checksum)

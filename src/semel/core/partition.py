@@ -1,0 +1,106 @@
+"""One partition's state machine: whether a batch may be appended, where it goes, and what is known afterwards.
+
+`decide` looks and changes nothing; `apply` changes and never refuses. Between the two the caller makes the batch part
+of the journal. Recovery runs `apply` alone, on what the journal holds, and arrives at the same state.
+
+Offsets are dense: a batch of n records takes n of them. What lies behind `next_offset` does not exist, what lies below
+`log_start` is gone. How far consumers may read is no rule but a matter of durability, so it is not kept here.
+"""
+
+from typing import Final, NamedTuple
+
+from semel.core import refusals
+from semel.core.batch import APPEND_TIME_BIT, NO_PRODUCER, NO_TIMESTAMP, BatchHeader
+from semel.core.producer_ids import ProducerIds
+from semel.core.producers import SEQUENCE_MASK, KnownBatch, Outcome, Producers, judge
+
+# After this long without a word a producer is forgotten, as in Apache Kafka.
+PRODUCER_EXPIRATION_MS: Final = 86_400_000
+
+
+class Decision(NamedTuple):
+    """What becomes of a batch. A duplicate has the original; whatever is neither has an error and a message."""
+
+    outcome: Outcome
+    original: KnownBatch | None = None
+    error: int = refusals.NONE
+    message: str | None = None
+
+
+_ACCEPTED: Final = Decision(Outcome.ACCEPTED)
+
+
+class Partition:
+    """The state of one partition."""
+
+    __slots__ = ("forgotten_below", "log_start", "next_offset", "producers")
+
+    def __init__(self, forgotten_below: int = 0) -> None:
+        self.log_start = 0
+        self.next_offset = 0
+        self.producers = Producers()
+        # Producer ids below this one may have had state in an earlier topic of the same name.
+        self.forgotten_below = forgotten_below
+
+    def decide_append(
+        self, header: BatchHeader, ids: ProducerIds, now_ms: int, expiration_ms: int = PRODUCER_EXPIRATION_MS
+    ) -> Decision:
+        """What becomes of a batch whose header has been found consistent; `Refused` if it has no business here."""
+        if header.is_transactional:
+            raise refusals.Refused(refusals.INVALID_TXN_STATE, "the producer has no transaction open here")
+        producer_id = header.producer_id
+        if producer_id == NO_PRODUCER:
+            return _ACCEPTED
+        state = self.producers.get(producer_id)
+        is_new = state is None and (
+            producer_id >= self.forgotten_below and ids.is_young(producer_id, now_ms, expiration_ms)
+        )
+        judgement = judge(state, is_new, header.producer_epoch, header.base_sequence, header.record_count)
+        outcome = judgement.outcome
+        if outcome is Outcome.ACCEPTED:
+            return _ACCEPTED
+        if outcome is Outcome.DUPLICATE:
+            return Decision(outcome, judgement.original)
+        if outcome is Outcome.GAP:
+            return Decision(
+                outcome,
+                error=refusals.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                message=f"sequence gap (expected {judgement.expected}, got {header.base_sequence})",
+            )
+        return Decision(
+            outcome,
+            error=refusals.INVALID_PRODUCER_EPOCH,
+            message=f"epoch {header.producer_epoch} of producer {producer_id} is fenced by a later one",
+        )
+
+    def apply_append(self, header: BatchHeader, at_ms: int) -> None:
+        """A batch has become part of the log; its header carries the offset it took."""
+        self.next_offset = header.next_offset
+        if header.producer_id != NO_PRODUCER:
+            count = header.record_count
+            self.producers.note(
+                header.producer_id,
+                at_ms,
+                header.producer_epoch,
+                (header.base_sequence + count - 1) & SEQUENCE_MASK,
+                count,
+                header.base_offset,
+                answered_timestamp(header),
+            )
+
+    def decide_log_start(self, offset: int, readable_until: int) -> int:
+        """The log start that a request to delete what lies below `offset` (-1: all that can be read) would lead to."""
+        wanted = readable_until if offset == -1 else offset
+        if wanted < 0 or wanted > readable_until:
+            raise refusals.Refused(
+                refusals.OFFSET_OUT_OF_RANGE, f"offset {offset} is not between {self.log_start} and {readable_until}"
+            )
+        return max(wanted, self.log_start)
+
+    def apply_log_start(self, offset: int) -> None:
+        self.log_start = max(self.log_start, offset)
+
+
+def answered_timestamp(header: BatchHeader) -> int:
+    """The timestamp that a producer is told: the append time where the topic has it, else none."""
+    return header.max_timestamp if header.attributes & APPEND_TIME_BIT else NO_TIMESTAMP

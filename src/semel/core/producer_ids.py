@@ -1,0 +1,87 @@
+"""Handing out producer ids, and knowing how old each one is.
+
+Ids are reserved in blocks: one journal entry makes a block durable, then its ids are handed out from memory. After a
+crash the rest of the block is skipped, so an id is never handed out twice. Every block carries the time at which it
+was reserved, and a block is not used for longer than `BLOCK_AGE_MAX_MS`; so the age of every id is known to within that
+time from a handful of numbers. `core.producers` asks for it: an id that is younger than the time after which producers
+are forgotten cannot have been forgotten, and must begin at sequence 0.
+"""
+
+from bisect import bisect_right
+from typing import Final
+
+from semel.core.entries import ProducerIdsReserved
+
+FIRST_PRODUCER_ID: Final = 1000
+BLOCK_IDS: Final = 1000
+BLOCK_AGE_MAX_MS: Final = 3_600_000
+
+
+class ProducerIds:
+    """The ids reserved and handed out so far."""
+
+    __slots__ = ("_block_firsts", "_block_times_ms", "_next", "_reserved_until")
+
+    def __init__(self) -> None:
+        self._next = FIRST_PRODUCER_ID
+        self._reserved_until = FIRST_PRODUCER_ID
+        # The blocks whose ids may still be too young to be forgotten, in order: first id and time of reservation.
+        self._block_firsts: list[int] = []
+        self._block_times_ms: list[int] = []
+
+    @property
+    def next_id(self) -> int:
+        """Every id that was ever handed out is below this one."""
+        return self._next
+
+    def decide_reserve(self, now_ms: int) -> ProducerIdsReserved | None:
+        """The entry that must be durable before the next id is handed out; None while the block in use will do."""
+        if self._next < self._reserved_until and now_ms - self._block_times_ms[-1] < BLOCK_AGE_MAX_MS:
+            return None
+        return ProducerIdsReserved(self._reserved_until, BLOCK_IDS, now_ms)
+
+    def apply(self, entry: ProducerIdsReserved) -> None:
+        # On replay this also skips what was left of the block before: it may have been handed out.
+        self._next = entry.first
+        self._reserved_until = entry.first + entry.count
+        self._block_firsts.append(entry.first)
+        self._block_times_ms.append(entry.at_ms)
+
+    def hand_out(self) -> int:
+        if self._next >= self._reserved_until:
+            raise AssertionError("an id was handed out that had not been reserved")
+        producer_id = self._next
+        self._next += 1
+        return producer_id
+
+    def is_young(self, producer_id: int, now_ms: int, expiration_ms: int) -> bool:
+        """Whether this id was handed out here, and less than `expiration_ms` ago."""
+        if producer_id >= self._next:
+            return False
+        block = bisect_right(self._block_firsts, producer_id) - 1
+        return block >= 0 and now_ms - self._block_times_ms[block] < expiration_ms
+
+    def forget_old(self, now_ms: int, expiration_ms: int) -> None:
+        """Drop what is known about blocks whose ids are too old to be young; the last block is always kept."""
+        old = 0
+        while old < len(self._block_times_ms) - 1 and now_ms - self._block_times_ms[old] >= expiration_ms:
+            old += 1
+        del self._block_firsts[:old]
+        del self._block_times_ms[:old]
+
+    def snapshot(self) -> dict[str, object]:
+        blocks = list(zip(self._block_firsts, self._block_times_ms, strict=True))
+        return {"reserved_until": self._reserved_until, "blocks": blocks}
+
+    @classmethod
+    def restore(cls, snapshot: dict[str, object]) -> "ProducerIds":
+        """As after a crash: what was reserved before counts as handed out."""
+        ids = cls()
+        reserved_until = snapshot["reserved_until"]
+        blocks = snapshot["blocks"]
+        if not isinstance(reserved_until, int) or not isinstance(blocks, list):
+            raise ValueError("not a snapshot of producer ids")
+        ids._next = ids._reserved_until = reserved_until
+        ids._block_firsts = [first for first, _ in blocks]
+        ids._block_times_ms = [at_ms for _, at_ms in blocks]
+        return ids

@@ -1,0 +1,250 @@
+"""Which batches of an idempotent producer are new, which are repetitions, and which must not be written.
+
+Theory of operation
+-------------------
+A producer gets an id and counts the records it sends to each partition: every batch carries (id, epoch, sequence of its
+first record). When an answer is lost the producer sends the same batch again, with the same numbers. So the numbers are
+a *claim*, and the partition keeps, for each producer id, just enough to judge the next one: its epoch, and its last
+five batches (a client keeps at most five in flight, so nothing older can honestly be repeated).
+
+A claim has one of these outcomes, and only the first one writes anything:
+
+    ACCEPTED    the next number: the batch is appended, and with it the claim, in one journal entry
+    DUPLICATE   one of the last five batches again, number for number: the answer is what was answered the first time
+    GAP         any other number: something between was lost or is late. A hard error, for this and every later number
+                until the missing one comes, or until the producer starts again with a new epoch or id
+    FENCED      an older epoch: the sender is a zombie whose successor is already at work
+
+What decides is where the sender stands (its epoch against the one on record) and which number it claims; the whole rule
+is the table `VERDICTS` below. Three points deserve care:
+
+* A repetition must match an old batch exactly, in first *and* last number. A batch that overlaps one is no repetition:
+  part of it was never written, so answering "done" would lose records.
+* Numbers run from 0 to 2^31 - 1 and then start again at 0; a batch may itself straddle the wrap. All arithmetic here is
+  modulo 2^31 and no code compares sequence numbers by size.
+* A producer unknown in this partition is either new, and then its first number is 0, or forgotten (its state expired,
+  or the topic was deleted and made again), and then any number must do. Apache Kafka cannot tell these apart and takes
+  any number; so when the first of several batches in flight fails and the second arrives, the second is taken and the
+  first is lost or reordered. Here `core.producer_ids` knows the age of every id that was handed out, and an id too
+  young to have been forgotten must start at 0.
+
+The state of one producer in one partition is an immutable `bytes` value, a few fields packed one behind the other.
+There may be a million of them, and a packed value costs a fifth of what the same numbers cost as Python objects, can be
+kept by a checkpoint without copying, and is written to disk as it is.
+
+    8 bytes   when the producer was last heard, milliseconds (decides expiry)
+    2         epoch
+    24 each   up to five batches, oldest first: last sequence, record count, base offset, timestamp that was answered
+
+Judging and noting cost the same however many records or producers there are.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+WINDOW_BATCHES: Final = 5
+SEQUENCE_MASK: Final = 0x7FFF_FFFF
+
+_HEAD: Final = struct.Struct("<qh")
+_BATCH: Final = struct.Struct("<IIqq")
+_HEAD_BYTES: Final = _HEAD.size
+_BATCH_BYTES: Final = _BATCH.size
+# With this many bytes a window is full and the oldest batch falls out when a new one is noted.
+_FULL_BYTES: Final = _HEAD_BYTES + WINDOW_BATCHES * _BATCH_BYTES
+
+
+class Outcome(IntEnum):
+    """What becomes of a claim."""
+
+    ACCEPTED = 0
+    DUPLICATE = 1
+    GAP = 2
+    FENCED = 3
+
+
+class Standing(IntEnum):
+    """Where a sender stands against what is on record for its producer id in this partition."""
+
+    NEW = 0  # nothing on record, and nothing can have been forgotten
+    FORGOTTEN = 1  # nothing on record, but there may have been
+    CURRENT = 2  # the epoch on record
+    SUCCESSOR = 3  # a later epoch
+    ZOMBIE = 4  # an earlier epoch
+
+
+class Number(IntEnum):
+    """Which number a batch claims. The first description that fits, from the top."""
+
+    REPEATED = 0  # first and last number of one of the last five batches of this epoch
+    NEXT = 1  # right behind the last one
+    ZERO = 2
+    OTHER = 3
+
+
+ACCEPTED, DUPLICATE, GAP, FENCED = Outcome
+
+VERDICTS: Final[dict[Standing, tuple[Outcome, Outcome, Outcome, Outcome]]] = {
+    #                    REPEATED   NEXT      ZERO      OTHER
+    Standing.NEW:       (GAP,       GAP,      ACCEPTED, GAP),
+    Standing.FORGOTTEN: (ACCEPTED,  ACCEPTED, ACCEPTED, ACCEPTED),
+    Standing.CURRENT:   (DUPLICATE, ACCEPTED, GAP,      GAP),
+    Standing.SUCCESSOR: (GAP,       GAP,      ACCEPTED, GAP),
+    Standing.ZOMBIE:    (FENCED,    FENCED,   FENCED,   FENCED),
+}  # fmt: skip
+
+
+class KnownBatch(NamedTuple):
+    """A batch in the window: what it claimed, where it went, and the timestamp its sender was told."""
+
+    last_sequence: int
+    record_count: int
+    base_offset: int
+    timestamp_ms: int
+
+    @property
+    def first_sequence(self) -> int:
+        return (self.last_sequence - self.record_count + 1) & SEQUENCE_MASK
+
+
+class Judgement(NamedTuple):
+    """The outcome for one batch. A duplicate comes with the original; a gap says which number was expected."""
+
+    outcome: Outcome
+    original: KnownBatch | None = None
+    expected: int = 0
+
+
+_ACCEPTED: Final = Judgement(Outcome.ACCEPTED)
+_FENCED: Final = Judgement(Outcome.FENCED)
+
+
+def advance(sequence: int, count: int) -> int:
+    """The sequence number `count` further on, across the wrap from 2^31 - 1 to 0."""
+    return (sequence + count) & SEQUENCE_MASK
+
+
+def judge(state: bytes | None, is_new: bool, epoch: int, first_sequence: int, record_count: int) -> Judgement:
+    """What becomes of a batch that claims `record_count` numbers from `first_sequence` on in `epoch`.
+
+    `state` is what is on record for its producer id in this partition; where there is nothing, `is_new` says whether
+    there can have been.
+    """
+    expected = 0
+    number = Number.ZERO if first_sequence == 0 else Number.OTHER
+    if state is None:
+        standing = Standing.NEW if is_new else Standing.FORGOTTEN
+    else:
+        known_epoch = epoch_of(state)
+        if epoch == known_epoch:
+            standing = Standing.CURRENT
+            if len(state) > _HEAD_BYTES:
+                last_sequence = _BATCH.unpack_from(state, len(state) - _BATCH_BYTES)[0]
+                expected = (last_sequence + 1) & SEQUENCE_MASK
+            original = find_repeated(state, first_sequence, record_count)
+            if original is not None:
+                return Judgement(VERDICTS[standing][Number.REPEATED], original)
+            if first_sequence == expected:
+                number = Number.NEXT
+        else:
+            standing = Standing.SUCCESSOR if epoch > known_epoch else Standing.ZOMBIE
+    outcome = VERDICTS[standing][number]
+    if outcome is Outcome.ACCEPTED:
+        return _ACCEPTED
+    return _FENCED if outcome is Outcome.FENCED else Judgement(outcome, None, expected)
+
+
+def find_repeated(state: bytes, first_sequence: int, record_count: int) -> KnownBatch | None:
+    """The batch in the window that claimed exactly these numbers; the latest one, should there be two."""
+    last_sequence = (first_sequence + record_count - 1) & SEQUENCE_MASK
+    wanted = struct.pack("<II", last_sequence, record_count)
+    for position in range(len(state) - _BATCH_BYTES, 0, -_BATCH_BYTES):
+        if state.startswith(wanted, position):
+            return KnownBatch._make(_BATCH.unpack_from(state, position))
+    return None
+
+
+def note(
+    state: bytes | None,
+    now_ms: int,
+    epoch: int,
+    last_sequence: int,
+    record_count: int,
+    base_offset: int,
+    timestamp_ms: int,
+) -> bytes:
+    """The state after a batch was accepted. A later epoch starts an empty window, a full window loses its oldest."""
+    head = _HEAD.pack(now_ms, epoch)
+    batch = _BATCH.pack(last_sequence, record_count, base_offset, timestamp_ms)
+    if state is None or epoch_of(state) != epoch:
+        return head + batch
+    kept_from = _HEAD_BYTES + _BATCH_BYTES if len(state) == _FULL_BYTES else _HEAD_BYTES
+    return head + state[kept_from:] + batch
+
+
+def epoch_of(state: bytes) -> int:
+    return state[8] | state[9] << 8
+
+
+def last_heard_ms(state: bytes) -> int:
+    return int.from_bytes(state[:8], "little", signed=True)
+
+
+def window_of(state: bytes) -> list[KnownBatch]:
+    """The batches in the window, oldest first."""
+    return [KnownBatch._make(fields) for fields in _BATCH.iter_unpack(state[_HEAD_BYTES:])]
+
+
+class Producers:
+    """Everything on record about the producers of one partition.
+
+    The states are kept in the order in which the producers were last heard, so that those to forget stand in front and
+    forgetting costs nothing until there is somebody to forget.
+    """
+
+    __slots__ = ("_states",)
+
+    def __init__(self, states: Iterable[tuple[int, bytes]] = ()) -> None:
+        self._states: dict[int, bytes] = dict(states)
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def get(self, producer_id: int) -> bytes | None:
+        return self._states.get(producer_id)
+
+    def items(self) -> Iterator[tuple[int, bytes]]:
+        """Every producer id with its state, longest silent first."""
+        return iter(self._states.items())
+
+    def note(
+        self,
+        producer_id: int,
+        now_ms: int,
+        epoch: int,
+        last_sequence: int,
+        record_count: int,
+        base_offset: int,
+        timestamp_ms: int,
+    ) -> None:
+        """An accepted batch becomes part of the record. The only thing that adds to it."""
+        states = self._states
+        states[producer_id] = note(
+            states.pop(producer_id, None), now_ms, epoch, last_sequence, record_count, base_offset, timestamp_ms
+        )
+
+    def forget_silent(self, before_ms: int) -> int:
+        """Forget the producers not heard since `before_ms`; answer how many."""
+        silent = 0
+        for state in self._states.values():
+            if last_heard_ms(state) >= before_ms:
+                break
+            silent += 1
+        for producer_id in list(self._states)[:silent] if silent else ():
+            del self._states[producer_id]
+        return silent
+
+    def snapshot(self) -> dict[int, bytes]:
+        """The record as it stands now, not changed by anything that follows: the values are immutable."""
+        return dict(self._states)
