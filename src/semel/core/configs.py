@@ -1,0 +1,300 @@
+"""The configurations of a topic, as data: what may be set, to what, and what it is when nobody sets it.
+
+A configuration is here for one of two reasons: the log acts upon it, or what it asks for holds already whatever its
+value (clients set those out of habit, and refusing them would stop programs for nothing). Everything else is refused
+by name, because a setting that is accepted and ignored is a promise broken in silence. Topics keep the text that was
+set; the hot path reads `TopicConfigs`, which is plain integers. Nothing here may depend on which topic it is.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from semel.core.refusals import INVALID_CONFIG, INVALID_REQUEST, Refused
+
+Kind = Literal["int", "long", "string", "list"]
+
+INT_MAX: Final = 2**31 - 1
+LONG_MAX: Final = 2**63 - 1
+
+# A page. Kafka has asked for 1 MiB since 4.0 and for 14 bytes before that. Suites that want to see a log roll set ten
+# thousand or so, and below a page there would be a file for every batch.
+SEGMENT_BYTES_MIN: Final = 4096
+
+# Kafka's is 1 GiB. Retention drops whole segments, so a topic may hold one segment more than it was told to, on disk
+# or (in a broker without a directory) in memory; a quarter of that is kinder to a laptop and costs nothing in speed.
+SEGMENT_BYTES_DEFAULT: Final = 256 * 1024 * 1024
+
+DAY_MS: Final = 24 * 60 * 60 * 1000
+
+# Digits beyond this cannot be a number that fits, and no time is spent on converting them.
+_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
+
+
+class InvalidConfig(Refused):
+    """A configuration that cannot be set; the message names it and says what could be."""
+
+    def __init__(self, message: str, error: int = INVALID_CONFIG) -> None:
+        super().__init__(error, message)
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A configuration that is a whole number within bounds."""
+
+    name: str
+    kind: Literal["int", "long"]
+    default: str
+    minimum: int
+    maximum: int
+    documentation: str
+
+    def canonical(self, text: str) -> str:
+        """The one way to write this value, or InvalidConfig."""
+        stripped = text.strip()
+        if _NUMBER.fullmatch(stripped):
+            value = int(stripped)
+            if self.minimum <= value <= self.maximum:
+                return str(value)
+        raise InvalidConfig(
+            f"{self.name} must be a whole number from {self.minimum} to {self.maximum}, not {_shown(text)}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A configuration that is one of a few words; `unserved` says why a word that Kafka knows is not among them."""
+
+    name: str
+    kind: Literal["string", "list"]
+    default: str
+    allowed: tuple[str, ...]
+    unserved: str
+    documentation: str
+
+    def canonical(self, text: str) -> str:
+        """The one way to write this value, or InvalidConfig."""
+        words = listed(text) if self.kind == "list" else [text.strip()]
+        if words and all(word in self.allowed for word in words):
+            return ",".join(words)
+        reason = f" ({self.unserved})" if self.unserved else ""
+        raise InvalidConfig(f"{self.name} must be {' or '.join(self.allowed)}, not {_shown(text)}{reason}")
+
+
+Definition = Number | Choice
+
+DEFINITIONS: Final[Mapping[str, Definition]] = {
+    definition.name: definition
+    for definition in (
+        Choice(
+            "cleanup.policy",
+            "list",
+            "delete",
+            ("delete",),
+            "this broker does not compact yet",
+            "What becomes of old records: `delete` drops whole segments by age and by size.",
+        ),
+        Choice(
+            "compression.type",
+            "string",
+            "producer",
+            ("producer",),
+            "record bytes are stored as they come; let the producers compress",
+            "The codec on disk: always the one the producer chose.",
+        ),
+        Number(
+            "delete.retention.ms",
+            "long",
+            str(DAY_MS),
+            0,
+            LONG_MAX,
+            "How long deletion markers stay in a compacted topic. No topic is compacted, so any value holds.",
+        ),
+        Number(
+            "flush.messages",
+            "long",
+            str(LONG_MAX),
+            1,
+            LONG_MAX,
+            "Sync after so many records. When to sync is the broker's `--durability`, so any value is taken.",
+        ),
+        Number(
+            "flush.ms",
+            "long",
+            str(LONG_MAX),
+            0,
+            LONG_MAX,
+            "Sync after so much time. When to sync is the broker's `--durability`, so any value is taken.",
+        ),
+        Number(
+            "max.message.bytes",
+            "int",
+            "1048588",
+            0,
+            INT_MAX,
+            "The largest record batch, as compressed by the producer, that the topic takes.",
+        ),
+        Number(
+            "message.timestamp.after.max.ms",
+            "long",
+            str(60 * 60 * 1000),
+            0,
+            LONG_MAX,
+            "How far the newest timestamp of a batch may lie ahead of the broker's clock (CreateTime only).",
+        ),
+        Number(
+            "message.timestamp.before.max.ms",
+            "long",
+            str(LONG_MAX),
+            0,
+            LONG_MAX,
+            "How far the first timestamp of a batch may lie behind the broker's clock (CreateTime only).",
+        ),
+        Choice(
+            "message.timestamp.type",
+            "string",
+            "CreateTime",
+            ("CreateTime", "LogAppendTime"),
+            "",
+            "Whose clock stamps the records: the producer's, or the broker's when it appends.",
+        ),
+        Number(
+            "min.insync.replicas",
+            "int",
+            "1",
+            1,
+            1,
+            "How many copies acks=all waits for. There is one, and it is on disk before the answer.",
+        ),
+        Number(
+            "retention.bytes",
+            "long",
+            "-1",
+            -1,
+            LONG_MAX,
+            "How large a partition may grow before its oldest segments go; -1 for no limit.",
+        ),
+        Number(
+            "retention.ms",
+            "long",
+            str(7 * DAY_MS),
+            -1,
+            LONG_MAX,
+            "How old a record may grow before its segment goes; -1 for no limit.",
+        ),
+        Number(
+            "segment.bytes",
+            "int",
+            str(SEGMENT_BYTES_DEFAULT),
+            SEGMENT_BYTES_MIN,
+            INT_MAX,
+            "The size at which a partition starts its next segment file. Retention drops whole segments.",
+        ),
+        Number(
+            "segment.ms",
+            "long",
+            str(7 * DAY_MS),
+            1,
+            LONG_MAX,
+            "The age at which a partition starts its next segment file, so that retention reaches a slow topic too.",
+        ),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfigs:
+    """The configurations that the log acts upon, read once and then looked at for every batch. -1 is no limit."""
+
+    retention_ms: int
+    retention_bytes: int
+    segment_bytes: int
+    segment_ms: int
+    max_message_bytes: int
+    log_append_time: bool
+    timestamp_before_max_ms: int
+    timestamp_after_max_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """One step of an incremental change of configurations."""
+
+    name: str
+    operation: Literal["set", "delete", "append", "subtract"]
+    value: str | None = None
+
+
+def canonical(configs: Mapping[str, str | None]) -> dict[str, str]:
+    """The same configurations in the one way to write them, or InvalidConfig for the first that cannot be set.
+
+    What a topic keeps is this and not the client's text, so that a megabyte of blanks around a digit is not kept.
+    """
+    return {name: _definition(name).canonical(_given(name, value)) for name, value in configs.items()}
+
+
+def parse(configs: Mapping[str, str | None]) -> TopicConfigs:
+    """What the log acts upon, with defaults for what is not set, or InvalidConfig."""
+    values = {name: definition.default for name, definition in DEFINITIONS.items()} | canonical(configs)
+    return TopicConfigs(
+        retention_ms=int(values["retention.ms"]),
+        retention_bytes=int(values["retention.bytes"]),
+        segment_bytes=int(values["segment.bytes"]),
+        segment_ms=int(values["segment.ms"]),
+        max_message_bytes=int(values["max.message.bytes"]),
+        log_append_time=values["message.timestamp.type"] == "LogAppendTime",
+        timestamp_before_max_ms=int(values["message.timestamp.before.max.ms"]),
+        timestamp_after_max_ms=int(values["message.timestamp.after.max.ms"]),
+    )
+
+
+def altered(configs: Mapping[str, str], alterations: Iterable[Alteration]) -> dict[str, str]:
+    """All configurations as they stand after an incremental change, or InvalidConfig; `configs` stays as it is."""
+    result = dict(configs)
+    seen: set[str] = set()
+    for alteration in alterations:
+        definition = _definition(alteration.name)
+        if alteration.name in seen:
+            raise InvalidConfig(f"{alteration.name} is changed twice in one request", INVALID_REQUEST)
+        seen.add(alteration.name)
+        if alteration.operation == "delete":
+            result.pop(alteration.name, None)
+            continue
+        value = _given(alteration.name, alteration.value)
+        if alteration.operation == "set":
+            result[alteration.name] = value
+            continue
+        if definition.kind != "list":
+            raise InvalidConfig(f"{alteration.name} is not a list: it can be set or deleted, nothing else")
+        words = listed(result.get(alteration.name, definition.default))
+        change = listed(value)
+        if alteration.operation == "append":
+            words += [word for word in change if word not in words]
+        else:
+            words = [word for word in words if word not in change]
+        result[alteration.name] = ",".join(words)
+    return canonical(result)
+
+
+def listed(text: str) -> list[str]:
+    """The words of a list-typed value, each once, in their order."""
+    return list(dict.fromkeys(word for word in (part.strip() for part in text.split(",")) if word))
+
+
+def _definition(name: str) -> Definition:
+    definition = DEFINITIONS.get(name)
+    if definition is None:
+        raise InvalidConfig(f"unknown topic configuration {_shown(name)}; known are {', '.join(DEFINITIONS)}")
+    return definition
+
+
+def _given(name: str, value: str | None) -> str:
+    if value is None:
+        raise InvalidConfig(f"{name} has no value; to return to the default, delete it", INVALID_REQUEST)
+    return value
+
+
+def _shown(text: str) -> str:
+    """A client's text as it may stand in a message: quoted, and cut so that it cannot flood a log."""
+    return repr(text if len(text) <= 60 else text[:57] + "...")
