@@ -1,0 +1,347 @@
+"""The catalog of topics: which exist, what they are called, how many partitions they have, how they are configured.
+
+A state machine like its neighbours: `decide_...` looks at a request and answers the entry that would carry it out, or
+raises `TopicRefused`; `apply` makes an entry true. Deciding changes nothing, so a request about several topics decides
+and applies them one after the other. Limits and name rules are looked at when deciding only: what is in the journal is
+true, also for a broker started with lower limits than before.
+
+The catalog also remembers names of deleted topics, for the producers' rules. A producer may go on where it stopped
+in a topic that was deleted and made anew under its name; its state is gone, and it must not be told that records are
+missing. `lenient_below(name)` answers the producer id below which that may be so. This memory is bounded by
+becoming more lenient, never less: when there are too many names, the oldest is folded into a floor that counts for
+every name. An entry may be forgotten once it is as old as the expiry of producers, because every id it speaks of is
+then older than that expiry, and the producers' rules are lenient with those of their own accord.
+
+The catalog knows nothing of files and never touches records.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from semel.core import configs as topic_configs
+from semel.core.configs import TopicConfigs
+from semel.core.entries import ConfigsChanged, PartitionsAdded, TopicCreated, TopicDeleted
+from semel.core.refusals import (
+    INVALID_PARTITIONS,
+    INVALID_REPLICATION_FACTOR,
+    INVALID_TOPIC_EXCEPTION,
+    POLICY_VIOLATION,
+    TOPIC_ALREADY_EXISTS,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    Refused,
+)
+
+# Kafka's own length: a partition's directory is the name, a hyphen and a number, within the 255 bytes of a file name.
+NAME_CHARACTERS_MAX: Final = 249
+
+# A client that makes topics in a loop must not take the memory and the start-up time of everybody. Ten thousand is
+# above what suites of clients leave behind, and their catalog is a checkpoint of a few megabytes.
+TOPICS_MAX: Final = 10_000
+
+# Every partition costs a file and an entry in every checkpoint, used or not. Kafka refuses more than ten thousand in
+# one request for the same reason; one process on one machine stops at twice that for all topics together.
+PARTITIONS_MAX: Final = 20_000
+
+# Names of deleted topics that are remembered one by one. Beyond it the floor makes the check coarser for all names.
+DELETED_NAMES_MAX: Final = 10_000
+
+_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+
+_TOPIC_ID_BYTES: Final = 16
+
+CatalogEntry = TopicCreated | TopicDeleted | PartitionsAdded | ConfigsChanged
+
+
+class TopicRefused(Refused):
+    """A change of the catalog that is not allowed; `error` is the protocol's number for it."""
+
+
+@dataclass(slots=True)
+class Topic:
+    """A topic as it is now. One object for its whole life, so a partition may keep it and see its changes.
+
+    Only `Catalog.apply` changes it.
+    """
+
+    number: int
+    name: str
+    topic_id: bytes
+    partition_count: int
+    configs: dict[str, str]
+    parsed: TopicConfigs
+    created_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Deletion:
+    """Producer ids below `next_producer_id` existed when the topic went, at `at_ms`."""
+
+    next_producer_id: int
+    at_ms: int
+
+
+_NEVER: Final = _Deletion(0, 0)
+
+
+class Catalog:
+    """All topics, by name, by id and by number."""
+
+    def __init__(
+        self,
+        *,
+        topics_max: int = TOPICS_MAX,
+        partitions_max: int = PARTITIONS_MAX,
+        deleted_names_max: int = DELETED_NAMES_MAX,
+    ) -> None:
+        self._topics_max = topics_max
+        self._partitions_max = partitions_max
+        self._deleted_names_max = deleted_names_max
+        self._clear()
+
+    def _clear(self) -> None:
+        self._next_number = 0
+        self._partition_count = 0
+        self._by_name: dict[str, Topic] = {}
+        self._by_id: dict[bytes, Topic] = {}
+        self._by_number: dict[int, Topic] = {}
+        # Metrics write `.` and `_` alike, so Kafka lets no two names differ in that alone.
+        self._by_collision: dict[str, Topic] = {}
+        # In the order of deletion, a name deleted again moves to the end.
+        self._deleted: dict[str, _Deletion] = {}
+        self._floor = _NEVER
+
+    # Looking up
+
+    def __len__(self) -> int:
+        return len(self._by_number)
+
+    def __iter__(self) -> Iterator[Topic]:
+        """The topics in the order of their numbers, which is the order in which they were made."""
+        return iter(self._by_number.values())
+
+    @property
+    def partition_count(self) -> int:
+        """The partitions of all topics together."""
+        return self._partition_count
+
+    def named(self, name: str) -> Topic | None:
+        return self._by_name.get(name)
+
+    def identified(self, topic_id: bytes) -> Topic | None:
+        return self._by_id.get(topic_id)
+
+    def numbered(self, number: int) -> Topic | None:
+        return self._by_number.get(number)
+
+    # Deciding
+
+    def decide_create(
+        self,
+        name: str,
+        partition_count: int,
+        configs: Mapping[str, str | None],
+        topic_id: bytes,
+        now_ms: int,
+        *,
+        replication_factor: int = -1,
+    ) -> TopicCreated:
+        """The entry that makes a topic. `topic_id` is 16 random bytes; chance is the caller's business."""
+        if len(topic_id) != _TOPIC_ID_BYTES or topic_id in self._by_id:
+            raise ValueError(f"a new topic needs a fresh id of {_TOPIC_ID_BYTES} bytes, not {topic_id.hex()}")
+        _check_name(name)
+        if name in self._by_name:
+            raise TopicRefused(TOPIC_ALREADY_EXISTS, f"topic '{name}' exists already")
+        other = self._by_collision.get(_collision_key(name))
+        if other is not None:
+            raise TopicRefused(
+                INVALID_TOPIC_EXCEPTION,
+                f"topic '{name}' differs from the existing topic '{other.name}' in '.' and '_' only",
+            )
+        settled = topic_configs.canonical(configs)
+        if replication_factor not in (-1, 1):
+            raise TopicRefused(
+                INVALID_REPLICATION_FACTOR, f"replication factor {replication_factor}: this broker is one, ask for 1"
+            )
+        if len(self._by_number) >= self._topics_max:
+            raise TopicRefused(POLICY_VIOLATION, f"there are {self._topics_max} topics, no more are allowed")
+        if partition_count < 1:
+            raise TopicRefused(INVALID_PARTITIONS, f"a topic needs at least one partition, not {partition_count}")
+        self._check_partitions(partition_count)
+        return TopicCreated(self._next_number, name, topic_id, partition_count, settled, now_ms)
+
+    def decide_delete(self, name: str, next_producer_id: int, now_ms: int) -> TopicDeleted:
+        """The entry that removes a topic; `next_producer_id` is the first producer id not handed out yet."""
+        return TopicDeleted(self._existing(name).number, next_producer_id, now_ms)
+
+    def decide_partitions(self, name: str, partition_count: int) -> PartitionsAdded:
+        """The entry that makes a topic grow to `partition_count` partitions."""
+        topic = self._existing(name)
+        if partition_count <= topic.partition_count:
+            raise TopicRefused(
+                INVALID_PARTITIONS,
+                f"topic '{name}' has {topic.partition_count} partitions; {partition_count} is not more",
+            )
+        self._check_partitions(partition_count - topic.partition_count)
+        return PartitionsAdded(topic.number, partition_count)
+
+    def decide_configs(self, name: str, configs: Mapping[str, str | None]) -> ConfigsChanged:
+        """The entry that makes `configs` all that is set on a topic; `semel.core.configs.altered` does increments."""
+        topic = self._existing(name)
+        return ConfigsChanged(topic.number, topic_configs.canonical(configs))
+
+    def _existing(self, name: str) -> Topic:
+        topic = self._by_name.get(name)
+        if topic is None:
+            raise TopicRefused(UNKNOWN_TOPIC_OR_PARTITION, "there is no topic of this name")
+        return topic
+
+    def _check_partitions(self, more: int) -> None:
+        if self._partition_count + more > self._partitions_max:
+            raise TopicRefused(
+                INVALID_PARTITIONS,
+                f"{more} more partitions would make more than {self._partitions_max} in all topics together",
+            )
+
+    # Applying
+
+    def apply(self, entry: CatalogEntry) -> Topic:
+        """Make an entry true; answers the topic it speaks of, a deleted one as it was last."""
+        match entry:
+            case TopicCreated():
+                return self._add(
+                    Topic(
+                        number=entry.number,
+                        name=entry.name,
+                        topic_id=entry.topic_id,
+                        partition_count=entry.partition_count,
+                        configs=entry.configs,
+                        parsed=topic_configs.parse(entry.configs),
+                        created_at_ms=entry.at_ms,
+                    )
+                )
+            case TopicDeleted():
+                return self._remove(entry)
+            case PartitionsAdded():
+                topic = self._by_number[entry.number]
+                self._partition_count += entry.partition_count - topic.partition_count
+                topic.partition_count = entry.partition_count
+                return topic
+            case ConfigsChanged():
+                topic = self._by_number[entry.number]
+                topic.parsed = topic_configs.parse(entry.configs)
+                topic.configs = entry.configs
+                return topic
+
+    def _add(self, topic: Topic) -> Topic:
+        if topic.number < self._next_number:
+            raise ValueError(f"topic '{topic.name}' is to have number {topic.number}, which is taken")
+        self._next_number = topic.number + 1
+        self._partition_count += topic.partition_count
+        self._by_name[topic.name] = topic
+        self._by_id[topic.topic_id] = topic
+        self._by_number[topic.number] = topic
+        self._by_collision[_collision_key(topic.name)] = topic
+        return topic
+
+    def _remove(self, entry: TopicDeleted) -> Topic:
+        topic = self._by_number.pop(entry.number)
+        del self._by_name[topic.name]
+        del self._by_id[topic.topic_id]
+        del self._by_collision[_collision_key(topic.name)]
+        self._partition_count -= topic.partition_count
+        self._deleted[topic.name] = _later(
+            self._deleted.pop(topic.name, _NEVER), _Deletion(entry.next_producer_id, entry.at_ms)
+        )
+        self._fold()
+        return topic
+
+    # Deleted names
+
+    def lenient_below(self, name: str) -> int:
+        """Producer ids below this may have had state in a deleted topic of this name, and may start anywhere."""
+        deletion = self._deleted.get(name, _NEVER)
+        return max(deletion.next_producer_id, self._floor.next_producer_id)
+
+    def expire(self, now_ms: int, expiration_ms: int) -> None:
+        """Forget deletions from before the expiry of producers. No entry: a restart may remember them again."""
+        self._deleted = {
+            name: deletion for name, deletion in self._deleted.items() if now_ms - deletion.at_ms < expiration_ms
+        }
+        if now_ms - self._floor.at_ms >= expiration_ms:
+            self._floor = _NEVER
+
+    def _fold(self) -> None:
+        while len(self._deleted) > self._deleted_names_max:
+            oldest = next(iter(self._deleted))
+            self._floor = _later(self._floor, self._deleted.pop(oldest))
+
+    # Checkpoints
+
+    def snapshot(self) -> dict[str, Any]:
+        """All of the state, in what JSON can say."""
+        return {
+            "next_number": self._next_number,
+            "topics": [
+                {
+                    "number": topic.number,
+                    "name": topic.name,
+                    "topic_id": topic.topic_id.hex(),
+                    "partition_count": topic.partition_count,
+                    "configs": dict(topic.configs),
+                    "created_at_ms": topic.created_at_ms,
+                }
+                for topic in self
+            ],
+            "deleted": [
+                {"name": name, "next_producer_id": deletion.next_producer_id, "at_ms": deletion.at_ms}
+                for name, deletion in self._deleted.items()
+            ],
+            "floor": {"next_producer_id": self._floor.next_producer_id, "at_ms": self._floor.at_ms},
+        }
+
+    def restore(self, snapshot: Mapping[str, Any]) -> None:
+        """Become what `snapshot` says, whatever was here before."""
+        self._clear()
+        for kept in snapshot["topics"]:
+            self._add(
+                Topic(
+                    number=kept["number"],
+                    name=kept["name"],
+                    topic_id=bytes.fromhex(kept["topic_id"]),
+                    partition_count=kept["partition_count"],
+                    configs=dict(kept["configs"]),
+                    parsed=topic_configs.parse(kept["configs"]),
+                    created_at_ms=kept["created_at_ms"],
+                )
+            )
+        self._next_number = snapshot["next_number"]
+        for kept in snapshot["deleted"]:
+            self._deleted[kept["name"]] = _Deletion(kept["next_producer_id"], kept["at_ms"])
+        self._floor = _Deletion(snapshot["floor"]["next_producer_id"], snapshot["floor"]["at_ms"])
+        self._fold()
+
+
+def _check_name(name: str) -> None:
+    if not name:
+        raise TopicRefused(INVALID_TOPIC_EXCEPTION, "a topic needs a name")
+    if len(name) > NAME_CHARACTERS_MAX:
+        raise TopicRefused(
+            INVALID_TOPIC_EXCEPTION, f"a topic's name has at most {NAME_CHARACTERS_MAX} characters, not {len(name)}"
+        )
+    if name in (".", ".."):
+        raise TopicRefused(INVALID_TOPIC_EXCEPTION, f"a topic cannot be called '{name}'")
+    if not _NAME.fullmatch(name):
+        raise TopicRefused(
+            INVALID_TOPIC_EXCEPTION, f"{name!r} is no name for a topic: letters, digits, '.', '_' and '-' are allowed"
+        )
+
+
+def _collision_key(name: str) -> str:
+    return name.replace(".", "_")
+
+
+def _later(one: _Deletion, other: _Deletion) -> _Deletion:
+    """Both deletions as one that is at least as lenient and lasts at least as long as either."""
+    return _Deletion(max(one.next_producer_id, other.next_producer_id), max(one.at_ms, other.at_ms))
