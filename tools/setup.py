@@ -1,0 +1,111 @@
+"""Makes `.venv`: semel itself, editable, and everything that its tests and its demo need, in the locked versions.
+
+Run by `make setup` with any Python 3.11 to 3.14, from the root of the repository; it needs nothing but the standard
+library. It may be interrupted and run again at any point: the stamp that says "complete" is written last. It must never
+install anything that `locks/dev.txt` does not name with a hash.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import time
+import venv
+from pathlib import Path
+
+ENVIRONMENT = Path(".venv")
+LOCK = Path("locks/dev.txt")
+STAMP = ENVIRONMENT / "set-up"
+REPORT = ENVIRONMENT / "set-up.log"
+BAR_WIDTH = 24
+# pip names every package once with one of these, whether it fetches it or finds it in place.
+PACKAGE_SEEN = re.compile(r"^(?:Collecting|Requirement already satisfied:) ([A-Za-z0-9._-]+)")
+
+
+class Progress:
+    """One line that moves on a terminal; elsewhere one line at the start of each part, and no more."""
+
+    def __init__(self) -> None:
+        self._moving = sys.stdout.isatty()
+        self._started = time.monotonic()
+        self._part = ""
+
+    def show(self, part: str, done: int, total: int) -> None:
+        if self._moving:
+            filled = BAR_WIDTH * done // total
+            bar = "#" * filled + "." * (BAR_WIDTH - filled)
+            print(f"\r\033[Ksemel: [{bar}] {part} ({done} of {total})", end="", flush=True)
+        elif part != self._part:
+            print(f"semel: {part} ({total})", flush=True)
+        self._part = part
+
+    def finish(self) -> None:
+        clear = "\r\033[K" if self._moving else ""
+        print(f"{clear}semel: .venv is ready after {time.monotonic() - self._started:.0f} s", flush=True)
+
+
+def fail(message: str) -> None:
+    clear = "\r\033[K" if sys.stdout.isatty() else ""
+    print(clear, end="", flush=True)
+    sys.exit(f"semel: {message}")
+
+
+def works() -> bool:
+    """Whether `.venv` holds a Python of a version we support, with pip. Anything else is made anew."""
+    check = "import sys, pip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))"
+    try:
+        return subprocess.run([ENVIRONMENT / "bin/python", "-c", check], capture_output=True).returncode == 0
+    except OSError:
+        return False
+
+
+def run_pip(progress: Progress, part: str, total: int, *arguments: str) -> None:
+    """Run pip; what it says goes to the report, and only how far it is to the screen."""
+    command = [ENVIRONMENT / "bin/python", "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
+    progress.show(part, 0, total)
+    seen: set[str] = set()
+    process = subprocess.Popen(
+        [*command, "--progress-bar=off", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    )
+    assert process.stdout is not None
+    last_error = "no reason given"
+    with REPORT.open("a") as report:
+        for line in process.stdout:
+            report.write(line)
+            if found := PACKAGE_SEEN.match(line):
+                seen.add(found[1])
+                progress.show(part, min(len(seen), total), total)
+            elif line.startswith("Installing collected packages") and total > 1:
+                progress.show("unpacking packages", total, total)
+            elif line.startswith("ERROR:"):
+                last_error = line.removeprefix("ERROR:").strip()
+    if process.wait() != 0:
+        fail(f"pip could not do it: {last_error} (all it said: {REPORT})")
+
+
+def main() -> None:
+    progress = Progress()
+    if not works():
+        progress.show(f"making .venv with Python {sys.version.split()[0]}, then about half a minute of packages", 0, 1)
+        venv.create(ENVIRONMENT, with_pip=True, clear=True)
+    STAMP.unlink(missing_ok=True)
+    REPORT.write_text("")
+    total = len(re.findall(r"^[a-z].*==", LOCK.read_text(), re.MULTILINE))
+    run_pip(progress, "fetching packages", total, "--require-hashes", "--requirement", str(LOCK))
+    run_pip(progress, "installing semel", 1, "--no-deps", "--no-build-isolation", "--editable", ".")
+    STAMP.write_text(f"{Path.cwd()}\n")
+    progress.finish()
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except KeyboardInterrupt:
+        fail("interrupted; the next `make setup` goes on from here")
+    except (OSError, subprocess.CalledProcessError) as error:
+        fail(str(error))
