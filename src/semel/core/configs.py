@@ -18,9 +18,9 @@ Kind = Literal["int", "long", "string", "list"]
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 
-# A page. Kafka has asked for 1 MiB since 4.0 and for 14 bytes before that. Suites that want to see a log roll set ten
-# thousand or so, and below a page there would be a file for every batch.
-SEGMENT_BYTES_MIN: Final = 4096
+# Kafka has asked for 1 MiB since 4.0 and for 14 bytes before that. Whoever wants to see a log roll sets one thousand or
+# ten; below that there would be a file for every batch.
+SEGMENT_BYTES_MIN: Final = 1024
 
 # Kafka's is 1 GiB. Retention drops whole segments, so a topic may hold one segment more than it was told to, on disk
 # or (in a broker without a directory) in memory; a quarter of that is kinder to a laptop and costs nothing in speed.
