@@ -10,7 +10,7 @@ ifneq ($(shell test -x .venv/bin/python && cat $(STAMP) 2>/dev/null),$(CURDIR))
 $(shell rm -f $(STAMP))
 endif
 
-.PHONY: help setup demo test lint types bench lock clean
+.PHONY: help setup demo test lint types bench map lock clean
 
 help: ## List the targets (the default)
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s %s\n", $$1, $$2}' Makefile
@@ -36,6 +36,9 @@ types: $(STAMP) ## Check the types, strictly
 
 bench: $(STAMP) ## Measure semel beside Apache Kafka and others, in one table
 	@.venv/bin/python -m bench $(ARGS)
+
+map: $(STAMP) ## Write the file map of docs/ARCHITECTURE.md anew
+	@.venv/bin/python tools/file_map.py
 
 lock: ## Write locks/dev.txt anew: the newest versions that pyproject.toml allows
 	@PYTHON="$(PYTHON)" sh tools/lock.sh

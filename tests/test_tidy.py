@@ -1,0 +1,87 @@
+"""Holds the rules of the house that a machine can hold: see CONTRIBUTING.md for what they are and why."""
+
+import ast
+import re
+import runpy
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parent.parent
+FOLDERS = ("src", "tests", "bench", "tools")
+FILES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
+
+LINES_MAX = 500
+# A file that is longer stands here, with the reason why it is better whole.
+LONGER_WITH_REASON: dict[str, str] = {}
+
+# Names that say nothing about what is inside.
+EMPTY_NAMES = {"common", "helper", "helpers", "manager", "misc", "util", "utils"}
+# Spelled apart, so that this file does not find itself.
+PUT_OFF = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"]) + r")\b")
+# The only room that talks to a person on standard output.
+ROOM_THAT_PRINTS = ROOT / "src/semel/cli"
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def test_no_file_is_long_without_a_reason() -> None:
+    lengths = {name_of(path): len(path.read_text().splitlines()) for path in FILES}
+    long = {name: length for name, length in lengths.items() if length > LINES_MAX and name not in LONGER_WITH_REASON}
+    assert long == {}
+    assert [name for name in LONGER_WITH_REASON if lengths.get(name, 0) <= LINES_MAX] == [], "no longer long"
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    silent = [name_of(path) for path in FILES if not ast.get_docstring(ast.parse(path.read_text()))]
+    assert silent == []
+
+
+def test_no_module_has_a_name_that_says_nothing() -> None:
+    assert [name_of(path) for path in FILES if EMPTY_NAMES & {path.stem, path.parent.name}] == []
+
+
+def test_nothing_is_put_off_in_a_comment() -> None:
+    found = [
+        f"{name_of(path)}:{number}"
+        for path in FILES
+        for number, line in enumerate(path.read_text().splitlines(), start=1)
+        if PUT_OFF.search(line)
+    ]
+    assert found == []
+
+
+def test_a_library_does_not_print() -> None:
+    printed = [
+        f"{name_of(path)}:{node.lineno}"
+        for path in FILES
+        if path.is_relative_to(ROOT / "src") and not path.is_relative_to(ROOM_THAT_PRINTS)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+    ]
+    assert printed == []
+
+
+def test_the_lock_holds_every_dependency_in_a_version_that_is_allowed() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [Requirement(line) for line in project["dependencies"] + project["optional-dependencies"]["dev"]]
+    locked = dict(re.findall(r"^([a-z0-9._-]+)==([^ ;\\]+)", (ROOT / "locks/dev.txt").read_text(), re.MULTILINE))
+    wrong = [str(w) for w in wanted if w.name not in locked or not w.specifier.contains(locked[w.name])]
+    assert wrong == [], "run `make lock`"
+
+
+def test_the_file_map_shows_the_files_that_are_there() -> None:
+    tool = runpy.run_path(str(ROOT / "tools/file_map.py"))
+    document = (ROOT / "docs/ARCHITECTURE.md").read_text()
+    assert tool["with_map"](document) == document, "run `make map`"
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/ARCHITECTURE.md"])
+def test_links_between_the_documents_lead_somewhere(name: str) -> None:
+    document = ROOT / name
+    targets = re.findall(r"\]\((?!https?:|#)([^)#\s]+)", document.read_text())
+    assert [target for target in targets if not (document.parent / target).exists()] == []

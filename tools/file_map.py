@@ -1,0 +1,42 @@
+"""Writes the file map of docs/ARCHITECTURE.md: every module of semel, with the first sentence it says about itself.
+
+Run by `make map`; a test holds the result against the files. It must never say anything a module does not say itself.
+"""
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "src/semel"
+DOCUMENT = ROOT / "docs/ARCHITECTURE.md"
+BEGIN = "<!-- file map: written by `make map` from the first sentence of each module -->\n"
+END = "<!-- end of the file map -->\n"
+
+
+def first_sentence(path: Path) -> str:
+    words = ast.get_docstring(ast.parse(path.read_text())) or ""
+    paragraph = " ".join(words.split("\n\n")[0].split())
+    ended = re.match(r".*?[.!?](?= |$)", paragraph)
+    return (ended[0] if ended else paragraph).replace("|", "\\|")
+
+
+def file_map() -> str:
+    lines = []
+    for path in sorted(PACKAGE.rglob("*.py"), key=lambda p: (p.parent.parts, p.name != "__init__.py", p.name)):
+        name = path.relative_to(PACKAGE).as_posix()
+        if path.name == "__init__.py" and path.parent != PACKAGE:
+            lines.append(f"| **`{name.removesuffix('__init__.py')}`** | **{first_sentence(path)}** |\n")
+        else:
+            lines.append(f"| `{name}` | {first_sentence(path)} |\n")
+    return "| in `src/semel/` | what it says of itself |\n|---|---|\n" + "".join(lines)
+
+
+def with_map(document: str) -> str:
+    before, rest = document.split(BEGIN)
+    after = rest.split(END)[1]
+    return f"{before}{BEGIN}\n{file_map()}\n{END}{after}"
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(with_map(DOCUMENT.read_text()))
