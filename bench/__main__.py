@@ -1,0 +1,141 @@
+"""`python -m bench`: semel beside its peers, one table. Contenders run one at a time and take turns, round after round;
+the figure is the median. It installs the peers it can, says of the rest why not, and leaves nothing running."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from bench import results as reporting
+from bench.clients import LoadFailed
+from bench.measures import MEASURES
+from bench.measures.measure import FULL, MISSING, QUICK, Figures, Measure, Scale
+from bench.measures.produce import KILOBYTE, SMALL_BYTES, client_limit
+from bench.peers.kafka import Kafka
+from bench.peers.mock import Mock
+from bench.peers.process import Broker, BrokerFailed, SkipReason
+from bench.peers.semel import Semel
+from bench.peers.tansu import Tansu
+from bench.results import Results
+
+PEERS: Mapping[str, Callable[[], Broker]] = {"semel": Semel, "kafka": Kafka, "tansu": Tansu}
+ROUNDS_DEFAULT = 3
+DOCUMENT = Path(__file__).parent.parent / "docs" / "BENCHMARKS.md"
+TIME_FOR_DISK_SECONDS = 1.0
+
+
+def main() -> int:
+    arguments = parse()
+    signal.signal(signal.SIGTERM, _interrupt)
+    measures = [measure for measure in MEASURES if not arguments.only or measure.name in arguments.only]
+    results = Results()
+    try:
+        versions = install(arguments.peers, results)
+        for measure in measures:
+            run_measure(measure, arguments.rounds, arguments.scale, list(versions), results)
+        if any(measure.name.startswith("produce") for measure in measures):
+            note_client_limit(arguments.scale, results)
+    except KeyboardInterrupt:
+        print("interrupted; brokers stopped, their data removed", file=sys.stderr)
+        return 130
+    facts = reporting.facts_of_this_run(arguments.rounds, versions.values())
+    print(reporting.as_text(measures, results, facts))
+    if arguments.write:
+        DOCUMENT.write_text(reporting.as_markdown(measures, results, facts))
+    return 0
+
+
+def parse() -> argparse.Namespace:
+    names = [measure.name for measure in MEASURES]
+    parser = argparse.ArgumentParser(
+        prog="python -m bench",
+        description="Run semel, Apache Kafka and Tansu one after another under the same client and print one table.",
+        epilog="example: python -m bench --only latency --rounds 3",
+    )
+    parser.add_argument("--only", action="append", choices=names, help="run this measure only; may be given again")
+    parser.add_argument("--rounds", type=int, default=None, help=f"rounds of each measure (default {ROUNDS_DEFAULT})")
+    parser.add_argument("--quick", action="store_true", help="tiny loads, one round: does the bench work at all?")
+    parser.add_argument("--peers", default="semel,kafka,tansu", help="who runs (default %(default)s)")
+    parser.add_argument("--write", action="store_true", help=f"write the table to docs/{DOCUMENT.name} too")
+    arguments = parser.parse_args()
+    arguments.peers = arguments.peers.split(",")
+    unknown = set(arguments.peers) - set(PEERS)
+    if unknown:
+        parser.error(f"no such peer: {', '.join(sorted(unknown))} (there are {', '.join(PEERS)})")
+    if arguments.write and (arguments.quick or arguments.only):
+        parser.error("--write is for a whole run: not with --quick or --only")
+    arguments.rounds = arguments.rounds or (1 if arguments.quick else ROUNDS_DEFAULT)
+    arguments.scale = QUICK if arguments.quick else FULL
+    return arguments
+
+
+def install(names: Sequence[str], results: Results) -> dict[str, str]:
+    """Fetch who is not there yet; returns the version of each peer that can run, by its name."""
+    versions = {}
+    for name in names:
+        broker = PEERS[name]()
+        try:
+            broker.install()
+        except SkipReason as reason:
+            results.note(f"{name} is skipped: {reason}")
+        else:
+            versions[name] = broker.version()
+    return versions
+
+
+def run_measure(measure: Measure, rounds: int, scale: Scale, peers: Sequence[str], results: Results) -> None:
+    contenders = {label: make for label, make in measure.contenders.items() if label.split()[0] in peers}
+    for note in measure.notes:
+        results.note(note)
+    failed = set()
+    for number in range(1, rounds + 1):
+        for label, make in contenders.items():
+            if label in failed:
+                continue
+            _progress(f"{measure.name}: {label}, round {number} of {rounds}")
+            try:
+                figures = run_once(make(), lambda broker: measure.run(broker, scale))
+            except (BrokerFailed, LoadFailed, SkipReason) as reason:
+                failed.add(label)
+                results.note(f"{measure.name}, {label}, failed in round {number}: {reason}")
+            else:
+                results.add(measure, label, figures)
+                if figures.get(MISSING, 0) > 0:
+                    results.note(f"{measure.name}, {label}: messages acknowledged and then not there")
+                _progress("    " + ", ".join(f"{metric} {value:,.2f}" for metric, value in figures.items()))
+
+
+def run_once(broker: Broker, load: Callable[[Broker], Figures]) -> Figures:
+    # What the contender before left unwritten must not be written on this one's time.
+    os.sync()
+    time.sleep(TIME_FOR_DISK_SECONDS)
+    try:
+        return load(broker)
+    finally:
+        broker.stop()
+
+
+def note_client_limit(scale: Scale, results: Results) -> None:
+    figures = run_once(Mock(), lambda broker: client_limit(broker, scale))
+    large, small = (figures[f"messages_per_second_{size}"] for size in (KILOBYTE, SMALL_BYTES))
+    results.note(
+        f"The client alone, against librdkafka's mock broker that keeps nothing: {large * KILOBYTE / 1e6:,.0f} MB/s of"
+        f" 1 KB messages, {small:,.0f} msg/s of 100 B."
+    )
+
+
+def _progress(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _interrupt(signum: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""The measure of one message at a time. It waits for every acknowledgement; it must never keep two messages in
+flight."""
+
+from __future__ import annotations
+
+from statistics import median, quantiles
+from typing import ClassVar
+
+from bench import clients
+from bench.measures.measure import Contenders, Figures, Kind, Measure, Row, Scale, Target
+from bench.peers.kafka import Kafka
+from bench.peers.process import Broker
+from bench.peers.semel import Semel
+from bench.peers.tansu import Tansu
+
+TOPIC = "single"
+VALUE_BYTES = 100
+
+
+class Latency(Measure):
+    """One idempotent message at a time: 100 B, `acks=all`, `linger.ms=0`, the next one sent when the last is
+    acknowledged. It is what a request that must not be lost waits for. Kafka acknowledges from the page cache unless
+    `flush.messages=1`, so each durability is compared with its own kind."""
+
+    name = "latency"
+    contenders: ClassVar[Contenders] = {
+        "semel os": lambda: Semel(durability="os"),
+        "semel fsync": lambda: Semel(durability="fsync"),
+        "kafka": Kafka,
+        "kafka flush": lambda: Kafka(flush_messages=1),
+        "tansu": Tansu,
+    }
+    rows = (
+        Row(
+            "one idempotent message at a time, durability os, p50 us",
+            "p50_us",
+            Target(Kind.RATIO_AT_MOST, 0.4),
+            semel="semel os",
+        ),
+        Row("the same, p99 us", "p99_us", semel="semel os"),
+        Row(
+            "one idempotent message at a time, fsync (Kafka: flush.messages=1), p50 us",
+            "p50_us",
+            Target(Kind.RATIO_AT_MOST, 0.6),
+            semel="semel fsync",
+            kafka="kafka flush",
+            tansu=None,
+        ),
+        Row("the same, p99 us", "p99_us", semel="semel fsync", kafka="kafka flush", tansu=None),
+    )
+
+    def run(self, broker: Broker, scale: Scale) -> Figures:
+        broker.start()
+        clients.create_topic(broker, TOPIC, 1)
+        arguments = (TOPIC, [0], VALUE_BYTES, scale.single_warm, scale.single_messages)
+        took_us = clients.run(broker, clients.one_at_a_time, [arguments]).results[0]
+        return {"p50_us": median(took_us), "p99_us": quantiles(took_us, n=100)[98]}

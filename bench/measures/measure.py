@@ -1,0 +1,120 @@
+"""What a measure is: contenders, one run, and the rows of the table that its figures fill, each with its target beside
+it. A measure knows nothing of rounds, medians or how the table looks."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import ClassVar
+
+from bench.peers.process import Broker
+
+Figures = Mapping[str, float]
+"""What one run of one contender gave, by the name of the metric."""
+
+Contenders = Mapping[str, Callable[[], Broker]]
+"""How to make each contender, by its label: a peer and the setting it runs with."""
+
+MISSING = "missing_messages"
+"""A metric of every measure that writes and then counts: messages acknowledged and not there. The table names them."""
+
+GIGABYTE = 1_000_000_000
+MEGABYTE = 1_000_000
+
+
+class Kind(Enum):
+    RATIO_AT_MOST = "<= {:g} x"
+    RATIO_AT_LEAST = ">= {:g} x"
+    RATIO_ABOVE = "> {:g} x"
+    VALUE_AT_MOST = "<= {:g}"
+
+
+@dataclass(frozen=True)
+class Target:
+    """What must hold: semel's figure over Kafka's, or semel's figure alone."""
+
+    kind: Kind
+    bound: float
+
+    def holds(self, semel: float, kafka: float | None) -> bool | None:
+        """None when Kafka's figure is needed and missing."""
+        if self.kind is Kind.VALUE_AT_MOST:
+            return semel <= self.bound
+        if kafka is None:
+            return None
+        if self.kind is Kind.RATIO_AT_MOST:
+            return semel <= self.bound * kafka
+        if self.kind is Kind.RATIO_AT_LEAST:
+            return semel >= self.bound * kafka
+        return semel > self.bound * kafka
+
+    def __str__(self) -> str:
+        return self.kind.value.format(self.bound)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: a metric, and which contender stands in which column. No contender, no figure."""
+
+    title: str
+    metric: str
+    target: Target | None = None
+    semel: str = "semel"
+    kafka: str | None = "kafka"
+    tansu: str | None = "tansu"
+    decimals: int = 0
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much one run does. `QUICK` is for finding out whether the bench works; its figures mean nothing."""
+
+    flood_bytes: int
+    warm_bytes: int
+    small_messages: int
+    single_messages: int
+    single_warm: int
+    durable_messages_per_producer: int
+    footprint_bytes: int
+    recovery_bytes: int
+    idempotence_pairs: int
+
+
+FULL = Scale(
+    flood_bytes=1 * GIGABYTE,
+    warm_bytes=256 * MEGABYTE,
+    small_messages=5_000_000,
+    single_messages=5_000,
+    single_warm=5_000,
+    durable_messages_per_producer=1_000,
+    footprint_bytes=2 * GIGABYTE,
+    recovery_bytes=1 * GIGABYTE,
+    idempotence_pairs=4,
+)
+
+QUICK = Scale(
+    flood_bytes=50 * MEGABYTE,
+    warm_bytes=10 * MEGABYTE,
+    small_messages=200_000,
+    single_messages=200,
+    single_warm=50,
+    durable_messages_per_producer=30,
+    footprint_bytes=50 * MEGABYTE,
+    recovery_bytes=50 * MEGABYTE,
+    idempotence_pairs=1,
+)
+
+
+class Measure(ABC):
+    """One measure. Its docstring says what it measures and why; it is printed in the generated document."""
+
+    name: ClassVar[str]
+    rows: ClassVar[tuple[Row, ...]]
+    contenders: ClassVar[Contenders]
+    notes: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
+    def run(self, broker: Broker, scale: Scale) -> Figures:
+        """One run on a broker that is installed and not started; the caller stops it, whatever happens."""

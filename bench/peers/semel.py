@@ -1,0 +1,56 @@
+"""semel as it is shipped: `semel serve` in a process of its own, found beside the Python that runs the bench. It is
+started like the peers, with defaults, and must never get an option that a user would not give it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from bench.peers.process import Broker, SkipReason
+
+Durability = Literal["fsync", "os"]
+
+READY_LINE = re.compile(rb"semel ready on 127\.0\.0\.1:(\d+) in ")
+
+
+class Semel(Broker):
+    name = "semel"
+
+    def __init__(self, *, durability: Durability = "fsync", port: int = 0, directory: Path | None = None) -> None:
+        super().__init__(port=port, directory=directory)
+        self._durability = durability
+
+    @property
+    def executable(self) -> Path:
+        return Path(sys.executable).parent / "semel"
+
+    def version(self) -> str:
+        result = subprocess.run([str(self.executable), "--version"], capture_output=True, text=True, check=False)
+        return result.stdout.strip() or "semel"
+
+    def install(self) -> None:
+        if not self.executable.exists():
+            raise SkipReason(f"{self.executable} is not there; `make setup` installs it")
+        probe = subprocess.run([str(self.executable), "serve", "--help"], capture_output=True, text=True, check=False)
+        if probe.returncode != 0:
+            raise SkipReason(f"`semel serve` does not run: {probe.stderr.strip()[-200:]}")
+
+    def prepare(self) -> None:
+        """Nothing: semel lays out its data directory itself, and the time for that counts."""
+
+    def command(self) -> Sequence[str]:
+        return [
+            str(self.executable),
+            "serve",
+            f"--listen={self.bootstrap}",
+            f"--data={self.directory / 'data'}",
+            f"--durability={self._durability}",
+        ]
+
+    def is_ready(self) -> bool:
+        """The line that semel prints is its promise that it serves."""
+        return READY_LINE.search(self.log_since_spawn()) is not None
