@@ -1,0 +1,115 @@
+"""Frames: the four bytes of size around every message, and the headers of requests and responses.
+
+Without IO: the broker gathers bytes in a buffer of its own and asks here how large the next frame is and what its
+header says. Request headers are version 1, or 2 for flexible versions (header 0 belonged to ControlledShutdown alone,
+which Apache Kafka 4 no longer has). Header 2 still carries the client id as a legacy string, and the response to
+ApiVersions always has header 0, so that a client can read it before it knows what the broker speaks. This file must
+never look into a body.
+"""
+
+import struct
+from typing import Final, NamedTuple
+
+from semel.wire.errors import ProtocolError
+from semel.wire.primitives import INT32, MALFORMED, Buffer, skip_tagged_fields, unsigned_varint
+from semel.wire.versions import API_VERSIONS, is_flexible
+
+SIZE_BYTES: Final = 4
+
+# The same few client ids come with every request. The cache is bounded in both directions, because clients choose them.
+_CLIENT_IDS_CACHED_MAX: Final = 1024
+_CLIENT_ID_CACHED_BYTES_MAX: Final = 256
+
+_REQUEST_HEADER: Final = struct.Struct(">hhih")
+_RESPONSE_PREFIX: Final = struct.Struct(">ii")
+_RESPONSE_PREFIX_FLEXIBLE: Final = struct.Struct(">iiB")
+
+_client_ids: dict[bytes, str] = {}
+
+
+class RequestHeader(NamedTuple):
+    """Who asks what, and where in the frame the body starts."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    body: int
+
+
+def frame_size(buffer: Buffer, offset: int, frame_bytes_max: int) -> int:
+    """How many bytes follow the size at `offset`, of which all four bytes must be there."""
+    try:
+        size: int = INT32.unpack_from(buffer, offset)[0]
+    except struct.error as error:
+        raise ProtocolError("a frame's size takes four bytes") from error
+    if size < 0:
+        raise ProtocolError(f"a frame of negative size {size}")
+    if size > frame_bytes_max:
+        raise ProtocolError(f"a frame of {size} bytes is larger than {frame_bytes_max}")
+    return size
+
+
+def parse_request_header(frame: Buffer) -> RequestHeader:
+    """The header of a frame, without its size.
+
+    A key or a version that nobody serves parses like any other, so that the correlation id is known for the answer.
+    """
+    try:
+        api_key, api_version, correlation_id, client_id_size = _REQUEST_HEADER.unpack_from(frame)
+        body = 10
+        if client_id_size < 0:
+            if client_id_size != -1:
+                raise ProtocolError(f"a negative client id length of {client_id_size}")
+            client_id = None
+        else:
+            body += client_id_size
+            if body > len(frame):
+                raise ProtocolError(f"a client id of {client_id_size} bytes where {len(frame) - 10} bytes are left")
+            encoded = bytes(frame[10:body])
+            client_id = _client_ids.get(encoded)
+            if client_id is None:
+                client_id = _decode_client_id(encoded)
+        if is_flexible(api_key, api_version):
+            # Nearly every client sends an empty list of tagged fields.
+            body = body + 1 if frame[body] == 0 else skip_tagged_fields(memoryview(frame), body)
+    except MALFORMED as error:
+        raise ProtocolError(f"a request header in {len(frame)} bytes: {error}") from error
+    return RequestHeader(api_key, api_version, correlation_id, client_id, body)
+
+
+def _decode_client_id(encoded: bytes) -> str:
+    client_id = encoded.decode()
+    if len(encoded) <= _CLIENT_ID_CACHED_BYTES_MAX:
+        if len(_client_ids) >= _CLIENT_IDS_CACHED_MAX:
+            _client_ids.clear()
+        _client_ids[encoded] = client_id
+    return client_id
+
+
+def response_prefix(api_key: int, version: int, correlation_id: int, body_bytes: int) -> bytes:
+    """What goes in front of a response's body: the frame's size and the response header."""
+    if is_flexible(api_key, version) and api_key != API_VERSIONS:
+        return _RESPONSE_PREFIX_FLEXIBLE.pack(body_bytes + 5, correlation_id, 0)
+    return _RESPONSE_PREFIX.pack(body_bytes + 4, correlation_id)
+
+
+def parse_response_header(api_key: int, version: int, frame: Buffer) -> tuple[int, int]:
+    """The correlation id of a response frame, without its size, and where its body starts."""
+    try:
+        correlation_id: int = INT32.unpack_from(frame)[0]
+        if is_flexible(api_key, version) and api_key != API_VERSIONS:
+            return correlation_id, skip_tagged_fields(memoryview(frame), 4)
+    except MALFORMED as error:
+        raise ProtocolError(f"a response header in {len(frame)} bytes: {error}") from error
+    return correlation_id, 4
+
+
+def request_prefix(api_key: int, version: int, correlation_id: int, client_id: str | None, body_bytes: int) -> bytes:
+    """What goes in front of a request's body: the frame's size and the request header."""
+    encoded = b"" if client_id is None else client_id.encode()
+    client_id_size = -1 if client_id is None else len(encoded)
+    tagged_fields = unsigned_varint(0) if is_flexible(api_key, version) else b""
+    size = _REQUEST_HEADER.size + len(encoded) + len(tagged_fields) + body_bytes
+    header = _REQUEST_HEADER.pack(api_key, version, correlation_id, client_id_size)
+    return INT32.pack(size) + header + encoded + tagged_fields

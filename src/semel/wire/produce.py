@@ -1,0 +1,240 @@
+"""The codec of Produce, versions 3 to 13: the path that every record takes into the log.
+
+Record bytes are handed on as memoryviews of the frame and are never copied or looked into. Up to version 12 a topic
+goes by its name, from 13 on by its id. The response leaves out every tagged field (the current leader, the endpoints):
+there is one broker. This codec must never judge a request: that acks are 7 or that records are missing is for the
+handler to refuse. kio is its oracle in the tests.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from semel.wire.errors import ProtocolError
+from semel.wire.frames import SIZE_BYTES, response_prefix
+from semel.wire.primitives import (
+    INT32,
+    MALFORMED,
+    Buffer,
+    length,
+    nullable_string,
+    read_length,
+    read_nullable_length,
+    read_nullable_string,
+    read_string,
+    read_unsigned_varint,
+    read_uuid,
+    skip_tagged_fields,
+)
+from semel.wire.versions import PRODUCE
+
+# A frame of some megabytes could name millions of partitions of a few bytes each, and every one becomes objects of
+# a hundred bytes or more. This is far above what a client sends that packs one batch into each partition.
+PARTITIONS_PER_REQUEST_MAX: Final = 100_000
+
+_FLEXIBLE_FROM: Final = 9
+_TOPIC_IDS_FROM: Final = 13
+
+_ACKS_TIMEOUT: Final = struct.Struct(">hi")
+
+# The answer to one batch in one partition, the usual case, in two pieces around the topic's name or id.
+_ONE_HEAD: Final = struct.Struct(">iiBBB")
+_ONE_HEAD_BY_ID: Final = struct.Struct(">iiBB")
+_ONE_TAIL: Final = struct.Struct(">BihqqqBBBBiB")
+_NAME_BYTES_IN_ONE_MAX: Final = 126
+
+_PARTITION_FROM_3: Final = struct.Struct(">ihqq")
+_PARTITION_FROM_5: Final = struct.Struct(">ihqqq")
+
+
+class ProduceTopic(NamedTuple):
+    """One topic of a request: its name, or else its id, and the records for each partition's index."""
+
+    name: str | None
+    topic_id: bytes | None
+    partitions: list[tuple[int, memoryview | None]]
+
+
+class ProduceRequest(NamedTuple):
+    transactional_id: str | None
+    acks: int
+    timeout_ms: int
+    topics: list[ProduceTopic]
+
+
+class ProducePartitionAnswer(NamedTuple):
+    """What became of one partition's records. The messages are heard by clients from version 8 on."""
+
+    partition: int
+    error_code: int
+    base_offset: int
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    record_errors: Sequence[tuple[int, str | None]] = ()
+    error_message: str | None = None
+
+
+# Name, id and answers, in the order of ProduceTopic: the version decides which of the first two is sent.
+ProduceTopicAnswer = tuple[str | None, bytes | None, Sequence[ProducePartitionAnswer]]
+
+
+def decode_request(body: Buffer, version: int) -> ProduceRequest:
+    """The request whose body this is. The records in it are views of `body`."""
+    if type(body) is not memoryview:
+        body = memoryview(body)
+    try:
+        return _decode_flexible(body, version) if version >= _FLEXIBLE_FROM else _decode_legacy(body)
+    except MALFORMED as error:
+        raise ProtocolError(f"Produce {version} in {len(body)} bytes: {error}") from error
+
+
+def _decode_flexible(body: memoryview, version: int) -> ProduceRequest:
+    # The one-byte lengths of the usual request are read here and not by a call each: that halves the time.
+    size = len(body)
+    if body[0] == 0:
+        transactional_id, at = None, 1
+    else:
+        transactional_id, at = read_nullable_string(body, 0, True)
+    acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(body, at)
+    topic_count, at = read_length(body, at + 6, True)
+    budget = PARTITIONS_PER_REQUEST_MAX - topic_count
+    topics: list[ProduceTopic] = []
+    for _ in range(topic_count):
+        name: str | None = None
+        topic_id: bytes | None = None
+        if version >= _TOPIC_IDS_FROM:
+            topic_id, at = read_uuid(body, at)
+        else:
+            end = at + body[at]
+            if at < end < size and end - at < 0x80:
+                name = str(body[at + 1 : end], "utf-8")
+                at = end
+            else:
+                name, at = read_string(body, at, True)
+        partition_count = body[at]
+        if 0 < partition_count < 0x80:
+            partition_count -= 1
+            at += 1
+        else:
+            partition_count, at = read_length(body, at, True)
+        budget -= partition_count
+        if budget < 0:
+            raise ProtocolError(f"more than {PARTITIONS_PER_REQUEST_MAX} topics and partitions in one request")
+        partitions: list[tuple[int, memoryview | None]] = []
+        for _ in range(partition_count):
+            index = INT32.unpack_from(body, at)[0]
+            records_bytes, at = read_unsigned_varint(body, at + 4)
+            if records_bytes == 0:
+                partitions.append((index, None))
+            else:
+                end = at + records_bytes - 1
+                if end > size:
+                    raise ProtocolError(f"records of {records_bytes - 1} bytes where {size - at} bytes are left")
+                partitions.append((index, body[at:end]))
+                at = end
+            at = at + 1 if body[at] == 0 else skip_tagged_fields(body, at)
+        at = at + 1 if body[at] == 0 else skip_tagged_fields(body, at)
+        topics.append(ProduceTopic(name, topic_id, partitions))
+    skip_tagged_fields(body, at)
+    return ProduceRequest(transactional_id, acks, timeout_ms, topics)
+
+
+def _decode_legacy(body: memoryview) -> ProduceRequest:
+    transactional_id, at = read_nullable_string(body, 0, False)
+    acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(body, at)
+    topic_count, at = read_length(body, at + 6, False)
+    budget = PARTITIONS_PER_REQUEST_MAX - topic_count
+    topics: list[ProduceTopic] = []
+    for _ in range(topic_count):
+        name, at = read_string(body, at, False)
+        partition_count, at = read_length(body, at, False)
+        budget -= partition_count
+        if budget < 0:
+            raise ProtocolError(f"more than {PARTITIONS_PER_REQUEST_MAX} topics and partitions in one request")
+        partitions: list[tuple[int, memoryview | None]] = []
+        for _ in range(partition_count):
+            index = INT32.unpack_from(body, at)[0]
+            records_bytes, at = read_nullable_length(body, at + 4, False)
+            if records_bytes < 0:
+                partitions.append((index, None))
+            else:
+                partitions.append((index, body[at : at + records_bytes]))
+                at += records_bytes
+        topics.append(ProduceTopic(name, None, partitions))
+    return ProduceRequest(transactional_id, acks, timeout_ms, topics)
+
+
+def encode_response(
+    version: int, correlation_id: int, topics: Sequence[ProduceTopicAnswer], throttle_ms: int = 0
+) -> bytes:
+    """The whole response, with the frame's size and the response header."""
+    if version >= _FLEXIBLE_FROM and len(topics) == 1:
+        name, topic_id, answers = topics[0]
+        if len(answers) == 1:
+            answer = answers[0]
+            if not answer[5] and answer[6] is None:
+                encoded = _encode_one(version, correlation_id, name, topic_id, answer, throttle_ms)
+                if encoded is not None:
+                    return encoded
+    body = _encode_body(version, topics, throttle_ms)
+    return response_prefix(PRODUCE, version, correlation_id, len(body)) + body
+
+
+def _encode_one(
+    version: int,
+    correlation_id: int,
+    name: str | None,
+    topic_id: bytes | None,
+    answer: ProducePartitionAnswer,
+    throttle_ms: int,
+) -> bytes | None:
+    """The answer for one partition without messages; None where the name is too long for a one-byte length."""
+    partition, error_code, base_offset, log_append_time_ms, log_start_offset, _, _ = answer
+    # Two arrays of one (their length plus one), no record errors, no message, no tagged fields.
+    tail = _ONE_TAIL.pack(
+        2, partition, error_code, base_offset, log_append_time_ms, log_start_offset, 1, 0, 0, 0, throttle_ms, 0
+    )
+    if version >= _TOPIC_IDS_FROM:
+        assert topic_id is not None
+        head = _ONE_HEAD_BY_ID.pack(_ONE_HEAD_BY_ID.size - SIZE_BYTES + 16 + len(tail), correlation_id, 0, 2)
+        return head + topic_id + tail
+    assert name is not None
+    encoded = name.encode()
+    size = len(encoded)
+    if size > _NAME_BYTES_IN_ONE_MAX:
+        return None
+    head = _ONE_HEAD.pack(_ONE_HEAD.size - SIZE_BYTES + size + len(tail), correlation_id, 0, 2, size + 1)
+    return head + encoded + tail
+
+
+def _encode_body(version: int, topics: Sequence[ProduceTopicAnswer], throttle_ms: int) -> bytearray:
+    flexible = version >= _FLEXIBLE_FROM
+    body = bytearray(length(len(topics), flexible))
+    for name, topic_id, answers in topics:
+        if version >= _TOPIC_IDS_FROM:
+            assert topic_id is not None
+            body += topic_id
+        else:
+            body += nullable_string(name, flexible)
+        body += length(len(answers), flexible)
+        for answer in answers:
+            partition, error_code, base_offset, log_append_time_ms, log_start_offset, record_errors, message = answer
+            if version >= 5:
+                body += _PARTITION_FROM_5.pack(partition, error_code, base_offset, log_append_time_ms, log_start_offset)
+            else:
+                body += _PARTITION_FROM_3.pack(partition, error_code, base_offset, log_append_time_ms)
+            if version >= 8:
+                body += length(len(record_errors), flexible)
+                for batch_index, record_message in record_errors:
+                    body += INT32.pack(batch_index) + nullable_string(record_message, flexible)
+                    if flexible:
+                        body.append(0)
+                body += nullable_string(message, flexible)
+            if flexible:
+                body.append(0)
+        if flexible:
+            body.append(0)
+    body += INT32.pack(throttle_ms)
+    if flexible:
+        body.append(0)
+    return body
