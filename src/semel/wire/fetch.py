@@ -1,0 +1,277 @@
+"""The codec of Fetch, versions 4 to 18: the path that every record takes out of the log.
+
+The response is a list of buffers for a gathering write: the record buffers stand in it untouched, between small ones
+that carry the fields, and are never copied or joined. Up to version 12 a topic goes by its name, from 13 on by its id.
+What only followers send (the replica, its epoch, its log's start) is read past, and no tagged field is sent: there is
+one broker, so nothing diverges and no other leader exists. This codec must never judge a request. kio is its oracle
+in the tests.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from semel.wire.errors import ProtocolError
+from semel.wire.frames import SIZE_BYTES, response_prefix
+from semel.wire.primitives import (
+    INT32,
+    MALFORMED,
+    Buffer,
+    length,
+    nullable_string,
+    read_length,
+    read_string,
+    read_uuid,
+    skip_tagged_fields,
+)
+from semel.wire.versions import FETCH
+
+# As for Produce: a frame of some megabytes could otherwise become some gigabytes of objects.
+PARTITIONS_PER_REQUEST_MAX: Final = 100_000
+
+_SESSIONS_FROM: Final = 7
+_RACK_FROM: Final = 11
+_FLEXIBLE_FROM: Final = 12
+_TOPIC_IDS_FROM: Final = 13
+_REPLICA_STATE_FROM: Final = 15
+
+_WAIT_AND_SIZES: Final = struct.Struct(">iiib")
+_SESSION: Final = struct.Struct(">ii")
+
+# A partition of a request: its index, and by version the current leader's epoch, the offset, the last fetched epoch,
+# the follower's log start and the most bytes.
+_PARTITION_FROM_4: Final = struct.Struct(">iqi")
+_PARTITION_FROM_5: Final = struct.Struct(">iqqi")
+_PARTITION_FROM_9: Final = struct.Struct(">iiqqi")
+_PARTITION_FROM_12: Final = struct.Struct(">iiqiqi")
+
+# A partition of a response: index, error, high watermark, last stable offset, and from 5 on the log's start.
+_ANSWER_FROM_4: Final = struct.Struct(">ihqq")
+_ANSWER_FROM_5: Final = struct.Struct(">ihqqq")
+
+_ABORTED: Final = struct.Struct(">qq")
+_ERROR_AND_SESSION: Final = struct.Struct(">hi")
+
+
+class FetchPartition(NamedTuple):
+    """From where one partition is to be read. An epoch that the client does not know or send is -1."""
+
+    partition: int
+    fetch_offset: int
+    bytes_max: int
+    current_leader_epoch: int
+    last_fetched_epoch: int
+
+
+class FetchTopic(NamedTuple):
+    """One topic of a request: its name, or else its id."""
+
+    name: str | None
+    topic_id: bytes | None
+    partitions: list[FetchPartition]
+
+
+class ForgottenTopic(NamedTuple):
+    """Partitions that a session shall no longer fetch."""
+
+    name: str | None
+    topic_id: bytes | None
+    partitions: list[int]
+
+
+class FetchRequest(NamedTuple):
+    """A session epoch of -1 (and every request below version 7) means: no session, all partitions are listed."""
+
+    wait_ms_max: int
+    bytes_min: int
+    bytes_max: int
+    isolation_level: int
+    session_id: int
+    session_epoch: int
+    topics: list[FetchTopic]
+    forgotten: list[ForgottenTopic]
+    rack_id: str
+
+
+class FetchPartitionAnswer(NamedTuple):
+    """What one partition gives. `aborted_transactions` are (producer id, first offset), or None as Kafka answers
+    where the isolation level did not ask for them."""
+
+    partition: int
+    error_code: int
+    high_watermark: int
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    aborted_transactions: Sequence[tuple[int, int]] | None = None
+    records: Sequence[Buffer] = ()
+    preferred_read_replica: int = -1
+
+
+# Name, id and answers, in the order of FetchTopic: the version decides which of the first two is sent.
+FetchTopicAnswer = tuple[str | None, bytes | None, Sequence[FetchPartitionAnswer]]
+
+
+def decode_request(body: Buffer, version: int) -> FetchRequest:
+    """The request whose body this is. Nothing in it refers to `body`."""
+    if type(body) is not memoryview:
+        body = memoryview(body)
+    try:
+        return _decode(body, version)
+    except MALFORMED as error:
+        raise ProtocolError(f"Fetch {version} in {len(body)} bytes: {error}") from error
+
+
+def _decode(body: memoryview, version: int) -> FetchRequest:
+    flexible = version >= _FLEXIBLE_FROM
+    at = 0 if version >= _REPLICA_STATE_FROM else 4
+    wait_ms_max, bytes_min, bytes_max, isolation_level = _WAIT_AND_SIZES.unpack_from(body, at)
+    at += _WAIT_AND_SIZES.size
+    session_id, session_epoch = 0, -1
+    if version >= _SESSIONS_FROM:
+        session_id, session_epoch = _SESSION.unpack_from(body, at)
+        at += _SESSION.size
+    topics, at = _decode_topics(body, at, version)
+    forgotten: list[ForgottenTopic] = []
+    if version >= _SESSIONS_FROM:
+        forgotten, at = _decode_forgotten(body, at, version)
+    rack_id = ""
+    if version >= _RACK_FROM:
+        rack_id, at = read_string(body, at, flexible)
+    if flexible:
+        skip_tagged_fields(body, at)
+    return FetchRequest(
+        wait_ms_max, bytes_min, bytes_max, isolation_level, session_id, session_epoch, topics, forgotten, rack_id
+    )
+
+
+def _decode_topics(body: memoryview, at: int, version: int) -> tuple[list[FetchTopic], int]:
+    flexible = version >= _FLEXIBLE_FROM
+    topic_count, at = read_length(body, at, flexible)
+    budget = PARTITIONS_PER_REQUEST_MAX - topic_count
+    topics: list[FetchTopic] = []
+    for _ in range(topic_count):
+        name, topic_id, at = _decode_topic_key(body, at, version)
+        partition_count, at = read_length(body, at, flexible)
+        budget -= partition_count
+        if budget < 0:
+            raise ProtocolError(f"more than {PARTITIONS_PER_REQUEST_MAX} topics and partitions in one request")
+        partitions: list[FetchPartition] = []
+        for _ in range(partition_count):
+            leader_epoch = fetched_epoch = -1
+            if flexible:
+                index, leader_epoch, offset, fetched_epoch, _, bytes_max = _PARTITION_FROM_12.unpack_from(body, at)
+                at = skip_tagged_fields(body, at + _PARTITION_FROM_12.size)
+            elif version >= 9:
+                index, leader_epoch, offset, _, bytes_max = _PARTITION_FROM_9.unpack_from(body, at)
+                at += _PARTITION_FROM_9.size
+            elif version >= 5:
+                index, offset, _, bytes_max = _PARTITION_FROM_5.unpack_from(body, at)
+                at += _PARTITION_FROM_5.size
+            else:
+                index, offset, bytes_max = _PARTITION_FROM_4.unpack_from(body, at)
+                at += _PARTITION_FROM_4.size
+            partitions.append(FetchPartition(index, offset, bytes_max, leader_epoch, fetched_epoch))
+        if flexible:
+            at = skip_tagged_fields(body, at)
+        topics.append(FetchTopic(name, topic_id, partitions))
+    return topics, at
+
+
+def _decode_forgotten(body: memoryview, at: int, version: int) -> tuple[list[ForgottenTopic], int]:
+    flexible = version >= _FLEXIBLE_FROM
+    topic_count, at = read_length(body, at, flexible)
+    budget = PARTITIONS_PER_REQUEST_MAX - topic_count
+    topics: list[ForgottenTopic] = []
+    for _ in range(topic_count):
+        name, topic_id, at = _decode_topic_key(body, at, version)
+        partition_count, at = read_length(body, at, flexible)
+        budget -= partition_count
+        if budget < 0:
+            raise ProtocolError(f"more than {PARTITIONS_PER_REQUEST_MAX} topics and partitions in one request")
+        partitions = list(struct.unpack_from(f">{partition_count}i", body, at))
+        at += 4 * partition_count
+        if flexible:
+            at = skip_tagged_fields(body, at)
+        topics.append(ForgottenTopic(name, topic_id, partitions))
+    return topics, at
+
+
+def _decode_topic_key(body: memoryview, at: int, version: int) -> tuple[str | None, bytes | None, int]:
+    if version >= _TOPIC_IDS_FROM:
+        topic_id, at = read_uuid(body, at)
+        return None, topic_id, at
+    name, at = read_string(body, at, version >= _FLEXIBLE_FROM)
+    return name, None, at
+
+
+def encode_response(
+    version: int,
+    correlation_id: int,
+    error_code: int,
+    session_id: int,
+    topics: Sequence[FetchTopicAnswer],
+    throttle_ms: int = 0,
+) -> list[Buffer]:
+    """The whole response, with the frame's size and the response header, as buffers to be written in this order.
+
+    Below version 7 there is no place for `error_code` and `session_id`.
+    """
+    flexible = version >= _FLEXIBLE_FROM
+    # The prefix is put in once the size is known; its length does not depend on it.
+    fields = bytearray(response_prefix(FETCH, version, correlation_id, 0))
+    fields += INT32.pack(throttle_ms)
+    if version >= _SESSIONS_FROM:
+        fields += _ERROR_AND_SESSION.pack(error_code, session_id)
+    fields += length(len(topics), flexible)
+    buffers: list[Buffer] = [fields]
+    first = fields
+    size = -SIZE_BYTES
+    for name, topic_id, answers in topics:
+        if version >= _TOPIC_IDS_FROM:
+            assert topic_id is not None
+            fields += topic_id
+        else:
+            fields += nullable_string(name, flexible)
+        fields += length(len(answers), flexible)
+        for answer in answers:
+            records = answer[6]
+            records_bytes = sum(map(len, records))
+            _encode_answer(fields, version, answer, records_bytes)
+            if records_bytes:
+                buffers += records
+                size += len(fields) + records_bytes
+                fields = bytearray()
+                buffers.append(fields)
+            if flexible:
+                fields.append(0)
+        if flexible:
+            fields.append(0)
+    if flexible:
+        fields.append(0)
+    if fields:
+        size += len(fields)
+    else:
+        buffers.pop()
+    INT32.pack_into(first, 0, size)
+    return buffers
+
+
+def _encode_answer(fields: bytearray, version: int, answer: FetchPartitionAnswer, records_bytes: int) -> None:
+    """A partition up to its records, which come next, and then its tagged fields."""
+    partition, error_code, high_watermark, last_stable_offset, log_start_offset, aborted, _, replica = answer
+    flexible = version >= _FLEXIBLE_FROM
+    if version >= 5:
+        fields += _ANSWER_FROM_5.pack(partition, error_code, high_watermark, last_stable_offset, log_start_offset)
+    else:
+        fields += _ANSWER_FROM_4.pack(partition, error_code, high_watermark, last_stable_offset)
+    if aborted is None:
+        fields += length(-1, flexible)
+    else:
+        fields += length(len(aborted), flexible)
+        for producer_id, first_offset in aborted:
+            fields += _ABORTED.pack(producer_id, first_offset)
+            if flexible:
+                fields.append(0)
+    if version >= _RACK_FROM:
+        fields += INT32.pack(replica)
+    fields += length(records_bytes, flexible)
