@@ -154,6 +154,20 @@ def _check_fields(header: BatchHeader, batch: Buffer) -> None:
         raise Refused(CORRUPT_MESSAGE, f"the records are not what compression type {codec} says they are")
 
 
+def check_timestamps(header: BatchHeader, now_ms: int, before_max_ms: int, after_max_ms: int) -> None:
+    """Refuse a batch whose producer's clock is too far from ours, either way."""
+    if header.max_timestamp - now_ms > after_max_ms:
+        ahead_ms = header.max_timestamp - now_ms
+        raise Refused(
+            INVALID_TIMESTAMP, f"the batch is {ahead_ms} ms ahead, message.timestamp.after.max.ms is {after_max_ms}"
+        )
+    if now_ms - header.base_timestamp > before_max_ms and header.base_timestamp != NO_TIMESTAMP:
+        late_ms = now_ms - header.base_timestamp
+        raise Refused(
+            INVALID_TIMESTAMP, f"the batch is {late_ms} ms late, message.timestamp.before.max.ms is {before_max_ms}"
+        )
+
+
 def place(batch: bytearray | memoryview, base_offset: int) -> None:
     """Give a batch its place in the log, in its own bytes. The checksum does not cover what changes here."""
     BASE_OFFSET.pack_into(batch, 0, base_offset)

@@ -8,7 +8,6 @@ append mode and no cursor, so a write that failed half-way is simply overwritten
 This module must never retry, cache or interpret: what the operating system says goes up as it is, as `OSError`.
 """
 
-import contextlib
 import errno
 import fcntl
 import os
@@ -284,11 +283,3 @@ class MemoryFiles:
 
     def close(self) -> None:
         self._locked = False
-
-
-def remove_tree(files: Files, path: str) -> None:
-    """Remove a directory of plain files, and the directory."""
-    for name in files.names(path):
-        files.remove(f"{path}/{name}")
-    with contextlib.suppress(FileNotFoundError):
-        files.remove_directory(path)

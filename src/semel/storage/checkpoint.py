@@ -1,0 +1,119 @@
+"""The state of everything at one position of the journal, in one file that is replaced as a whole.
+
+Recovery starts here. The file is written beside the old one, synced, and renamed over it; then the directory is synced.
+So there is always one good checkpoint, and it is either the old one or the new one.
+
+    magic, size of the JSON part, size of the packed part, CRC-32C of both
+    JSON    what there is little of: topics, producer ids, the segments of each partition
+    packed  what there may be a million of: the indexes of growing segments and the states of producers
+
+A disk that is full must not keep the log from checkpointing, because only a checkpoint lets go of old files: a reserve
+of `RESERVE_BYTES` is held for that moment.
+"""
+
+import contextlib
+import errno
+import json
+import struct
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from crc32c import crc32c
+
+from semel.storage.files import Files
+from semel.storage.journal import Damaged
+
+FORMAT: Final = 1
+NAME: Final = "checkpoint"
+RESERVE_BYTES: Final = 1024 * 1024
+_UNFINISHED: Final = "checkpoint.new"
+_RESERVE: Final = "reserve"
+_HEAD: Final = struct.Struct("<8sIQI")
+_MAGIC: Final = b"semel-ck"
+_PRODUCER: Final = struct.Struct("<qH")
+
+
+def write(files: Files, state: dict[str, Any], packed: list[bytes]) -> None:
+    """Replace the checkpoint. When this returns the new one is durable; when it raises the old one still is."""
+    text = json.dumps({"format": FORMAT, **state}, separators=(",", ":")).encode()
+    size = sum(len(part) for part in packed)
+    checksum = crc32c(text)
+    for part in packed:
+        checksum = crc32c(part, checksum)
+    content = b"".join([_HEAD.pack(_MAGIC, len(text), size, checksum), text, *packed])
+    try:
+        _replace(files, content)
+    except OSError as error:
+        if error.errno != errno.ENOSPC or _RESERVE not in files.names(""):
+            raise
+        files.remove(_RESERVE)
+        _replace(files, content)
+    _keep_reserve(files)
+
+
+def _replace(files: Files, content: bytes) -> None:
+    file = files.open(_UNFINISHED, create=True)
+    try:
+        file.truncate(0)
+        file.write_at([content], 0)
+        file.sync()
+    finally:
+        file.close()
+    files.rename(_UNFINISHED, NAME)
+    files.sync_directory("")
+
+
+def _keep_reserve(files: Files) -> None:
+    if _RESERVE in files.names(""):
+        return
+    with contextlib.suppress(OSError):
+        file = files.open(_RESERVE, create=True)
+        try:
+            file.allocate(RESERVE_BYTES)
+        except OSError:
+            files.remove(_RESERVE)
+            raise
+        finally:
+            file.close()
+
+
+def read(files: Files) -> tuple[dict[str, Any], memoryview] | None:
+    """The state and the packed part of the last checkpoint; None if there was none yet; `Damaged` if not whole."""
+    if NAME not in files.names(""):
+        return None
+    file = files.open(NAME)
+    try:
+        content = file.read_at(file.size(), 0)
+    finally:
+        file.close()
+    where = files.describe(NAME)
+    if len(content) < _HEAD.size or content[:8] != _MAGIC:
+        raise Damaged(f"{where}: not a checkpoint of semel (offset 0)")
+    _, text_bytes, packed_bytes, checksum = _HEAD.unpack_from(content)
+    body = memoryview(content)[_HEAD.size :]
+    if len(body) != text_bytes + packed_bytes or crc32c(body) != checksum:
+        raise Damaged(f"{where}: the checksum does not match the content (offset {_HEAD.size})")
+    state = json.loads(bytes(body[:text_bytes]))
+    if state["format"] != FORMAT:
+        raise Damaged(
+            f"{where}: written in format {state['format']} by another version of semel; this one reads {FORMAT}"
+        )
+    return state, body[text_bytes:]
+
+
+def pack_producers(states: Iterable[tuple[int, bytes]]) -> bytes:
+    """Producer ids and their states, one behind the other."""
+    parts: list[bytes] = []
+    for producer_id, state in states:
+        parts.append(_PRODUCER.pack(producer_id, len(state)))
+        parts.append(state)
+    return b"".join(parts)
+
+
+def unpack_producers(packed: memoryview) -> Iterator[tuple[int, bytes]]:
+    at = 0
+    while at < len(packed):
+        producer_id, size = _PRODUCER.unpack_from(packed, at)
+        at += _PRODUCER.size
+        yield producer_id, bytes(packed[at : at + size])
+        at += size

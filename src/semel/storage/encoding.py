@@ -1,0 +1,52 @@
+"""Entries of `semel.core.entries` as bytes, and back.
+
+Batches are the many and the large: a fixed head, then the batch itself, never copied. All other entries are the few and
+the small, and are JSON, so that `semel dump` and a person with a hex viewer can read them and a field can be added
+without a new format.
+"""
+
+import json
+import struct
+from dataclasses import asdict, fields
+from typing import Any, Final
+
+from semel.core import entries
+from semel.core.entries import BatchAppended, Entry
+from semel.storage.files import Buffer
+
+BATCH_KIND: Final = 1
+BATCH_HEAD: Final = struct.Struct("<IIq")
+
+_KINDS: Final[dict[int, type[Any]]] = {
+    2: entries.TopicCreated,
+    3: entries.TopicDeleted,
+    4: entries.PartitionsAdded,
+    5: entries.ConfigsChanged,
+    6: entries.ProducerIdsReserved,
+    7: entries.LogStartMoved,
+}
+_KIND_OF: Final = {entry_type: kind for kind, entry_type in _KINDS.items()}
+
+
+def encode(entry: Entry) -> tuple[int, list[Buffer]]:
+    """An entry's kind and the buffers that hold it."""
+    if isinstance(entry, BatchAppended):
+        return BATCH_KIND, [BATCH_HEAD.pack(entry.number, entry.partition, entry.at_ms), entry.batch]
+    values = {k: v.hex() if isinstance(v, bytes) else v for k, v in asdict(entry).items()}
+    return _KIND_OF[type(entry)], [json.dumps(values, separators=(",", ":")).encode()]
+
+
+def decode(kind: int, payload: memoryview) -> Entry:
+    """The entry that `encode` was given; ValueError if there can be none. A batch is a view of `payload`."""
+    if kind == BATCH_KIND:
+        number, partition, at_ms = BATCH_HEAD.unpack_from(payload)
+        return BatchAppended(number, partition, at_ms, payload[BATCH_HEAD.size :])
+    entry_type = _KINDS.get(kind)
+    if entry_type is None:
+        raise ValueError(f"entries of kind {kind} are not known to this version of semel")
+    values = json.loads(bytes(payload))
+    for field in fields(entry_type):
+        if field.type is bytes:
+            values[field.name] = bytes.fromhex(values[field.name])
+    entry: Entry = entry_type(**values)
+    return entry

@@ -1,0 +1,266 @@
+"""The journal: the one place where a change becomes durable.
+
+Every change of every partition and every coordinator is one entry here, one behind the other, so that one `fdatasync`
+makes all that happened since the last one durable. The journal is a chain of files of equal size. When a checkpoint has
+made old ones superfluous they are used again under a new name: writing over pages that are in the cache already costs a
+tenth and less of what fresh pages cost, needs no blocks from a disk that may be full, and leaves `fdatasync` no file
+size to write down.
+
+A position in the journal is a count of bytes since its very first entry; a file is named after the position at which it
+begins. An entry is a head of 32 bytes and a payload:
+
+     0   4  magic
+     4   4  size of head and payload
+     8   4  CRC-32C of what follows
+    12   1  kind, then three bytes of nothing
+    16   8  the entry's own position
+    24   8  the position up to which the journal was known to be durable when this entry was written
+    32      payload
+
+The entry's own position tells it from what an earlier life of a recycled file left behind. The other position is for
+recovery, which reads until the first place where there is no valid entry. If that is where the machine stopped in the
+middle of a write, all is well: nothing from there on was ever acknowledged. But if any valid entry further on says that
+the journal was durable beyond that place, then the disk has lost what it had promised to keep; going on would lose
+acknowledged records silently, so that is `Damaged`, with the file and the offset.
+
+The journal does not sync itself. `begin_sync` says what there is to do as a value, `SyncJob.run` does it in any thread,
+and `finish_sync` takes note. A sync that failed is final: the kernel may have dropped the pages it could not write, so
+a second try would succeed without having written anything.
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from crc32c import crc32c
+
+from semel.storage.files import Buffer, File, Files
+
+DIRECTORY: Final = "journal"
+FILE_BYTES: Final = 32 * 1024 * 1024
+# Files kept for use under a new name; what a checkpoint frees beyond these goes back to the file system.
+SPARE_FILES_MAX: Final = 8
+
+_HEAD: Final = struct.Struct("<4sIIB3xQQ")
+_CHECKSUM: Final = struct.Struct("<I")
+_MAGIC: Final = b"sml1"
+HEAD_BYTES: Final = _HEAD.size
+_CHECKED_FROM: Final = 12
+_KIND_ROLL: Final = 255
+_SPARE: Final = "spare-"
+
+
+class Damaged(Exception):
+    """What is on disk contradicts what was promised; one line says where."""
+
+
+@dataclass(frozen=True, slots=True)
+class SyncJob:
+    """What has to be synced so that everything before `target` is durable."""
+
+    target: int
+    unsynced: tuple[File, ...]
+    names_changed: bool
+    files: Files
+
+    def run(self) -> None:
+        for file in self.unsynced:
+            file.sync()
+        if self.names_changed:
+            self.files.sync_directory(DIRECTORY)
+
+
+@dataclass(frozen=True, slots=True)
+class JournalEntry:
+    """An entry as read back. `end` is the position behind it."""
+
+    position: int
+    end: int
+    kind: int
+    payload: memoryview
+
+
+class Journal:
+    """The journal while it is written to. Begins a file of its own at `position`; `read` reads what came before."""
+
+    def __init__(self, files: Files, position: int, file_bytes: int = FILE_BYTES) -> None:
+        self._files = files
+        self._file_bytes = file_bytes
+        files.make_directory(DIRECTORY)
+        names = files.names(DIRECTORY)
+        self._spares = [name for name in names if name.startswith(_SPARE)]
+        # The positions at which files begin, oldest first; the last one is being written.
+        self._starts = [start for start in map(_start_of, names) if start is not None and start < position]
+        self._capacity = file_bytes
+        self._start = position
+        self.end = position
+        self.synced = position
+        self._unsynced: list[File] = []
+        self._names_changed = True
+        self._file = self._open_next(position, file_bytes)
+        self._starts.append(position)
+
+    def append(self, kind: int, parts: list[Buffer]) -> int:
+        """Write an entry; answer the position behind it. OSError means that nothing was appended."""
+        size = HEAD_BYTES
+        for part in parts:
+            size += len(part)
+        if self.end - self._start + size + HEAD_BYTES > self._capacity:
+            self._roll(size)
+        self._write(kind, parts, size)
+        self.end += size
+        return self.end
+
+    def begin_sync(self) -> SyncJob:
+        """All that is needed to make what has been appended so far durable."""
+        job = SyncJob(self.end, (*self._unsynced, self._file), self._names_changed, self._files)
+        self._unsynced = []
+        self._names_changed = False
+        return job
+
+    def finish_sync(self, job: SyncJob) -> None:
+        """The job ran without an error."""
+        self.synced = max(self.synced, job.target)
+        for file in job.unsynced:
+            if file is not self._file and file not in self._unsynced:
+                file.close()
+
+    def recycle(self, below: int) -> None:
+        """Nothing before position `below` will be read again: a durable checkpoint holds it."""
+        while len(self._starts) > 1 and self._starts[1] <= below:
+            name = _name(self._starts.pop(0))
+            if len(self._spares) < SPARE_FILES_MAX:
+                spare = f"{_SPARE}{name}"
+                self._files.rename(f"{DIRECTORY}/{name}", f"{DIRECTORY}/{spare}")
+                self._spares.append(spare)
+            else:
+                self._files.remove(f"{DIRECTORY}/{name}")
+
+    def close(self) -> None:
+        for file in {*self._unsynced, self._file}:
+            file.close()
+
+    def _write(self, kind: int, parts: list[Buffer], size: int) -> None:
+        head = bytearray(_HEAD.pack(_MAGIC, size, 0, kind, self.end, self.synced))
+        checksum = crc32c(memoryview(head)[_CHECKED_FROM:])
+        for part in parts:
+            checksum = crc32c(part, checksum)
+        _CHECKSUM.pack_into(head, 8, checksum)
+        self._file.write_at([head, *parts], self.end - self._start)
+
+    def _roll(self, size: int) -> None:
+        """Go on in another file. That file is there before anything points to it: on a full disk nothing changes."""
+        start = self.end + HEAD_BYTES
+        capacity = max(self._file_bytes, size + HEAD_BYTES)
+        following = self._open_next(start, capacity)
+        try:
+            self._write(_KIND_ROLL, [], HEAD_BYTES)
+        except OSError:
+            following.close()
+            raise
+        self._starts.append(start)
+        self._unsynced.append(self._file)
+        self._names_changed = True
+        self._file = following
+        self._capacity = capacity
+        self._start = self.end = start
+
+    def _open_next(self, start: int, capacity: int) -> File:
+        path = f"{DIRECTORY}/{_name(start)}"
+        if self._spares and capacity == self._file_bytes:
+            self._files.rename(f"{DIRECTORY}/{self._spares[-1]}", path)
+            self._spares.pop()
+        file = self._files.open(path, create=True)
+        try:
+            file.allocate(capacity)
+        except OSError:
+            file.close()
+            self._files.remove(path)
+            raise
+        return file
+
+
+def read(files: Files, position: int) -> Iterator[JournalEntry]:
+    """The entries from `position` on, as far as there are valid ones; `Damaged` if there should have been more."""
+    starts = [start for start in map(_start_of, files.names(DIRECTORY)) if start is not None]
+    older = [start for start in starts if start <= position]
+    if not older:
+        if position == 0 and not starts:
+            return
+        raise Damaged(f"{files.describe(DIRECTORY)}: there is no journal file for position {position}")
+    start: int | None = older[-1]
+    while start is not None:
+        path = f"{DIRECTORY}/{_name(start)}"
+        content = _content(files, path)
+        view = memoryview(content)
+        start_of_file, start = start, None
+        while (entry := _entry_at(view, position - start_of_file, position)) is not None:
+            position = entry.end
+            if entry.kind != _KIND_ROLL:
+                yield entry
+            elif position in starts:
+                start = position
+                break
+            else:
+                # The name of the next file was not durable yet, so nothing in it was acknowledged.
+                return
+        else:
+            _refuse_damage(files, path, start_of_file, content, position, starts)
+
+
+def _refuse_damage(files: Files, path: str, start: int, content: bytes, cut: int, starts: list[int]) -> None:
+    """The entries end at `cut`; raise if an entry behind it proves that they once went on."""
+    if _proof_beyond(content, start, cut):
+        raise Damaged(
+            f"{files.describe(path)}: no valid entry at offset {cut - start}, though the journal was durable beyond it"
+        )
+    for later in (s for s in starts if s > cut):
+        if _proof_beyond(_content(files, f"{DIRECTORY}/{_name(later)}"), later, cut):
+            raise Damaged(
+                f"{files.describe(path)}: the entries end at offset {cut - start}, "
+                f"though {_name(later)} shows that the journal was durable beyond it"
+            )
+
+
+def _proof_beyond(content: bytes, start: int, cut: int) -> bool:
+    """Whether any valid entry behind `cut` in this file was written when the journal was durable beyond `cut`."""
+    view = memoryview(content)
+    at = content.find(_MAGIC, max(cut - start + 1, 0))
+    while at >= 0:
+        if _entry_at(view, at, start + at) is not None and _HEAD.unpack_from(content, at)[5] > cut:
+            return True
+        at = content.find(_MAGIC, at + 1)
+    return False
+
+
+def _entry_at(content: memoryview, offset: int, position: int) -> JournalEntry | None:
+    """The valid entry that stands at `offset` of a file and says of itself that it is at `position`, or None."""
+    if offset < 0 or offset + HEAD_BYTES > len(content):
+        return None
+    magic, size, checksum, kind, own_position, _ = _HEAD.unpack_from(content, offset)
+    if magic != _MAGIC or own_position != position or size < HEAD_BYTES or offset + size > len(content):
+        return None
+    if crc32c(content[offset + _CHECKED_FROM : offset + size]) != checksum:
+        return None
+    return JournalEntry(position, position + size, kind, content[offset + HEAD_BYTES : offset + size])
+
+
+def _content(files: Files, path: str) -> bytes:
+    file = files.open(path)
+    try:
+        return file.read_at(file.size(), 0)
+    finally:
+        file.close()
+
+
+def _name(start: int) -> str:
+    return f"{start:016x}"
+
+
+def _start_of(name: str) -> int | None:
+    """The position at which the file of this name begins; None for spares and strangers."""
+    try:
+        return int(name, 16) if len(name) == 16 else None
+    except ValueError:
+        return None

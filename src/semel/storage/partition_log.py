@@ -1,0 +1,280 @@
+"""One partition on disk: its state machine and the segments that hold its records.
+
+Reading needs no lock and no copy of the state: what may be read ends at a `Mark`, an offset together with its place in
+a segment, so that a fetch never has to look for the end. The mark is moved by `semel.storage.log` when what lies before
+it counts: after the sync, or after the write where the user chose so.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from semel.core.batch import BASE_OFFSET_AND_LENGTH, HEADER_BYTES, LENGTH_PREFIX_BYTES, BatchHeader, Buffer, read_header
+from semel.core.configs import TopicConfigs
+from semel.core.partition import Partition
+from semel.storage.segment import Index, Segment, SegmentFiles, segment_path
+
+# How many places where the next fetch will probably begin are remembered for a partition.
+_REMEMBERED_PLACES_MAX: Final = 16
+_SCAN_BYTES: Final = 64 * 1024
+
+
+class Mark(NamedTuple):
+    """An offset and where it is: the end of `position` bytes of the segment that begins at `segment_base`."""
+
+    offset: int
+    segment_base: int
+    position: int
+
+
+class PartitionLog:
+    """A partition's rules (`state`), its records, and how far they may be read (`readable`)."""
+
+    __slots__ = (
+        "_bases",
+        "_places",
+        "_segment_files",
+        "_segments",
+        "directory",
+        "index",
+        "readable",
+        "state",
+        "topic_number",
+        "watchers",
+    )
+
+    def __init__(self, topic_number: int, index: int, directory: str, segment_files: SegmentFiles) -> None:
+        self.topic_number = topic_number
+        self.index = index
+        self.directory = directory
+        self.state = Partition()
+        self.readable = Mark(0, 0, 0)
+        # Called, all of them, whenever `readable` has moved; a set of the broker's, nothing here knows what they do.
+        self.watchers: set[Watcher] = set()
+        self._segment_files = segment_files
+        self._segments: list[Segment] = []
+        self._bases: list[int] = []
+        self._places: dict[int, tuple[int, int]] = {}
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    def write(self, header: BatchHeader, batch: Buffer, at_ms: int, configs: TopicConfigs) -> None:
+        """Write a batch where it will belong. Until `apply_append` this has changed nothing anybody can see."""
+        segment = self._segment_for(header.length + LENGTH_PREFIX_BYTES, at_ms, configs)
+        self._segment_files.write(segment, [batch], segment.size)
+
+    def apply_append(self, header: BatchHeader, at_ms: int) -> None:
+        """The batch that was written is part of the log now."""
+        self._segments[-1].note(header)
+        self.state.apply_append(header, at_ms)
+
+    def apply_log_start(self, offset: int) -> list[str]:
+        """Records below `offset` are gone; answer the files that no longer hold anything."""
+        self.state.apply_log_start(offset)
+        if self._segments and offset >= self.state.next_offset:
+            # Nothing is left at all: the next batch begins a new file, so that this one can go too.
+            self._begin_segment(self._segments[-1].begun_at_ms)
+        gone = 0
+        while gone < len(self._segments) - 1 and self._segments[gone].next_offset <= self.state.log_start:
+            gone += 1
+        paths = [segment.path for segment in self._segments[:gone]]
+        del self._segments[:gone]
+        del self._bases[:gone]
+        return paths
+
+    def _segment_for(self, batch_bytes: int, at_ms: int, configs: TopicConfigs) -> Segment:
+        if not self._segments:
+            self._segment_files.create_directory(self.directory)
+            self._begin_segment(at_ms)
+            return self._segments[-1]
+        last = self._segments[-1]
+        if last.size == 0:
+            last.begun_at_ms = at_ms
+        elif last.size + batch_bytes > configs.segment_bytes or at_ms - last.begun_at_ms >= configs.segment_ms:
+            self._begin_segment(at_ms)
+        return self._segments[-1]
+
+    def _begin_segment(self, at_ms: int) -> None:
+        base = self.state.next_offset
+        if self._segments:
+            if self._segments[-1].base_offset == base:
+                return
+            self._segment_files.seal(self._segments[-1])
+        self._segments.append(Segment(segment_path(self.directory, base), base, at_ms))
+        self._bases.append(base)
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def end_mark(self) -> Mark:
+        """The end of everything that has been appended."""
+        if not self._segments:
+            return Mark(self.state.next_offset, self.state.next_offset, 0)
+        last = self._segments[-1]
+        return Mark(self.state.next_offset, last.base_offset, last.size)
+
+    def read(self, offset: int, bytes_max: int, until: Mark, *, whole_first_batch: bool) -> bytes | memoryview:
+        """Whole batches from the one that holds `offset` on, at most `bytes_max`, none that begins at `until` or later.
+
+        With `whole_first_batch` the first batch comes even if it alone is larger than `bytes_max`. `offset` has to lie
+        between the log start and `until`.
+        """
+        if offset >= until.offset or not self._segments:
+            return b""
+        segment = self._segments[max(bisect_right(self._bases, offset) - 1, 0)]
+        position = self._place_of(segment, offset)
+        end = until.position if segment.base_offset == until.segment_base else segment.size
+        file = self._segment_files.file_of(segment)
+        wanted = min(bytes_max, end - position)
+        data: bytes | memoryview = file.read_at(max(wanted, 0), position)
+        if wanted < end - position:
+            kept, next_offset = self._whole_batches(segment, position, data)
+            if kept == 0 and whole_first_batch:
+                first = read_header(file.read_at(HEADER_BYTES, position))
+                kept, next_offset = first.batch_bytes, first.next_offset
+                data = file.read_at(kept, position)
+            if kept != len(data):
+                data = memoryview(data)[:kept]
+        else:
+            next_offset = until.offset if segment.base_offset == until.segment_base else segment.next_offset
+        self._remember(next_offset, segment.base_offset, position + len(data))
+        return data
+
+    def batches(self, offset: int, until: Mark) -> Iterator[tuple[BatchHeader, bytes | memoryview]]:
+        """The batches from the one that holds `offset` on, each with its header."""
+        while data := self.read(offset, _SCAN_BYTES, until, whole_first_batch=True):
+            at = 0
+            while at < len(data):
+                header = read_header(data, at)
+                yield header, data[at : at + header.batch_bytes]
+                at += header.batch_bytes
+                offset = header.next_offset
+
+    def first_batch_since(self, timestamp_ms: int, until: Mark) -> bytes | memoryview | None:
+        """The first batch that holds a record of `timestamp_ms` or later."""
+        for segment in self._segments:
+            if segment.max_timestamp < timestamp_ms or segment.base_offset >= until.offset:
+                continue
+            index = self._segment_files.index_of(segment)
+            for slot, latest in enumerate(index.max_timestamps):
+                if latest >= timestamp_ms:
+                    start = max(index.offsets[slot], self.state.log_start)
+                    for header, data in self.batches(start, until):
+                        if header.max_timestamp >= timestamp_ms:
+                            return data
+                    return None
+        return None
+
+    def latest_timestamp(self, until: Mark) -> int:
+        """The latest timestamp of any batch that may be read, -1 if there is none."""
+        if until == self.end_mark():
+            return max((segment.max_timestamp for segment in self._segments), default=-1)
+        return max((header.max_timestamp for header, _ in self.batches(self.state.log_start, until)), default=-1)
+
+    def retained_from(self, now_ms: int, retention_ms: int, retention_bytes: int) -> int:
+        """Where the log has to begin once what is too old or too much is gone; whole segments go, never part of one."""
+        start = self.state.log_start
+        excess = self.size - retention_bytes if retention_bytes >= 0 else 0
+        for segment in self._segments:
+            too_old = retention_ms >= 0 and segment.max_timestamp < now_ms - retention_ms
+            too_much = excess >= segment.size and segment is not self._segments[-1]
+            if not segment.size or segment.next_offset > self.readable.offset or not (too_old or too_much):
+                break
+            excess -= segment.size
+            start = max(start, segment.next_offset)
+        return start
+
+    @property
+    def size(self) -> int:
+        """The bytes of all batches on disk."""
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def segments(self) -> list[Segment]:
+        """The segments, oldest first; the last one grows."""
+        return self._segments
+
+    @property
+    def has_history(self) -> bool:
+        """Whether there is anything that a checkpoint has to remember."""
+        return bool(self._segments) or self.state.next_offset > 0
+
+    def to_record(self) -> dict[str, Any]:
+        """What a checkpoint remembers in words; `growing_index` and the producers' states go beside it, packed."""
+        return {
+            "topic": self.topic_number,
+            "index": self.index,
+            "log_start": self.state.log_start,
+            "next_offset": self.state.next_offset,
+            "segments": [segment.to_record() for segment in self._segments],
+        }
+
+    def growing_index(self) -> Index:
+        """The index of the segment that still grows, as it is now."""
+        growing = self._segments[-1].index if self._segments else None
+        return growing.copy() if growing is not None else Index()
+
+    def adopt(self, segments: list[Segment]) -> None:
+        """These are the segments, as a checkpoint knew them."""
+        self._segments = segments
+        self._bases = [segment.base_offset for segment in segments]
+
+    def cut_behind_end(self) -> None:
+        """Remove what was once written behind the end of the growing segment, and is not part of the log."""
+        if self._segments and self._segments[-1].size:
+            last = self._segments[-1]
+            file = self._segment_files.file_of(last)
+            if file.size() > last.size:
+                file.truncate(last.size)
+
+    def _place_of(self, segment: Segment, offset: int) -> int:
+        """Where in the segment the batch that holds `offset` begins."""
+        place = self._places.get(offset)
+        if place is not None and place[0] == segment.base_offset:
+            return place[1]
+        if offset <= segment.base_offset:
+            return 0
+        position = self._segment_files.index_of(segment).before_offset(offset)
+        file = self._segment_files.file_of(segment)
+        while position < segment.size:
+            chunk = file.read_at(min(_SCAN_BYTES, segment.size - position), position)
+            at = 0
+            while at + HEADER_BYTES <= len(chunk):
+                header = read_header(chunk, at)
+                if header.next_offset > offset:
+                    return position + at
+                at += header.length + LENGTH_PREFIX_BYTES
+            position += at
+        return segment.size
+
+    def _whole_batches(self, segment: Segment, position: int, data: bytes | memoryview) -> tuple[int, int]:
+        """How many of these bytes, read at `position`, are whole batches, and the offset behind the last of them."""
+        at = 0
+        next_offset = -1
+        size = len(data)
+        # A batch that the index knows is a sure place to start from: at most 64 KiB of headers are walked.
+        indexed, indexed_offset = self._segment_files.index_of(segment).before_position(position + size)
+        if indexed > position:
+            at, next_offset = indexed - position, indexed_offset
+        while at + HEADER_BYTES <= size:
+            length = BASE_OFFSET_AND_LENGTH.unpack_from(data, at)[1] + LENGTH_PREFIX_BYTES
+            if at + length > size:
+                break
+            next_offset = read_header(data, at).next_offset
+            at += length
+        return at, next_offset
+
+    def _remember(self, offset: int, segment_base: int, position: int) -> None:
+        """The next fetch of whoever got these bytes begins here."""
+        places = self._places
+        if offset not in places and len(places) >= _REMEMBERED_PLACES_MAX:
+            del places[next(iter(places))]
+        places[offset] = (segment_base, position)
+
+
+class Watcher:
+    """Something that waits for a partition to become readable further on."""
+
+    __slots__ = ()
+
+    def moved(self) -> None:
+        raise NotImplementedError

@@ -1,0 +1,218 @@
+"""One file of a partition's records: batches, one behind the other, exactly as they go to consumers.
+
+A segment holds nothing that the journal or a checkpoint does not hold too, until a checkpoint has synced it. It is
+written along with the journal, through the page cache, and read from there by fetches, most often seconds later.
+
+A sparse index leads from an offset to a place in the file: one entry for the first batch in every 64 KiB or so. While
+the segment grows the index is in memory; when it is sealed the index is written behind the last batch, with a checksum,
+and read back on demand. An index that is not there or not right is made again from the batches.
+"""
+
+import struct
+from array import array
+from bisect import bisect_right
+from collections import OrderedDict
+from typing import Final
+
+from crc32c import crc32c
+
+from semel.core.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, BatchHeader, read_header
+from semel.storage.files import Buffer, File, Files
+
+INDEX_INTERVAL_BYTES: Final = 64 * 1024
+# Files of segments held open, and sealed segments' indexes held in memory, at once.
+OPEN_SEGMENTS_MAX: Final = 256
+_SCAN_BYTES: Final = 1024 * 1024
+
+_FOOTER: Final = struct.Struct("<4sII")
+_FOOTER_MAGIC: Final = b"smlx"
+
+
+class Index:
+    """For every 64 KiB of a segment: offset and place of the first batch, and the latest timestamp in there."""
+
+    __slots__ = ("max_timestamps", "offsets", "positions")
+
+    def __init__(self) -> None:
+        self.offsets = array("q")
+        self.positions = array("q")
+        self.max_timestamps = array("q")
+
+    def note(self, offset: int, position: int, max_timestamp: int) -> None:
+        """A batch was written at `position`."""
+        if not self.positions or position - self.positions[-1] >= INDEX_INTERVAL_BYTES:
+            self.offsets.append(offset)
+            self.positions.append(position)
+            self.max_timestamps.append(max_timestamp)
+        elif max_timestamp > self.max_timestamps[-1]:
+            self.max_timestamps[-1] = max_timestamp
+
+    def before_offset(self, offset: int) -> int:
+        """The place of an indexed batch that begins at or before `offset`."""
+        slot = bisect_right(self.offsets, offset) - 1
+        return self.positions[slot] if slot >= 0 else 0
+
+    def before_position(self, position: int) -> tuple[int, int]:
+        """Place and offset of the last indexed batch that begins at or before `position`."""
+        slot = max(bisect_right(self.positions, position) - 1, 0)
+        return self.positions[slot], self.offsets[slot]
+
+    def copy(self) -> "Index":
+        return Index.from_bytes(self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        return self.offsets.tobytes() + self.positions.tobytes() + self.max_timestamps.tobytes()
+
+    @classmethod
+    def from_bytes(cls, data: bytes | memoryview) -> "Index":
+        index = cls()
+        third = len(data) // 3
+        index.offsets.frombytes(data[:third])
+        index.positions.frombytes(data[third : 2 * third])
+        index.max_timestamps.frombytes(data[2 * third :])
+        return index
+
+
+class Segment:
+    """What is known of one segment without opening it."""
+
+    __slots__ = ("base_offset", "begun_at_ms", "index", "max_timestamp", "next_offset", "path", "size")
+
+    def __init__(self, path: str, base_offset: int, begun_at_ms: int) -> None:
+        self.path = path
+        self.base_offset = base_offset
+        self.begun_at_ms = begun_at_ms
+        self.next_offset = base_offset
+        self.size = 0
+        self.max_timestamp = -1
+        # The index of a segment that still grows; a sealed one has its index on disk.
+        self.index: Index | None = Index()
+
+    def to_record(self) -> list[int]:
+        """What a checkpoint remembers of a segment, besides the index of one that still grows."""
+        return [self.base_offset, self.next_offset, self.size, self.max_timestamp, self.begun_at_ms]
+
+    @classmethod
+    def from_record(cls, directory: str, record: list[int]) -> "Segment":
+        base_offset, next_offset, size, max_timestamp, begun_at_ms = record
+        segment = cls(segment_path(directory, base_offset), base_offset, begun_at_ms)
+        segment.next_offset = next_offset
+        segment.size = size
+        segment.max_timestamp = max_timestamp
+        segment.index = None
+        return segment
+
+    def note(self, header: BatchHeader) -> None:
+        """A batch has been written at the end."""
+        if self.index is None:
+            raise AssertionError(f"{self.path} is sealed")
+        self.index.note(header.base_offset, self.size, header.max_timestamp)
+        self.size += header.length + LENGTH_PREFIX_BYTES
+        self.next_offset = header.next_offset
+        self.max_timestamp = max(self.max_timestamp, header.max_timestamp)
+
+
+def segment_path(directory: str, base_offset: int) -> str:
+    return f"{directory}/{base_offset:020d}.log"
+
+
+class SegmentFiles:
+    """The segments' files, a bounded number of them open, least recently used ones closed first.
+
+    `dirty` names the files that were written to, and `grown` the directories that got a new name, since somebody last
+    took those sets away to sync what is in them.
+    """
+
+    def __init__(self, files: Files, open_max: int = OPEN_SEGMENTS_MAX) -> None:
+        self.files = files
+        self.dirty: set[str] = set()
+        self.grown: set[str] = set()
+        self._open_max = open_max
+        self._open: OrderedDict[str, File] = OrderedDict()
+        self._indexes: OrderedDict[str, Index] = OrderedDict()
+
+    def write(self, segment: Segment, parts: list[Buffer], position: int) -> None:
+        self.file_of(segment).write_at(parts, position)
+        self.dirty.add(segment.path)
+
+    def create_directory(self, path: str) -> None:
+        """Make a directory and those above it, and remember to sync the names."""
+        self.files.make_directory(path)
+        while path:
+            self.grown.add(path)
+            path = path.rpartition("/")[0]
+        self.grown.add("")
+
+    def file_of(self, segment: Segment) -> File:
+        file = self._open.get(segment.path)
+        if file is not None:
+            self._open.move_to_end(segment.path)
+            return file
+        if segment.size == 0:
+            file = self.files.open(segment.path, create=True)
+            self.grown.add(segment.path.rpartition("/")[0])
+        else:
+            file = self.files.open(segment.path)
+        self._open[segment.path] = file
+        if len(self._open) > self._open_max:
+            self._open.popitem(last=False)[1].close()
+        return file
+
+    def index_of(self, segment: Segment) -> Index:
+        if segment.index is not None:
+            return segment.index
+        index = self._indexes.get(segment.path)
+        if index is None:
+            file = self.file_of(segment)
+            index = _read_footer(file, segment.size) or scan_index(file, segment.size)
+            self._indexes[segment.path] = index
+            if len(self._indexes) > self._open_max:
+                self._indexes.popitem(last=False)
+        return index
+
+    def seal(self, segment: Segment) -> None:
+        """The segment will not grow any more: put its index on disk, behind the last batch."""
+        if segment.index is None:
+            return
+        data = segment.index.to_bytes()
+        footer = _FOOTER.pack(_FOOTER_MAGIC, len(data), crc32c(data))
+        self.write(segment, [footer, data], segment.size)
+        segment.index = None
+
+    def forget(self, path: str) -> None:
+        """The file is about to be removed."""
+        self.dirty.discard(path)
+        file = self._open.pop(path, None)
+        if file is not None:
+            file.close()
+        self._indexes.pop(path, None)
+
+    def close(self) -> None:
+        while self._open:
+            self._open.popitem()[1].close()
+
+
+def _read_footer(file: File, position: int) -> Index | None:
+    head = file.read_at(_FOOTER.size, position)
+    if len(head) < _FOOTER.size:
+        return None
+    magic, size, checksum = _FOOTER.unpack(head)
+    data = file.read_at(size, position + _FOOTER.size) if magic == _FOOTER_MAGIC else b""
+    return Index.from_bytes(data) if data and crc32c(data) == checksum else None
+
+
+def scan_index(file: File, size: int) -> Index:
+    """The index, made from the headers of the batches in the first `size` bytes."""
+    index = Index()
+    position = 0
+    while position < size:
+        chunk = file.read_at(min(_SCAN_BYTES, size - position), position)
+        at = 0
+        while at + HEADER_BYTES <= len(chunk):
+            header = read_header(chunk, at)
+            index.note(header.base_offset, position + at, header.max_timestamp)
+            at += header.length + LENGTH_PREFIX_BYTES
+        if at == 0:
+            break
+        position += at
+    return index
