@@ -73,7 +73,7 @@ ANNOUNCED: Final[dict[int, VersionRange]] = {
     OFFSET_FOR_LEADER_EPOCH: VersionRange(2, 4),
     DESCRIBE_CONFIGS: VersionRange(1, 4),
     ALTER_CONFIGS: VersionRange(0, 2),
-    DESCRIBE_LOG_DIRS: VersionRange(1, 4),
+    DESCRIBE_LOG_DIRS: VersionRange(1, 5),
     CREATE_PARTITIONS: VersionRange(0, 3),
     INCREMENTAL_ALTER_CONFIGS: VersionRange(0, 1),
     DESCRIBE_CLUSTER: VersionRange(0, 2),
