@@ -1,0 +1,83 @@
+"""Runs what the README shows, against a real broker: an example that a reader copies has to work as it stands.
+
+Each block is taken from the text. What a line prints stands behind it as a comment, and has to be what it prints.
+"""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import semel
+
+README = (Path(__file__).parent.parent / "README.md").read_text()
+ADDRESS = "127.0.0.1:9092"
+pytest_plugins = ["pytester"]
+
+# What the reader's own code would be in the example of the fixture: it has to be idempotent for the test to pass.
+BOOK = """
+from confluent_kafka import Producer
+
+def book(bootstrap, order):
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "request.timeout.ms": 1000})
+    producer.produce("bookings", order)
+    assert producer.flush(20) == 0
+
+"""
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def python_block(word: str) -> str:
+    [found] = [block for block in blocks("python") if word in block]
+    return found
+
+
+@pytest.fixture(scope="module")
+def bootstrap() -> Iterator[str]:
+    with semel.broker() as broker:
+        yield broker.bootstrap
+
+
+@pytest.mark.parametrize("client", ["from confluent_kafka", "from aiokafka", "from kafka"])
+def test_the_example_of_each_client_prints_what_it_says(client: str, bootstrap: str) -> None:
+    block = python_block(client)
+    assert ADDRESS in block
+    promised = re.findall(r"print\(.*\)  # (.*)", block)
+    ran = subprocess.run(
+        [sys.executable, "-c", block.replace(ADDRESS, bootstrap)], capture_output=True, text=True, timeout=60
+    )
+    assert (ran.stdout.splitlines(), ran.returncode) == (promised, 0), ran.stderr
+    assert ran.stderr == ""
+
+
+def test_the_lab_answers_what_is_shown() -> None:
+    [session] = blocks("console")
+    command, *lines = session.splitlines()
+    assert command == "$ semel lab"
+    asked, answered = lines[::2], lines[1::2]
+    ran = subprocess.run(
+        [sys.executable, "-m", "semel.cli", "lab"],
+        input="\n".join(asked) + "\n",
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (ran.stdout.splitlines(), ran.returncode) == (answered, 0), ran.stderr
+
+
+def test_the_fixture_does_what_is_shown(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(BOOK + python_block("semel_broker"))
+    pytester.runpytest_subprocess().assert_outcomes(passed=1)
+
+
+def test_a_program_embeds_the_broker_as_shown() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", python_block("import semel")], capture_output=True, text=True, timeout=60
+    )
+    assert re.fullmatch(r"127\.0\.0\.1:\d+\n", ran.stdout), ran.stderr
