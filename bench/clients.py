@@ -219,7 +219,8 @@ def read_all(bootstrap: str, topic: str, partitions: int, count: int, barrier: B
         consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in range(partitions)])
         seen = value_bytes = 0
         while seen < count:
-            messages = consumer.consume(10_000, timeout=30.0)
+            # Asking for more than is left would wait for the timeout.
+            messages = consumer.consume(min(10_000, count - seen), timeout=30.0)
             if not messages:
                 raise LoadFailed(f"{seen} of {count} messages came, then nothing for 30 s")
             for message in messages:
