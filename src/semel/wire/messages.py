@@ -189,10 +189,11 @@ def _converter(declared: Any, kafka_type: str | None) -> Callable[[Any, int, Kin
         # A union with None, around an array or a struct.
         if Ellipsis in get_args(argument) or is_dataclass(argument):
             return _converter(argument, kafka_type)
+    struct_type: type[Any] = declared
     if is_dataclass(declared):
 
         def convert_struct(values: Mapping[str, Any] | None, api_key: int, kind: Kind) -> Any:
-            return None if values is None else _build(declared, values, api_key, kind)
+            return None if values is None else _build(struct_type, values, api_key, kind)
 
         return convert_struct
     return _PRIMITIVES.get(kafka_type or "", _unchanged)
@@ -213,7 +214,7 @@ def _to_datetime(time_ms: int, api_key: int, kind: Kind) -> datetime | None:
 def _to_error_code(number: int, api_key: int, kind: Kind) -> Any:
     from kio.schema.errors import ErrorCode
 
-    return ErrorCode(number)  # type: ignore[call-arg]
+    return ErrorCode(number)
 
 
 def _to_uuid(topic_id: bytes, api_key: int, kind: Kind) -> UUID | None:
