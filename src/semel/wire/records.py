@@ -1,0 +1,350 @@
+"""Record batches in full: what the command line and the tests need to write records and to read them back.
+
+The broker never opens a batch; it reads the header (`semel.core.batch`) and hands the rest on. Here the records are
+unpacked one by one and decompressed, slowly and with a limit. Only format 2 is known. gzip comes with Python; snappy,
+lz4 and zstd need the package `cramjam`. This file must never be imported by the path that serves Produce or Fetch.
+"""
+
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from crc32c import crc32c
+
+from semel.core.batch import (
+    APPEND_TIME_BIT,
+    BASE_OFFSET_AND_LENGTH,
+    CHECKED_FROM,
+    CHECKSUM,
+    CHECKSUM_POSITION,
+    CODEC_MASK,
+    CONTROL_BIT,
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_PREFIX_BYTES,
+    MAGIC,
+    TRANSACTIONAL_BIT,
+)
+from semel.wire.errors import ProtocolError
+from semel.wire.primitives import Buffer
+
+# In the order of their numbers in a batch's attributes.
+CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+
+# What one batch may grow to; Kafka's own default for a whole fetch answer is 50 MiB.
+DECOMPRESSED_BYTES_MAX: Final = 64 * 1024 * 1024
+
+# Java's snappy streams: this magic, two versions, then blocks with their sizes. Other clients send one bare block.
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEADER_BYTES: Final = 16
+
+# A 64-bit number in pieces of seven bits.
+_VARINT_BYTES_MAX: Final = 10
+
+_GZIP_WINDOW_BITS: Final = 31
+
+
+class CodecMissing(Exception):
+    """The batch is compressed in a way that needs a package which is not installed."""
+
+
+class Record(NamedTuple):
+    """One record. `decode_batches` fills in the offset; `encode_batch` numbers the records itself."""
+
+    value: bytes | None = None
+    key: bytes | None = None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+    timestamp_ms: int = 0
+    offset: int = 0
+
+
+class Batch(NamedTuple):
+    base_offset: int
+    leader_epoch: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp_ms: int
+    max_timestamp_ms: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    records: list[Record]
+
+    @property
+    def codec(self) -> str:
+        return CODECS[self.attributes & CODEC_MASK]
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL_BIT)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL_BIT)
+
+
+def encode_batch(
+    records: Sequence[Record],
+    *,
+    base_offset: int = 0,
+    leader_epoch: int = 0,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    transactional: bool = False,
+    control: bool = False,
+    codec: str = "none",
+) -> bytearray:
+    """One batch with these records at consecutive offsets, with its checksum."""
+    base_timestamp_ms = records[0].timestamp_ms if records else -1
+    encoded = bytearray()
+    for offset_delta, record in enumerate(records):
+        _encode_record(encoded, record, offset_delta, record.timestamp_ms - base_timestamp_ms)
+    payload = bytes(encoded) if codec == "none" else _compress(codec, bytes(encoded))
+    attributes = CODECS.index(codec)
+    if transactional:
+        attributes |= TRANSACTIONAL_BIT
+    if control:
+        attributes |= CONTROL_BIT
+    batch = bytearray(
+        HEADER.pack(
+            base_offset,
+            HEADER_BYTES - LENGTH_PREFIX_BYTES + len(payload),
+            leader_epoch,
+            MAGIC,
+            0,
+            attributes,
+            len(records) - 1,
+            base_timestamp_ms,
+            max((record.timestamp_ms for record in records), default=-1),
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            len(records),
+        )
+    )
+    batch += payload
+    CHECKSUM.pack_into(batch, CHECKSUM_POSITION, crc32c(memoryview(batch)[CHECKED_FROM:]))
+    return batch
+
+
+def decode_batches(buffer: Buffer, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Iterator[Batch]:
+    """The batches that follow one another in `buffer`, as in a fetch answer or a segment.
+
+    It ends before a last batch that is not all there, because fetch answers may be cut in its middle.
+    """
+    view = memoryview(buffer)
+    at = 0
+    while len(view) - at >= LENGTH_PREFIX_BYTES:
+        _, length = BASE_OFFSET_AND_LENGTH.unpack_from(view, at)
+        if length < HEADER_BYTES - LENGTH_PREFIX_BYTES:
+            raise ProtocolError(f"a batch length of {length} does not hold a batch header")
+        end = at + LENGTH_PREFIX_BYTES + length
+        if end > len(view):
+            return
+        yield _decode_batch(view[at:end], decompressed_bytes_max)
+        at = end
+
+
+def _decode_batch(batch: memoryview, decompressed_bytes_max: int) -> Batch:
+    (
+        base_offset,
+        _,
+        leader_epoch,
+        magic,
+        checksum,
+        attributes,
+        last_offset_delta,
+        base_timestamp_ms,
+        max_timestamp_ms,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        record_count,
+    ) = HEADER.unpack_from(batch)
+    if magic != MAGIC:
+        raise ProtocolError(f"a batch of format {magic}; only format {MAGIC} is known")
+    if crc32c(batch[CHECKED_FROM:]) != checksum:
+        raise ProtocolError(f"the batch at offset {base_offset} does not match its checksum")
+    payload = bytes(batch[HEADER_BYTES:])
+    codec = attributes & CODEC_MASK
+    if codec >= len(CODECS):
+        raise ProtocolError(f"a batch is compressed by codec {codec}, which nobody knows")
+    if codec:
+        payload = _decompress(CODECS[codec], payload, decompressed_bytes_max)
+    # Where the log sets the time, it sets one for all of a batch.
+    append_time_ms = max_timestamp_ms if attributes & APPEND_TIME_BIT else None
+    records = _decode_records(payload, record_count, base_offset, base_timestamp_ms, append_time_ms)
+    return Batch(
+        base_offset,
+        leader_epoch,
+        attributes,
+        last_offset_delta,
+        base_timestamp_ms,
+        max_timestamp_ms,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        records,
+    )
+
+
+def _decode_records(
+    payload: bytes, record_count: int, base_offset: int, base_timestamp_ms: int, append_time_ms: int | None
+) -> list[Record]:
+    records = []
+    at = 0
+    try:
+        for _ in range(record_count):
+            size, at = _read_varint(payload, at)
+            end = at + size
+            if size < 0 or end > len(payload):
+                raise ProtocolError(f"a record of {size} bytes where {len(payload) - at} bytes are left")
+            # One byte of attributes, of which none is in use.
+            timestamp_delta, at = _read_varint(payload, at + 1)
+            offset_delta, at = _read_varint(payload, at)
+            key, at = _read_bytes(payload, at)
+            value, at = _read_bytes(payload, at)
+            header_count, at = _read_varint(payload, at)
+            if header_count < 0 or header_count > size:
+                raise ProtocolError(f"a record of {size} bytes announces {header_count} headers")
+            headers = []
+            for _ in range(header_count):
+                name, at = _read_bytes(payload, at)
+                if name is None:
+                    raise ProtocolError("a record header without a name")
+                header_value, at = _read_bytes(payload, at)
+                headers.append((name.decode(), header_value))
+            if at != end:
+                raise ProtocolError(f"a record ends at byte {at} and announced byte {end}")
+            timestamp_ms = base_timestamp_ms + timestamp_delta if append_time_ms is None else append_time_ms
+            records.append(Record(value, key, headers, timestamp_ms, base_offset + offset_delta))
+    except (IndexError, UnicodeDecodeError) as error:
+        raise ProtocolError(f"a record in the batch at offset {base_offset}: {error}") from error
+    if at != len(payload):
+        raise ProtocolError(f"{len(payload) - at} bytes follow the last record of the batch at offset {base_offset}")
+    return records
+
+
+def _read_varint(buffer: bytes, at: int) -> tuple[int, int]:
+    """A signed number, zigzag: 0, -1, 1, -2, ..."""
+    byte = buffer[at]
+    if byte < 0x80:
+        return byte >> 1 ^ -(byte & 1), at + 1
+    value = byte & 0x7F
+    for place in range(1, _VARINT_BYTES_MAX):
+        byte = buffer[at + place]
+        value |= (byte & 0x7F) << (7 * place)
+        if byte < 0x80:
+            return value >> 1 ^ -(value & 1), at + place + 1
+    raise ProtocolError("a variable-length number is longer than ten bytes")
+
+
+def _read_bytes(buffer: bytes, at: int) -> tuple[bytes | None, int]:
+    size, at = _read_varint(buffer, at)
+    if size == -1:
+        return None, at
+    end = at + size
+    if size < 0 or end > len(buffer):
+        raise ProtocolError(f"{size} bytes where {len(buffer) - at} are left")
+    return buffer[at:end], end
+
+
+def _encode_record(encoded: bytearray, record: Record, offset_delta: int, timestamp_delta_ms: int) -> None:
+    body = bytearray(1)
+    body += _varint(timestamp_delta_ms) + _varint(offset_delta) + _bytes(record.key) + _bytes(record.value)
+    body += _varint(len(record.headers))
+    for name, value in record.headers:
+        body += _bytes(name.encode()) + _bytes(value)
+    encoded += _varint(len(body)) + body
+
+
+def _varint(value: int) -> bytes:
+    value = value << 1 ^ value >> 63
+    encoded = bytearray()
+    while value >= 0x80:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def _bytes(value: bytes | None) -> bytes:
+    return _varint(-1) if value is None else _varint(len(value)) + value
+
+
+def _cramjam(codec: str) -> Any:
+    try:
+        import cramjam
+    except ImportError as error:
+        raise CodecMissing(f"records compressed with {codec} need the package cramjam: pip install cramjam") from error
+    return cramjam
+
+
+def _compress(codec: str, payload: bytes) -> bytes:
+    if codec == "gzip":
+        return zlib.compress(payload, wbits=_GZIP_WINDOW_BITS)
+    cramjam = _cramjam(codec)
+    if codec == "snappy":
+        return bytes(cramjam.snappy.compress_raw(payload))
+    return bytes(getattr(cramjam, codec).compress(payload))
+
+
+def _decompress(codec: str, payload: bytes, bytes_max: int) -> bytes:
+    if codec == "gzip":
+        return _gunzip(payload, bytes_max)
+    cramjam = _cramjam(codec)
+    try:
+        if codec != "snappy":
+            return _grow(getattr(cramjam, codec).decompress_into, cramjam.DecompressionError, payload, bytes_max)
+        if payload.startswith(_XERIAL_MAGIC):
+            return _unsnap_blocks(cramjam.snappy, payload, bytes_max)
+        return _unsnap(cramjam.snappy, payload, bytes_max)
+    except cramjam.DecompressionError as error:
+        raise ProtocolError(f"records that are not {codec}, or more than {bytes_max} bytes: {error}") from error
+
+
+def _gunzip(payload: bytes, bytes_max: int) -> bytes:
+    inflater = zlib.decompressobj(wbits=_GZIP_WINDOW_BITS)
+    try:
+        records = inflater.decompress(payload, bytes_max)
+    except zlib.error as error:
+        raise ProtocolError(f"records that are not gzip: {error}") from error
+    if not inflater.eof:
+        raise ProtocolError(f"gzip records that are cut short, or more than {bytes_max} bytes")
+    return records
+
+
+def _grow(
+    decompress_into: Callable[[bytes, bytearray], int], refusal: type[Exception], payload: bytes, bytes_max: int
+) -> bytes:
+    """Decompress into ever larger buffers, because neither lz4 nor zstd has to say how large its content is."""
+    size = min(bytes_max, max(4 * len(payload), 4096))
+    while True:
+        records = bytearray(size)
+        try:
+            return bytes(memoryview(records)[: decompress_into(payload, records)])
+        except refusal:
+            if size >= bytes_max:
+                raise
+            size = min(bytes_max, 4 * size)
+
+
+def _unsnap(snappy: Any, block: bytes, bytes_max: int) -> bytes:
+    size = snappy.decompress_raw_len(block)
+    if size > bytes_max:
+        raise ProtocolError(f"a snappy block of {size} bytes is larger than {bytes_max}")
+    return bytes(snappy.decompress_raw(block))
+
+
+def _unsnap_blocks(snappy: Any, payload: bytes, bytes_max: int) -> bytes:
+    records = bytearray()
+    at = _XERIAL_HEADER_BYTES
+    while at < len(payload):
+        size = int.from_bytes(payload[at : at + 4], "big")
+        at += 4
+        if size > len(payload) - at:
+            raise ProtocolError(f"a snappy block of {size} bytes where {len(payload) - at} bytes are left")
+        records += _unsnap(snappy, payload[at : at + size], bytes_max - len(records))
+        at += size
+    return bytes(records)
