@@ -1,0 +1,224 @@
+"""What a page cache holds, what the disk below it holds for certain, and what a loss of power may leave of the rest.
+
+The model under `semel.testing.faulty`, without calls, faults or threads. Files and names are kept twice: as a program
+sees them, and as the disk holds them for certain, with the list of changes that lead from the one to the other. It
+must never be kinder than POSIX: any subset of changes that were not synced may survive, whatever came after them.
+"""
+
+import copy
+import itertools
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+# What a disk writes whole or not at all.
+SECTOR_BYTES: Final = 512
+
+# Given a number of options, the one that comes true; 0 is always the loss and 1 the survival.
+Choose = Callable[[int], int]
+
+
+@dataclass(slots=True)
+class Change:
+    """A change that may be lost. `saved`: it will not be. `doubtful`: a failed sync gave it up, no sync saves it."""
+
+    saved: bool = field(default=False, kw_only=True)
+    doubtful: bool = field(default=False, kw_only=True)
+
+
+SomeChange = TypeVar("SomeChange", bound=Change)
+
+
+@dataclass(slots=True)
+class Write(Change):
+    """Bytes that were written at a position."""
+
+    position: int
+    data: bytes
+
+    def apply(self, content: bytearray) -> None:
+        _overwrite(content, self.position, self.data)
+
+
+@dataclass(slots=True)
+class Resize(Change):
+    """A truncation, or an allocation, which never shrinks."""
+
+    size: int
+    shrinks: bool
+
+    def apply(self, content: bytearray) -> None:
+        if self.size >= len(content):
+            content.extend(bytes(self.size - len(content)))
+        elif self.shrinks:
+            del content[self.size :]
+
+
+@dataclass(slots=True, eq=False)
+class Inode:
+    """A file without its name."""
+
+    cached: bytearray = field(default_factory=bytearray)
+    certain: bytearray = field(default_factory=bytearray)
+    changes: list[Write | Resize] = field(default_factory=list)
+
+    def change(self, change: Write | Resize) -> None:
+        change.apply(self.cached)
+        self.changes.append(change)
+
+    def sync(self) -> None:
+        mark_saved(self.changes)
+        for change in _settled(self.changes):
+            change.apply(self.certain)
+
+    def surviving(self, choose: Choose, lost: Counter[str]) -> "Inode":
+        """The file after a loss of power; what was lost is counted in `lost`."""
+        content = bytearray(self.certain)
+        for change in self.changes:
+            if change.saved:
+                change.apply(content)
+            elif isinstance(change, Write):
+                _surviving_write(content, change, choose, lost)
+            elif choose(2):
+                change.apply(content)
+            else:
+                lost["lost size"] += 1
+        return Inode(cached=content, certain=bytearray(content))
+
+
+# A directory has no content of its own: it is a name for nothing, below which there are names.
+DIRECTORY: Final = None
+Names = dict[str, Inode | None]
+
+
+@dataclass(slots=True)
+class NameChange(Change):
+    """A name that appears or vanishes once all `directories` are synced; a rename is a name that appears elsewhere."""
+
+    directories: set[str]
+    path: str
+    node: Inode | None
+    appears: bool
+
+    def apply(self, names: Names) -> None:
+        if self.node is not DIRECTORY:
+            # The file moves from wherever it is: where it was before may depend on a change that was lost.
+            for path in [path for path, node in names.items() if node is self.node]:
+                del names[path]
+        elif not self.appears:
+            names.pop(self.path, None)
+        if self.appears:
+            names[self.path] = self.node
+
+
+class Tree:
+    """All names of a disk and what they stand for."""
+
+    def __init__(self) -> None:
+        self.names: Names = {"": DIRECTORY}
+        self._certain: Names = {"": DIRECTORY}
+        self._changes: list[NameChange] = []
+
+    def is_directory(self, path: str) -> bool:
+        return path in self.names and self.names[path] is DIRECTORY
+
+    def children(self, path: str) -> list[str]:
+        return [name.rpartition("/")[2] for name in self.names if name and above(name) == path]
+
+    def change(self, change: NameChange) -> None:
+        change.apply(self.names)
+        self._changes.append(change)
+
+    def make_certain(self, path: str) -> None:
+        """Make an empty file that is there whatever happens."""
+        self.names[path] = self._certain[path] = Inode()
+
+    def sync(self, path: str) -> None:
+        """Save the changes of the names in one directory."""
+        here = [change for change in self._changes if path in change.directories and not change.doubtful]
+        for change in here:
+            change.directories.discard(path)
+        mark_saved([change for change in here if not change.directories])
+        for change in _settled(self._changes):
+            change.apply(self._certain)
+
+    def give_up(self, path: str) -> None:
+        """What a failed sync of one directory does."""
+        mark_doubtful([change for change in self._changes if path in change.directories])
+
+    def clone(self) -> "Tree":
+        return copy.deepcopy(self)
+
+    def surviving(self, choose: Choose, lost: Counter[str]) -> "Tree":
+        """The tree after a loss of power; what was lost is counted in `lost`."""
+        names = dict(self._certain)
+        for change in self._changes:
+            if change.saved or choose(2):
+                change.apply(names)
+            else:
+                lost["lost name"] += 1
+        after = Tree()
+        # Parents come before their children in this order, so that one pass cuts off whole branches.
+        for path in sorted(names):
+            if path and after.is_directory(above(path)):
+                node = names[path]
+                after.names[path] = node if node is DIRECTORY else node.surviving(choose, lost)
+        after._certain = dict(after.names)
+        return after
+
+
+def mark_saved(changes: Sequence[Change]) -> None:
+    """What a sync does, to all but what an earlier one gave up."""
+    for change in changes:
+        change.saved = not change.doubtful
+
+
+def mark_doubtful(changes: Sequence[Change]) -> None:
+    """What a failed sync does."""
+    for change in changes:
+        change.doubtful = not change.saved
+
+
+def above(path: str) -> str:
+    """The directory in which this name is."""
+    return path.rpartition("/")[0]
+
+
+def _settled(changes: list[SomeChange]) -> list[SomeChange]:
+    """Take the changes off the front of the list before which nothing is open any more."""
+    settled = list(itertools.takewhile(lambda change: change.saved, changes))
+    del changes[: len(settled)]
+    return settled
+
+
+def _overwrite(content: bytearray, position: int, data: bytes) -> None:
+    if position > len(content):
+        content.extend(bytes(position - len(content)))
+    content[position : position + len(data)] = data
+
+
+def _surviving_write(content: bytearray, write: Write, choose: Choose, lost: Counter[str]) -> None:
+    sectors = _sectors(write)
+    picked = choose(3 if len(sectors) > 1 else 2)
+    if picked == 1:
+        write.apply(content)
+        return
+    kept = [sector for sector in sectors if choose(2)] if picked == 2 else []
+    for position, data in kept:
+        _overwrite(content, position, data)
+    lost["partly lost write" if kept else "lost write"] += 1
+    end = write.position + len(write.data)
+    if end > len(content) and choose(2):
+        # The size is kept apart from the bytes, and may survive without them.
+        content.extend(bytes(end - len(content)))
+
+
+def _sectors(write: Write) -> list[tuple[int, bytes]]:
+    """A write in pieces that do not cross the border of a sector, each with its position."""
+    end = write.position + len(write.data)
+    borders = range((write.position // SECTOR_BYTES + 1) * SECTOR_BYTES, end, SECTOR_BYTES)
+    return [
+        (start, write.data[start - write.position : stop - write.position])
+        for start, stop in itertools.pairwise([write.position, *borders, end])
+    ]
