@@ -1,0 +1,53 @@
+"""Holds what `make setup` says on a machine that cannot run semel: one line that tells what to do."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def look_for_python(named: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["sh", "-euc", '. tools/python.sh; echo "$python"'],
+        cwd=ROOT,
+        env={"PATH": "/usr/bin:/bin", "PYTHON": named},
+        capture_output=True,
+        text=True,
+    )
+
+
+def pretend(path: Path, *, version_fits: bool, makes_environments: bool) -> str:
+    """A Python that answers only the two questions that set-up asks of it."""
+    answers = {True: "0", False: "1"}
+    path.write_text(
+        f'#!/bin/sh\ncase "$2" in\n*version_info*) exit {answers[version_fits]} ;;\n'
+        f"*ensurepip*) exit {answers[makes_environments]} ;;\nesac\n"
+    )
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_a_python_that_fits_is_taken(tmp_path: Path) -> None:
+    python = pretend(tmp_path / "python3", version_fits=True, makes_environments=True)
+    assert look_for_python(python).stdout == f"{python}\n"
+
+
+@pytest.mark.parametrize("named", ["/nowhere/python3", "too old"])
+def test_without_a_python_that_fits_one_line_says_how_to_name_one(named: str, tmp_path: Path) -> None:
+    if named == "too old":
+        named = pretend(tmp_path / "python3", version_fits=False, makes_environments=True)
+    ran = look_for_python(named)
+    assert ran.returncode == 1
+    assert len(ran.stderr.splitlines()) == 1
+    assert "make setup PYTHON=" in ran.stderr
+
+
+def test_a_python_without_its_venv_module_is_named_with_the_cure(tmp_path: Path) -> None:
+    python = pretend(tmp_path / "python3", version_fits=True, makes_environments=False)
+    ran = look_for_python(python)
+    assert ran.returncode == 1
+    assert len(ran.stderr.splitlines()) == 1
+    assert python in ran.stderr
+    assert "python3-venv" in ran.stderr
