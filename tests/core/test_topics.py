@@ -10,9 +10,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from semel.core import refusals
 from semel.core.configs import InvalidConfig, parse
-from semel.core.entries import TopicCreated
+from semel.core.entries import ConfigsChanged, PartitionsAdded, TopicCreated, TopicDeleted
 from semel.core.refusals import Refused
-from semel.core.topics import Catalog, Topic, TopicRefused
+from semel.core.topics import Catalog, CatalogEntry, Topic, TopicRefused
 
 
 def topic_id(number: int) -> bytes:
@@ -201,6 +201,12 @@ def test_an_entry_that_takes_a_number_again_is_not_believed() -> None:
     create(catalog, "orders")
     with pytest.raises(ValueError, match="is taken"):
         catalog.apply(TopicCreated(0, "payments", topic_id(3), 1, {}, 0))
+
+
+@pytest.mark.parametrize("entry", [TopicDeleted(4, 0, 0), PartitionsAdded(4, 2), ConfigsChanged(4, {})])
+def test_an_entry_about_a_topic_that_is_not_there_is_not_believed(entry: CatalogEntry) -> None:
+    with pytest.raises(ValueError, match="no topic has number 4"):
+        Catalog().apply(entry)
 
 
 @pytest.mark.parametrize("partition_count", [3, 2, 0, -1])

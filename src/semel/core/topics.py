@@ -207,7 +207,10 @@ class Catalog:
     # Applying
 
     def apply(self, entry: CatalogEntry) -> Topic:
-        """Make an entry true; answers the topic it speaks of, a deleted one as it was last."""
+        """Make an entry true; answers the topic it speaks of, a deleted one as it was last.
+
+        ValueError for an entry that cannot follow on those before it, as only a damaged or foreign journal holds.
+        """
         match entry:
             case TopicCreated():
                 return self._add(
@@ -224,12 +227,12 @@ class Catalog:
             case TopicDeleted():
                 return self._remove(entry)
             case PartitionsAdded():
-                topic = self._by_number[entry.number]
+                topic = self._known(entry.number)
                 self._partition_count += entry.partition_count - topic.partition_count
                 topic.partition_count = entry.partition_count
                 return topic
             case ConfigsChanged():
-                topic = self._by_number[entry.number]
+                topic = self._known(entry.number)
                 topic.parsed = topic_configs.parse(entry.configs)
                 topic.configs = entry.configs
                 return topic
@@ -245,8 +248,15 @@ class Catalog:
         self._by_collision[_collision_key(topic.name)] = topic
         return topic
 
+    def _known(self, number: int) -> Topic:
+        topic = self._by_number.get(number)
+        if topic is None:
+            raise ValueError(f"no topic has number {number}")
+        return topic
+
     def _remove(self, entry: TopicDeleted) -> Topic:
-        topic = self._by_number.pop(entry.number)
+        topic = self._known(entry.number)
+        del self._by_number[topic.number]
         del self._by_name[topic.name]
         del self._by_id[topic.topic_id]
         del self._by_collision[_collision_key(topic.name)]
