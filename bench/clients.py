@@ -210,6 +210,9 @@ def read_all(bootstrap: str, topic: str, partitions: int, count: int, barrier: B
             "group.id": "bench",
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
+            # With its defaults librdkafka pauses a full queue for a second at a time, and the broker sleeps with it.
+            "fetch.queue.backoff.ms": 5,
+            "queued.max.messages.kbytes": 262_144,
             "log_level": 0,
         }
     )
@@ -220,7 +223,7 @@ def read_all(bootstrap: str, topic: str, partitions: int, count: int, barrier: B
         seen = value_bytes = 0
         while seen < count:
             # Asking for more than is left would wait for the timeout.
-            messages = consumer.consume(min(10_000, count - seen), timeout=30.0)
+            messages = consumer.consume(min(MESSAGES_PER_CALL, count - seen), timeout=30.0)
             if not messages:
                 raise LoadFailed(f"{seen} of {count} messages came, then nothing for 30 s")
             for message in messages:
