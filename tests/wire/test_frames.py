@@ -1,0 +1,94 @@
+"""Frames and headers: what every client sends first, and what must be readable before anything is agreed upon."""
+
+import struct
+
+import pytest
+from kio.schema.index import api_key_map, schema_name_map
+from kio.schema.request_header.v1.header import RequestHeader as HeaderOne
+from kio.schema.request_header.v2.header import RequestHeader as HeaderTwo
+
+from semel.wire import frames, messages, versions
+from semel.wire.errors import ErrorCode, ProtocolError
+from semel.wire.versions import ANNOUNCED, API_VERSIONS, METADATA, PRODUCE, VersionRange
+
+API_KEYS = [
+    value for name, value in vars(versions).items() if type(value) is int and name.lower() == api_key_map.get(value)
+]
+
+
+@pytest.mark.parametrize("client_id", [None, "", "client", "klient-ż", "c" * 32_767])
+@pytest.mark.parametrize("version", [8, 9])
+def test_a_request_header_comes_back_as_it_was_sent(version: int, client_id: str | None) -> None:
+    frame = frames.request_prefix(METADATA, version, -7, client_id, 3) + b"end"
+    size = frames.frame_size(frame, 0, 100_000)
+    assert size == len(frame) - 4
+    header = frames.parse_request_header(memoryview(frame)[4:])
+    assert header[:4] == (METADATA, version, -7, client_id)
+    assert frame[4 + header.body :] == b"end"
+
+
+def test_tagged_fields_in_a_request_header_are_skipped() -> None:
+    frame = struct.pack(">hhih", METADATA, 9, 1, 1) + b"c" + b"\x02\x00\x01x\x05\x00" + b"body"
+    assert frame[frames.parse_request_header(frame).body :] == b"body"
+
+
+def test_a_version_of_api_versions_that_is_too_high_still_gives_its_correlation_id() -> None:
+    frame = struct.pack(">hhih", API_VERSIONS, 32_767, 42, -1) + b"\x00" + b"whatever comes then"
+    assert frames.parse_request_header(frame).correlation_id == 42
+
+
+def test_the_answer_to_a_version_of_api_versions_that_is_too_high_is_readable_by_anyone() -> None:
+    supported = ANNOUNCED[API_VERSIONS]
+    answer = messages.build_response(
+        API_VERSIONS,
+        0,
+        error_code=ErrorCode.UNSUPPORTED_VERSION,
+        api_keys=[{"api_key": API_VERSIONS, "min_version": supported.min, "max_version": supported.max}],
+    )
+    frame = messages.encode_response(API_VERSIONS, 0, 42, answer)
+    assert frame == struct.pack(">iihihhh", 16, 42, 35, 1, 18, 0, 4)
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_the_response_header_of_api_versions_has_no_tagged_fields(version: int) -> None:
+    assert frames.response_prefix(API_VERSIONS, version, 1, 10) == struct.pack(">ii", 14, 1)
+
+
+def test_the_response_header_of_flexible_versions_has_tagged_fields() -> None:
+    assert frames.response_prefix(PRODUCE, 9, 1, 10) == struct.pack(">iib", 15, 1, 0)
+    assert frames.response_prefix(PRODUCE, 8, 1, 10) == struct.pack(">ii", 14, 1)
+
+
+@pytest.mark.parametrize(
+    ("size", "reason"), [(-1, "negative size -1"), (1001, "larger than 1000"), (2**31 - 1, "larger")]
+)
+def test_a_frame_of_impossible_size_is_refused_before_anything_is_read(size: int, reason: str) -> None:
+    with pytest.raises(ProtocolError, match=reason):
+        frames.frame_size(struct.pack(">i", size), 0, 1000)
+
+
+def test_a_client_id_is_remembered_only_up_to_a_limit() -> None:
+    for number in range(3000):
+        client_id = f"client-{number}"
+        frame = frames.request_prefix(METADATA, 9, 1, client_id, 0)[4:]
+        assert frames.parse_request_header(frame).client_id == client_id
+    assert len(frames._client_ids) <= 1024
+
+
+def test_the_flexible_versions_are_those_of_kio() -> None:
+    for api_key in API_KEYS:
+        for version in schema_name_map[api_key_map[api_key]]:
+            entity = messages._entity_type(api_key, version, "request")
+            assert entity.__header_schema__ is (HeaderTwo if entity.__flexible__ else HeaderOne)
+            assert versions.is_flexible(api_key, version) == entity.__flexible__, (api_key, version)
+
+
+def test_every_announced_version_can_be_spoken() -> None:
+    for api_key, announced in ANNOUNCED.items():
+        for version in range(max(announced.min, 3) if api_key == PRODUCE else announced.min, announced.max + 1):
+            assert messages._entity_type(api_key, version, "request").__api_key__ == api_key
+            assert messages._entity_type(api_key, version, "response").__version__ == version
+
+
+def test_produce_is_announced_from_zero_so_that_librdkafka_keeps_compressing() -> None:
+    assert ANNOUNCED[PRODUCE] == VersionRange(0, 13)

@@ -1,0 +1,109 @@
+"""The glue to kio: one piece of code answers every version, and a slip is found."""
+
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+
+from semel.wire import messages
+from semel.wire.errors import ErrorCode, ProtocolError
+from semel.wire.frames import parse_request_header, parse_response_header
+from semel.wire.versions import ANNOUNCED, CREATE_TOPICS, LIST_OFFSETS, METADATA, OFFSET_FETCH
+
+TOPIC_ID = bytes(range(16))
+
+
+def a_metadata_answer(version: int) -> object:
+    partition = {
+        "partition_index": 0,
+        "leader_id": 0,
+        "leader_epoch": 0,
+        "replica_nodes": [0],
+        "isr_nodes": [0],
+        "offline_replicas": [],
+    }
+    return messages.build_response(
+        METADATA,
+        version,
+        throttle_time=5,
+        brokers=({"node_id": number, "host": "127.0.0.1", "port": 9092} for number in range(2)),
+        cluster_id="semel",
+        controller_id=0,
+        topics=[{"name": "orders", "topic_id": TOPIC_ID, "error_code": 3, "partitions": [partition]}],
+    )
+
+
+@pytest.mark.parametrize("version", range(ANNOUNCED[METADATA].max + 1))
+def test_one_answer_fits_every_version(version: int) -> None:
+    entity = a_metadata_answer(version)
+    frame = messages.encode_response(METADATA, version, 7, entity)
+    correlation_id, body = parse_response_header(METADATA, version, frame[4:])
+    assert correlation_id == 7
+    assert messages.decode_response(METADATA, version, bytearray(frame[4 + body :])) == entity
+
+
+def test_plain_values_become_what_kio_wants() -> None:
+    entity = messages.build_response(
+        METADATA,
+        13,
+        throttle_time=5,
+        brokers=[],
+        topics=[
+            {"name": "a", "topic_id": TOPIC_ID, "error_code": ErrorCode.UNKNOWN_TOPIC_ID, "partitions": []},
+            {"name": "b", "topic_id": messages.NO_TOPIC_ID, "partitions": []},
+        ],
+    )
+    assert entity.throttle_time == timedelta(milliseconds=5)
+    assert entity.error_code == 0
+    assert [topic.error_code for topic in entity.topics] == [100, 0]
+    assert [topic.topic_id for topic in entity.topics] == [UUID(bytes=TOPIC_ID), None]
+
+
+def test_a_request_comes_back_with_its_header() -> None:
+    entity = messages.build_request(CREATE_TOPICS, 7, topics=[], timeout=1234, validate_only=True)
+    frame = messages.encode_request(CREATE_TOPICS, 7, 9, "cli", entity)
+    header = parse_request_header(frame[4:])
+    assert header[:4] == (CREATE_TOPICS, 7, 9, "cli")
+    decoded = messages.decode_request(CREATE_TOPICS, 7, frame[4 + header.body :])
+    assert decoded == entity
+    assert messages.milliseconds(decoded.timeout) == 1234
+
+
+def test_a_topic_id_is_sixteen_bytes_and_zero_where_there_is_none() -> None:
+    assert messages.topic_id_bytes(UUID(bytes=TOPIC_ID)) == TOPIC_ID
+    assert messages.topic_id_bytes(None) == bytes(16)
+
+
+def test_a_field_of_another_version_is_dropped() -> None:
+    assert not hasattr(a_metadata_answer(0), "cluster_id")
+    # One that only old versions have, in the newest.
+    assert messages.build_response(OFFSET_FETCH, 9, groups=[], topics=[]).groups == ()
+
+
+def test_a_field_that_no_version_has_is_a_slip() -> None:
+    with pytest.raises(TypeError, match="no version of ListOffsetsResponse has a field topicz"):
+        messages.build_response(LIST_OFFSETS, 7, topicz=[])
+    with pytest.raises(TypeError, match="no version of ListOffsetsTopicResponse has a field nam"):
+        messages.build_response(LIST_OFFSETS, 7, topics=[{"nam": "t"}])
+
+
+def test_a_field_that_is_left_out_and_matters_is_a_slip() -> None:
+    with pytest.raises(TypeError, match="'topics'"):
+        messages.build_response(LIST_OFFSETS, 7)
+
+
+def test_an_answer_of_the_wrong_version_is_not_sent() -> None:
+    with pytest.raises(TypeError, match="not the response of API 3 in version 2"):
+        messages.encode_response(METADATA, 2, 1, a_metadata_answer(3))
+
+
+def test_bytes_behind_a_message_are_ignored_as_apache_kafka_ignores_them() -> None:
+    body = messages.encode_request(METADATA, 0, 1, None, messages.build_request(METADATA, 0, topics=[{"name": "t"}]))[
+        14:
+    ]
+    assert messages.decode_request(METADATA, 0, body + b"more") == messages.decode_request(METADATA, 0, body)
+
+
+def test_a_message_that_is_no_record_data_is_bounded() -> None:
+    with pytest.raises(ProtocolError, match="larger than"):
+        messages.decode_request(METADATA, 0, bytes(messages.BODY_BYTES_MAX + 1))
