@@ -80,6 +80,7 @@ class Scale:
     footprint_bytes: int
     recovery_bytes: int
     idempotence_pairs: int
+    idempotence_bytes: int
 
 
 FULL = Scale(
@@ -91,7 +92,8 @@ FULL = Scale(
     durable_messages_per_producer=1_000,
     footprint_bytes=2 * GIGABYTE,
     recovery_bytes=1 * GIGABYTE,
-    idempotence_pairs=4,
+    idempotence_pairs=6,
+    idempotence_bytes=500 * MEGABYTE,
 )
 
 QUICK = Scale(
@@ -104,6 +106,7 @@ QUICK = Scale(
     footprint_bytes=50 * MEGABYTE,
     recovery_bytes=50 * MEGABYTE,
     idempotence_pairs=1,
+    idempotence_bytes=50 * MEGABYTE,
 )
 
 

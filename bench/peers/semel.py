@@ -37,7 +37,8 @@ class Semel(Broker):
             raise SkipReason(f"{self.executable} is not there; `make setup` installs it")
         probe = subprocess.run([str(self.executable), "serve", "--help"], capture_output=True, text=True, check=False)
         if probe.returncode != 0:
-            raise SkipReason(f"`semel serve` does not run: {probe.stderr.strip()[-200:]}")
+            last_line = probe.stderr.strip().rpartition("\n")[2]
+            raise SkipReason(f"`semel serve --help` fails: {last_line}")
 
     def prepare(self) -> None:
         """Nothing: semel lays out its data directory itself, and the time for that counts."""
