@@ -1,0 +1,1 @@
+"""Sockets, timers and wiring: what turns the rules, the codecs and the log into a broker."""

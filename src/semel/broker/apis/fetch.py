@@ -1,0 +1,172 @@
+"""Fetch (1), versions 4 to 18: the way of every record out of the log.
+
+What is asked for is read as whole batches, up to what may be read, into one answer of bounded size. If that is less
+than the client's minimum, the request is parked until records arrive or its time is up; nothing polls. Partitions go by
+name up to version 12 and by id from 13 on, so that a topic that was deleted and made again is noticed.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from semel.broker.sessions import FetchContext, Interest
+from semel.core.topics import Topic
+from semel.storage.partition_log import PartitionLog, Watcher
+from semel.wire.errors import ErrorCode
+from semel.wire.fetch import (
+    FetchPartitionAnswer,
+    FetchRequest,
+    FetchTopicAnswer,
+    decode_request,
+    encode_response,
+)
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+    from semel.broker.connection import Exchange
+
+_TOPIC_IDS_FROM = 13
+_LEADER_EPOCH = 0
+
+
+class _Gathered:
+    """What the partitions of a request have to give at one moment."""
+
+    __slots__ = ("answers", "bytes", "has_error", "watched")
+
+    def __init__(self) -> None:
+        self.answers: list[tuple[Interest, FetchPartitionAnswer]] = []
+        self.bytes = 0
+        self.has_error = False
+        self.watched: list[PartitionLog] = []
+
+
+def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> None:
+    request = decode_request(body, exchange.version)
+    context = broker.fetch_sessions.resolve(request, exchange.version >= _TOPIC_IDS_FROM, broker.now_ms())
+    if context.error:
+        exchange.reply(encode_response(exchange.version, exchange.correlation_id, context.error, 0, []))
+        return
+    gathered = _gather(broker, request, context)
+    wait_ms = min(request.wait_ms_max, broker.limits.fetch_wait_ms_max)
+    if gathered.bytes >= request.bytes_min or gathered.has_error or wait_ms <= 0 or not context.interests:
+        _answer(exchange, context, gathered)
+    else:
+        _ParkedFetch(broker, exchange, request, context, gathered.watched, wait_ms)
+
+
+class _ParkedFetch(Watcher):
+    """A fetch that waits for records, or for its time to be up."""
+
+    __slots__ = ("_broker", "_context", "_exchange", "_loop", "_request", "_retry", "_timer", "_watched")
+
+    def __init__(
+        self,
+        broker: "Broker",
+        exchange: "Exchange",
+        request: FetchRequest,
+        context: FetchContext,
+        watched: list[PartitionLog],
+        wait_ms: int,
+    ) -> None:
+        self._broker = broker
+        self._exchange = exchange
+        self._request = request
+        self._context = context
+        self._watched = watched
+        self._loop = asyncio.get_running_loop()
+        self._retry: asyncio.Handle | None = None
+        self._timer = self._loop.call_later(wait_ms / 1000, self._finish)
+        for partition in watched:
+            partition.watchers.add(self)
+
+    def moved(self) -> None:
+        # Several partitions may move in one turn of the event loop: look once, when all have.
+        if self._retry is None:
+            self._retry = self._loop.call_soon(self._look)
+
+    def _look(self) -> None:
+        self._retry = None
+        if not self._exchange.is_open:
+            self._leave()
+            return
+        gathered = _gather(self._broker, self._request, self._context)
+        if gathered.bytes >= self._request.bytes_min or gathered.has_error:
+            self._leave()
+            _answer(self._exchange, self._context, gathered)
+
+    def _finish(self) -> None:
+        self._leave()
+        if self._exchange.is_open:
+            _answer(self._exchange, self._context, _gather(self._broker, self._request, self._context))
+
+    def _leave(self) -> None:
+        self._timer.cancel()
+        if self._retry is not None:
+            self._retry.cancel()
+        for partition in self._watched:
+            partition.watchers.discard(self)
+
+
+def _gather(broker: "Broker", request: FetchRequest, context: FetchContext) -> _Gathered:
+    limits = broker.limits
+    gathered = _Gathered()
+    room = min(request.bytes_max, limits.fetch_answer_bytes_max, limits.unsent_bytes_max - broker.unsent_bytes)
+    for interest in context.interests:
+        answer = _read(broker, interest, request, max(room - gathered.bytes, 0), gathered)
+        if answer.error_code:
+            gathered.has_error = True
+        gathered.answers.append((interest, answer))
+    return gathered
+
+
+def _read(
+    broker: "Broker", interest: Interest, request: FetchRequest, room: int, gathered: _Gathered
+) -> FetchPartitionAnswer:
+    asked = interest.partition
+    index = asked.partition
+    topic = _topic_of(broker, interest)
+    if topic is None:
+        by_id = isinstance(interest.topic, bytes)
+        return FetchPartitionAnswer(
+            index, ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1
+        )
+    partition = broker.log.partition(topic, index)
+    if partition is None:
+        return FetchPartitionAnswer(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+    if asked.current_leader_epoch > _LEADER_EPOCH:
+        return FetchPartitionAnswer(index, ErrorCode.UNKNOWN_LEADER_EPOCH, -1)
+    until = partition.readable
+    log_start = partition.state.log_start
+    if not log_start <= asked.fetch_offset <= partition.state.next_offset:
+        return FetchPartitionAnswer(index, ErrorCode.OFFSET_OUT_OF_RANGE, -1, -1, log_start)
+    gathered.watched.append(partition)
+    aborted = () if request.isolation_level else None
+    # The first batch of an answer comes whatever its size, or a client with a small limit would never get on.
+    data = partition.read(asked.fetch_offset, min(asked.bytes_max, room), until, whole_first_batch=gathered.bytes == 0)
+    gathered.bytes += len(data)
+    return FetchPartitionAnswer(index, 0, until.offset, until.offset, log_start, aborted, (data,) if data else ())
+
+
+def _topic_of(broker: "Broker", interest: Interest) -> Topic | None:
+    if isinstance(interest.topic, bytes):
+        return broker.log.catalog.identified(interest.topic)
+    return broker.log.catalog.named(interest.topic)
+
+
+def _answer(exchange: "Exchange", context: FetchContext, gathered: _Gathered) -> None:
+    session = context.session
+    topics: dict[str | bytes, list[FetchPartitionAnswer]] = {}
+    for interest, answer in gathered.answers:
+        told = (answer.high_watermark, answer.log_start_offset)
+        if context.is_incremental and not answer.records and not answer.error_code and interest.told == told:
+            continue
+        interest.told = None if answer.error_code else told
+        topics.setdefault(interest.topic, []).append(answer)
+        if session is not None and answer.records:
+            session.serve_last(interest)
+    answers: list[FetchTopicAnswer] = [
+        (None, topic, partitions) if isinstance(topic, bytes) else (topic, None, partitions)
+        for topic, partitions in topics.items()
+    ]
+    session_id = 0 if session is None else session.session_id
+    exchange.reply(encode_response(exchange.version, exchange.correlation_id, 0, session_id, answers))

@@ -1,0 +1,109 @@
+"""Produce (0), versions 3 to 13: the way of every record into the log.
+
+Each partition's batch is judged and appended on its own; one that is refused does not keep the others out. With
+acks=all the answer goes when everything it speaks of is durable, and that holds for a duplicate as well, whose original
+may be on its way to the disk at this moment. With acks=1 it goes at once. With acks=0 there is none, and an error can
+only be shown by ending the connection. Versions below 3 are announced, for the sake of old librdkafka (KAFKA-18659), and
+end the connection when used, as they do in Apache Kafka 4.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from semel.core import batch as batches
+from semel.core.batch import CODEC_LAST, CODEC_MASK
+from semel.core.producers import Outcome
+from semel.core.refusals import Refused
+from semel.core.topics import Topic
+from semel.wire.errors import ErrorCode, ProtocolError
+from semel.wire.produce import ProducePartitionAnswer, ProduceTopic, ProduceTopicAnswer, decode_request, encode_response
+from semel.wire.versions import PRODUCE_SERVED_MIN
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+    from semel.broker.connection import Exchange
+
+ACKS_ALL: Final = -1
+ACKS_NONE: Final = 0
+_ZSTD_FROM: Final = 7
+
+
+def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> None:
+    version = exchange.version
+    if version < PRODUCE_SERVED_MIN:
+        raise ProtocolError(f"Produce version {version} carries message formats that are not supported")
+    request = decode_request(body, version)
+    acks, transactional_id = request.acks, request.transactional_id
+    answers = [_produce_to(broker, topic, acks, transactional_id, version) for topic in request.topics]
+    if acks == ACKS_NONE:
+        if any(answer.error_code for _, _, partitions in answers for answer in partitions):
+            exchange.hang_up()
+        exchange.reply_nothing()
+        return
+    answer = encode_response(version, exchange.correlation_id, answers)
+    exchange.reply((answer,), after=broker.log.end if acks == ACKS_ALL else 0)
+
+
+def _produce_to(
+    broker: "Broker", asked: ProduceTopic, acks: int, transactional_id: str | None, version: int
+) -> ProduceTopicAnswer:
+    name, topic_id, partitions = asked
+    catalog = broker.log.catalog
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if topic_id is not None:
+        topic = catalog.identified(topic_id)
+        unknown = ErrorCode.UNKNOWN_TOPIC_ID
+    else:
+        topic = catalog.named(name or "")
+    answers: list[ProducePartitionAnswer] = []
+    for index, records in partitions:
+        try:
+            if acks not in (-1, 0, 1):
+                raise Refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks} is none of -1, 0 and 1")
+            if topic is None:
+                raise Refused(unknown, "there is no such topic")
+            answers.append(_append(broker, topic, index, records, transactional_id, version))
+        except Refused as refused:
+            broker.metrics.refused_batches += 1
+            answers.append(_refusal(index, refused.error, refused.message))
+        except OSError as error:
+            broker.storage_error(error)
+            answers.append(
+                _refusal(index, ErrorCode.KAFKA_STORAGE_ERROR, f"the disk would not take it: {error.strerror}")
+            )
+    return name, topic_id, answers
+
+
+def _append(
+    broker: "Broker", topic: Topic, index: int, records: memoryview | None, transactional_id: str | None, version: int
+) -> ProducePartitionAnswer:
+    log = broker.log
+    partition = log.partition(topic, index)
+    if partition is None:
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic '{topic.name}' has no partition {index}")
+    if not records:
+        raise Refused(ErrorCode.INVALID_RECORD, "there is no record batch for this partition")
+    header = batches.accept_from_client(records, topic.parsed.max_message_bytes)
+    if header.attributes & CODEC_MASK == CODEC_LAST and version < _ZSTD_FROM:
+        raise Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce version {_ZSTD_FROM} or later")
+    if header.is_transactional and transactional_id is None:
+        raise Refused(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional batch in a request without a transaction"
+        )
+    outcome, base_offset, timestamp_ms, error, message = log.append(topic, partition, header, records, broker.now_ms())
+    metrics = broker.metrics
+    if outcome is Outcome.ACCEPTED:
+        metrics.accepted_batches += 1
+        metrics.accepted_records += header.record_count
+    elif outcome is Outcome.DUPLICATE:
+        metrics.duplicate_batches += 1
+    elif outcome is Outcome.GAP:
+        metrics.gap_batches += 1
+    else:
+        metrics.fenced_batches += 1
+    if error:
+        return _refusal(index, error, message)
+    return ProducePartitionAnswer(index, 0, base_offset, timestamp_ms, partition.state.log_start)
+
+
+def _refusal(index: int, error: int, message: str | None) -> ProducePartitionAnswer:
+    return ProducePartitionAnswer(index, error, -1, error_message=message)

@@ -1,0 +1,383 @@
+"""The broker: one log, its connections, and the order in which changes become durable and answers leave.
+
+All requests are served on one event loop, so no state needs a lock. The disk is waited for in two threads: one syncs
+the journal, over and over as long as there is something to sync, and everything that was appended meanwhile shares the
+next sync; the other writes checkpoints. If a sync fails the broker stops serving at once and for good, because nothing
+that was not durable yet can be trusted any more; a restart recovers what was.
+"""
+
+import asyncio
+import errno
+import logging
+import secrets
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Literal
+
+from semel.broker.apis import HANDLERS
+from semel.broker.connection import Connection, Exchange
+from semel.broker.disk_thread import DiskThread
+from semel.broker.limits import Limits
+from semel.broker.metrics import Metrics
+from semel.broker.sessions import FetchSessions
+from semel.core.entries import Entry
+from semel.core.topics import Topic
+from semel.storage.files import DiskFiles, Files, MemoryFiles
+from semel.storage.journal import SyncJob
+from semel.storage.log import CheckpointJob, Log, LogSettings
+from semel.wire.errors import ProtocolError
+from semel.wire.versions import API_VERSIONS, is_announced
+
+logger = logging.getLogger("semel")
+
+Durability = Literal["fsync", "os"]
+
+HOUSEKEEPING_SECONDS: Final = 5.0
+# How often segments are looked through for what has become too old or too much, as in Apache Kafka.
+RETENTION_SECONDS: Final = 300.0
+STOP_SECONDS_MAX: Final = 1.5
+
+
+class BrokerFailed(Exception):
+    """The broker had to stop because the disk failed; the message says how."""
+
+
+class Broker:
+    """A broker to be embedded in an event loop: `async with Broker(...) as broker: broker.bootstrap`."""
+
+    def __init__(
+        self,
+        data: Path | str | None = None,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        advertised_host: str | None = None,
+        durability: Durability = "fsync",
+        auto_create_topics: bool = True,
+        partitions_default: int = 1,
+        limits: Limits | None = None,
+        files: Files | None = None,
+        settings: LogSettings | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`data` is the directory to keep the log in; without one it lives in memory, as long as the broker does."""
+        self.limits = limits or Limits()
+        self.metrics = Metrics()
+        self.host = host
+        self.port = port
+        self.advertised_host = advertised_host or host
+        self.durability: Durability = durability
+        self.auto_create_topics = auto_create_topics
+        self.partitions_default = partitions_default
+        self.log: Log
+        self.fetch_sessions = FetchSessions(self.limits.fetch_sessions_max)
+        # The position of the journal before which every change counts: answers that depend on it may go.
+        self.settled = 0
+        self.receive_bytes = 0
+        self.unsent_bytes = 0
+        self.failed: asyncio.Future[None]
+        self._data = data
+        self._files = files
+        self._settings = settings or self._default_settings()
+        self._clock = clock
+        self._connections: set[Connection] = set()
+        self._waiting_for_sync: set[Connection] = set()
+        self._waiting_for_receive_bytes: set[Connection] = set()
+        self._server: asyncio.Server | None = None
+        self._loop: asyncio.AbstractEventLoop
+        self._syncer: DiskThread
+        self._checkpointer: DiskThread
+        self._sync_under_way = False
+        self._sync_scheduled = False
+        self._stopping = False
+        # Set by whoever stops: done when no answer waits for the disk any more.
+        self._drained: asyncio.Future[None] | None = None
+        self._timers: list[asyncio.TimerHandle] = []
+
+    def _default_settings(self) -> LogSettings:
+        limits = self.limits
+        bounds = {
+            "topics_max": limits.topics_max,
+            "partitions_max": limits.partitions_max,
+            "producer_states_max": limits.producer_states_max,
+        }
+        if self._data is None and self._files is None:
+            # In memory the journal protects nothing; a small one costs little.
+            return LogSettings(journal_file_bytes=1024 * 1024, checkpoint_bytes=4 * 1024 * 1024, **bounds)
+        return LogSettings(**bounds)
+
+    # -- life ---------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> "Broker":
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    def recover(self, on_progress: Callable[[int], None] | None = None) -> None:
+        """Take the data directory and bring back what is in it. `start` does it unless it was done before."""
+        files = self._files or (MemoryFiles() if self._data is None else DiskFiles(self._data))
+        cluster_id = secrets.token_urlsafe(16)
+        self.log = Log.open(files, new_cluster_id=cluster_id, settings=self._settings, on_progress=on_progress)
+        self.settled = self.log.end
+
+    async def start(self) -> None:
+        """Recover, listen, serve. OSError if the port cannot be had, with nothing left behind."""
+        self._loop = asyncio.get_running_loop()
+        self.failed = self._loop.create_future()
+        if not hasattr(self, "log"):
+            self.recover()
+        try:
+            self._server = await self._loop.create_server(
+                lambda: Connection(self), self.host, self.port, backlog=512, reuse_address=True
+            )
+        except BaseException:
+            self.log.abandon()
+            raise
+        self.port = self._server.sockets[0].getsockname()[1]
+        self._syncer = DiskThread("semel-sync", self._loop)
+        self._checkpointer = DiskThread("semel-checkpoint", self._loop)
+        self._stopping = False
+        self._every(HOUSEKEEPING_SECONDS, self._keep_house)
+        self._every(RETENTION_SECONDS, self._retain)
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients put into `bootstrap.servers`."""
+        return f"{self.advertised_host}:{self.port}"
+
+    async def stop(self) -> None:
+        """Answer what is under way, as far as that takes no more than a moment, then leave everything durable."""
+        if self._stopping:
+            return
+        self._stopping = True
+        await self._stop_listening()
+        if self._waiting_for_sync and not self.failed.done():
+            self._drained = self._loop.create_future()
+            await asyncio.wait((self._drained, self.failed), timeout=STOP_SECONDS_MAX, return_when="FIRST_COMPLETED")
+        for connection in list(self._connections):
+            connection.close()
+        await asyncio.sleep(0)
+        for connection in list(self._connections):
+            connection.abort()
+        self._stop_threads()
+        if self.failed.done():
+            self.log.abandon()
+        else:
+            self.log.close()
+
+    async def kill(self) -> None:
+        """Stop as a crash of the process would: no answer, no checkpoint. For tests."""
+        self._stopping = True
+        await self._stop_listening()
+        for connection in list(self._connections):
+            connection.abort()
+        self._stop_threads()
+        self.log.abandon()
+
+    async def _stop_listening(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        if self._server is not None:
+            self._server.close()
+
+    def _stop_threads(self) -> None:
+        self._syncer.stop()
+        self._checkpointer.stop()
+
+    def fail(self, error: BaseException) -> None:
+        """The disk has broken its promise: say so, stop serving, leave the rest to a restart."""
+        if self.failed.done():
+            return
+        logger.critical("stopped serving: the disk failed: %s", error)
+        self.failed.set_exception(BrokerFailed(f"the disk failed: {error}"))
+        self.failed.exception()
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._connections):
+            connection.abort()
+
+    # -- connections --------------------------------------------------------------------------------------------
+
+    def welcome(self, connection: Connection) -> bool:
+        """A client has connected; False if there is no room for one more."""
+        if len(self._connections) >= self.limits.connections_max or self._stopping or self.failed.done():
+            self.metrics.connections_refused += 1
+            logger.warning("refused %s: %d connections are open", connection.peer, len(self._connections))
+            return False
+        self._connections.add(connection)
+        self.metrics.connections_opened += 1
+        self.metrics.connections_open += 1
+        return True
+
+    def farewell(self, connection: Connection) -> None:
+        if connection in self._connections:
+            self._connections.remove(connection)
+            self.metrics.connections_open -= 1
+        self._waiting_for_sync.discard(connection)
+        self._waiting_for_receive_bytes.discard(connection)
+        self._offer_receive_bytes()
+
+    def protocol_error(self, connection: Connection, error: ProtocolError) -> None:
+        self.metrics.protocol_errors += 1
+        logger.warning("closed %s: %s", connection.peer, error)
+        connection.abort()
+
+    def wait_for_receive_bytes(self, connection: Connection) -> None:
+        self._waiting_for_receive_bytes.add(connection)
+
+    def _offer_receive_bytes(self) -> None:
+        waiting, self._waiting_for_receive_bytes = self._waiting_for_receive_bytes, set()
+        for connection in waiting:
+            connection.room_may_be_there()
+
+    # -- requests -----------------------------------------------------------------------------------------------
+
+    def serve(self, exchange: Exchange, body: memoryview) -> None:
+        """Have a request answered by the handler of its API."""
+        handler = HANDLERS.get(exchange.api_key)
+        if handler is None:
+            raise ProtocolError(f"API {exchange.api_key} is not served")
+        if not is_announced(exchange.api_key, exchange.version) and exchange.api_key != API_VERSIONS:
+            raise ProtocolError(f"version {exchange.version} of API {exchange.api_key} is not served")
+        try:
+            handler(self, exchange, body)
+        except ProtocolError:
+            raise
+        except Exception:
+            logger.exception("API %d version %d failed", exchange.api_key, exchange.version)
+            exchange.hang_up()
+        self._follow_journal()
+
+    def now_ms(self) -> int:
+        return int(self._clock() * 1000)
+
+    def create_topic(self, name: str, partition_count: int, configs: dict[str, str]) -> Topic:
+        """Make a topic, durable when `log.end` as it stands afterwards is."""
+        entry = self.log.catalog.decide_create(name, partition_count, configs, uuid.uuid4().bytes, self.now_ms())
+        self.commit(entry)
+        return self.log.catalog.numbered(entry.number)  # type: ignore[return-value]
+
+    def commit(self, entry: Entry) -> None:
+        """Make a decision part of the log. OSError, after it was counted, if the disk would not take it."""
+        try:
+            self.log.commit(entry)
+        except OSError as error:
+            self.storage_error(error)
+            raise
+
+    def storage_error(self, error: OSError) -> None:
+        """A write was refused, most often by a full disk: nothing was changed, and the client is told to try again."""
+        self.metrics.storage_errors += 1
+        if self.metrics.storage_errors == 1 or error.errno != errno.ENOSPC:
+            logger.error("a write was refused by the disk: %s", error)
+
+    # -- becoming durable ---------------------------------------------------------------------------------------
+
+    def wait_for_sync(self, connection: Connection) -> None:
+        """`connection` has answers that may go once more of the journal is settled."""
+        self._waiting_for_sync.add(connection)
+
+    def _follow_journal(self) -> None:
+        """The journal may have grown: let it become durable, or count at once where the user chose so."""
+        if self.log.end == self.settled:
+            return
+        if self.durability == "os":
+            self._settle(self.log.end)
+            if self.log.checkpoint_due:
+                self._begin_checkpoint()
+        elif not self._sync_scheduled and not self._sync_under_way:
+            # Whatever else this turn of the event loop serves shares the sync.
+            self._sync_scheduled = True
+            self._loop.call_soon(self._begin_sync)
+
+    def _begin_sync(self) -> None:
+        self._sync_scheduled = False
+        if self.log.end == self.log.synced or self.failed.done():
+            return
+        self._sync_under_way = True
+        job = self.log.begin_sync()
+        self.metrics.syncs += 1
+        self.metrics.synced_entries_bytes += job.target - self.log.synced
+        self._syncer.run(job.run, lambda error: self._end_sync(job, error))
+
+    def _end_sync(self, job: SyncJob, error: BaseException | None) -> None:
+        self._sync_under_way = False
+        if error is not None:
+            self.fail(error)
+            return
+        self.log.finish_sync(job)
+        self.metrics.sync_waiters += len(self._waiting_for_sync)
+        if self.durability == "fsync":
+            self._settle(job.target)
+        if self.log.end > self.log.synced and self.durability == "fsync":
+            self._begin_sync()
+        if self.log.checkpoint_due:
+            self._begin_checkpoint()
+
+    def _settle(self, position: int) -> None:
+        self.settled = position
+        self.log.settle(position)
+        waiting, self._waiting_for_sync = self._waiting_for_sync, set()
+        for connection in waiting:
+            connection.send_answers()
+        if self._drained is not None and not self._waiting_for_sync and not self._drained.done():
+            self._drained.set_result(None)
+
+    def _begin_checkpoint(self) -> None:
+        if self._stopping or self.failed.done():
+            return
+        if self.durability == "os" and not self._sync_under_way:
+            # Nobody waits for this one; it closes the journal's files that are full.
+            self._begin_sync()
+        job = self.log.begin_checkpoint()
+        self._checkpointer.run(job.run, lambda error: self._end_checkpoint(job, error))
+
+    def _end_checkpoint(self, job: CheckpointJob, error: BaseException | None) -> None:
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            self.storage_error(error)
+            self.log.fail_checkpoint(job)
+        elif error is not None:
+            self.fail(error)
+        else:
+            self.metrics.checkpoints += 1
+            self.log.finish_checkpoint(job)
+
+    # -- keeping house ------------------------------------------------------------------------------------------
+
+    def _every(self, seconds: float, job: Callable[[], None]) -> None:
+        def run() -> None:
+            if self._stopping or self.failed.done():
+                return
+            try:
+                job()
+            except OSError as error:
+                self.storage_error(error)
+            self._follow_journal()
+            self._timers[slot] = self._loop.call_later(seconds, run)
+
+        slot = len(self._timers)
+        self._timers.append(self._loop.call_later(seconds, run))
+
+    def _keep_house(self) -> None:
+        """End connections that hold things up, forget what has become too old, and checkpoint if it is time."""
+        now = time.monotonic()
+        stalled = self.limits.stalled_connection_ms_max / 1000
+        idle = self.limits.idle_connection_ms_max / 1000
+        for connection in list(self._connections):
+            silent = now - connection.last_progress_at
+            if connection.is_stalled and silent > stalled:
+                logger.warning("closed %s: no progress for %.0f s in the middle of a message", connection.peer, silent)
+                connection.abort()
+            elif silent > idle and not connection.is_waiting:
+                connection.close()
+        self._offer_receive_bytes()
+        self.log.forget(self.now_ms())
+        if self.log.checkpoint_due:
+            self._begin_checkpoint()
+
+    def _retain(self) -> None:
+        self.log.retain(self.now_ms())

@@ -1,0 +1,285 @@
+"""One client's connection: frames in, answers out, in the order in which the requests came.
+
+Bytes are received into a buffer of the connection's own and handlers work on views of it; such a view is good until the
+handler returns. A handler answers through its `Exchange`, at once or later, and may say which position of the journal
+has to be durable before the answer may go. Answers leave in the order of the requests, so one that waits holds back
+those behind it.
+
+A client that does not take its answers, or has too many requests under way, is simply not read from any more. Bytes
+that are no request end the connection: after them nobody knows where the next request begins.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, Protocol, cast
+
+from semel.wire.errors import ProtocolError
+from semel.wire.frames import SIZE_BYTES, RequestHeader, frame_size, parse_request_header
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+
+Buffer = bytes | bytearray | memoryview
+
+RECEIVE_BYTES: Final = 64 * 1024
+# A buffer that had to grow for a large request is kept for the next ones, up to this size.
+RECEIVE_BYTES_KEPT_MAX: Final = 2 * 1024 * 1024
+# Answers waiting in the socket's buffer beyond this stop the reading of further requests.
+UNSENT_BYTES_HIGH: Final = 1024 * 1024
+
+
+class Handler(Protocol):
+    """What serves one kind of request."""
+
+    def __call__(self, broker: "Broker", exchange: "Exchange", body: memoryview) -> None: ...
+
+
+class Exchange:
+    """One request and the answer it will get."""
+
+    __slots__ = ("_after", "_answer", "_connection", "api_key", "client_id", "correlation_id", "received_at", "version")
+
+    def __init__(self, connection: "Connection", header: RequestHeader) -> None:
+        self.api_key, self.version, self.correlation_id, self.client_id, _ = header
+        self.received_at = time.perf_counter()
+        self._connection = connection
+        self._answer: Sequence[Buffer] | None = None
+        self._after = 0
+
+    def reply(self, answer: Sequence[Buffer], after: int = 0) -> None:
+        """Answer with a whole frame, given in one or more buffers, once the journal is durable up to `after`."""
+        self._answer = answer
+        self._after = after
+        self._connection.send_answers()
+
+    def reply_nothing(self) -> None:
+        """There is no answer to this request."""
+        self.reply(())
+
+    def hang_up(self) -> None:
+        """End the connection, for want of any other way to say that something is wrong."""
+        self._connection.close()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anybody would still hear the answer."""
+        return self._connection.is_open
+
+    @property
+    def peer(self) -> str:
+        return self._connection.peer
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The protocol object of one socket."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._transport: asyncio.Transport | None = None
+        self._buffer = bytearray(RECEIVE_BYTES)
+        self._begin = 0
+        self._end = 0
+        self._frame_bytes_wanted = 0
+        self._exchanges: deque[Exchange] = deque()
+        self._writing_paused = False
+        self._reading_paused = False
+        self._processing = False
+        self._finished = False
+        self._unsent_bytes = 0
+        self.last_progress_at = time.monotonic()
+        self.peer = ""
+
+    # -- what the event loop calls ------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        address = transport.get_extra_info("peername")
+        self.peer = f"{address[0]}:{address[1]}" if isinstance(address, tuple) else "local"
+        self._transport.set_write_buffer_limits(high=UNSENT_BYTES_HIGH)
+        if not self._broker.welcome(self):
+            self._transport.abort()
+            self._transport = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._note_unsent(0)
+        self._broker.receive_bytes -= max(len(self._buffer) - RECEIVE_BYTES, 0)
+        self._exchanges.clear()
+        self._broker.farewell(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return memoryview(self._buffer)[self._end :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._end += nbytes
+        self._broker.metrics.bytes_in += nbytes
+        self.last_progress_at = time.monotonic()
+        self._process()
+
+    def eof_received(self) -> bool:
+        """The client will send nothing more; what it asked for before is still answered."""
+        self._finished = True
+        return bool(self._exchanges)
+
+    def pause_writing(self) -> None:
+        self._writing_paused = True
+        self._update_reading()
+
+    def resume_writing(self) -> None:
+        self._writing_paused = False
+        self._note_unsent(0)
+        self.last_progress_at = time.monotonic()
+        self._process()
+
+    # -- requests -----------------------------------------------------------------------------------------------
+
+    def _process(self) -> None:
+        """Serve every request that is here completely, as far as the limits allow."""
+        if self._processing:
+            return
+        self._processing = True
+        try:
+            self._serve_frames()
+        except ProtocolError as error:
+            self._broker.protocol_error(self, error)
+        finally:
+            self._processing = False
+        self._update_reading()
+
+    def _serve_frames(self) -> None:
+        limits = self._broker.limits
+        while self._transport is not None and self._may_serve():
+            available = self._end - self._begin
+            if available < SIZE_BYTES:
+                self._make_room(SIZE_BYTES)
+                return
+            size = frame_size(self._buffer, self._begin, limits.frame_bytes_max) + SIZE_BYTES
+            if available < size:
+                self._make_room(size)
+                return
+            frame = memoryview(self._buffer)[self._begin + SIZE_BYTES : self._begin + size]
+            self._begin += size
+            self._serve(frame)
+
+    def _serve(self, frame: memoryview) -> None:
+        header = parse_request_header(frame)
+        exchange = Exchange(self, header)
+        self._exchanges.append(exchange)
+        self._broker.serve(exchange, frame[header.body :])
+
+    def _make_room(self, size: int) -> None:
+        """See to it that a frame of `size` bytes will fit behind `_begin`, and that there is room to receive into."""
+        self._frame_bytes_wanted = 0
+        buffer = self._buffer
+        kept = self._end - self._begin
+        if kept == 0:
+            self._begin = self._end = 0
+            if len(buffer) > RECEIVE_BYTES_KEPT_MAX:
+                self._replace_buffer(RECEIVE_BYTES)
+            return
+        if self._begin + size <= len(buffer):
+            return
+        if size <= len(buffer):
+            buffer[:kept] = buffer[self._begin : self._end]
+            self._begin, self._end = 0, kept
+        elif self._end == len(buffer) or self._begin:
+            # The buffer doubles as the bytes arrive: a size that is merely announced costs nothing.
+            grown = min(max(size, RECEIVE_BYTES), max(2 * len(buffer), 2 * kept))
+            if self._broker.receive_bytes + grown - len(buffer) > self._broker.limits.receive_bytes_max:
+                self._frame_bytes_wanted = size
+                self._broker.wait_for_receive_bytes(self)
+                return
+            self._replace_buffer(grown)
+
+    def _replace_buffer(self, size: int) -> None:
+        old = self._buffer
+        kept = self._end - self._begin
+        self._buffer = bytearray(size)
+        self._buffer[:kept] = memoryview(old)[self._begin : self._end]
+        self._begin, self._end = 0, kept
+        base = RECEIVE_BYTES
+        self._broker.receive_bytes += max(size - base, 0) - max(len(old) - base, 0)
+
+    def room_may_be_there(self) -> None:
+        """Another connection has given back some of its buffer."""
+        self._process()
+
+    def _may_serve(self) -> bool:
+        return not self._writing_paused and len(self._exchanges) < self._broker.limits.requests_in_flight_max
+
+    def _update_reading(self) -> None:
+        """Read from the socket exactly when there is room to read into and something would be done about it."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        stop = not self._may_serve() or self._frame_bytes_wanted > 0
+        if stop != self._reading_paused:
+            self._reading_paused = stop
+            if stop:
+                transport.pause_reading()
+            else:
+                transport.resume_reading()
+
+    # -- answers ------------------------------------------------------------------------------------------------
+
+    def send_answers(self) -> None:
+        """Send what may be sent: the first answers in the row whose changes are durable."""
+        transport = self._transport
+        if transport is None:
+            return
+        exchanges = self._exchanges
+        settled = self._broker.settled
+        metrics = self._broker.metrics
+        sent = False
+        while exchanges:
+            exchange = exchanges[0]
+            answer = exchange._answer
+            if answer is None:
+                break
+            if exchange._after > settled:
+                self._broker.wait_for_sync(self)
+                break
+            exchanges.popleft()
+            metrics.observe_latency(exchange.api_key, time.perf_counter() - exchange.received_at)
+            metrics.bytes_out += sum(map(len, answer))
+            transport.writelines(answer)
+            sent = True
+        if sent:
+            self._note_unsent(transport.get_write_buffer_size())
+            if self._finished and not exchanges:
+                transport.close()
+            elif self._reading_paused and not self._processing:
+                # Some limit may have let go; serve on from the loop, not from within whoever called.
+                asyncio.get_running_loop().call_soon(self._process)
+
+    def _note_unsent(self, unsent_bytes: int) -> None:
+        self._broker.unsent_bytes += unsent_bytes - self._unsent_bytes
+        self._unsent_bytes = unsent_bytes
+
+    # -- ending -------------------------------------------------------------------------------------------------
+
+    @property
+    def is_open(self) -> bool:
+        return self._transport is not None
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether the client owes something: the rest of a request, or the taking of an answer."""
+        return self._writing_paused or self._end > self._begin
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the client waits for an answer of ours."""
+        return bool(self._exchanges)
+
+    def close(self) -> None:
+        """Send what is in the socket's buffer, then end the connection."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """End the connection at once."""
+        if self._transport is not None:
+            self._transport.abort()

@@ -1,0 +1,44 @@
+"""A thread for what the disk takes its time over, so that the event loop never waits for it.
+
+Jobs run one after the other, in the order in which they came. The outcome is handed back to the event loop; the job
+itself must not touch anything that the loop touches.
+"""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+
+Outcome = BaseException | None
+
+
+class DiskThread:
+    """One thread and its queue."""
+
+    def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._jobs: SimpleQueue[tuple[Callable[[], None], Callable[[Outcome], None]] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread.start()
+
+    def run(self, job: Callable[[], None], done: Callable[[Outcome], None]) -> None:
+        """Run `job` in the thread, then `done` with what it raised, or None, on the event loop."""
+        self._jobs.put((job, done))
+
+    def stop(self) -> None:
+        """Return when all jobs that were given before have run."""
+        self._jobs.put(None)
+        self._thread.join()
+
+    def _work(self) -> None:
+        while (work := self._jobs.get()) is not None:
+            job, done = work
+            outcome: Outcome = None
+            try:
+                job()
+            except BaseException as error:
+                outcome = error
+            # A loop that is closed by now has nobody left who would want to know.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(done, outcome)

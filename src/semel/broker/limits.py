@@ -1,0 +1,37 @@
+"""Every bound the broker has, with its default and the reason for it. Nothing a client sends may grow without one."""
+
+from dataclasses import dataclass
+from typing import Final
+
+# There is one broker, and this is its number.
+NODE_ID: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Named limits; `semel serve --limit NAME=VALUE` sets any of them."""
+
+    # Connections cost a socket and a receive buffer each; one process on one machine serves this many with ease.
+    connections_max: int = 2_000
+    # The largest request. As in Apache Kafka (socket.request.max.bytes), so that every client's settings fit.
+    frame_bytes_max: int = 100 * 1024 * 1024
+    # Receive buffers of all connections together; beyond it large requests wait until others have been read.
+    receive_bytes_max: int = 256 * 1024 * 1024
+    # Requests of one connection that may be under way at once; the next one waits unread. Clients keep 5 or so.
+    requests_in_flight_max: int = 128
+    # One fetch answer. Clients ask for 50 MB and are content with less.
+    fetch_answer_bytes_max: int = 8 * 1024 * 1024
+    # Answers that were given but not taken yet, of all connections; beyond it fetches get one batch at a time.
+    unsent_bytes_max: int = 256 * 1024 * 1024
+    # How long a fetch may wait for records, whatever it asks for.
+    fetch_wait_ms_max: int = 60_000
+    # Sessions of incremental fetches, and partitions in one of them.
+    fetch_sessions_max: int = 1_000
+    # A request that has begun has to be complete, and an answer has to be taken, within this time.
+    stalled_connection_ms_max: int = 60_000
+    # A connection on which nothing happens is closed after this time, as in Apache Kafka.
+    idle_connection_ms_max: int = 600_000
+    # See LogSettings: topics, partitions in all, and (producer id, partition) pairs on record.
+    topics_max: int = 10_000
+    partitions_max: int = 20_000
+    producer_states_max: int = 1_000_000

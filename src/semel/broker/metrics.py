@@ -1,0 +1,77 @@
+"""What the broker counts, from its first second on. Plain integers on the hot path; text only when somebody asks.
+
+The words are those of the rules: accepted, duplicate, gap, fenced. The counters of one outcome each add up to the
+batches that were judged.
+"""
+
+from bisect import bisect_left
+from typing import Final
+
+# Upper bounds of the latency histograms, in seconds: from a request in memory to a disk that is stuck.
+LATENCY_BOUNDS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+
+
+class Histogram:
+    """How many observations fell below each bound; the last place counts those above all."""
+
+    __slots__ = ("counts", "total")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(LATENCY_BOUNDS) + 1)
+        self.total = 0.0
+
+    def observe(self, seconds: float) -> None:
+        self.counts[bisect_left(LATENCY_BOUNDS, seconds)] += 1
+        self.total += seconds
+
+
+class Metrics:
+    """The counters of one broker since it started."""
+
+    __slots__ = (
+        "accepted_batches",
+        "accepted_records",
+        "bytes_in",
+        "bytes_out",
+        "checkpoints",
+        "connections_open",
+        "connections_opened",
+        "connections_refused",
+        "duplicate_batches",
+        "fenced_batches",
+        "gap_batches",
+        "latencies",
+        "protocol_errors",
+        "refused_batches",
+        "storage_errors",
+        "sync_waiters",
+        "synced_entries_bytes",
+        "syncs",
+    )
+
+    def __init__(self) -> None:
+        self.accepted_batches = 0
+        self.accepted_records = 0
+        self.duplicate_batches = 0
+        self.gap_batches = 0
+        self.fenced_batches = 0
+        self.refused_batches = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.connections_open = 0
+        self.connections_opened = 0
+        self.connections_refused = 0
+        self.protocol_errors = 0
+        self.storage_errors = 0
+        self.checkpoints = 0
+        self.syncs = 0
+        # Answers that waited for those syncs: divided by `syncs` this is the batch of the group commit.
+        self.sync_waiters = 0
+        self.synced_entries_bytes = 0
+        self.latencies: dict[int, Histogram] = {}
+
+    def observe_latency(self, api_key: int, seconds: float) -> None:
+        histogram = self.latencies.get(api_key)
+        if histogram is None:
+            histogram = self.latencies[api_key] = Histogram()
+        histogram.observe(seconds)
