@@ -270,7 +270,7 @@ def altered(configs: Mapping[str, str], alterations: Iterable[Alteration]) -> di
         words = listed(result.get(alteration.name, definition.default))
         change = listed(value)
         if alteration.operation == "append":
-            words += [word for word in change if word not in words]
+            words += change
         else:
             words = [word for word in words if word not in change]
         result[alteration.name] = ",".join(words)
