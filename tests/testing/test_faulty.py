@@ -225,7 +225,10 @@ def test_a_directory_that_is_lost_takes_all_below_it_along() -> None:
     file.sync()
     files.sync_directory("d/e")
     files.sync_directory("d")
-    assert files.survivors(lose_all).names("") == []
+    without = files.survivors(lose_all)
+    assert [without.names(path) for path in ("", "d", "d/e")] == [[], [], []]
+    with pytest.raises(FileNotFoundError):
+        without.open("d/e/a")
     files.sync_directory("")
     assert contents(files.survivors(lose_all), "d/e") == {"a": b"data"}
 
