@@ -10,12 +10,13 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
+from bench import client_limit
 from bench import results as reporting
 from bench.clients import LoadFailed
 from bench.measures import MEASURES
-from bench.measures.measure import FULL, MISSING, QUICK, Figures, Measure, Scale
-from bench.measures.produce import KILOBYTE, SMALL_BYTES, client_limit
+from bench.measures.measure import FULL, MISSING, QUICK, Measure, Scale
 from bench.peers.kafka import Kafka
 from bench.peers.mock import Mock
 from bench.peers.process import Broker, BrokerFailed, SkipReason
@@ -24,6 +25,8 @@ from bench.peers.tansu import Tansu
 from bench.results import Results
 
 PEERS: Mapping[str, Callable[[], Broker]] = {"semel": Semel, "kafka": Kafka, "tansu": Tansu}
+T = TypeVar("T")
+
 ROUNDS_DEFAULT = 3
 DOCUMENT = Path(__file__).parent.parent / "docs" / "BENCHMARKS.md"
 TIME_FOR_DISK_SECONDS = 1.0
@@ -38,8 +41,8 @@ def main() -> int:
         versions = install(arguments.peers, results)
         for measure in measures:
             run_measure(measure, arguments.rounds, arguments.scale, list(versions), results)
-        if any(measure.name.startswith("produce") for measure in measures):
-            note_client_limit(arguments.scale, results)
+        _progress("the client alone")
+        results.note(run_once(Mock(), lambda mock: client_limit.describe(mock, arguments.scale)))
     except KeyboardInterrupt:
         print("interrupted; brokers stopped, their data removed", file=sys.stderr)
         return 130
@@ -110,7 +113,7 @@ def run_measure(measure: Measure, rounds: int, scale: Scale, peers: Sequence[str
                 _progress("    " + ", ".join(f"{metric} {value:,.2f}" for metric, value in figures.items()))
 
 
-def run_once(broker: Broker, load: Callable[[Broker], Figures]) -> Figures:
+def run_once(broker: Broker, load: Callable[[Broker], T]) -> T:
     # What the contender before left unwritten must not be written on this one's time.
     os.sync()
     time.sleep(TIME_FOR_DISK_SECONDS)
@@ -118,15 +121,6 @@ def run_once(broker: Broker, load: Callable[[Broker], Figures]) -> Figures:
         return load(broker)
     finally:
         broker.stop()
-
-
-def note_client_limit(scale: Scale, results: Results) -> None:
-    figures = run_once(Mock(), lambda broker: client_limit(broker, scale))
-    large, small = (figures[f"messages_per_second_{size}"] for size in (KILOBYTE, SMALL_BYTES))
-    results.note(
-        f"The client alone, against librdkafka's mock broker that keeps nothing: {large * KILOBYTE / 1e6:,.0f} MB/s of"
-        f" 1 KB messages, {small:,.0f} msg/s of 100 B."
-    )
 
 
 def _progress(text: str) -> None:

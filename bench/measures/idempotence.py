@@ -16,8 +16,8 @@ VALUE_BYTES = 1000
 
 class Idempotence(Measure):
     """The same flood of 1 KB messages with idempotence on and off, in turn on one broker, and what the broker's CPU per
-    GB differs by. Exactly once must cost nothing, or people turn it off. Only semel runs: the
-    target is its own."""
+    GB differs by. Exactly once must cost nothing, or people turn it off. Only semel runs: the target
+    is its own."""
 
     name = "idempotence"
     contenders: ClassVar[Contenders] = {"semel": Semel}

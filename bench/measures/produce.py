@@ -107,13 +107,3 @@ class ProduceSmall(Measure):
             "cpu_seconds_per_million": load.broker_cpu_seconds / (count / 1_000_000),
             MISSING: missing,
         }
-
-
-def client_limit(mock: Broker, scale: Scale) -> Figures:
-    """What the client alone can do, against a broker that does nothing."""
-    mock.start()
-    figures = {}
-    for size, messages in ((KILOBYTE, scale.flood_bytes // KILOBYTE), (SMALL_BYTES, scale.small_messages)):
-        load = clients.run(mock, clients.flood, [(f"limit-{size}", PARTITIONS, size, messages, True)])
-        figures[f"messages_per_second_{size}"] = messages / load.elapsed_seconds
-    return figures
