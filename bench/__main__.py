@@ -24,7 +24,8 @@ from bench.peers.semel import Semel
 from bench.peers.tansu import Tansu
 from bench.results import Results
 
-PEERS: Mapping[str, Callable[[], Broker]] = {"semel": Semel, "kafka": Kafka, "tansu": Tansu}
+PEERS: Mapping[str, Callable[[], Broker]] = {"kafka": Kafka, "tansu": Tansu}
+BROKERS: Mapping[str, Callable[[], Broker]] = {"semel": Semel, **PEERS}
 T = TypeVar("T")
 
 ROUNDS_DEFAULT = 3
@@ -38,7 +39,7 @@ def main() -> int:
     measures = [measure for measure in MEASURES if not arguments.only or measure.name in arguments.only]
     results = Results()
     try:
-        versions = install(arguments.peers, results)
+        versions = install(["semel", *arguments.peers], results)
         for measure in measures:
             run_measure(measure, arguments.rounds, arguments.scale, list(versions), results)
         _progress("the client alone")
@@ -63,10 +64,10 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--only", action="append", choices=names, help="run this measure only; may be given again")
     parser.add_argument("--rounds", type=int, default=None, help=f"rounds of each measure (default {ROUNDS_DEFAULT})")
     parser.add_argument("--quick", action="store_true", help="tiny loads, one round: does the bench work at all?")
-    parser.add_argument("--peers", default="semel,kafka,tansu", help="who runs (default %(default)s)")
+    parser.add_argument("--peers", default=",".join(PEERS), help="who runs beside semel (default %(default)s)")
     parser.add_argument("--write", action="store_true", help=f"write the table to docs/{DOCUMENT.name} too")
     arguments = parser.parse_args()
-    arguments.peers = arguments.peers.split(",")
+    arguments.peers = [name for name in arguments.peers.split(",") if name]
     unknown = set(arguments.peers) - set(PEERS)
     if unknown:
         parser.error(f"no such peer: {', '.join(sorted(unknown))} (there are {', '.join(PEERS)})")
@@ -81,7 +82,7 @@ def install(names: Sequence[str], results: Results) -> dict[str, str]:
     """Fetch who is not there yet; returns the version of each peer that can run, by its name."""
     versions = {}
     for name in names:
-        broker = PEERS[name]()
+        broker = BROKERS[name]()
         try:
             broker.install()
         except SkipReason as reason:

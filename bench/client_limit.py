@@ -1,5 +1,5 @@
-"""What the client can do at most, against a broker that keeps nothing and decides nothing. It is printed below the table,
-so that nobody takes the client's limit for a broker's; it must never stand in a column."""
+"""What the client can do at most, against a broker that keeps nothing and decides nothing. It is printed below the
+table, so that nobody takes the client's limit for a broker's; it must never stand in a column."""
 
 from __future__ import annotations
 
