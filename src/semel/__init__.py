@@ -1,3 +1,29 @@
-"""semel: exactly once, from the first request to the last row."""
+"""semel: exactly once, from the first request to the last row.
+
+with semel.broker() as broker: ...            a broker in a thread of its own
+async with semel.Broker() as broker: ...      a broker in the running event loop
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+    from semel.embedded import EmbeddedBroker, broker
+
+__all__ = ["Broker", "EmbeddedBroker", "__version__", "broker"]
 
 __version__ = "0.1.0"
+
+# Where each public name lives. They are imported on first use: the application pieces need no broker.
+_HOMES = {"Broker": "semel.broker.broker", "EmbeddedBroker": "semel.embedded", "broker": "semel.embedded"}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'semel' has no attribute '{name}'")
+    from importlib import import_module
+
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value

@@ -249,7 +249,7 @@ class Broker:
             raise
         except Exception:
             logger.exception("API %d version %d failed", exchange.api_key, exchange.version)
-            exchange.hang_up()
+            exchange.reply_by_hanging_up()
         self._follow_journal()
 
     def now_ms(self) -> int:

@@ -30,6 +30,10 @@ RECEIVE_BYTES_KEPT_MAX: Final = 2 * 1024 * 1024
 UNSENT_BYTES_HIGH: Final = 1024 * 1024
 
 
+# Stands for an answer that cannot be given.
+_HANGING_UP: Final[Sequence[Buffer]] = (b"",)
+
+
 class Handler(Protocol):
     """What serves one kind of request."""
 
@@ -58,9 +62,9 @@ class Exchange:
         """There is no answer to this request."""
         self.reply(())
 
-    def hang_up(self) -> None:
-        """End the connection, for want of any other way to say that something is wrong."""
-        self._connection.close()
+    def reply_by_hanging_up(self, after: int = 0) -> None:
+        """Break the connection where the answer would have gone: there is no other way to say what is wrong."""
+        self.reply(_HANGING_UP, after)
 
     @property
     def is_open(self) -> bool:
@@ -241,6 +245,9 @@ class Connection(asyncio.BufferedProtocol):
             if exchange._after > settled:
                 self._broker.wait_for_sync(self)
                 break
+            if answer is _HANGING_UP:
+                transport.close()
+                return
             exchanges.popleft()
             metrics.observe_latency(exchange.api_key, time.perf_counter() - exchange.received_at)
             metrics.bytes_out += sum(map(len, answer))

@@ -3,8 +3,8 @@
 Each partition's batch is judged and appended on its own; one that is refused does not keep the others out. With
 acks=all the answer goes when everything it speaks of is durable, and that holds for a duplicate as well, whose original
 may be on its way to the disk at this moment. With acks=1 it goes at once. With acks=0 there is none, and an error can
-only be shown by ending the connection. Versions below 3 are announced, for the sake of old librdkafka (KAFKA-18659), and
-end the connection when used, as they do in Apache Kafka 4.
+only be shown by ending the connection. Versions below 3 are announced, for the sake of old librdkafka (KAFKA-18659),
+and end the connection when used, as they do in Apache Kafka 4.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -36,8 +36,9 @@ def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> None:
     answers = [_produce_to(broker, topic, acks, transactional_id, version) for topic in request.topics]
     if acks == ACKS_NONE:
         if any(answer.error_code for _, _, partitions in answers for answer in partitions):
-            exchange.hang_up()
-        exchange.reply_nothing()
+            exchange.reply_by_hanging_up()
+        else:
+            exchange.reply_nothing()
         return
     answer = encode_response(version, exchange.correlation_id, answers)
     exchange.reply((answer,), after=broker.log.end if acks == ACKS_ALL else 0)

@@ -1,0 +1,105 @@
+"""A broker in a thread of its own, for programs that are not built on asyncio.
+
+    with semel.broker() as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+
+It is the same broker that `semel serve` runs. Everything here is called from outside the broker's thread; what has to
+happen inside is handed over and waited for.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import uvloop
+
+from semel.broker.broker import Broker
+from semel.storage.files import DiskFiles, Files, MemoryFiles
+
+T = TypeVar("T")
+
+
+class EmbeddedBroker:
+    """A broker that runs from `start` to `stop`, or as long as the `with` block lasts."""
+
+    def __init__(self, data: Path | str | None = None, **settings: Any) -> None:
+        """`data` is the directory of the log; without one it is in memory. `settings` are those of `Broker`."""
+        self._files: Files = MemoryFiles() if data is None else DiskFiles(data)
+        self._settings = settings
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop
+        self._broker: Broker
+        self._bootstrap = ""
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients put into `bootstrap.servers`."""
+        return self._bootstrap
+
+    def start(self) -> Self:
+        """Return when clients can connect. Raises what kept the broker from starting."""
+        started: list[BaseException | None] = []
+        ready = threading.Event()
+
+        def report(error: BaseException | None) -> None:
+            started.append(error)
+            ready.set()
+
+        self._thread = threading.Thread(target=self._run, args=(report,), name="semel-broker", daemon=True)
+        self._thread.start()
+        ready.wait()
+        if started[0] is not None:
+            self._thread.join()
+            self._thread = None
+            raise started[0]
+        self._bootstrap = self._broker.bootstrap
+        # Whoever restarts finds the broker where it was.
+        self._settings["port"] = self._broker.port
+        return self
+
+    def stop(self) -> None:
+        """Stop as `semel serve` does on SIGTERM: everything durable, nothing to replay."""
+        self._end(lambda: self._broker.stop())
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _make_broker(self) -> Broker:
+        return Broker(files=self._files, **self._settings)
+
+    def _run(self, report: Callable[[BaseException | None], None]) -> None:
+        loop = uvloop.new_event_loop()
+        self._loop = loop
+        try:
+            try:
+                self._broker = self._make_broker()
+                loop.run_until_complete(self._broker.start())
+            except BaseException as error:
+                report(error)
+                return
+            loop.call_soon(report, None)
+            loop.run_forever()
+        finally:
+            loop.close()
+
+    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run something in the broker's thread and wait for what comes of it."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def _end(self, ending: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        if self._thread is None:
+            return
+        self._call(ending())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._thread = None
+
+
+def broker(data: Path | str | None = None, **settings: Any) -> EmbeddedBroker:
+    """A broker for a `with` block, in memory or on a directory. `settings` are those of `semel.Broker`."""
+    return EmbeddedBroker(data, **settings)

@@ -1,0 +1,174 @@
+"""A broker for tests, with the faults that real life has: lost answers, pauses, death and return.
+
+    with FaultyBroker() as broker:
+        broker.drop_acks(1)                      # the next answer to a Produce request is lost on its way
+        my_code_that_books_a_payment(broker.bootstrap)
+        assert len(broker.log("payments")) == 1  # the retry was recognised
+
+Faults act where a client sees them: a lost answer means that the batch was appended, is durable, and the connection
+breaks before the client hears of it.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from semel.broker.broker import Broker
+from semel.broker.connection import Buffer, Exchange
+from semel.embedded import EmbeddedBroker
+from semel.wire.records import decode_batches
+from semel.wire.versions import PRODUCE
+
+
+class StoredRecord(NamedTuple):
+    """A record as the log holds it, with the numbers that its deduplication went by (-1 where there are none)."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+    producer_id: int
+    producer_epoch: int
+    sequence: int
+
+
+class FaultyBroker(EmbeddedBroker):
+    """An embedded broker that can be told to misbehave. The faults are those of the network and of the process."""
+
+    _broker: "_Misbehaving"
+
+    def drop_acks(self, count: int = 1) -> None:
+        """Lose the next `count` answers to Produce requests: what they speak of is stored, the connection breaks."""
+
+        async def set_fault() -> None:
+            self._broker.acks_to_drop = count
+
+        self._call(set_fault())
+
+    def hang(self, seconds: float) -> None:
+        """Keep back the next answer to a Produce request for this long."""
+
+        async def set_fault() -> None:
+            self._broker.hang_seconds = seconds
+
+        self._call(set_fault())
+
+    def kill(self) -> None:
+        """Die as by `kill -9`: connections break, answers under way are lost, no checkpoint is written."""
+        self._end(lambda: self._broker.kill())
+
+    def restart(self) -> None:
+        """Be there again, at the same address, with what had been written; stops first where nobody killed."""
+        self.stop()
+        self.start()
+
+    @property
+    def is_running(self) -> bool:
+        return self._thread is not None
+
+    def log(self, topic: str) -> list[StoredRecord]:
+        """Every record of a topic that consumers may read, partition by partition."""
+
+        async def read() -> list[StoredRecord]:
+            return self._broker.stored(topic)
+
+        return self._call(read())
+
+    def topics(self) -> list[str]:
+        """The names of all topics."""
+
+        async def names() -> list[str]:
+            return [topic.name for topic in self._broker.log.catalog]
+
+        return self._call(names())
+
+    def clear(self) -> None:
+        """Delete all topics and forget all faults, as between two tests."""
+
+        async def delete() -> None:
+            self._broker.clear()
+
+        self._call(delete())
+
+    def _make_broker(self) -> Broker:
+        return _Misbehaving(files=self._files, **self._settings)
+
+
+class _Altered(Exchange):
+    """What a handler is given in place of an exchange whose answer is to go astray."""
+
+    __slots__ = ("_original",)
+
+    def __init__(self, original: Exchange) -> None:
+        for name in Exchange.__slots__:
+            setattr(self, name, getattr(original, name))
+        self._original = original
+
+
+class _LostAnswer(_Altered):
+    """At the moment when the answer would have gone, the connection breaks."""
+
+    __slots__ = ()
+
+    def reply(self, answer: Sequence[Buffer], after: int = 0) -> None:
+        self._original.reply_by_hanging_up(after)
+
+
+class _LateAnswer(_Altered):
+    """The answer is kept back for a while."""
+
+    __slots__ = ("_seconds",)
+
+    def __init__(self, original: Exchange, seconds: float) -> None:
+        super().__init__(original)
+        self._seconds = seconds
+
+    def reply(self, answer: Sequence[Buffer], after: int = 0) -> None:
+        asyncio.get_running_loop().call_later(self._seconds, self._original.reply, answer, after)
+
+
+class _Misbehaving(Broker):
+    acks_to_drop = 0
+    hang_seconds = 0.0
+
+    def serve(self, exchange: Exchange, body: memoryview) -> None:
+        if exchange.api_key == PRODUCE and self.acks_to_drop > 0:
+            self.acks_to_drop -= 1
+            exchange = _LostAnswer(exchange)
+        elif exchange.api_key == PRODUCE and self.hang_seconds > 0:
+            exchange = _LateAnswer(exchange, self.hang_seconds)
+            self.hang_seconds = 0.0
+        super().serve(exchange, body)
+
+    def stored(self, name: str) -> list[StoredRecord]:
+        topic = self.log.catalog.named(name)
+        if topic is None:
+            return []
+        records: list[StoredRecord] = []
+        for partition in self.log.partitions_of(topic):
+            for _, data in partition.batches(partition.state.log_start, partition.readable):
+                for batch in decode_batches(data):
+                    for position, record in enumerate(batch.records):
+                        numbered = batch.producer_id >= 0
+                        records.append(
+                            StoredRecord(
+                                partition.index,
+                                record.offset,
+                                record.timestamp_ms,
+                                record.key,
+                                record.value,
+                                record.headers,
+                                batch.producer_id,
+                                batch.producer_epoch,
+                                (batch.base_sequence + position) % 2**31 if numbered else -1,
+                            )
+                        )
+        return records
+
+    def clear(self) -> None:
+        self.acks_to_drop = 0
+        self.hang_seconds = 0.0
+        for topic in list(self.log.catalog):
+            self.commit(self.log.catalog.decide_delete(topic.name, self.log.producer_ids.next_id, self.now_ms()))

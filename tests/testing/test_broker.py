@@ -1,0 +1,126 @@
+"""What the embedded broker and the pytest plugin promise to people who test with them."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError, Message, Producer
+
+import semel
+from semel.testing.broker import FaultyBroker
+
+
+def idempotent_producer(broker: semel.EmbeddedBroker) -> Producer:
+    return Producer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "enable.idempotence": True,
+            "linger.ms": 0,
+            "log_level": 0,
+            "retry.backoff.ms": 10,
+            "reconnect.backoff.ms": 1,
+            "reconnect.backoff.max.ms": 10,
+        }
+    )
+
+
+def deliver(producer: Producer, topic: str, values: list[bytes]) -> list[int]:
+    """Produce, wait, and answer the offsets that were acknowledged."""
+    offsets: list[int] = []
+
+    def acknowledged(error: KafkaError | None, message: Message) -> None:
+        assert error is None
+        offsets.append(message.offset() or 0)
+
+    for value in values:
+        producer.produce(topic, value, callback=acknowledged)
+    assert producer.flush(30) == 0
+    return offsets
+
+
+def test_a_lost_ack_is_retried_and_stored_once(semel_broker: FaultyBroker) -> None:
+    semel_broker.drop_acks(1)
+    assert deliver(idempotent_producer(semel_broker), "payments", [b"100 EUR"]) == [0]
+    assert [record.value for record in semel_broker.log("payments")] == [b"100 EUR"]
+
+
+def test_two_lost_acks_in_a_row_change_nothing(semel_broker: FaultyBroker) -> None:
+    semel_broker.drop_acks(2)
+    offsets = deliver(idempotent_producer(semel_broker), "payments", [b"a", b"b", b"c"])
+    assert offsets == [0, 1, 2]
+    assert [record.value for record in semel_broker.log("payments")] == [b"a", b"b", b"c"]
+
+
+def test_without_idempotence_a_lost_ack_books_twice(semel_broker: FaultyBroker) -> None:
+    """The fault is real: a producer that does not number its batches is caught by it."""
+    semel_broker.drop_acks(1)
+    settings = {"bootstrap.servers": semel_broker.bootstrap, "log_level": 0, "retry.backoff.ms": 10, "linger.ms": 0}
+    deliver(Producer(settings), "payments", [b"100 EUR"])
+    assert [record.value for record in semel_broker.log("payments")] == [b"100 EUR"] * 2
+
+
+def test_every_test_begins_without_topics(semel_broker: FaultyBroker) -> None:
+    assert semel_broker.topics() == []
+
+
+def test_what_was_acknowledged_is_there_after_a_kill(semel_broker: FaultyBroker) -> None:
+    producer = idempotent_producer(semel_broker)
+    deliver(producer, "payments", [b"before"])
+    semel_broker.kill()
+    semel_broker.restart()
+    deliver(producer, "payments", [b"after"])
+    stored = semel_broker.log("payments")
+    assert [record.value for record in stored] == [b"before", b"after"]
+    assert [record.sequence for record in stored] == [0, 1]
+
+
+def test_an_answer_that_hangs_is_waited_for_and_not_doubled(semel_broker: FaultyBroker) -> None:
+    semel_broker.hang(0.2)
+    assert deliver(idempotent_producer(semel_broker), "payments", [b"slow"]) == [0]
+    assert len(semel_broker.log("payments")) == 1
+
+
+def test_the_log_shows_the_numbers_of_the_deduplication(semel_broker: FaultyBroker) -> None:
+    deliver(idempotent_producer(semel_broker), "payments", [b"x"])
+    (record,) = semel_broker.log("payments")
+    assert (record.partition, record.offset, record.sequence, record.producer_epoch) == (0, 0, 0, 0)
+    assert record.producer_id >= 1000
+
+
+def test_a_broker_on_a_directory_keeps_its_records(tmp_path: Path) -> None:
+    with semel.broker(tmp_path) as broker:
+        deliver(idempotent_producer(broker), "payments", [b"kept"])
+    with FaultyBroker(tmp_path) as broker:
+        assert [record.value for record in broker.log("payments")] == [b"kept"]
+
+
+def test_a_broker_that_cannot_start_says_why(tmp_path: Path) -> None:
+    with semel.broker(tmp_path), pytest.raises(BlockingIOError):
+        semel.broker(tmp_path).start()
+
+
+def test_a_broker_lives_in_a_running_event_loop() -> None:
+    async def scenario() -> list[int]:
+        async with semel.Broker() as broker:
+            producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True, "log_level": 0})
+            return await asyncio.to_thread(deliver, producer, "payments", [b"a", b"b"])
+
+    assert asyncio.run(scenario()) == [0, 1]
+
+
+def test_the_fixture_is_there_for_whoever_installs_semel(tmp_path: Path) -> None:
+    (tmp_path / "test_users_own.py").write_text(
+        "def test_mine(semel_broker):\n    assert semel_broker.bootstrap.startswith('127.0.0.1:')\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout
+
+
+def test_importing_semel_imports_no_broker() -> None:
+    """The application pieces must not pay for a broker they do not use."""
+    check = "import sys, semel; sys.exit('semel.broker.broker' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
