@@ -31,6 +31,7 @@ T = TypeVar("T")
 ROUNDS_DEFAULT = 3
 DOCUMENT = Path(__file__).parent.parent / "docs" / "BENCHMARKS.md"
 TIME_FOR_DISK_SECONDS = 1.0
+REASON_CHARACTERS_MAX = 300
 
 
 def main() -> int:
@@ -106,7 +107,10 @@ def run_measure(measure: Measure, rounds: int, scale: Scale, peers: Sequence[str
                 figures = run_once(make(), lambda broker: measure.run(broker, scale))
             except (BrokerFailed, LoadFailed, SkipReason) as reason:
                 failed.add(label)
-                results.note(f"{measure.name}, {label}, failed in round {number}: {reason}")
+                _progress(str(reason))
+                results.note(
+                    f"{measure.name}, {label}, failed in round {number}: {str(reason)[:REASON_CHARACTERS_MAX]}"
+                )
             else:
                 results.add(measure, label, figures)
                 if figures.get(MISSING, 0) > 0:

@@ -33,6 +33,8 @@ class Results:
             self.figures[measure.name, contender, metric].append(value)
 
     def note(self, text: str) -> None:
+        """One line below the table, said once."""
+        text = " ".join(text.split())
         if text not in self.notes:
             self.notes.append(text)
 
@@ -107,7 +109,6 @@ def facts_of_this_run(rounds: int, versions: Iterable[str]) -> dict[str, str]:
     from confluent_kafka import libversion, version
 
     client = f"confluent-kafka {version()}, librdkafka {libversion()[0]}"
-
     return {
         "date": datetime.datetime.now(tz=datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "commit": _commit(),
