@@ -1,7 +1,7 @@
 """What may be set on a topic, what is refused, and what every setting is when nobody sets it."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semel.core import refusals
@@ -115,7 +115,6 @@ def test_a_value_is_kept_in_one_spelling_however_it_was_written() -> None:
     assert canonical(spelt) == {"retention.ms": "7", "cleanup.policy": "delete", "retention.bytes": "0"}
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from([*DEFINITIONS, "unknown"]), st.one_of(st.text(), st.integers().map(str))))
 def test_any_configuration_is_parsed_or_refused_and_nothing_else_happens(configs: dict[str, str]) -> None:
     try:
