@@ -15,15 +15,17 @@ __all__ = ["Broker", "EmbeddedBroker", "__version__", "broker"]
 __version__ = "0.1.0"
 
 # Where each public name lives. They are imported on first use: the application pieces need no broker.
-_HOMES = {"Broker": "semel.broker.broker", "EmbeddedBroker": "semel.embedded", "broker": "semel.embedded"}
+_HOMES = {"Broker": "semel.broker.broker", "EmbeddedBroker": "semel.embedded"}
 
 
 def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name == "broker":  # the room itself, which can be called: under one name there must be one thing
+        return import_module("semel.broker")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'semel' has no attribute '{name}'")
-    from importlib import import_module
-
     value = getattr(import_module(home), name)
     globals()[name] = value
     return value
