@@ -62,7 +62,7 @@ def test_the_lab_answers_what_is_shown() -> None:
     assert command == "$ semel lab"
     asked, answered = lines[::2], lines[1::2]
     ran = subprocess.run(
-        [sys.executable, "-m", "semel.cli", "lab"],
+        [Path(sys.executable).with_name("semel"), "lab"],
         input="\n".join(asked) + "\n",
         capture_output=True,
         text=True,
