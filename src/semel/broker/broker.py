@@ -92,8 +92,10 @@ class Broker:
         self._sync_under_way = False
         self._sync_scheduled = False
         self._stopping = False
-        # Set by whoever stops: done when no answer waits for the disk any more.
-        self._drained: asyncio.Future[None] | None = None
+        # What `stop` waits for.
+        self._progress: asyncio.Future[None] | None = None
+        # After a checkpoint found no space there is a pause before the next one.
+        self._checkpoint_postponed = False
         self._timers: list[asyncio.TimerHandle] = []
 
     def _default_settings(self) -> LogSettings:
@@ -155,19 +157,30 @@ class Broker:
             return
         self._stopping = True
         await self._stop_listening()
-        if self._waiting_for_sync and not self.failed.done():
-            self._drained = self._loop.create_future()
-            await asyncio.wait((self._drained, self.failed), timeout=STOP_SECONDS_MAX, return_when="FIRST_COMPLETED")
-        for connection in list(self._connections):
-            connection.close()
-        await asyncio.sleep(0)
-        for connection in list(self._connections):
-            connection.abort()
+        try:
+            async with asyncio.timeout(STOP_SECONDS_MAX):
+                await self._until(lambda: not self._waiting_for_sync or self.failed.done())
+                for connection in list(self._connections):
+                    connection.close()
+                await self._until(lambda: not self._connections)
+        except TimeoutError:
+            for connection in list(self._connections):
+                connection.abort()
         self._stop_threads()
         if self.failed.done():
             self.log.abandon()
         else:
             self.log.close()
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        """Return when `condition` holds; it is looked at whenever a connection ends or answers leave."""
+        while not condition():
+            self._progress = self._loop.create_future()
+            await self._progress
+
+    def _note_progress(self) -> None:
+        if self._progress is not None and not self._progress.done():
+            self._progress.set_result(None)
 
     async def kill(self) -> None:
         """Stop as a crash of the process would: no answer, no checkpoint. For tests."""
@@ -194,7 +207,9 @@ class Broker:
             return
         logger.critical("stopped serving: the disk failed: %s", error)
         self.failed.set_exception(BrokerFailed(f"the disk failed: {error}"))
+        # Looked at here, so that asyncio does not call it forgotten where nobody asks.
         self.failed.exception()
+        self._note_progress()
         if self._server is not None:
             self._server.close()
         for connection in list(self._connections):
@@ -220,6 +235,7 @@ class Broker:
         self._waiting_for_sync.discard(connection)
         self._waiting_for_receive_bytes.discard(connection)
         self._offer_receive_bytes()
+        self._note_progress()
 
     def protocol_error(self, connection: Connection, error: ProtocolError) -> None:
         self.metrics.protocol_errors += 1
@@ -324,11 +340,10 @@ class Broker:
         waiting, self._waiting_for_sync = self._waiting_for_sync, set()
         for connection in waiting:
             connection.send_answers()
-        if self._drained is not None and not self._waiting_for_sync and not self._drained.done():
-            self._drained.set_result(None)
+        self._note_progress()
 
     def _begin_checkpoint(self) -> None:
-        if self._stopping or self.failed.done():
+        if self._stopping or self.failed.done() or self._checkpoint_postponed:
             return
         if self.durability == "os" and not self._sync_under_way:
             # Nobody waits for this one; it closes the journal's files that are full.
@@ -340,6 +355,7 @@ class Broker:
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             self.storage_error(error)
             self.log.fail_checkpoint(job)
+            self._checkpoint_postponed = True
         elif error is not None:
             self.fail(error)
         else:
@@ -376,6 +392,7 @@ class Broker:
                 connection.close()
         self._offer_receive_bytes()
         self.log.forget(self.now_ms())
+        self._checkpoint_postponed = False
         if self.log.checkpoint_due:
             self._begin_checkpoint()
 
