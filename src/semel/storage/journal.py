@@ -167,8 +167,11 @@ class Journal:
         self._start = self.end = start
 
     def _open_next(self, start: int, capacity: int) -> File:
-        path = f"{DIRECTORY}/{_name(start)}"
-        if self._spares and capacity == self._file_bytes:
+        name = _name(start)
+        path = f"{DIRECTORY}/{name}"
+        # A start that went no further than this left the file, and the checkpoint may name a position in it.
+        is_new = name not in self._files.names(DIRECTORY)
+        if is_new and self._spares and capacity == self._file_bytes:
             self._files.rename(f"{DIRECTORY}/{self._spares[-1]}", path)
             self._spares.pop()
         file = self._files.open(path, create=True)
@@ -176,7 +179,8 @@ class Journal:
             file.allocate(capacity)
         except OSError:
             file.close()
-            self._files.remove(path)
+            if is_new:
+                self._files.remove(path)
             raise
         return file
 
