@@ -91,6 +91,8 @@ class CheckpointJob:
                 file.close()
         for path in sorted(self.grown):
             self.files.sync_directory(path)
+        # The checkpoint will name a position in a journal file whose own name may not be durable yet.
+        self.files.sync_directory(journal.DIRECTORY)
         packed: list[bytes] = []
         for record, index, producers in zip(self.state["partitions"], self.indexes, self.producers, strict=True):
             packed += index.to_bytes(), checkpoint.pack_producers(producers.items())
