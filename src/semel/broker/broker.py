@@ -266,7 +266,7 @@ class Broker:
         except Exception:
             logger.exception("API %d version %d failed", exchange.api_key, exchange.version)
             exchange.reply_by_hanging_up()
-        self._follow_journal()
+        self.follow_journal()
 
     def now_ms(self) -> int:
         return int(self._clock() * 1000)
@@ -297,7 +297,7 @@ class Broker:
         """`connection` has answers that may go once more of the journal is settled."""
         self._waiting_for_sync.add(connection)
 
-    def _follow_journal(self) -> None:
+    def follow_journal(self) -> None:
         """The journal may have grown: let it become durable, or count at once where the user chose so."""
         if self.log.end == self.settled:
             return
@@ -337,10 +337,11 @@ class Broker:
     def _settle(self, position: int) -> None:
         self.settled = position
         self.log.settle(position)
-        waiting, self._waiting_for_sync = self._waiting_for_sync, set()
-        for connection in waiting:
-            connection.send_answers()
-        self._note_progress()
+        if self._waiting_for_sync:
+            waiting, self._waiting_for_sync = self._waiting_for_sync, set()
+            for connection in waiting:
+                connection.send_answers()
+            self._note_progress()
 
     def _begin_checkpoint(self) -> None:
         if self._stopping or self.failed.done() or self._checkpoint_postponed:
@@ -372,7 +373,7 @@ class Broker:
                 job()
             except OSError as error:
                 self.storage_error(error)
-            self._follow_journal()
+            self.follow_journal()
             self._timers[slot] = self._loop.call_later(seconds, run)
 
         slot = len(self._timers)

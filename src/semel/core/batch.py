@@ -168,10 +168,11 @@ def check_timestamps(header: BatchHeader, now_ms: int, before_max_ms: int, after
         )
 
 
-def place(batch: bytearray | memoryview, base_offset: int) -> None:
+def place(batch: bytearray | memoryview, header: BatchHeader, base_offset: int) -> BatchHeader:
     """Give a batch its place in the log, in its own bytes. The checksum does not cover what changes here."""
     BASE_OFFSET.pack_into(batch, 0, base_offset)
     LEADER_EPOCH.pack_into(batch, LEADER_EPOCH_POSITION, 0)
+    return BatchHeader(base_offset, header.length, 0, *header[3:])
 
 
 def stamp(batch: bytearray | memoryview, header: BatchHeader, now_ms: int) -> BatchHeader:

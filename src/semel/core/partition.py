@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from semel.core import refusals
 from semel.core.batch import APPEND_TIME_BIT, NO_PRODUCER, NO_TIMESTAMP, BatchHeader
 from semel.core.producer_ids import ProducerIds
-from semel.core.producers import SEQUENCE_MASK, KnownBatch, Outcome, Producers, judge
+from semel.core.producers import ACCEPTED, DUPLICATE, GAP, SEQUENCE_MASK, KnownBatch, Outcome, Producers, judge
 
 # After this long without a word a producer is forgotten, as in Apache Kafka.
 PRODUCER_EXPIRATION_MS: Final = 86_400_000
@@ -27,7 +27,7 @@ class Decision(NamedTuple):
     message: str | None = None
 
 
-_ACCEPTED: Final = Decision(Outcome.ACCEPTED)
+_ACCEPTED: Final = Decision(ACCEPTED)
 
 
 class Partition:
@@ -57,11 +57,11 @@ class Partition:
         )
         judgement = judge(state, is_new, header.producer_epoch, header.base_sequence, header.record_count)
         outcome = judgement.outcome
-        if outcome is Outcome.ACCEPTED:
+        if outcome is ACCEPTED:
             return _ACCEPTED
-        if outcome is Outcome.DUPLICATE:
+        if outcome is DUPLICATE:
             return Decision(outcome, judgement.original)
-        if outcome is Outcome.GAP:
+        if outcome is GAP:
             return Decision(
                 outcome,
                 error=refusals.OUT_OF_ORDER_SEQUENCE_NUMBER,

@@ -49,6 +49,8 @@ SEQUENCE_MASK: Final = 0x7FFF_FFFF
 
 _HEAD: Final = struct.Struct("<qh")
 _BATCH: Final = struct.Struct("<IIqq")
+# How a batch begins: what it claimed.
+_CLAIM: Final = struct.Struct("<II")
 _HEAD_BYTES: Final = _HEAD.size
 _BATCH_BYTES: Final = _BATCH.size
 # With this many bytes a window is full and the oldest batch falls out when a new one is noted.
@@ -83,16 +85,19 @@ class Number(IntEnum):
     OTHER = 3
 
 
+# By their short names, because looking a member up in its enumeration takes longer than all the rest of a verdict.
 ACCEPTED, DUPLICATE, GAP, FENCED = Outcome
+NEW, FORGOTTEN, CURRENT, SUCCESSOR, ZOMBIE = Standing
+REPEATED, NEXT, ZERO, OTHER = Number
 
-VERDICTS: Final[dict[Standing, tuple[Outcome, Outcome, Outcome, Outcome]]] = {
-    #                    REPEATED   NEXT      ZERO      OTHER
-    Standing.NEW:       (GAP,       GAP,      ACCEPTED, GAP),
-    Standing.FORGOTTEN: (ACCEPTED,  ACCEPTED, ACCEPTED, ACCEPTED),
-    Standing.CURRENT:   (DUPLICATE, ACCEPTED, GAP,      GAP),
-    Standing.SUCCESSOR: (GAP,       GAP,      ACCEPTED, GAP),
-    Standing.ZOMBIE:    (FENCED,    FENCED,   FENCED,   FENCED),
-}  # fmt: skip
+VERDICTS: Final[tuple[tuple[Outcome, Outcome, Outcome, Outcome], ...]] = (
+    #            REPEATED   NEXT      ZERO      OTHER
+    (GAP,        GAP,       ACCEPTED, GAP),       # NEW
+    (ACCEPTED,   ACCEPTED,  ACCEPTED, ACCEPTED),  # FORGOTTEN
+    (DUPLICATE,  ACCEPTED,  GAP,      GAP),       # CURRENT
+    (GAP,        GAP,       ACCEPTED, GAP),       # SUCCESSOR
+    (FENCED,     FENCED,    FENCED,   FENCED),    # ZOMBIE
+)  # fmt: skip
 
 
 class KnownBatch(NamedTuple):
@@ -132,33 +137,33 @@ def judge(state: bytes | None, is_new: bool, epoch: int, first_sequence: int, re
     there can have been.
     """
     expected = 0
-    number = Number.ZERO if first_sequence == 0 else Number.OTHER
+    number = ZERO if first_sequence == 0 else OTHER
     if state is None:
-        standing = Standing.NEW if is_new else Standing.FORGOTTEN
+        standing = NEW if is_new else FORGOTTEN
     else:
         known_epoch = epoch_of(state)
         if epoch == known_epoch:
-            standing = Standing.CURRENT
+            standing = CURRENT
             if len(state) > _HEAD_BYTES:
                 last_sequence = _BATCH.unpack_from(state, len(state) - _BATCH_BYTES)[0]
                 expected = (last_sequence + 1) & SEQUENCE_MASK
             original = find_repeated(state, first_sequence, record_count)
             if original is not None:
-                return Judgement(VERDICTS[standing][Number.REPEATED], original)
+                return Judgement(VERDICTS[standing][REPEATED], original)
             if first_sequence == expected:
-                number = Number.NEXT
+                number = NEXT
         else:
-            standing = Standing.SUCCESSOR if epoch > known_epoch else Standing.ZOMBIE
+            standing = SUCCESSOR if epoch > known_epoch else ZOMBIE
     outcome = VERDICTS[standing][number]
-    if outcome is Outcome.ACCEPTED:
+    if outcome is ACCEPTED:
         return _ACCEPTED
-    return _FENCED if outcome is Outcome.FENCED else Judgement(outcome, None, expected)
+    return _FENCED if outcome is FENCED else Judgement(outcome, None, expected)
 
 
 def find_repeated(state: bytes, first_sequence: int, record_count: int) -> KnownBatch | None:
     """The batch in the window that claimed exactly these numbers; the latest one, should there be two."""
     last_sequence = (first_sequence + record_count - 1) & SEQUENCE_MASK
-    wanted = struct.pack("<II", last_sequence, record_count)
+    wanted = _CLAIM.pack(last_sequence, record_count)
     for position in range(len(state) - _BATCH_BYTES, 0, -_BATCH_BYTES):
         if state.startswith(wanted, position):
             return KnownBatch._make(_BATCH.unpack_from(state, position))

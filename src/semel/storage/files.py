@@ -96,7 +96,9 @@ class DiskFile:
         self._descriptor = descriptor
 
     def write_at(self, buffers: Sequence[Buffer], position: int) -> int:
-        total = sum(memoryview(buffer).nbytes for buffer in buffers)
+        total = 0
+        for buffer in buffers:
+            total += len(buffer)
         if len(buffers) <= BUFFERS_PER_CALL_MAX:
             written = os.pwritev(self._descriptor, buffers, position)
             if written == total:  # the one case that ever happens on a healthy disk

@@ -30,7 +30,7 @@ from semel.core.entries import (
 )
 from semel.core.partition import PRODUCER_EXPIRATION_MS, answered_timestamp
 from semel.core.producer_ids import ProducerIds
-from semel.core.producers import Outcome, Producers
+from semel.core.producers import ACCEPTED, Outcome, Producers
 from semel.core.topics import Catalog, Topic
 from semel.storage import checkpoint, journal
 from semel.storage.encoding import BATCH_HEAD, BATCH_KIND, decode, encode
@@ -281,7 +281,7 @@ class Log:
         """
         state = partition.state
         decision = state.decide_append(header, self.producer_ids, now_ms, self.settings.producer_expiration_ms)
-        if decision.outcome is not Outcome.ACCEPTED:
+        if decision.outcome is not ACCEPTED:
             original = decision.original
             if original is None:
                 return Appended(decision.outcome, error=decision.error, message=decision.message)
@@ -294,14 +294,13 @@ class Log:
         else:
             batches.check_timestamps(header, now_ms, configs.timestamp_before_max_ms, configs.timestamp_after_max_ms)
         base_offset = state.next_offset
-        header = header._replace(base_offset=base_offset, leader_epoch=0)
-        batches.place(batch, base_offset)
+        header = batches.place(batch, header, base_offset)
         partition.write(header, batch, now_ms, configs)
         head = BATCH_HEAD.pack(partition.topic_number, partition.index, now_ms)
         end = self._journal.append(BATCH_KIND, [head, batch])
         self._apply_append(partition, header, now_ms)
         self._unsettled.append((end, partition, partition.end_mark()))
-        return Appended(Outcome.ACCEPTED, base_offset, answered_timestamp(header))
+        return Appended(ACCEPTED, base_offset, answered_timestamp(header))
 
     def commit(self, entry: Entry) -> None:
         """Make any other decision part of the log. OSError means that nothing happened."""
@@ -314,6 +313,7 @@ class Log:
         reservation = self.producer_ids.decide_reserve(now_ms)
         if reservation is not None:
             self.commit(reservation)
+            self.producer_ids.open_block(reservation)
         return self.producer_ids.hand_out()
 
     def settle(self, position: int) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from semel.core import batch as batches
 from semel.core.batch import CODEC_LAST, CODEC_MASK
-from semel.core.producers import Outcome
+from semel.core.producers import ACCEPTED, DUPLICATE, GAP
 from semel.core.refusals import Refused
 from semel.core.topics import Topic
 from semel.wire.errors import ErrorCode, ProtocolError
@@ -41,6 +41,8 @@ def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> None:
             exchange.reply_nothing()
         return
     answer = encode_response(version, exchange.correlation_id, answers)
+    # Where a written change counts at once, the answer need not wait for its turn.
+    broker.follow_journal()
     exchange.reply((answer,), after=broker.log.end if acks == ACKS_ALL else 0)
 
 
@@ -92,12 +94,12 @@ def _append(
         )
     outcome, base_offset, timestamp_ms, error, message = log.append(topic, partition, header, records, broker.now_ms())
     metrics = broker.metrics
-    if outcome is Outcome.ACCEPTED:
+    if outcome is ACCEPTED:
         metrics.accepted_batches += 1
         metrics.accepted_records += header.record_count
-    elif outcome is Outcome.DUPLICATE:
+    elif outcome is DUPLICATE:
         metrics.duplicate_batches += 1
-    elif outcome is Outcome.GAP:
+    elif outcome is GAP:
         metrics.gap_batches += 1
     else:
         metrics.fenced_batches += 1
