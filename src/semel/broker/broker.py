@@ -266,7 +266,6 @@ class Broker:
         except Exception:
             logger.exception("API %d version %d failed", exchange.api_key, exchange.version)
             exchange.reply_by_hanging_up()
-        self.follow_journal()
 
     def now_ms(self) -> int:
         return int(self._clock() * 1000)

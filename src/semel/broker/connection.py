@@ -56,7 +56,10 @@ class Exchange:
         """Answer with a whole frame, given in one or more buffers, once the journal is durable up to `after`."""
         self._answer = answer
         self._after = after
-        self._connection.send_answers()
+        connection = self._connection
+        if after > connection.broker.settled:
+            connection.broker.follow_journal()
+        connection.send_answers()
 
     def reply_nothing(self) -> None:
         """There is no answer to this request."""
@@ -80,7 +83,7 @@ class Connection(asyncio.BufferedProtocol):
     """The protocol object of one socket."""
 
     def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+        self.broker = broker
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray(RECEIVE_BYTES)
         self._begin = 0
@@ -102,23 +105,23 @@ class Connection(asyncio.BufferedProtocol):
         address = transport.get_extra_info("peername")
         self.peer = f"{address[0]}:{address[1]}" if isinstance(address, tuple) else "local"
         self._transport.set_write_buffer_limits(high=UNSENT_BYTES_HIGH)
-        if not self._broker.welcome(self):
+        if not self.broker.welcome(self):
             self._transport.abort()
             self._transport = None
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._note_unsent(0)
-        self._broker.receive_bytes -= max(len(self._buffer) - RECEIVE_BYTES, 0)
+        self.broker.receive_bytes -= max(len(self._buffer) - RECEIVE_BYTES, 0)
         self._exchanges.clear()
-        self._broker.farewell(self)
+        self.broker.farewell(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return memoryview(self._buffer)[self._end :]
 
     def buffer_updated(self, nbytes: int) -> None:
         self._end += nbytes
-        self._broker.metrics.bytes_in += nbytes
+        self.broker.metrics.bytes_in += nbytes
         self.last_progress_at = time.monotonic()
         self._process()
 
@@ -147,13 +150,13 @@ class Connection(asyncio.BufferedProtocol):
         try:
             self._serve_frames()
         except ProtocolError as error:
-            self._broker.protocol_error(self, error)
+            self.broker.protocol_error(self, error)
         finally:
             self._processing = False
         self._update_reading()
 
     def _serve_frames(self) -> None:
-        limits = self._broker.limits
+        limits = self.broker.limits
         while self._transport is not None and self._may_serve():
             available = self._end - self._begin
             if available < SIZE_BYTES:
@@ -171,7 +174,7 @@ class Connection(asyncio.BufferedProtocol):
         header = parse_request_header(frame)
         exchange = Exchange(self, header)
         self._exchanges.append(exchange)
-        self._broker.serve(exchange, frame[header.body :])
+        self.broker.serve(exchange, frame[header.body :])
 
     def _make_room(self, size: int) -> None:
         """See to it that a frame of `size` bytes will fit behind `_begin`, and that there is room to receive into."""
@@ -191,9 +194,9 @@ class Connection(asyncio.BufferedProtocol):
         elif self._end == len(buffer) or self._begin:
             # The buffer doubles as the bytes arrive: a size that is merely announced costs nothing.
             grown = min(max(size, RECEIVE_BYTES), max(2 * len(buffer), 2 * kept))
-            if self._broker.receive_bytes + grown - len(buffer) > self._broker.limits.receive_bytes_max:
+            if self.broker.receive_bytes + grown - len(buffer) > self.broker.limits.receive_bytes_max:
                 self._frame_bytes_wanted = size
-                self._broker.wait_for_receive_bytes(self)
+                self.broker.wait_for_receive_bytes(self)
                 return
             self._replace_buffer(grown)
 
@@ -204,14 +207,14 @@ class Connection(asyncio.BufferedProtocol):
         self._buffer[:kept] = memoryview(old)[self._begin : self._end]
         self._begin, self._end = 0, kept
         base = RECEIVE_BYTES
-        self._broker.receive_bytes += max(size - base, 0) - max(len(old) - base, 0)
+        self.broker.receive_bytes += max(size - base, 0) - max(len(old) - base, 0)
 
     def room_may_be_there(self) -> None:
         """Another connection has given back some of its buffer."""
         self._process()
 
     def _may_serve(self) -> bool:
-        return not self._writing_paused and len(self._exchanges) < self._broker.limits.requests_in_flight_max
+        return not self._writing_paused and len(self._exchanges) < self.broker.limits.requests_in_flight_max
 
     def _update_reading(self) -> None:
         """Read from the socket exactly when there is room to read into and something would be done about it."""
@@ -234,16 +237,15 @@ class Connection(asyncio.BufferedProtocol):
         if transport is None:
             return
         exchanges = self._exchanges
-        settled = self._broker.settled
-        metrics = self._broker.metrics
+        metrics = self.broker.metrics
         sent = False
         while exchanges:
             exchange = exchanges[0]
             answer = exchange._answer
             if answer is None:
                 break
-            if exchange._after > settled:
-                self._broker.wait_for_sync(self)
+            if exchange._after > self.broker.settled:
+                self.broker.wait_for_sync(self)
                 break
             if answer is _HANGING_UP:
                 transport.close()
@@ -262,7 +264,7 @@ class Connection(asyncio.BufferedProtocol):
                 asyncio.get_running_loop().call_soon(self._process)
 
     def _note_unsent(self, unsent_bytes: int) -> None:
-        self._broker.unsent_bytes += unsent_bytes - self._unsent_bytes
+        self.broker.unsent_bytes += unsent_bytes - self._unsent_bytes
         self._unsent_bytes = unsent_bytes
 
     # -- ending -------------------------------------------------------------------------------------------------

@@ -373,7 +373,8 @@ class Log:
                 partitions.extend(self._new_partition(topic, index) for index in more)
 
     def _new_partition(self, topic: Topic, index: int) -> PartitionLog:
-        directory = f"{TOPICS}/{topic.number}-{topic.name}/{index}"
+        # The name is for people; a file system has no room for the longest ones behind a number.
+        directory = f"{TOPICS}/{topic.number}-{topic.name[:200]}/{index}"
         partition = PartitionLog(topic.number, index, directory, self._segment_files)
         partition.state.forgotten_below = self.catalog.lenient_below(topic.name)
         return partition

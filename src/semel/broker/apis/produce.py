@@ -34,6 +34,8 @@ def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> None:
     request = decode_request(body, version)
     acks, transactional_id = request.acks, request.transactional_id
     answers = [_produce_to(broker, topic, acks, transactional_id, version) for topic in request.topics]
+    # Here and not with the answer, because what nobody waits for has to become durable as well.
+    broker.follow_journal()
     if acks == ACKS_NONE:
         if any(answer.error_code for _, _, partitions in answers for answer in partitions):
             exchange.reply_by_hanging_up()
@@ -41,8 +43,6 @@ def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> None:
             exchange.reply_nothing()
         return
     answer = encode_response(version, exchange.correlation_id, answers)
-    # Where a written change counts at once, the answer need not wait for its turn.
-    broker.follow_journal()
     exchange.reply((answer,), after=broker.log.end if acks == ACKS_ALL else 0)
 
 
