@@ -24,8 +24,9 @@ What `build_response` and `build_request` take:
 What a request gives: `milliseconds(request.timeout)` for a duration, `topic_id_bytes(topic.topic_id)` for an id, and
 `getattr(request, "field", otherwise)` for a field that older versions lack.
 
-Bytes that follow a message are ignored, as Apache Kafka ignores them; refusing them would break clients which it
-serves. A tagged field that kio does not know is refused, though the protocol would have it skipped: kio cannot.
+Bytes that follow a message are ignored, as Apache Kafka ignores them: refusing them would break clients which it
+serves. Tagged fields that kio does not know are skipped. The reading itself is done in `reading`, because kio's own
+reader can be made to abort the process.
 
 kio is imported when the first message needs it, and each version of each API when it is first used. This file must
 never be on the path of records.
@@ -42,15 +43,13 @@ from uuid import UUID
 
 from semel.wire.errors import ProtocolError
 from semel.wire.frames import request_prefix, response_prefix
-from semel.wire.primitives import UUID_BYTES, Buffer
+from semel.wire.primitives import Buffer
+from semel.wire.reading import NO_TOPIC_ID, read_entity
 
 Kind = Literal["request", "response"]
 
-# An element of two bytes becomes an object of a hundred or more, so what is decoded here is bounded much tighter than
-# a frame of records. Ten thousand partitions in one OffsetCommit take about half a megabyte.
+# Much tighter than a frame of records: ten thousand partitions in one OffsetCommit take about half a megabyte.
 BODY_BYTES_MAX: Final = 4 * 1024 * 1024
-
-NO_TOPIC_ID: Final = bytes(UUID_BYTES)
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -101,14 +100,7 @@ def topic_id_bytes(topic_id: UUID | None) -> bytes:
 def _decode(api_key: int, version: int, kind: Kind, body: Buffer) -> Any:
     if len(body) > BODY_BYTES_MAX:
         raise ProtocolError(f"a {kind} of {len(body)} bytes is larger than {BODY_BYTES_MAX}")
-    reader = _reader(api_key, version, kind)
-    try:
-        # kio accepts nothing writable, and a receive buffer is.
-        entity, _ = reader(bytes(body), 0)
-    except Exception as error:
-        # A decoder that is not ours, fed by strangers: whatever it raises, it means that the bytes are no message.
-        raise ProtocolError(f"{kind} {api_key} version {version}: {error}") from error
-    return entity
+    return read_entity(_entity_type(api_key, version, kind), body)
 
 
 def _encode(api_key: int, version: int, kind: Kind, entity: Any) -> bytes:
@@ -117,13 +109,6 @@ def _encode(api_key: int, version: int, kind: Kind, entity: Any) -> bytes:
     buffer = io.BytesIO()
     _writer(api_key, version, kind)(buffer, entity)
     return buffer.getvalue()
-
-
-@cache
-def _reader(api_key: int, version: int, kind: Kind) -> Callable[[bytes, int], tuple[Any, int]]:
-    from kio.serial import entity_reader
-
-    return entity_reader(_entity_type(api_key, version, kind))
 
 
 @cache
