@@ -1,0 +1,58 @@
+"""Our reader of kio's dataclasses against kio's own, on what kio wrote; and where the two differ on purpose."""
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from kio.serial import entity_reader
+
+from semel.wire import messages, reading
+from semel.wire.errors import ProtocolError
+from semel.wire.versions import ANNOUNCED, FETCH, METADATA, OFFSET_FETCH, PRODUCE
+
+VERSIONS = [
+    (api_key, version)
+    for api_key, announced in ANNOUNCED.items()
+    if api_key not in (PRODUCE, FETCH)
+    for version in range(announced.min, announced.max + 1)
+]
+
+
+@pytest.mark.parametrize("kind", ["request", "response"])
+@pytest.mark.parametrize(("api_key", "version"), VERSIONS)
+@settings(max_examples=5, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_a_message_is_read_as_kio_reads_it(
+    api_key: int, version: int, kind: messages.Kind, data: st.DataObject
+) -> None:
+    entity_type: Any = messages._entity_type(api_key, version, kind)
+    body = messages._encode(api_key, version, kind, data.draw(st.from_type(entity_type)))
+    theirs, size = entity_reader(entity_type)(body, 0)
+    assert size == len(body)
+    assert reading.read_entity(entity_type, body) == theirs
+
+
+def test_a_tagged_field_that_nobody_knows_is_skipped() -> None:
+    plain = b"\x02\x02t\x00\x01\x00\x00\x00"
+    request = messages.decode_request(METADATA, 9, plain)
+    assert [topic.name for topic in request.topics] == ["t"]
+    tagged = plain[:-1] + b"\x01\x63\x03new"
+    assert messages.decode_request(METADATA, 9, tagged) == request
+
+
+def test_an_array_far_longer_than_the_message_does_not_reserve_memory() -> None:
+    # kio's own reader aborts the process here.
+    with pytest.raises(ProtocolError, match="does not fit"):
+        messages.decode_request(METADATA, 12, b"\xff\xff\xff\xff\x7f" + bytes(20))
+
+
+def test_a_message_cannot_have_more_elements_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = [{"group_id": "g", "topics": [{"name": "t", "partition_indexes": [1, 2, 3]}]}]
+    entity = messages.build_request(OFFSET_FETCH, 8, groups=groups, require_stable=False)
+    body = messages.encode_request(OFFSET_FETCH, 8, 1, None, entity)[15:]
+    monkeypatch.setattr(reading, "ELEMENTS_PER_MESSAGE_MAX", 5)
+    assert messages.decode_request(OFFSET_FETCH, 8, body) == entity
+    monkeypatch.setattr(reading, "ELEMENTS_PER_MESSAGE_MAX", 4)
+    with pytest.raises(ProtocolError, match="more than 4 elements"):
+        messages.decode_request(OFFSET_FETCH, 8, body)
