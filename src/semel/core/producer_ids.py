@@ -5,6 +5,9 @@ crash the rest of the block is skipped, so an id is never handed out twice. Ever
 was reserved, and a block is not used for longer than `BLOCK_AGE_MAX_MS`; so the age of every id is known to within that
 time from a handful of numbers. `core.producers` asks for it: an id that is younger than the time after which producers
 are forgotten cannot have been forgotten, and must begin at sequence 0.
+
+Which ids of a block are gone is known to the process that reserved it and to nobody after it. So `apply` counts a whole
+block as handed out, and only `open_block`, which recovery never calls, makes its ids available.
 """
 
 from bisect import bisect_right
@@ -36,16 +39,21 @@ class ProducerIds:
 
     def decide_reserve(self, now_ms: int) -> ProducerIdsReserved | None:
         """The entry that must be durable before the next id is handed out; None while the block in use will do."""
-        if self._next < self._reserved_until and now_ms - self._block_times_ms[-1] < BLOCK_AGE_MAX_MS:
+        if self._next < self._reserved_until and abs(now_ms - self._block_times_ms[-1]) < BLOCK_AGE_MAX_MS:
             return None
         return ProducerIdsReserved(self._reserved_until, BLOCK_IDS, now_ms)
 
     def apply(self, entry: ProducerIdsReserved) -> None:
-        # On replay this also skips what was left of the block before: it may have been handed out.
-        self._next = entry.first
-        self._reserved_until = entry.first + entry.count
+        """The block is reserved. All of it counts as handed out until whoever reserved it opens it."""
+        self._next = self._reserved_until = entry.first + entry.count
         self._block_firsts.append(entry.first)
         self._block_times_ms.append(entry.at_ms)
+
+    def open_block(self, entry: ProducerIdsReserved) -> None:
+        """Hand out from the block reserved last. Only for the process that reserved it, just now."""
+        if entry.first + entry.count != self._reserved_until:
+            raise AssertionError("only the block reserved last can be opened")
+        self._next = entry.first
 
     def hand_out(self) -> int:
         if self._next >= self._reserved_until:
@@ -55,11 +63,15 @@ class ProducerIds:
         return producer_id
 
     def is_young(self, producer_id: int, now_ms: int, expiration_ms: int) -> bool:
-        """Whether this id was handed out here, and less than `expiration_ms` ago."""
+        """Whether this id was handed out here, and less than `expiration_ms` ago.
+
+        A block reserved in what is now the future was reserved under a wrong clock, and says nothing about any age;
+        a clock may step back a little, though.
+        """
         if producer_id >= self._next:
             return False
         block = bisect_right(self._block_firsts, producer_id) - 1
-        return block >= 0 and now_ms - self._block_times_ms[block] < expiration_ms
+        return block >= 0 and -BLOCK_AGE_MAX_MS < now_ms - self._block_times_ms[block] < expiration_ms
 
     def forget_old(self, now_ms: int, expiration_ms: int) -> None:
         """Drop what is known about blocks whose ids are too old to be young; the last block is always kept."""
