@@ -12,26 +12,31 @@ begins. An entry is a head of 32 bytes and a payload:
      0   4  magic
      4   4  size of head and payload
      8   4  CRC-32C of what follows
-    12   1  kind, then three bytes of nothing
+    12   1  kind
+    13   3  the life of the log in which it was written
     16   8  the entry's own position
     24   8  the position up to which the journal was known to be durable when this entry was written
     32      payload
 
-The entry's own position tells it from what an earlier life of a recycled file left behind. The other position is for
-recovery, which reads until the first place where there is no valid entry. If that is where the machine stopped in the
-middle of a write, all is well: nothing from there on was ever acknowledged. But if any valid entry further on says that
-the journal was durable beyond that place, then the disk has lost what it had promised to keep; going on would lose
-acknowledged records silently, so that is `Damaged`, with the file and the offset.
+The entry's own position tells it from what an earlier use of a recycled file left behind. The life tells it from what
+an earlier life of the log left: every start is a new life, which goes on where recovery stopped reading, so behind that
+place there may be entries that were never acknowledged and stand at positions that are given out a second time.
+
+The other position is for recovery, which reads until the first place where there is no valid entry. If that is where
+the machine stopped in the middle of a write, all is well: nothing from there on was ever acknowledged. But if any valid
+entry further on says that the journal was durable beyond that place, then the disk has lost what it had promised to
+keep; going on would lose acknowledged records silently, so that is `Damaged`, with the file and the offset.
 
 The journal does not sync itself. `begin_sync` says what there is to do as a value, `SyncJob.run` does it in any thread,
 and `finish_sync` takes note. A sync that failed is final: the kernel may have dropped the pages it could not write, so
 a second try would succeed without having written anything.
 """
 
+import contextlib
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
@@ -42,12 +47,15 @@ FILE_BYTES: Final = 32 * 1024 * 1024
 # Files kept for use under a new name; what a checkpoint frees beyond these goes back to the file system.
 SPARE_FILES_MAX: Final = 8
 
-_HEAD: Final = struct.Struct("<4sIIB3xQQ")
+_HEAD: Final = struct.Struct("<4sIIIQQ")
 _CHECKSUM: Final = struct.Struct("<I")
 _MAGIC: Final = b"sml1"
 HEAD_BYTES: Final = _HEAD.size
 _CHECKED_FROM: Final = 12
 _KIND_ROLL: Final = 255
+# Kind and life share four bytes.
+_KIND_BITS: Final = 8
+_LIVES: Final = 1 << 24
 _SPARE: Final = "spare-"
 
 
@@ -71,6 +79,15 @@ class SyncJob:
             self.files.sync_directory(DIRECTORY)
 
 
+class Bookmark(NamedTuple):
+    """A place in the journal, as a checkpoint remembers it: what follows there was written in this life."""
+
+    life: int
+    # The position at which the file begins. It cannot be guessed: a crash while the journal rolled leaves stray files.
+    file: int
+    position: int
+
+
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
     """An entry as read back. `end` is the position behind it."""
@@ -84,14 +101,20 @@ class JournalEntry:
 class Journal:
     """The journal while it is written to. Begins a file of its own at `position`; `read` reads what came before."""
 
-    def __init__(self, files: Files, position: int, file_bytes: int = FILE_BYTES) -> None:
+    def __init__(self, files: Files, life: int, position: int, file_bytes: int = FILE_BYTES) -> None:
         self._files = files
+        self._life = life
+        self._life_bits = life % _LIVES << _KIND_BITS
         self._file_bytes = file_bytes
         files.make_directory(DIRECTORY)
-        names = files.names(DIRECTORY)
-        self._spares = [name for name in names if name.startswith(_SPARE)]
+        self._spares = [name for name in files.names(DIRECTORY) if name.startswith(_SPARE)]
+        starts = _starts(files)
         # The positions at which files begin, oldest first; the last one is being written.
-        self._starts = [start for start in map(_start_of, names) if start is not None and start < position]
+        self._starts = [start for start in starts if start < position]
+        for start in starts:
+            if start > position:
+                # Begun shortly before a crash, and nothing that still counts was written to it.
+                self._discard(start)
         self._capacity = file_bytes
         self._start = position
         self.end = position
@@ -100,6 +123,11 @@ class Journal:
         self._names_changed = True
         self._file = self._open_next(position, file_bytes)
         self._starts.append(position)
+
+    @property
+    def bookmark(self) -> Bookmark:
+        """The place behind the last entry."""
+        return Bookmark(self._life, self._start, self.end)
 
     def append(self, kind: int, parts: list[Buffer]) -> int:
         """Write an entry; answer the position behind it. OSError means that nothing was appended."""
@@ -115,7 +143,6 @@ class Journal:
     def begin_sync(self) -> SyncJob:
         """All that is needed to make what has been appended so far durable."""
         job = SyncJob(self.end, (*self._unsynced, self._file), self._names_changed, self._files)
-        self._unsynced = []
         self._names_changed = False
         return job
 
@@ -123,26 +150,32 @@ class Journal:
         """The job ran without an error."""
         self.synced = max(self.synced, job.target)
         for file in job.unsynced:
-            if file is not self._file and file not in self._unsynced:
+            if file in self._unsynced and file is not job.unsynced[-1]:
+                self._unsynced.remove(file)
                 file.close()
 
     def recycle(self, below: int) -> None:
         """Nothing before position `below` will be read again: a durable checkpoint holds it."""
         while len(self._starts) > 1 and self._starts[1] <= below:
-            name = _name(self._starts.pop(0))
-            if len(self._spares) < SPARE_FILES_MAX:
-                spare = f"{_SPARE}{name}"
-                self._files.rename(f"{DIRECTORY}/{name}", f"{DIRECTORY}/{spare}")
-                self._spares.append(spare)
-            else:
-                self._files.remove(f"{DIRECTORY}/{name}")
+            self._discard(self._starts[0])
+            del self._starts[0]
+
+    def _discard(self, start: int) -> None:
+        """Keep the file that begins at `start` for use under another name, or remove it."""
+        name = _name(start)
+        if len(self._spares) < SPARE_FILES_MAX:
+            spare = f"{_SPARE}{name}"
+            self._files.rename(f"{DIRECTORY}/{name}", f"{DIRECTORY}/{spare}")
+            self._spares.append(spare)
+        else:
+            self._files.remove(f"{DIRECTORY}/{name}")
 
     def close(self) -> None:
-        for file in {*self._unsynced, self._file}:
+        for file in (*self._unsynced, self._file):
             file.close()
 
     def _write(self, kind: int, parts: list[Buffer], size: int) -> None:
-        head = bytearray(_HEAD.pack(_MAGIC, size, 0, kind, self.end, self.synced))
+        head = bytearray(_HEAD.pack(_MAGIC, size, 0, kind | self._life_bits, self.end, self.synced))
         checksum = crc32c(memoryview(head)[_CHECKED_FROM:])
         for part in parts:
             checksum = crc32c(part, checksum)
@@ -158,6 +191,9 @@ class Journal:
             self._write(_KIND_ROLL, [], HEAD_BYTES)
         except OSError:
             following.close()
+            # If that is refused too, the file lies there unused until the next start.
+            with contextlib.suppress(OSError):
+                self._discard(start)
             raise
         self._starts.append(start)
         self._unsynced.append(self._file)
@@ -185,69 +221,83 @@ class Journal:
         return file
 
 
-def read(files: Files, position: int) -> Iterator[JournalEntry]:
-    """The entries from `position` on, as far as there are valid ones; `Damaged` if there should have been more."""
-    starts = [start for start in map(_start_of, files.names(DIRECTORY)) if start is not None]
-    older = [start for start in starts if start <= position]
-    if not older:
+def is_untouched(files: Files) -> bool:
+    """Whether nothing was ever written to the journal."""
+    starts = _starts(files)
+    if starts != [0]:
+        return not starts
+    return _entry_at(memoryview(_content(files, f"{DIRECTORY}/{_name(0)}")), 0, 0, None) is None
+
+
+def read(files: Files, bookmark: Bookmark) -> Iterator[JournalEntry]:
+    """The entries from the bookmark on, as far as there are valid ones; `Damaged` if there should have been more."""
+    life, start, position = bookmark
+    starts = _starts(files)
+    if start not in starts:
         if position == 0 and not starts:
+            # The very first checkpoint survived, and the directory of the journal did not.
             return
-        raise Damaged(f"{files.describe(DIRECTORY)}: there is no journal file for position {position}")
-    start: int | None = older[-1]
-    while start is not None:
+        raise Damaged(f"{files.describe(f'{DIRECTORY}/{_name(start)}')}: missing, the checkpoint names it")
+    while True:
         path = f"{DIRECTORY}/{_name(start)}"
         content = _content(files, path)
         view = memoryview(content)
-        start_of_file, start = start, None
-        while (entry := _entry_at(view, position - start_of_file, position)) is not None:
+        while (entry := _entry_at(view, position - start, position, life)) is not None:
             position = entry.end
-            if entry.kind != _KIND_ROLL:
-                yield entry
-            elif position in starts:
-                start = position
+            if entry.kind == _KIND_ROLL:
                 break
-            else:
-                # The name of the next file was not durable yet, so nothing in it was acknowledged.
-                return
-        else:
-            _refuse_damage(files, path, start_of_file, content, position, starts)
+            yield entry
+        if entry is None or position not in starts:
+            # Without a name the next file was not durable yet, and nothing in it was acknowledged.
+            _refuse_damage(files, path, content, Bookmark(life, start, position), starts)
+            return
+        start = position
 
 
-def _refuse_damage(files: Files, path: str, start: int, content: bytes, cut: int, starts: list[int]) -> None:
-    """The entries end at `cut`; raise if an entry behind it proves that they once went on."""
-    if _proof_beyond(content, start, cut):
+def _refuse_damage(files: Files, path: str, content: bytes, end: Bookmark, starts: list[int]) -> None:
+    """The entries end here; raise if an entry behind this place proves that they once went on."""
+    offset = end.position - end.file
+    if _proof_beyond(content, end.file, end):
         raise Damaged(
-            f"{files.describe(path)}: no valid entry at offset {cut - start}, though the journal was durable beyond it"
+            f"{files.describe(path)}: no valid entry at offset {offset}, though the journal was durable beyond it"
         )
-    for later in (s for s in starts if s > cut):
-        if _proof_beyond(_content(files, f"{DIRECTORY}/{_name(later)}"), later, cut):
+    for later in (start for start in starts if start > end.position):
+        if _proof_beyond(_content(files, f"{DIRECTORY}/{_name(later)}"), later, end):
             raise Damaged(
-                f"{files.describe(path)}: the entries end at offset {cut - start}, "
+                f"{files.describe(path)}: the entries end at offset {offset}, "
                 f"though {_name(later)} shows that the journal was durable beyond it"
             )
 
 
-def _proof_beyond(content: bytes, start: int, cut: int) -> bool:
-    """Whether any valid entry behind `cut` in this file was written when the journal was durable beyond `cut`."""
+def _proof_beyond(content: bytes, start: int, end: Bookmark) -> bool:
+    """Whether any entry behind `end` in the file that begins at `start` was written when more than that was durable."""
     view = memoryview(content)
-    at = content.find(_MAGIC, max(cut - start + 1, 0))
+    at = content.find(_MAGIC, max(end.position - start + 1, 0))
     while at >= 0:
-        if _entry_at(view, at, start + at) is not None and _HEAD.unpack_from(content, at)[5] > cut:
+        if _entry_at(view, at, start + at, end.life) is not None and _HEAD.unpack_from(content, at)[5] > end.position:
             return True
         at = content.find(_MAGIC, at + 1)
     return False
 
 
-def _entry_at(content: memoryview, offset: int, position: int) -> JournalEntry | None:
-    """The valid entry that stands at `offset` of a file and says of itself that it is at `position`, or None."""
+def _entry_at(content: memoryview, offset: int, position: int, life: int | None) -> JournalEntry | None:
+    """The valid entry at `offset` of a file that says of itself that it is at `position` and of this life, or None."""
     if offset < 0 or offset + HEAD_BYTES > len(content):
         return None
-    magic, size, checksum, kind, own_position, _ = _HEAD.unpack_from(content, offset)
+    magic, size, checksum, kind_and_life, own_position, _ = _HEAD.unpack_from(content, offset)
     if magic != _MAGIC or own_position != position or size < HEAD_BYTES or offset + size > len(content):
+        return None
+    if life is not None and kind_and_life >> _KIND_BITS != life % _LIVES:
         return None
     if crc32c(content[offset + _CHECKED_FROM : offset + size]) != checksum:
         return None
+    kind = kind_and_life % (1 << _KIND_BITS)
     return JournalEntry(position, position + size, kind, content[offset + HEAD_BYTES : offset + size])
+
+
+def _starts(files: Files) -> list[int]:
+    """The positions at which the files of the journal begin, in order."""
+    return [start for start in map(_start_of, files.names(DIRECTORY)) if start is not None]
 
 
 def _content(files: Files, path: str) -> bytes:

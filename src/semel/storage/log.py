@@ -13,6 +13,7 @@ checkpoint. A file is removed only when a durable checkpoint no longer names it.
 """
 
 import contextlib
+import errno
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -35,7 +36,7 @@ from semel.core.topics import Catalog, Topic
 from semel.storage import checkpoint, journal
 from semel.storage.encoding import BATCH_HEAD, BATCH_KIND, decode, encode
 from semel.storage.files import Files
-from semel.storage.journal import Damaged, Journal, SyncJob
+from semel.storage.journal import Bookmark, Damaged, Journal, SyncJob
 from semel.storage.partition_log import Mark, PartitionLog
 from semel.storage.segment import Index, Segment, SegmentFiles
 
@@ -83,6 +84,18 @@ class CheckpointJob:
 
     def run(self) -> None:
         """Sync what the checkpoint will name, then replace the checkpoint. For a thread; takes as long as the disk."""
+        try:
+            self._sync()
+        except OSError as error:
+            # Whatever the reason, want of space included: what was to be synced may be lost, so none may try again.
+            raise OSError(errno.EIO, f"a sync failed: {error}") from error
+        packed: list[bytes] = []
+        for record, index, producers in zip(self.state["partitions"], self.indexes, self.producers, strict=True):
+            packed += index.to_bytes(), checkpoint.pack_producers(producers.items())
+            record["packed"] = [len(packed[-2]), len(packed[-1])]
+        checkpoint.write(self.files, self.state, packed)
+
+    def _sync(self) -> None:
         for path in sorted(self.dirty):
             file = self.files.open(path)
             try:
@@ -93,11 +106,6 @@ class CheckpointJob:
             self.files.sync_directory(path)
         # The checkpoint will name a position in a journal file whose own name may not be durable yet.
         self.files.sync_directory(journal.DIRECTORY)
-        packed: list[bytes] = []
-        for record, index, producers in zip(self.state["partitions"], self.indexes, self.producers, strict=True):
-            packed += index.to_bytes(), checkpoint.pack_producers(producers.items())
-            record["packed"] = [len(packed[-2]), len(packed[-1])]
-        checkpoint.write(self.files, self.state, packed)
 
 
 class Log:
@@ -138,36 +146,39 @@ class Log:
         try:
             log._recover(new_cluster_id, on_progress)
         except BaseException:
+            log._segment_files.close()
             files.close()
             raise
         return log
 
     def _recover(self, new_cluster_id: str, on_progress: Callable[[int], None] | None) -> None:
-        position = 0
-        clean = False
+        position = life = 0
         found = checkpoint.read(self.files)
         if found is None:
             self.cluster_id = new_cluster_id
-            if self.files.names(journal.DIRECTORY) and any(True for _ in journal.read(self.files, 0)):
+            if not journal.is_untouched(self.files):
                 raise Damaged(f"{self.files.describe(journal.DIRECTORY)}: a journal without a checkpoint")
         else:
             state, packed = found
-            position, clean = state["position"], state["clean"]
+            bookmark = Bookmark(*state["journal"])
+            life, position = bookmark.life, bookmark.position
             self._restore(state, packed)
-        if not clean:
-            began = position
-            for entry in journal.read(self.files, position):
+            for entry in () if state["clean"] else journal.read(self.files, bookmark):
                 self._replay(entry)
                 position = entry.end
+                self.replayed_bytes = position - bookmark.position
                 if on_progress is not None:
-                    on_progress(position - began)
-            self.replayed_bytes = position - began
+                    on_progress(self.replayed_bytes)
         for partition in self.partitions():
             partition.cut_behind_end()
             partition.readable = partition.end_mark()
-        self._remove_strangers()
-        self._journal = Journal(self.files, position, self.settings.journal_file_bytes)
-        self.checkpoint_now()
+        self._journal = Journal(self.files, life + 1, position, self.settings.journal_file_bytes)
+        try:
+            self.checkpoint_now()
+            self._remove_strangers()
+        except BaseException:
+            self._journal.close()
+            raise
 
     def _restore(self, state: dict[str, Any], packed: memoryview) -> None:
         self.cluster_id = state["cluster_id"]
@@ -227,7 +238,7 @@ class Log:
             self._apply(change)
 
     def _remove_strangers(self) -> None:
-        """Remove what a crash left of files that were being made or removed."""
+        """Remove what a crash left of files that were being made or removed. The checkpoint before may name them."""
         known = {segment.path for partition in self.partitions() for segment in partition.segments}
         for topic_name in self.files.names(TOPICS):
             for partition_name in self.files.names(f"{TOPICS}/{topic_name}"):
@@ -235,11 +246,15 @@ class Log:
                 for name in self.files.names(directory):
                     if f"{directory}/{name}" not in known:
                         self.files.remove(f"{directory}/{name}")
+                self._remove_empty(directory)
+            self._remove_empty(f"{TOPICS}/{topic_name}")
 
     def close(self) -> None:
         """A last checkpoint, after which the next start has nothing to replay; then let go of the directory."""
-        self.checkpoint_now(clean=True)
-        self.abandon()
+        try:
+            self.checkpoint_now(clean=True)
+        finally:
+            self.abandon()
 
     def abandon(self) -> None:
         """Let go of the directory as it is, as after a failure."""
@@ -419,7 +434,7 @@ class Log:
         grown, self._segment_files.grown = self._segment_files.grown, set()
         unnamed, self._unnamed = self._unnamed, []
         state = {
-            "position": self.end,
+            "journal": self._journal.bookmark,
             "clean": clean,
             "cluster_id": self.cluster_id,
             "catalog": self.catalog.snapshot(),
@@ -438,16 +453,19 @@ class Log:
         )
 
     def finish_checkpoint(self, job: CheckpointJob) -> None:
-        """The job ran without an error: let go of all that only the checkpoint before it needed."""
+        """The job ran without an error: let go of all that only the checkpoint before it needed.
+
+        OSError means that some of it could not be let go of; the next start sees to that.
+        """
         self._checkpoint_running = False
         self._checkpoint_position = job.position
-        self._journal.recycle(job.position)
         for path in job.unnamed:
             self._segment_files.forget(path)
             with contextlib.suppress(FileNotFoundError):
                 self.files.remove(path)
         for directory in {path.rpartition("/")[0] for path in job.unnamed}:
             self._remove_empty(directory)
+        self._journal.recycle(job.position)
 
     def fail_checkpoint(self, job: CheckpointJob) -> None:
         """The job could not be run for want of space: all is as it was, and another one may be tried."""
@@ -459,13 +477,18 @@ class Log:
     def checkpoint_now(self, *, clean: bool = False) -> None:
         """A whole checkpoint, waiting for the disk."""
         job = self.begin_checkpoint(clean=clean)
-        job.run()
+        try:
+            job.run()
+        except OSError:
+            self.fail_checkpoint(job)
+            raise
         self.finish_checkpoint(job)
         self.settle(job.position)
 
     def _remove_empty(self, directory: str) -> None:
         """Remove a partition's directory, and the topic's above it, if nothing is left in them."""
         while directory.count("/") >= 1 and not self.files.names(directory):
+            self._segment_files.grown.discard(directory)
             with contextlib.suppress(FileNotFoundError):
                 self.files.remove_directory(directory)
             directory = directory.rpartition("/")[0]

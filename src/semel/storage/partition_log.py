@@ -71,11 +71,11 @@ class PartitionLog:
     def apply_log_start(self, offset: int) -> list[str]:
         """Records below `offset` are gone; answer the files that no longer hold anything."""
         self.state.apply_log_start(offset)
-        if self._segments and offset >= self.state.next_offset:
-            # Nothing is left at all: the next batch begins a new file, so that this one can go too.
-            self._begin_segment(self._segments[-1].begun_at_ms)
         gone = 0
-        while gone < len(self._segments) - 1 and self._segments[gone].next_offset <= self.state.log_start:
+        for segment in self._segments:
+            # A segment in which there is nothing yet is the one that the next batch will begin.
+            if segment.size == 0 or segment.next_offset > offset:
+                break
             gone += 1
         paths = [segment.path for segment in self._segments[:gone]]
         del self._segments[:gone]
@@ -84,7 +84,6 @@ class PartitionLog:
 
     def _segment_for(self, batch_bytes: int, at_ms: int, configs: TopicConfigs) -> Segment:
         if not self._segments:
-            self._segment_files.create_directory(self.directory)
             self._begin_segment(at_ms)
             return self._segments[-1]
         last = self._segments[-1]

@@ -135,7 +135,7 @@ class SegmentFiles:
         self.file_of(segment).write_at(parts, position)
         self.dirty.add(segment.path)
 
-    def create_directory(self, path: str) -> None:
+    def _create_directory(self, path: str) -> None:
         """Make a directory and those above it, and remember to sync the names."""
         self.files.make_directory(path)
         while path:
@@ -149,8 +149,9 @@ class SegmentFiles:
             self._open.move_to_end(segment.path)
             return file
         if segment.size == 0:
+            # The directory may have been removed since the segment was begun: it was empty.
+            self._create_directory(segment.path.rpartition("/")[0])
             file = self.files.open(segment.path, create=True)
-            self.grown.add(segment.path.rpartition("/")[0])
         else:
             file = self.files.open(segment.path)
         self._open[segment.path] = file

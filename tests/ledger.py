@@ -1,0 +1,402 @@
+"""A log's callers in miniature, and a ledger of what they did: what every log must be found to hold after a crash.
+
+The ledger is as naive as can be: the list of all changes in the order in which they were made, and how many of them
+were acknowledged. What a recovered log holds must be exactly what some beginning of that list makes, one that leaves
+out nothing acknowledged. `Caller` drives a log as the broker does: a refused change is tried again, a failed sync is
+the end. It must never know more of the log than a caller may.
+"""
+
+import errno
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from crc32c import crc32c
+
+from semel.core.batch import CHECKED_FROM, CHECKSUM, CHECKSUM_POSITION, HEADER, HEADER_BYTES, MAGIC, read_header
+from semel.core.entries import (
+    BatchAppended,
+    ConfigsChanged,
+    Entry,
+    LogStartMoved,
+    PartitionsAdded,
+    TopicCreated,
+    TopicDeleted,
+)
+from semel.core.producers import WINDOW_BATCHES, Outcome
+from semel.core.topics import Topic
+from semel.storage.files import Files
+from semel.storage.log import Appended, Log, LogSettings
+from semel.storage.partition_log import PartitionLog
+
+SETTINGS = LogSettings(journal_file_bytes=4096, checkpoint_bytes=8192)
+NOW_MS = 1_700_000_000_000
+
+
+class Stopped(Exception):
+    """The disk failed in a way after which a broker stops serving."""
+
+
+def batch(
+    producer_id: int = -1,
+    sequence: int = -1,
+    records: int = 1,
+    *,
+    epoch: int = 0,
+    size: int = 100,
+    mark: int = 0,
+    at_ms: int = NOW_MS,
+) -> bytearray:
+    """A batch as a client sends it, `size` bytes long; batches with another `mark` hold other records."""
+    payload = (b"%08d" % mark * (size // 8))[: size - HEADER_BYTES]
+    made = bytearray(
+        HEADER.pack(
+            0,
+            size - 12,
+            -1,
+            MAGIC,
+            0,
+            0,
+            records - 1,
+            at_ms,
+            at_ms,
+            producer_id,
+            epoch if producer_id >= 0 else -1,
+            sequence,
+            records,
+        )
+        + payload
+    )
+    CHECKSUM.pack_into(made, CHECKSUM_POSITION, crc32c(memoryview(made)[CHECKED_FROM:]))
+    return made
+
+
+class PartitionContent(NamedTuple):
+    """What one partition holds."""
+
+    log_start: int
+    next_offset: int
+    batches: tuple[bytes, ...]
+
+
+class TopicContent(NamedTuple):
+    """What one topic is and holds."""
+
+    name: str
+    configs: dict[str, str]
+    partitions: tuple[PartitionContent, ...]
+
+
+Content = dict[int, TopicContent]
+
+
+def content_of(log: Log) -> Content:
+    """All that a log shows to those who may read everything."""
+    return {
+        topic.number: TopicContent(topic.name, topic.configs, tuple(map(partition_content, log.partitions_of(topic))))
+        for topic in log.catalog
+    }
+
+
+def partition_content(partition: PartitionLog) -> PartitionContent:
+    state = partition.state
+    assert partition.readable.offset == state.next_offset
+    found = tuple(bytes(data) for _, data in partition.batches(state.log_start, partition.readable))
+    return PartitionContent(state.log_start, state.next_offset, found)
+
+
+class Change(NamedTuple):
+    """A change and the position of the journal that has to be durable before it counts."""
+
+    entry: Entry
+    end: int
+
+
+@dataclass
+class Ledger:
+    """All changes of a log, in order."""
+
+    changes: list[Change] = field(default_factory=list)
+    # So many of the changes, from the first on, were acknowledged.
+    acknowledged: int = 0
+    # What was asked for last, while it is not known what became of it.
+    in_flight: Entry | None = None
+    # The producer ids that clients know of.
+    producer_ids: set[int] = field(default_factory=set)
+
+    def acknowledge(self, position: int) -> None:
+        """Everything before this position of the journal has become durable."""
+        while self.acknowledged < len(self.changes) and self.changes[self.acknowledged].end <= position:
+            self.acknowledged += 1
+
+    def entries(self) -> list[Entry]:
+        """Every change that was ever asked for, the last of them perhaps in vain."""
+        return [change.entry for change in self.changes] + ([self.in_flight] if self.in_flight is not None else [])
+
+    def content(self, count: int) -> Content:
+        """What a log holds after the first `count` changes."""
+        topics: dict[int, TopicContent] = {}
+        for entry in self.entries()[:count]:
+            match entry:
+                case TopicCreated():
+                    empty = (PartitionContent(0, 0, ()),) * entry.partition_count
+                    topics[entry.number] = TopicContent(entry.name, entry.configs, empty)
+                case TopicDeleted():
+                    del topics[entry.number]
+                case PartitionsAdded():
+                    topic = topics[entry.number]
+                    more = (PartitionContent(0, 0, ()),) * (entry.partition_count - len(topic.partitions))
+                    topics[entry.number] = topic._replace(partitions=topic.partitions + more)
+                case ConfigsChanged():
+                    topics[entry.number] = topics[entry.number]._replace(configs=entry.configs)
+                case LogStartMoved() | BatchAppended():
+                    topic = topics[entry.number]
+                    partitions = list(topic.partitions)
+                    partitions[entry.partition] = changed(partitions[entry.partition], entry)
+                    topics[entry.number] = topic._replace(partitions=tuple(partitions))
+        return topics
+
+    def windows(self, count: int) -> dict[tuple[int, int, int], list[bytes]]:
+        """For topic, partition and producer id: the batches of its latest epoch, after the first `count` changes."""
+        kept: dict[tuple[int, int, int], list[bytes]] = defaultdict(list)
+        for entry in self.entries()[:count]:
+            if isinstance(entry, BatchAppended):
+                stored = bytes(entry.batch)
+                header = read_header(stored)
+                window = kept[entry.number, entry.partition, header.producer_id]
+                if window and read_header(window[-1]).producer_epoch != header.producer_epoch:
+                    window.clear()
+                window.append(stored)
+            elif isinstance(entry, TopicDeleted):
+                kept = defaultdict(list, {key: value for key, value in kept.items() if key[0] != entry.number})
+        return {key: value for key, value in kept.items() if key[2] >= 0}
+
+    def settle_on(self, log: Log) -> list[BatchAppended]:
+        """Find the changes that `log` holds and forget the others; answer the batches among those."""
+        found = content_of(log)
+        entries = self.entries()
+        for count in range(self.acknowledged, len(entries) + 1):
+            if self.content(count) == found:
+                lost = entries[count:]
+                if count > len(self.changes):
+                    self.changes.append(Change(entries[-1], log.end))
+                del self.changes[count:]
+                self.in_flight = None
+                self.acknowledged = count
+                return [entry for entry in lost if isinstance(entry, BatchAppended)]
+        raise AssertionError(
+            f"{self.acknowledged} of {len(entries)} changes were acknowledged, and the log holds no beginning of them"
+            f" that long.\nfound:    {brief(found)}\nat least: {brief(self.content(self.acknowledged))}"
+            f"\nat most:  {brief(self.content(len(entries)))}"
+        )
+
+
+def changed(partition: PartitionContent, entry: LogStartMoved | BatchAppended) -> PartitionContent:
+    log_start, next_offset, batches = partition
+    if isinstance(entry, BatchAppended):
+        stored = bytes(entry.batch)
+        header = read_header(stored)
+        assert header.base_offset == next_offset
+        return PartitionContent(log_start, header.next_offset, (*batches, stored))
+    log_start = max(log_start, entry.offset)
+    kept = tuple(stored for stored in batches if read_header(stored).next_offset > log_start)
+    return PartitionContent(log_start, next_offset, kept)
+
+
+def brief(content: Content) -> dict[str, list[str]]:
+    """A content in a form that a person can compare."""
+    return {
+        f"{number}-{topic.name}": [
+            f"{p.log_start}..{p.next_offset}: "
+            + " ".join(
+                f"{read_header(b).base_offset}({b[HEADER_BYTES : HEADER_BYTES + 8].decode()})" for b in p.batches
+            )
+            for p in topic.partitions
+        ]
+        for number, topic in content.items()
+    }
+
+
+class Caller:
+    """Whoever drives a log: changes go into the ledger, refused ones are tried once more."""
+
+    def __init__(self, files: Files, ledger: Ledger, settings: LogSettings = SETTINGS) -> None:
+        self.ledger = ledger
+        self.refused = 0
+        self.now_ms = NOW_MS
+        self.log = Log.open(files, new_cluster_id="a-cluster", settings=settings)
+        self._commit = self.log.commit
+        self.log.commit = self._recorded  # type: ignore[method-assign]
+        self._marks = 0
+
+    def _recorded(self, entry: Entry) -> None:
+        self.ledger.in_flight = entry
+        try:
+            self._commit(entry)
+        except OSError:
+            self.ledger.in_flight = None
+            raise
+        self._note(entry)
+
+    def _note(self, entry: Entry) -> None:
+        self.ledger.changes.append(Change(entry, self.log.end))
+        self.ledger.in_flight = None
+
+    def commit(self, entry: Entry) -> bool:
+        """Make a change; False if it was refused twice."""
+        return self._tried(lambda: self.log.commit(entry)) is not REFUSED
+
+    def _tried(self, action: Any) -> Any:
+        for _ in range(2):
+            try:
+                return action()
+            except OSError:
+                self.refused += 1
+        return REFUSED
+
+    def create(self, name: str, partitions: int = 1, **configs: str) -> Topic | None:
+        settled = {key.replace("_", "."): value for key, value in configs.items()}
+        topic_id = (len(self.ledger.entries()) + 1).to_bytes(16, "big")
+        self.commit(self.log.catalog.decide_create(name, partitions, settled, topic_id, self.now_ms))
+        return self.log.catalog.named(name)
+
+    def delete(self, name: str) -> None:
+        if self.log.catalog.named(name) is not None:
+            self.commit(self.log.catalog.decide_delete(name, self.log.producer_ids.next_id, self.now_ms))
+
+    def delete_records(self, partition: PartitionLog, offset: int = -1) -> None:
+        start = partition.state.decide_log_start(offset, partition.readable.offset)
+        if start > partition.state.log_start:
+            self.commit(LogStartMoved(partition.topic_number, partition.index, start))
+
+    def retain(self) -> None:
+        self._tried(lambda: self.log.retain(self.now_ms))
+
+    def producer_id(self) -> int:
+        """A producer id, known to its client because it is durable; -1 if there is none to be had."""
+        producer_id = self._tried(lambda: self.log.new_producer_id(self.now_ms))
+        if producer_id is REFUSED:
+            return -1
+        self.sync()
+        assert producer_id not in self.ledger.producer_ids, "a producer id was handed out twice"
+        self.ledger.producer_ids.add(producer_id)
+        return int(producer_id)
+
+    def append(self, partition: PartitionLog, sent: bytearray) -> Appended | None:
+        """Send a batch; None if it was refused twice."""
+        appended = self._tried(lambda: self._append(partition, bytearray(sent)))
+        return appended if isinstance(appended, Appended) else None
+
+    def _append(self, partition: PartitionLog, sent: bytearray) -> Appended:
+        topic = self.log.catalog.numbered(partition.topic_number)
+        assert topic is not None
+        # The log writes the offset into these very bytes, so the entry is right as soon as it matters.
+        entry = BatchAppended(topic.number, partition.index, self.now_ms, memoryview(sent))
+        before = self.log.end
+        self.ledger.in_flight = entry
+        try:
+            appended = self.log.append(topic, partition, read_header(sent), sent, self.now_ms)
+        except OSError:
+            self.ledger.in_flight = None
+            raise
+        if appended.outcome is Outcome.ACCEPTED:
+            self._note(entry)
+        else:
+            self.ledger.in_flight = None
+            assert self.log.end == before, "what was not accepted was written"
+        return appended
+
+    def next_batch(self, partition: PartitionLog, producer_id: int, records: int = 1, size: int = 100) -> bytearray:
+        """What this producer sends next to this partition."""
+        sent = self.ledger.windows(len(self.ledger.changes)).get((partition.topic_number, partition.index, producer_id))
+        last = read_header(sent[-1]) if sent else None
+        sequence = (last.base_sequence + last.record_count) & 0x7FFF_FFFF if last else 0
+        epoch = last.producer_epoch if last else 0
+        self._marks += 1
+        mark = self._marks + 1000 * len(self.ledger.producer_ids)
+        return batch(
+            producer_id,
+            sequence if producer_id >= 0 else -1,
+            records,
+            epoch=epoch,
+            size=size,
+            mark=mark,
+            at_ms=self.now_ms,
+        )
+
+    def sync(self) -> None:
+        """Make everything durable, and acknowledge it; `Stopped` if the disk fails."""
+        job = self.log.begin_sync()
+        try:
+            job.run()
+        except OSError as error:
+            raise Stopped(str(error)) from error
+        self.log.finish_sync(job)
+        self.log.settle(self.log.synced)
+        self.ledger.acknowledge(self.log.synced)
+
+    def checkpoint(self) -> bool:
+        """Write a checkpoint; False if there is no space for it, `Stopped` if the disk fails."""
+        job = self.log.begin_checkpoint()
+        try:
+            job.run()
+        except OSError as error:
+            if error.errno == errno.ENOSPC:
+                self.refused += 1
+                self.log.fail_checkpoint(job)
+                return False
+            raise Stopped(str(error)) from error
+        try:
+            self.log.finish_checkpoint(job)
+        except OSError:
+            self.refused += 1
+        return True
+
+    def close(self) -> None:
+        """Stop in good order: everything counts."""
+        try:
+            self.log.close()
+        except OSError as error:
+            raise Stopped(str(error)) from error
+        self.ledger.acknowledged = len(self.ledger.changes)
+
+    def check_windows(self) -> None:
+        """Every batch that a producer may send again is known, with its offset; the one before those is not."""
+        windows = self.ledger.windows(len(self.ledger.changes))
+        for (number, index, _), sent in windows.items():
+            partition = self.log.partitions_of(self.topic(number))[index]
+            for stored in sent[-WINDOW_BATCHES:]:
+                header = read_header(stored)
+                answer = self._append(partition, bytearray(stored))
+                assert answer.outcome is Outcome.DUPLICATE, (header, answer)
+                assert answer.base_offset == header.base_offset, (header, answer)
+                assert answer.timestamp_ms == (header.max_timestamp if header.attributes & 8 else -1)
+            if len(sent) > WINDOW_BATCHES:
+                answer = self._append(partition, bytearray(sent[-WINDOW_BATCHES - 1]))
+                assert answer.outcome is Outcome.GAP, answer
+        states = sum(len(partition.state.producers) for partition in self.log.partitions())
+        assert self.log.producer_states == states == len(windows)
+
+    def topic(self, number: int) -> Topic:
+        topic = self.log.catalog.numbered(number)
+        assert topic is not None
+        return topic
+
+
+REFUSED = object()
+
+
+def check_tidy(files: Files, log: Log) -> None:
+    """Nothing lies about that nothing knows: to be asked after a checkpoint."""
+    known = {segment.path for partition in log.partitions() for segment in partition.segments}
+    for topic_name in files.names("topics"):
+        partition_names = files.names(f"topics/{topic_name}")
+        assert partition_names, f"topics/{topic_name} is empty"
+        for partition_name in partition_names:
+            names = files.names(f"topics/{topic_name}/{partition_name}")
+            assert names, f"topics/{topic_name}/{partition_name} is empty"
+            paths = {f"topics/{topic_name}/{partition_name}/{name}" for name in names}
+            assert paths <= known
+    numbered = [name for name in files.names("journal") if not name.startswith("spare-")]
+    assert len(numbered) == 1, numbered
+    assert set(files.names("")) <= {"checkpoint", "reserve", "journal", "topics", "lock"}
