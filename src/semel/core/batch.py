@@ -41,6 +41,7 @@ HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES: Final = HEADER.size
 # What the length field does not count: itself and the base offset before it.
 LENGTH_PREFIX_BYTES: Final = 12
+MAGIC_POSITION: Final = 16
 CHECKSUM_POSITION: Final = 17
 CHECKED_FROM: Final = 21
 MAX_TIMESTAMP_POSITION: Final = 35
@@ -112,11 +113,13 @@ def accept_from_client(batch: Buffer, batch_bytes_max: int) -> BatchHeader:
     The order of the checks decides which error a batch with several faults gets; it is Kafka's.
     """
     size = len(batch)
+    # The format comes first: a message of an old one may be shorter than our header and still be whole, and to call it
+    # corrupt would make its sender try again.
+    if size > MAGIC_POSITION and batch[MAGIC_POSITION] != MAGIC:
+        raise Refused(INVALID_RECORD, f"message format {batch[MAGIC_POSITION]} is not supported, only format {MAGIC}")
     if size < HEADER_BYTES:
         raise Refused(CORRUPT_MESSAGE, f"a record batch has at least {HEADER_BYTES} bytes, this one has {size}")
     header = BatchHeader._make(HEADER.unpack_from(batch))
-    if header.magic != MAGIC:
-        raise Refused(INVALID_RECORD, f"message format {header.magic} is not supported, only format {MAGIC}")
     if header.length + LENGTH_PREFIX_BYTES != size:
         if HEADER_BYTES <= header.length + LENGTH_PREFIX_BYTES < size:
             raise Refused(INVALID_RECORD, "more than one record batch for a partition in one request")
@@ -138,8 +141,8 @@ def _check_fields(header: BatchHeader, batch: Buffer) -> None:
         raise Refused(
             INVALID_RECORD, f"the batch counts {count} records but its last offset delta is {header.last_offset_delta}"
         )
-    if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
-        raise Refused(INVALID_RECORD, "a batch with a producer id needs an epoch and a sequence number of 0 or more")
+    if header.producer_id != NO_PRODUCER and min(header.producer_id, header.producer_epoch, header.base_sequence) < 0:
+        raise Refused(INVALID_RECORD, "a producer's id, epoch and sequence number are 0 or more")
     if attributes & APPEND_TIME_BIT:
         raise Refused(INVALID_TIMESTAMP, "only the broker may set the timestamp type to LogAppendTime")
     codec = attributes & CODEC_MASK
