@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from confluent_kafka import KafkaException
+
 from bench import client_limit
 from bench import results as reporting
 from bench.clients import LoadFailed
@@ -105,7 +107,7 @@ def run_measure(measure: Measure, rounds: int, scale: Scale, peers: Sequence[str
             _progress(f"{measure.name}: {label}, round {number} of {rounds}")
             try:
                 figures = run_once(make(), lambda broker: measure.run(broker, scale))
-            except (BrokerFailed, LoadFailed, SkipReason) as reason:
+            except (BrokerFailed, LoadFailed, SkipReason, KafkaException, OSError) as reason:
                 failed.add(label)
                 _progress(str(reason))
                 results.note(
