@@ -8,7 +8,7 @@ the end. It must never know more of the log than a caller may.
 
 import errno
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from crc32c import crc32c
@@ -123,6 +123,10 @@ class Ledger:
     in_flight: Entry | None = None
     # The producer ids that clients know of.
     producer_ids: set[int] = field(default_factory=set)
+
+    def copy(self) -> "Ledger":
+        """A ledger to go on with, while this one stays as it is."""
+        return replace(self, changes=list(self.changes), producer_ids=set(self.producer_ids))
 
     def acknowledge(self, position: int) -> None:
         """Everything before this position of the journal has become durable."""
@@ -376,6 +380,11 @@ class Caller:
                 assert answer.outcome is Outcome.GAP, answer
         states = sum(len(partition.state.producers) for partition in self.log.partitions())
         assert self.log.producer_states == states == len(windows)
+
+    def of(self, entry: BatchAppended) -> PartitionLog | None:
+        """The partition that a batch was sent to, if it is still there."""
+        topic = self.log.catalog.numbered(entry.number)
+        return self.log.partition(topic, entry.partition) if topic is not None else None
 
     def topic(self, number: int) -> Topic:
         topic = self.log.catalog.numbered(number)

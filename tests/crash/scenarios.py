@@ -1,0 +1,137 @@
+"""What a log goes through in the crash matrix, and how what is left of it is judged.
+
+A scenario is short and its files are tiny, so that within some hundred calls to the disk there is every kind of them:
+batches, rolls of the journal and of segments, retention, deleted records and topics, checkpoints, a clean stop, a kill,
+and the recovery after each. It must go on where it can when a change is refused, as clients do.
+"""
+
+from collections.abc import Callable
+
+from ledger import SETTINGS, Caller, Ledger, Stopped, check_tidy, content_of
+from semel.storage.files import Files
+from semel.storage.log import Log
+from semel.storage.partition_log import PartitionLog
+from semel.testing.faulty import Crashed, FaultyFiles
+
+Scenario = Callable[[Files, Ledger], Caller]
+
+
+def partition(caller: Caller, name: str, index: int = 0) -> PartitionLog | None:
+    topic = caller.log.catalog.named(name)
+    return caller.log.partition(topic, index) if topic is not None else None
+
+
+def send(caller: Caller, name: str, index: int, *sizes: int, producer: int = -1, records: int = 2) -> None:
+    """The next batches of a producer to a partition, if that exists."""
+    target = partition(caller, name, index)
+    for size in sizes if target is not None else ():
+        assert target is not None
+        caller.append(target, caller.next_batch(target, producer, records, size))
+
+
+def opened(files: Files, ledger: Ledger) -> Caller:
+    """The log after a start. What was not acknowledged before may or may not be there."""
+    try:
+        caller = Caller(files, ledger)
+        ledger.settle_on(caller.log)
+    except OSError as error:
+        raise Stopped(str(error)) from error
+    return caller
+
+
+def killed(caller: Caller) -> None:
+    """The process dies, the machine goes on."""
+    caller.log.abandon()
+
+
+def a_life(files: Files, ledger: Ledger) -> Caller:
+    """Everything that a log does, in three lives: one that ends well, one that is killed, one that recovers."""
+    caller = opened(files, ledger)
+    caller.create("orders", 2, segment_bytes="1024", retention_bytes="1500", retention_ms="-1")
+    caller.create("short-lived")
+    one = caller.producer_id()
+    send(caller, "orders", 0, 300, 300, 700, producer=one)
+    send(caller, "short-lived", 0, 200, producer=one)
+    send(caller, "orders", 1, 200)
+    caller.sync()
+    send(caller, "orders", 0, 600, 600, 600, producer=one)
+    caller.checkpoint()
+    send(caller, "orders", 0, 300, producer=one)
+    caller.sync()
+    caller.delete("short-lived")
+    send(caller, "orders", 1, 900, 900, producer=one)
+    caller.sync()
+    caller.retain()
+    caller.checkpoint()
+    caller.close()
+
+    caller = opened(files, ledger)
+    two = caller.producer_id()
+    if (topic := caller.log.catalog.named("orders")) is not None:
+        caller.commit(caller.log.catalog.decide_configs("orders", {**topic.configs, "segment.ms": "60000"}))
+    send(caller, "orders", 0, 500, 500, producer=two)
+    caller.create("short-lived")
+    send(caller, "short-lived", 0, 100, producer=two)
+    caller.sync()
+    caller.checkpoint()
+    # All of these wait for their first checkpoint when the kill comes.
+    if (emptied := partition(caller, "orders", 1)) is not None:
+        caller.delete_records(emptied)
+    send(caller, "orders", 0, 400, producer=one)
+    send(caller, "short-lived", 0, 100, 100, producer=two)
+    caller.sync()
+    caller.delete("short-lived")
+    caller.create("large", message_timestamp_type="LogAppendTime")
+    send(caller, "large", 0, 5000, producer=two)
+    caller.now_ms += 100_000
+    send(caller, "orders", 0, 400, producer=two)
+    if caller.log.catalog.named("large") is not None:
+        caller.commit(caller.log.catalog.decide_partitions("large", 2))
+    caller.sync()
+    send(caller, "large", 1, 300, 300, producer=one)
+    killed(caller)
+
+    caller = opened(files, ledger)
+    send(caller, "orders", 1, 200, 200, producer=two)
+    caller.sync()
+    caller.retain()
+    caller.checkpoint()
+    send(caller, "orders", 1, 1500, 1500, producer=two)
+    caller.sync()
+    caller.close()
+    return caller
+
+
+def run(scenario: Scenario, files: FaultyFiles, ledger: Ledger) -> str:
+    """How it ended."""
+    try:
+        scenario(files, ledger)
+    except Crashed:
+        return "crashed"
+    except Stopped:
+        return "stopped"
+    return "finished"
+
+
+def check(files: FaultyFiles, ledger: Ledger, *, power_may_fail: bool = True) -> None:
+    """What has to be true after a restart on `files`, and that the log goes on from there through one more crash."""
+    ledger = ledger.copy()
+    caller = Caller(files, ledger)
+    lost = ledger.settle_on(caller.log)
+    caller.check_windows()
+    check_tidy(files, caller.log)
+    # Clients send again what was not acknowledged, here the later ones first: each is taken once, and in order.
+    for entry in reversed(lost):
+        if (target := caller.of(entry)) is not None:
+            caller.append(target, bytearray(entry.batch))
+    caller.sync()
+    for topic in list(caller.log.catalog):
+        for target in caller.log.partitions_of(topic):
+            caller.append(target, caller.next_batch(target, -1, 1, 300))
+    caller.sync()
+    again = Caller(files.survivors(len(files.calls)) if power_may_fail else files.after_kill(), ledger)
+    ledger.settle_on(again.log)
+    again.check_windows()
+    again.close()
+    closed = content_of(Log.open(again.log.files, new_cluster_id="", settings=SETTINGS))
+    assert closed == ledger.content(len(ledger.changes))
