@@ -41,10 +41,11 @@ def main() -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     measures = [measure for measure in MEASURES if not arguments.only or measure.name in arguments.only]
     results = Results()
+    failed: set[str] = set()
     try:
         versions = install(["semel", *arguments.peers], results)
         for measure in measures:
-            run_measure(measure, arguments.rounds, arguments.scale, list(versions), results)
+            failed |= run_measure(measure, arguments.rounds, arguments.scale, list(versions), results)
         _progress("the client alone")
         results.note(run_once(Mock(), lambda mock: client_limit.describe(mock, arguments.scale)))
     except KeyboardInterrupt:
@@ -54,7 +55,7 @@ def main() -> int:
     print(reporting.as_text(measures, results, facts))
     if arguments.write:
         DOCUMENT.write_text(reporting.as_markdown(measures, results, facts))
-    return 0
+    return 1 if any(label.startswith("semel") for label in failed) else 0
 
 
 def parse() -> argparse.Namespace:
@@ -95,11 +96,12 @@ def install(names: Sequence[str], results: Results) -> dict[str, str]:
     return versions
 
 
-def run_measure(measure: Measure, rounds: int, scale: Scale, peers: Sequence[str], results: Results) -> None:
+def run_measure(measure: Measure, rounds: int, scale: Scale, peers: Sequence[str], results: Results) -> set[str]:
+    """Fill the results with the figures of every round; returns the contenders that failed."""
     contenders = {label: make for label, make in measure.contenders.items() if label.split()[0] in peers}
     for note in measure.notes:
         results.note(note)
-    failed = set()
+    failed: set[str] = set()
     for number in range(1, rounds + 1):
         for label, make in contenders.items():
             if label in failed:
@@ -117,7 +119,10 @@ def run_measure(measure: Measure, rounds: int, scale: Scale, peers: Sequence[str
                 results.add(measure, label, figures)
                 if figures.get(MISSING, 0) > 0:
                     results.note(f"{measure.name}, {label}: messages acknowledged and then not there")
+                    if label.startswith("semel"):
+                        failed.add(label)
                 _progress("    " + ", ".join(f"{metric} {value:,.2f}" for metric, value in figures.items()))
+    return failed
 
 
 def run_once(broker: Broker, load: Callable[[Broker], T]) -> T:
