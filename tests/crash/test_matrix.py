@@ -1,7 +1,8 @@
 """The crash matrix: every call to the disk in a log's life, and every fault that can happen to it.
 
 After each the log has to come back with everything acknowledged, once, in its place, and go on. Each case is named by
-the fault and the seed, which replay it. SEMEL_CRASH_SEEDS asks for more ways to lose what was not synced (2 by default).
+the fault and the seed, which replay it. SEMEL_CRASH_SEEDS, 2 by default, is how many ways to lose what was not synced are
+tried for each.
 """
 
 import contextlib
@@ -10,9 +11,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
+from scenarios import a_life, check, opened, partition, run, send
 
 from ledger import Caller, Ledger, Stopped
-from scenarios import a_life, check, opened, partition, run, send
 from semel.testing.faulty import Call, Crashed, Fault, FaultKind, FaultyFiles, every_fault, keep_all, lose_all
 
 SEEDS = int(os.environ.get("SEMEL_CRASH_SEEDS", "2"))
