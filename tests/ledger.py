@@ -8,6 +8,7 @@ the end. It must never know more of the log than a caller may.
 
 import errno
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -26,7 +27,7 @@ from semel.core.entries import (
 from semel.core.producers import WINDOW_BATCHES, Outcome
 from semel.core.topics import Topic
 from semel.storage.files import Files
-from semel.storage.log import Appended, Log, LogSettings
+from semel.storage.log import Appended, CheckpointJob, Log, LogSettings
 from semel.storage.partition_log import PartitionLog
 
 SETTINGS = LogSettings(journal_file_bytes=4096, checkpoint_bytes=8192)
@@ -339,9 +340,14 @@ class Caller:
         self.log.settle(self.log.synced)
         self.ledger.acknowledge(self.log.synced)
 
-    def checkpoint(self) -> bool:
+    def checkpoint(self, meanwhile: Callable[[], None] = lambda: None) -> bool:
         """Write a checkpoint; False if there is no space for it, `Stopped` if the disk fails."""
         job = self.log.begin_checkpoint()
+        meanwhile()
+        return self.end_checkpoint(job)
+
+    def end_checkpoint(self, job: CheckpointJob) -> bool:
+        """Write a checkpoint that was begun before."""
         try:
             job.run()
         except OSError as error:
