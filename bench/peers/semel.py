@@ -3,6 +3,7 @@ started like the peers, with defaults, and must never get an option that a user 
 
 from __future__ import annotations
 
+import importlib.metadata
 import re
 import subprocess
 import sys
@@ -29,8 +30,7 @@ class Semel(Broker):
         return Path(sys.executable).parent / "semel"
 
     def version(self) -> str:
-        result = subprocess.run([str(self.executable), "--version"], capture_output=True, text=True, check=False)
-        return result.stdout.strip() or "semel"
+        return f"semel {importlib.metadata.version('semel')}"
 
     def install(self) -> None:
         if not self.executable.exists():
