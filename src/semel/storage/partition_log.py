@@ -7,6 +7,7 @@ it counts: after the sync, or after the write where the user chose so.
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import takewhile
 from typing import Any, Final, NamedTuple
 
 from semel.core.batch import BASE_OFFSET_AND_LENGTH, HEADER_BYTES, LENGTH_PREFIX_BYTES, BatchHeader, Buffer, read_header
@@ -148,26 +149,43 @@ class PartitionLog:
                 at += header.batch_bytes
                 offset = header.next_offset
 
-    def first_batch_since(self, timestamp_ms: int, until: Mark) -> bytes | memoryview | None:
-        """The first batch that holds a record of `timestamp_ms` or later."""
+    def batches_since(self, timestamp_ms: int, until: Mark) -> Iterator[tuple[BatchHeader, bytes | memoryview]]:
+        """The batches that may be read and hold a record of `timestamp_ms` or later, in their order."""
         for segment in self._segments:
-            if segment.max_timestamp < timestamp_ms or segment.base_offset >= until.offset:
+            if segment.max_timestamp < timestamp_ms:
                 continue
-            index = self._segment_files.index_of(segment)
-            for slot, latest in enumerate(index.max_timestamps):
+            for begin, end, latest in self._indexed(segment):
                 if latest >= timestamp_ms:
-                    start = max(index.offsets[slot], self.state.log_start)
-                    for header, data in self.batches(start, until):
+                    for header, data in self._batches_within(begin, end, until):
                         if header.max_timestamp >= timestamp_ms:
-                            return data
-                    return None
-        return None
+                            yield header, data
 
     def latest_timestamp(self, until: Mark) -> int:
         """The latest timestamp of any batch that may be read, -1 if there is none."""
-        if until == self.end_mark():
-            return max((segment.max_timestamp for segment in self._segments), default=-1)
-        return max((header.max_timestamp for header, _ in self.batches(self.state.log_start, until)), default=-1)
+        found = -1
+        for segment in self._segments:
+            if self.state.log_start <= segment.base_offset and segment.next_offset <= until.offset:
+                found = max(found, segment.max_timestamp)
+                continue
+            for begin, end, latest in self._indexed(segment):
+                if self.state.log_start <= begin and end <= until.offset:
+                    found = max(found, latest)
+                else:
+                    for header, _ in self._batches_within(begin, end, until):
+                        found = max(found, header.max_timestamp)
+        return found
+
+    def _indexed(self, segment: Segment) -> Iterator[tuple[int, int, int]]:
+        """The parts of a segment that the index knows: first offset, offset behind the last, latest timestamp."""
+        index = self._segment_files.index_of(segment)
+        ends = [*index.offsets[1:], segment.next_offset]
+        return zip(index.offsets, ends, index.max_timestamps, strict=True)
+
+    def _batches_within(self, begin: int, end: int, until: Mark) -> Iterator[tuple[BatchHeader, bytes | memoryview]]:
+        """The batches from `begin` to before `end`, as far as they may be read."""
+        begin = max(begin, self.state.log_start)
+        if begin < end:
+            yield from takewhile(lambda found: found[0].base_offset < end, self.batches(begin, until))
 
     def retained_from(self, now_ms: int, retention_ms: int, retention_bytes: int) -> int:
         """Where the log has to begin once what is too old or too much is gone; whole segments go, never part of one."""

@@ -24,6 +24,7 @@ from semel.core.batch import (
     LENGTH_PREFIX_BYTES,
     MAGIC,
     TRANSACTIONAL_BIT,
+    read_header,
 )
 from semel.wire.errors import ProtocolError
 from semel.wire.primitives import Buffer
@@ -144,6 +145,35 @@ def decode_batches(buffer: Buffer, decompressed_bytes_max: int = DECOMPRESSED_BY
             return
         yield _decode_batch(view[at:end], decompressed_bytes_max)
         at = end
+
+
+def record_times(batch: Buffer, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Iterator[tuple[int, int]]:
+    """Offset and timestamp of each record of one batch whose checksum has been checked before.
+
+    The records are not opened any further, so this takes a fraction of the time that `decode_batches` takes.
+    """
+    header = read_header(batch)
+    payload = bytes(memoryview(batch)[HEADER_BYTES:])
+    codec = header.attributes & CODEC_MASK
+    if codec >= len(CODECS):
+        raise ProtocolError(f"a batch is compressed by codec {codec}, which nobody knows")
+    if codec:
+        payload = _decompress(CODECS[codec], payload, decompressed_bytes_max)
+    append_time_ms = header.max_timestamp if header.attributes & APPEND_TIME_BIT else None
+    at = 0
+    try:
+        while at < len(payload):
+            size, at = _read_varint(payload, at)
+            if size <= 0:
+                raise ProtocolError(f"a record of {size} bytes")
+            end = at + size
+            timestamp_delta, at = _read_varint(payload, at + 1)
+            offset_delta, _ = _read_varint(payload, at)
+            timestamp_ms = header.base_timestamp + timestamp_delta if append_time_ms is None else append_time_ms
+            yield header.base_offset + offset_delta, timestamp_ms
+            at = end
+    except IndexError as error:
+        raise ProtocolError(f"a record in the batch at offset {header.base_offset}: {error}") from error
 
 
 def _decode_batch(batch: memoryview, decompressed_bytes_max: int) -> Batch:
