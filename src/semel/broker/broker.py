@@ -11,7 +11,6 @@ import errno
 import logging
 import secrets
 import time
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Literal
@@ -23,7 +22,6 @@ from semel.broker.limits import Limits
 from semel.broker.metrics import Metrics
 from semel.broker.sessions import FetchSessions
 from semel.core.entries import Entry
-from semel.core.topics import Topic
 from semel.storage.files import DiskFiles, Files, MemoryFiles
 from semel.storage.journal import SyncJob
 from semel.storage.log import CheckpointJob, Log, LogSettings
@@ -269,12 +267,6 @@ class Broker:
 
     def now_ms(self) -> int:
         return int(self._clock() * 1000)
-
-    def create_topic(self, name: str, partition_count: int, configs: dict[str, str]) -> Topic:
-        """Make a topic, durable when `log.end` as it stands afterwards is."""
-        entry = self.log.catalog.decide_create(name, partition_count, configs, uuid.uuid4().bytes, self.now_ms())
-        self.commit(entry)
-        return self.log.catalog.numbered(entry.number)  # type: ignore[return-value]
 
     def commit(self, entry: Entry) -> None:
         """Make a decision part of the log. OSError, after it was counted, if the disk would not take it."""

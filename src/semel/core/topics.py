@@ -150,7 +150,7 @@ class Catalog:
         """The entry that makes a topic. `topic_id` is 16 random bytes; chance is the caller's business."""
         if len(topic_id) != _TOPIC_ID_BYTES or topic_id in self._by_id:
             raise ValueError(f"a new topic needs a fresh id of {_TOPIC_ID_BYTES} bytes, not {topic_id.hex()}")
-        _check_name(name)
+        check_name(name)
         if name in self._by_name:
             raise TopicRefused(TOPIC_ALREADY_EXISTS, f"topic '{name}' exists already")
         other = self._by_collision.get(_collision_key(name))
@@ -333,7 +333,7 @@ class Catalog:
         self._fold()
 
 
-def _check_name(name: str) -> None:
+def check_name(name: str) -> None:
     if not name:
         raise TopicRefused(INVALID_TOPIC_EXCEPTION, "a topic needs a name")
     if len(name) > NAME_CHARACTERS_MAX:

@@ -3,35 +3,34 @@
 Without a transactional id every request gets a new id, with epoch 0, durable before it is handed out.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from semel.wire import messages
+from semel.broker.apis.answered import Fields, answered, attempted
+from semel.core.batch import NO_PRODUCER
+from semel.core.refusals import Refused
 from semel.wire.errors import ErrorCode
-from semel.wire.versions import INIT_PRODUCER_ID
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
     from semel.broker.connection import Exchange
 
+_NO_EPOCH = -1
 
-def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> None:
-    version = exchange.version
-    request = messages.decode_request(INIT_PRODUCER_ID, version, body)
-    error, producer_id = ErrorCode.NONE, -1
+
+@answered
+def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
+    return {"producer_id": NO_PRODUCER, "producer_epoch": _NO_EPOCH, **attempted(_begin, broker, request)}
+
+
+def _begin(broker: "Broker", request: Any) -> Fields:
     if request.transactional_id is not None:
-        error = ErrorCode.INVALID_REQUEST
-    else:
-        try:
-            producer_id = broker.log.new_producer_id(broker.now_ms())
-        except OSError as refusal:
-            broker.storage_error(refusal)
-            error = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    answer = messages.build_response(
-        INIT_PRODUCER_ID,
-        version,
-        error_code=error,
-        producer_id=producer_id,
-        producer_epoch=-1 if error else 0,
-    )
-    frame = messages.encode_response(INIT_PRODUCER_ID, version, exchange.correlation_id, answer)
-    exchange.reply((frame,), after=broker.log.end)
+        raise Refused(ErrorCode.INVALID_REQUEST, "there are no transactions yet")
+    has_id = getattr(request, "producer_id", NO_PRODUCER) != NO_PRODUCER
+    if has_id != (getattr(request, "producer_epoch", _NO_EPOCH) != _NO_EPOCH):
+        raise Refused(ErrorCode.INVALID_REQUEST, "a producer id and its epoch come together or not at all")
+    try:
+        return {"producer_id": broker.log.new_producer_id(broker.now_ms()), "producer_epoch": 0}
+    except OSError as refusal:
+        broker.storage_error(refusal)
+        # The error that every client takes as a reason to try again.
+        raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the disk would not take it") from refusal

@@ -1,0 +1,66 @@
+"""AlterConfigs (33), versions 0 to 2: the configurations of a topic are these, and no others are set any more.
+
+What all changes of configurations have in common is here as well: only topics have any that can be changed, each
+resource once in a request, and all of its changes or none.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from semel.broker.apis.answered import Fields, answered, attempted
+from semel.broker.apis.configurations import BROKER, TOPIC, check_broker
+from semel.broker.apis.lookup import repeated, topic_named
+from semel.core.refusals import Refused
+from semel.core.topics import Topic
+from semel.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+    from semel.broker.connection import Exchange
+
+# What is to be set on a topic, all of it, according to one resource of a request.
+Wish = Callable[[Topic, Any], Mapping[str, str | None]]
+
+
+@answered
+def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
+    return alter(broker, request, _replaced)
+
+
+def _replaced(topic: Topic, asked: Any) -> Mapping[str, str | None]:
+    twice = repeated(config.name for config in asked.configs)
+    if twice:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"{' and '.join(sorted(twice))} set more than once in one request")
+    return {config.name: config.value for config in asked.configs}
+
+
+def alter(broker: "Broker", request: Any, wish: Wish) -> Fields:
+    """Change every resource of a request as `wish` says, or only see whether that could be done."""
+    asked_for = {(asked.resource_type, asked.resource_name): asked for asked in request.resources}
+    twice = repeated((asked.resource_type, asked.resource_name) for asked in request.resources)
+    return {
+        "responses": [
+            {
+                "resource_type": resource[0],
+                "resource_name": resource[1],
+                **attempted(_alter, broker, asked, resource in twice, wish, request.validate_only),
+            }
+            for resource, asked in asked_for.items()
+        ]
+    }
+
+
+def _alter(broker: "Broker", asked: Any, twice: bool, wish: Wish, validate_only: bool) -> Fields:
+    if twice:
+        raise Refused(ErrorCode.INVALID_REQUEST, "the resource is named more than once")
+    if asked.resource_type == BROKER:
+        check_broker(asked.resource_name)
+        raise Refused(ErrorCode.INVALID_REQUEST, "the broker's configurations are set when it is started")
+    if asked.resource_type != TOPIC:
+        message = f"resources of type {asked.resource_type} have no configurations here"
+        raise Refused(ErrorCode.INVALID_REQUEST, message)
+    topic = topic_named(broker, asked.resource_name)
+    entry = broker.log.catalog.decide_configs(topic.name, wish(topic, asked))
+    if entry.configs != topic.configs and not validate_only:
+        broker.commit(entry)
+    return {}

@@ -1,0 +1,55 @@
+"""How every API but Produce and Fetch is served: a handler is a function from a request to the fields of its answer.
+
+    @answered
+    def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
+        return {"topics": [{"name": topic.name, **attempted(_delete, broker, topic)} for topic in request.topics]}
+
+What a request gives and what the fields of an answer may be is said in `semel.wire.messages`. An answer goes when all
+that was in the log at this moment is durable: then neither a change it reports nor anything it shows can be lost again.
+A request speaks of several things, and each stands for itself: `attempted` turns the refusal of one into its error code
+and message, so that it does not keep the others out. Nothing here may know a particular API.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ParamSpec
+
+from semel.core.refusals import Refused
+from semel.wire import messages
+from semel.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+    from semel.broker.connection import Exchange, Handler
+
+Fields = Mapping[str, object]
+
+P = ParamSpec("P")
+
+
+def answered(answer_to: Callable[["Broker", "Exchange", Any], Fields]) -> "Handler":
+    """The handler that decodes a request, answers what `answer_to` says, and waits until it is durable."""
+
+    def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> None:
+        request = messages.decode_request(exchange.api_key, exchange.version, body)
+        fields = answer_to(broker, exchange, request)
+        answer(exchange, fields, after=broker.log.end)
+
+    return handle
+
+
+def answer(exchange: "Exchange", fields: Fields, *, after: int) -> None:
+    """Answer with these fields, in the version of the request, once the journal is durable up to `after`."""
+    api_key, version = exchange.api_key, exchange.version
+    entity = messages.build_response(api_key, version, **fields)
+    exchange.reply((messages.encode_response(api_key, version, exchange.correlation_id, entity),), after)
+
+
+def attempted(work: Callable[P, Fields], *arguments: P.args, **options: P.kwargs) -> Fields:
+    """The fields that `work` answers, or those that say why not. `work` must change all or nothing."""
+    try:
+        return work(*arguments, **options)
+    except Refused as refused:
+        return {"error_code": refused.error, "error_message": refused.message}
+    except OSError as error:
+        message = f"the disk would not do it: {error.strerror or error}"
+        return {"error_code": ErrorCode.KAFKA_STORAGE_ERROR, "error_message": message}

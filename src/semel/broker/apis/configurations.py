@@ -1,0 +1,115 @@
+"""What a configuration looks like in an answer, and whose configurations there are: a topic's, and the broker's own.
+
+A topic shows every configuration that `semel.core.configs` knows. The broker shows the handful that clients and their
+tools ask for; they are set when it is started, so none of them can be changed from here.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+from semel.broker.limits import NODE_ID
+from semel.core.configs import DEFINITIONS
+from semel.core.refusals import Refused
+from semel.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+
+# Kafka's numbers for the kinds of resources.
+TOPIC: Final = 2
+BROKER: Final = 4
+
+# For where a value comes from.
+_TOPIC_CONFIG: Final = 1
+_STATIC_BROKER_CONFIG: Final = 4
+_DEFAULT_CONFIG: Final = 5
+
+# And for what it is.
+_TYPES: Final = {"boolean": 1, "string": 2, "int": 3, "long": 5, "list": 7}
+
+
+class Configuration(NamedTuple):
+    """One configuration as it stands; `default` is what holds when nobody sets it."""
+
+    name: str
+    value: str
+    source: int
+    kind: Literal["boolean", "string", "int", "long", "list"]
+    default: str
+    documentation: str
+
+    def shown(self) -> dict[str, object]:
+        return {
+            "name": self.name,
+            "value": self.value,
+            "read_only": self.source == _STATIC_BROKER_CONFIG,
+            "config_source": self.source,
+            "is_sensitive": False,
+        }
+
+    def explained(self, *, with_synonyms: bool, with_documentation: bool) -> dict[str, object]:
+        synonyms = []
+        if with_synonyms:
+            synonyms = [{"name": self.name, "value": self.value, "source": self.source}]
+            if self.source == _TOPIC_CONFIG:
+                synonyms.append({"name": self.name, "value": self.default, "source": _DEFAULT_CONFIG})
+        return {
+            **self.shown(),
+            "synonyms": synonyms,
+            "config_type": _TYPES[self.kind],
+            "documentation": self.documentation if with_documentation else None,
+        }
+
+
+def of_topic(configs: Mapping[str, str]) -> list[Configuration]:
+    """Everything that could be set on a topic on which `configs` are set."""
+    return [
+        Configuration(
+            definition.name,
+            configs.get(definition.name, definition.default),
+            _TOPIC_CONFIG if definition.name in configs else _DEFAULT_CONFIG,
+            definition.kind,
+            definition.default,
+            definition.documentation,
+        )
+        for definition in DEFINITIONS.values()
+    ]
+
+
+def of_broker(broker: "Broker") -> list[Configuration]:
+    limits = broker.limits
+    return [
+        _fixed("advertised.listeners", f"PLAINTEXT://{broker.bootstrap}", "string", "Where clients find this broker."),
+        _fixed(
+            "auto.create.topics.enable", _word(broker.auto_create_topics), "boolean", "Asking for a topic makes it."
+        ),
+        _fixed("broker.id", str(NODE_ID), "int", "The number of this broker; there is one."),
+        _fixed("connections.max.idle.ms", str(limits.idle_connection_ms_max), "long", "Idle connections are closed."),
+        _fixed("default.replication.factor", "1", "int", "There is one broker, and one copy on disk."),
+        _fixed("delete.topic.enable", "true", "boolean", "Topics can be deleted."),
+        _fixed("log.cleanup.policy", DEFINITIONS["cleanup.policy"].default, "list", "For topics that set none."),
+        _fixed("log.dirs", broker.log.files.describe(""), "string", "Where everything is kept."),
+        _fixed("log.retention.bytes", DEFINITIONS["retention.bytes"].default, "long", "For topics that set none."),
+        _fixed("log.retention.ms", DEFINITIONS["retention.ms"].default, "long", "For topics that set none."),
+        _fixed("log.segment.bytes", DEFINITIONS["segment.bytes"].default, "int", "For topics that set none."),
+        _fixed("max.connections", str(limits.connections_max), "int", "More connections than this are refused."),
+        _fixed("message.max.bytes", DEFINITIONS["max.message.bytes"].default, "int", "For topics that set none."),
+        _fixed("min.insync.replicas", "1", "int", "acks=all waits for the disk."),
+        _fixed("node.id", str(NODE_ID), "int", "The number of this broker; there is one."),
+        _fixed("num.partitions", str(broker.partitions_default), "int", "For topics that are made without a number."),
+        _fixed("socket.request.max.bytes", str(limits.frame_bytes_max), "int", "The largest request."),
+    ]
+
+
+def check_broker(name: str) -> None:
+    """Refuse a name that is not this broker's; the empty one stands for every broker."""
+    if name not in ("", str(NODE_ID)):
+        raise Refused(ErrorCode.INVALID_REQUEST, f"there is one broker, {NODE_ID}, and none of this name")
+
+
+def _fixed(name: str, value: str, kind: Literal["boolean", "string", "int", "long", "list"], why: str) -> Configuration:
+    return Configuration(name, value, _STATIC_BROKER_CONFIG, kind, value, why)
+
+
+def _word(truth: bool) -> str:
+    return "true" if truth else "false"

@@ -1,0 +1,42 @@
+"""CreatePartitions (37), versions 0 to 3: topics grow; the number that is asked for is the new total.
+
+A manual assignment may be given if it has one entry for each new partition, on this broker.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from semel.broker.apis.answered import Fields, answered, attempted
+from semel.broker.apis.create_topics import check_assignments
+from semel.broker.apis.lookup import repeated, topic_named
+from semel.core.refusals import Refused
+from semel.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+    from semel.broker.connection import Exchange
+
+
+@answered
+def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
+    twice = repeated(asked.name for asked in request.topics)
+    return {
+        "results": [
+            {"name": name, **attempted(_grow, broker, asked, name in twice, request.validate_only)}
+            for name, asked in {asked.name: asked for asked in request.topics}.items()
+        ]
+    }
+
+
+def _grow(broker: "Broker", asked: Any, twice: bool, validate_only: bool) -> Fields:
+    if twice:
+        raise Refused(ErrorCode.INVALID_REQUEST, "the topic is named more than once")
+    entry = broker.log.catalog.decide_partitions(asked.name, asked.count)
+    if asked.assignments is not None:
+        more = asked.count - topic_named(broker, asked.name).partition_count
+        if len(asked.assignments) != more:
+            message = f"{more} more partitions and {len(asked.assignments)} assignments"
+            raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+        check_assignments(assignment.broker_ids for assignment in asked.assignments)
+    if not validate_only:
+        broker.commit(entry)
+    return {}

@@ -1,0 +1,98 @@
+"""CreateTopics (19), versions 2 to 7: new topics, each made or refused on its own.
+
+-1 partitions is the broker's default and -1 replicas is one, the only number there can be. A manual assignment may be
+given if it puts every partition on this broker. Since version 5 the answer shows the configurations of the new topic.
+As in Apache Kafka, a name that occurs twice in one request is refused, and answered once.
+"""
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from semel.broker.apis.answered import Fields, answered, attempted
+from semel.broker.apis.configurations import of_topic
+from semel.broker.apis.lookup import repeated
+from semel.broker.limits import NODE_ID
+from semel.core.entries import TopicCreated
+from semel.core.refusals import Refused
+from semel.wire.errors import ErrorCode
+from semel.wire.reading import NO_TOPIC_ID
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+    from semel.broker.connection import Exchange
+
+_DEFAULT: Final = -1
+
+
+@answered
+def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
+    twice = repeated(asked.name for asked in request.topics)
+    return {
+        "topics": [
+            {
+                "name": name,
+                "topic_id": NO_TOPIC_ID,
+                "configs": [],
+                **attempted(_create, broker, asked, name in twice, request.validate_only),
+            }
+            for name, asked in {asked.name: asked for asked in request.topics}.items()
+        ]
+    }
+
+
+def _create(broker: "Broker", asked: Any, twice: bool, validate_only: bool) -> Fields:
+    if twice:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"topic '{asked.name}' is asked for more than once")
+    created = create(
+        broker,
+        asked.name,
+        _partition_count(broker, asked),
+        {config.name: config.value for config in asked.configs},
+        replication_factor=asked.replication_factor,
+        validate_only=validate_only,
+    )
+    return {
+        "topic_id": NO_TOPIC_ID if validate_only else created.topic_id,
+        "num_partitions": created.partition_count,
+        "replication_factor": 1,
+        "configs": [configuration.shown() for configuration in of_topic(created.configs)],
+    }
+
+
+def create(
+    broker: "Broker",
+    name: str,
+    partition_count: int,
+    configs: Mapping[str, str | None],
+    *,
+    replication_factor: int = _DEFAULT,
+    validate_only: bool = False,
+) -> TopicCreated:
+    """Make a topic, or only see whether it could be made. Durable when `log.end` as it stands afterwards is."""
+    entry = broker.log.catalog.decide_create(
+        name, partition_count, configs, uuid.uuid4().bytes, broker.now_ms(), replication_factor=replication_factor
+    )
+    if not validate_only:
+        broker.commit(entry)
+    return entry
+
+
+def _partition_count(broker: "Broker", asked: Any) -> int:
+    if not asked.assignments:
+        return broker.partitions_default if asked.num_partitions == _DEFAULT else int(asked.num_partitions)
+    if asked.num_partitions != _DEFAULT or asked.replication_factor != _DEFAULT:
+        raise Refused(ErrorCode.INVALID_REQUEST, "an assignment is given, so both numbers must be -1")
+    count = len(asked.assignments)
+    if {assignment.partition_index for assignment in asked.assignments} != set(range(count)):
+        raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the partitions must be numbered 0, 1, 2 and so on")
+    check_assignments(assignment.broker_ids for assignment in asked.assignments)
+    return count
+
+
+def check_assignments(assignments: Iterable[Sequence[int]]) -> None:
+    """Refuse partitions that are not to be on this broker, or not on it alone."""
+    for broker_ids in assignments:
+        if tuple(broker_ids) != (NODE_ID,):
+            message = f"brokers {list(broker_ids)}: there is one broker, number {NODE_ID}"
+            raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)

@@ -1,0 +1,54 @@
+"""DeleteTopics (20), versions 1 to 6: topics go, by name or, since version 6, by id.
+
+A topic that is named twice in one request, in whatever way, is refused: by the second time it would be gone, and the
+client would be told that it never was.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from semel.broker.apis.answered import Fields, answered, attempted
+from semel.broker.apis.lookup import repeated, topic_identified, topic_named
+from semel.core.refusals import Refused
+from semel.wire import messages
+from semel.wire.errors import ErrorCode
+from semel.wire.reading import NO_TOPIC_ID
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+    from semel.broker.connection import Exchange
+
+# What a topic goes by in one request.
+Handle = tuple[str | None, bytes]
+
+
+@answered
+def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
+    asked: list[Handle]
+    if hasattr(request, "topics"):
+        asked = [(topic.name, messages.topic_id_bytes(topic.topic_id)) for topic in request.topics]
+    else:
+        asked = [(name, NO_TOPIC_ID) for name in request.topic_names]
+    twice = repeated(_name_of(broker, one) for one in asked)
+    return {
+        "responses": [
+            {"name": name, "topic_id": topic_id, **attempted(_delete, broker, name, topic_id, twice)}
+            for name, topic_id in dict.fromkeys(asked)
+        ]
+    }
+
+
+def _name_of(broker: "Broker", asked: Handle) -> str | Handle:
+    """One and the same for whatever is one topic."""
+    topic = broker.log.catalog.identified(asked[1])
+    return asked[0] or (topic.name if topic is not None else asked)
+
+
+def _delete(broker: "Broker", name: str | None, topic_id: bytes, twice: set[str | Handle]) -> Fields:
+    if (name is None) == (topic_id == NO_TOPIC_ID):
+        raise Refused(ErrorCode.INVALID_REQUEST, "a topic is deleted by its name or by its id: give one of them")
+    if _name_of(broker, (name, topic_id)) in twice:
+        raise Refused(ErrorCode.INVALID_REQUEST, "the topic is named more than once")
+    topic = topic_identified(broker, topic_id) if name is None else topic_named(broker, name)
+    log = broker.log
+    broker.commit(log.catalog.decide_delete(topic.name, log.producer_ids.next_id, broker.now_ms()))
+    return {"name": topic.name, "topic_id": topic.topic_id}

@@ -1,0 +1,49 @@
+"""DescribeCluster (60), versions 0 to 2: this broker, alone, which is its own controller.
+
+Whoever asks for the controllers' own addresses asks the wrong endpoint: it has none that clients could use.
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+from semel.broker.apis.answered import Fields, answered
+from semel.broker.apis.authorized import CLUSTER_OPERATIONS, NOT_ASKED
+from semel.broker.limits import NODE_ID
+from semel.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+    from semel.broker.connection import Exchange
+
+_BROKERS: Final = 1
+_CONTROLLERS: Final = 2
+
+
+@answered
+def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
+    wanted = getattr(request, "endpoint_type", _BROKERS)
+    fields: dict[str, object] = {"cluster_id": "", "brokers": []}
+    if wanted == _CONTROLLERS:
+        return fields | {
+            "error_code": ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            "error_message": "this is the endpoint of a broker, not of a controller",
+        }
+    if wanted != _BROKERS:
+        return fields | {
+            "error_code": ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+            "error_message": f"there are no endpoints of type {wanted}",
+        }
+    asks_operations = request.include_cluster_authorized_operations
+    return {
+        "cluster_id": broker.log.cluster_id,
+        "controller_id": NODE_ID,
+        "brokers": [
+            {
+                "broker_id": NODE_ID,
+                "host": broker.advertised_host,
+                "port": broker.port,
+                "rack": None,
+                "is_fenced": False,
+            }
+        ],
+        "cluster_authorized_operations": CLUSTER_OPERATIONS if asks_operations else NOT_ASKED,
+    }

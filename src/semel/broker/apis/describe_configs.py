@@ -1,0 +1,54 @@
+"""DescribeConfigs (32), versions 1 to 4: what is set on a topic or on this broker, and what holds where nothing is.
+
+Synonyms and documentation come when asked for. No keys, like an empty list of them, means all; a key that nobody knows
+is left out.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from semel.broker.apis import configurations
+from semel.broker.apis.answered import Fields, answered, attempted
+from semel.broker.apis.lookup import topic_named
+from semel.core.refusals import Refused
+from semel.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+    from semel.broker.connection import Exchange
+
+
+@answered
+def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
+    with_synonyms = request.include_synonyms
+    with_documentation = getattr(request, "include_documentation", False)
+    return {
+        "results": [
+            {
+                "resource_type": asked.resource_type,
+                "resource_name": asked.resource_name,
+                "configs": [],
+                **attempted(_describe, broker, asked, with_synonyms, with_documentation),
+            }
+            for asked in request.resources
+        ]
+    }
+
+
+def _describe(broker: "Broker", asked: Any, with_synonyms: bool, with_documentation: bool) -> Fields:
+    wanted = asked.configuration_keys
+    return {
+        "configs": [
+            found.explained(with_synonyms=with_synonyms, with_documentation=with_documentation)
+            for found in _configurations(broker, asked)
+            if not wanted or found.name in wanted
+        ]
+    }
+
+
+def _configurations(broker: "Broker", asked: Any) -> list[configurations.Configuration]:
+    if asked.resource_type == configurations.TOPIC:
+        return configurations.of_topic(topic_named(broker, asked.resource_name).configs)
+    if asked.resource_type == configurations.BROKER:
+        configurations.check_broker(asked.resource_name)
+        return configurations.of_broker(broker)
+    raise Refused(ErrorCode.INVALID_REQUEST, f"resources of type {asked.resource_type} have no configurations here")

@@ -1,0 +1,51 @@
+"""DescribeTopicPartitions (75), version 0: topics in the order of their names, so many partitions at a time.
+
+Where an answer ends before the last partition it says where the next one has to begin. Nothing is made by being asked
+for.
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+from semel.broker.apis.answered import Fields, answered, attempted
+from semel.broker.apis.authorized import TOPIC_OPERATIONS
+from semel.broker.apis.lookup import topic_named
+from semel.broker.apis.metadata import described, described_missing, described_partition
+from semel.core.topics import check_name
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+    from semel.broker.connection import Exchange
+
+# As in Apache Kafka (max.request.partition.size.limit), whatever the client would like.
+PARTITIONS_PER_ANSWER_MAX: Final = 2_000
+
+
+@answered
+def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
+    names = {asked.name for asked in request.topics} or {topic.name for topic in broker.log.catalog}
+    first_name, first_index = "", 0
+    if request.cursor is not None:
+        first_name, first_index = request.cursor.topic_name, max(request.cursor.partition_index, 0)
+    room = max(min(request.response_partition_limit, PARTITIONS_PER_ANSWER_MAX), 1)
+    topics: list[Fields] = []
+    for name in sorted(name for name in names if name >= first_name):
+        begin = first_index if name == first_name else 0
+        if room == 0:
+            return {"topics": topics, "next_cursor": {"topic_name": name, "partition_index": begin}}
+        topic = broker.log.catalog.named(name)
+        count = 0 if topic is None else topic.partition_count
+        end = min(begin + room, count)
+        topics.append({**described_missing(name), **attempted(_describe, broker, name, range(begin, end))})
+        room -= len(range(begin, end))
+        if end < count:
+            return {"topics": topics, "next_cursor": {"topic_name": name, "partition_index": end}}
+    return {"topics": topics, "next_cursor": None}
+
+
+def _describe(broker: "Broker", name: str, indexes: range) -> Fields:
+    check_name(name)
+    return described(topic_named(broker, name), TOPIC_OPERATIONS, map(_described_partition, indexes))
+
+
+def _described_partition(index: int) -> Fields:
+    return {**described_partition(index), "eligible_leader_replicas": [], "last_known_elr": []}

@@ -1,0 +1,41 @@
+"""IncrementalAlterConfigs (44), versions 0 and 1: some configurations of a topic change, the others stay.
+
+A value is set, deleted (the default holds again), appended to a list, or subtracted from one.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from semel.broker.apis.alter_configs import alter
+from semel.broker.apis.answered import Fields, answered
+from semel.core.configs import Alteration, altered
+from semel.core.refusals import Refused
+from semel.core.topics import Topic
+from semel.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+    from semel.broker.connection import Exchange
+
+_OPERATIONS: Final[Mapping[int, Literal["set", "delete", "append", "subtract"]]] = {
+    0: "set",
+    1: "delete",
+    2: "append",
+    3: "subtract",
+}
+
+
+@answered
+def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
+    return alter(broker, request, _changed)
+
+
+def _changed(topic: Topic, asked: Any) -> Mapping[str, str | None]:
+    return altered(topic.configs, [_alteration(config) for config in asked.configs])
+
+
+def _alteration(config: Any) -> Alteration:
+    operation = _OPERATIONS.get(config.config_operation)
+    if operation is None:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"operation {config.config_operation} on {config.name} is unknown")
+    return Alteration(config.name, operation, config.value)

@@ -1,0 +1,109 @@
+"""ListOffsets (2), versions 1 to 11: the offset at a time, or at a place that has a name.
+
+A time gives the first record of that time or later, exactly: the batch is found by its header, then the record inside
+it, which is the one occasion on which the broker looks into a batch. It does so within bounds; where a batch cannot be
+opened, or is too large when opened, the answer is its first record, so that a consumer reads some records too many and
+none too few. A place below the log start is never answered, and none that cannot be read yet.
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+from semel.broker.apis.answered import Fields, answered, attempted
+from semel.broker.apis.lookup import LEADER_EPOCH, check_leader_epoch, partition_of
+from semel.core.batch import BatchHeader, Buffer
+from semel.core.refusals import Refused
+from semel.storage.partition_log import PartitionLog
+from semel.wire.errors import ErrorCode, ProtocolError
+from semel.wire.records import CodecMissing, record_times
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+    from semel.broker.connection import Exchange
+
+_LATEST: Final = -1
+_EARLIEST: Final = -2
+_MAX_TIMESTAMP: Final = -3
+_EARLIEST_LOCAL: Final = -4
+_LATEST_TIERED: Final = -5
+_EARLIEST_PENDING_UPLOAD: Final = -6
+
+# Which version brought each of the places that have names.
+_PLACES_SINCE: Final = {
+    _LATEST: 0,
+    _EARLIEST: 0,
+    _MAX_TIMESTAMP: 7,
+    _EARLIEST_LOCAL: 8,
+    _LATEST_TIERED: 9,
+    _EARLIEST_PENDING_UPLOAD: 11,
+}
+
+# Looking through this much holds up everybody else for some hundredths of a second, and for half a second at worst,
+# where every record is empty.
+OPENED_BYTES_MAX: Final = 4 * 1024 * 1024
+
+
+@answered
+def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    {
+                        "partition_index": asked.partition_index,
+                        "timestamp": -1,
+                        "offset": -1,
+                        "leader_epoch": -1,
+                        **attempted(_find, broker, topic.name, asked, exchange.version),
+                    }
+                    for asked in topic.partitions
+                ],
+            }
+            for topic in request.topics
+        ]
+    }
+
+
+def _find(broker: "Broker", topic_name: str, asked: Any, version: int) -> Fields:
+    _, partition = partition_of(broker, topic_name, asked.partition_index)
+    check_leader_epoch(getattr(asked, "current_leader_epoch", -1))
+    wanted = asked.timestamp
+    if wanted < 0 and version < _PLACES_SINCE.get(wanted, version + 1):
+        raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"place {wanted} is not known in version {version}")
+    if wanted == _LATEST:
+        return _found(partition.readable.offset)
+    if wanted in (_EARLIEST, _EARLIEST_LOCAL):
+        return _found(partition.state.log_start)
+    if wanted in (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD):
+        return {}
+    if wanted == _MAX_TIMESTAMP:
+        wanted = partition.latest_timestamp(partition.readable)
+    return _first_since(partition, wanted)
+
+
+def _found(offset: int, timestamp_ms: int = -1) -> Fields:
+    return {"offset": offset, "timestamp": timestamp_ms, "leader_epoch": LEADER_EPOCH}
+
+
+def _first_since(partition: PartitionLog, timestamp_ms: int) -> Fields:
+    log_start = partition.state.log_start
+    for header, batch in partition.batches_since(timestamp_ms, partition.readable):
+        record = _record_in(header, batch, timestamp_ms, log_start)
+        if record is not None:
+            return _found(*record)
+    return {}
+
+
+def _record_in(header: BatchHeader, batch: Buffer, timestamp_ms: int, log_start: int) -> tuple[int, int] | None:
+    """The offset and time of the first record in a batch that is there and not too early, if there is one."""
+    if header.base_timestamp >= timestamp_ms and header.base_offset >= log_start:
+        return header.base_offset, header.base_timestamp
+    try:
+        if len(batch) > OPENED_BYTES_MAX:
+            raise ProtocolError("too large to be looked through")
+        for offset, time_ms in record_times(batch, OPENED_BYTES_MAX):
+            if time_ms >= timestamp_ms and offset >= log_start:
+                return offset, time_ms
+    except (ProtocolError, CodecMissing):
+        return max(header.base_offset, log_start), header.base_timestamp
+    return None

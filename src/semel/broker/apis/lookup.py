@@ -1,0 +1,54 @@
+"""Finding the topic or the partition that a request speaks of, or refusing in the words of the protocol.
+
+Nothing is ever made here by being looked for.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from semel.core.refusals import Refused
+from semel.core.topics import Topic
+from semel.storage.partition_log import PartitionLog
+from semel.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+
+# No partition ever changes its leader, so there is one epoch and it is the first.
+LEADER_EPOCH: Final = 0
+
+T = TypeVar("T")
+
+
+def topic_named(broker: "Broker", name: str) -> Topic:
+    topic = broker.log.catalog.named(name)
+    if topic is None:
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no topic of this name")
+    return topic
+
+
+def topic_identified(broker: "Broker", topic_id: bytes) -> Topic:
+    topic = broker.log.catalog.identified(topic_id)
+    if topic is None:
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
+    return topic
+
+
+def partition_of(broker: "Broker", topic_name: str, index: int) -> tuple[Topic, PartitionLog]:
+    topic = topic_named(broker, topic_name)
+    partition = broker.log.partition(topic, index)
+    if partition is None:
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic '{topic_name}' has no partition {index}")
+    return topic, partition
+
+
+def check_leader_epoch(epoch: int) -> None:
+    """Refuse what a client says of a leader that this broker has not heard of; -1 says nothing."""
+    if epoch > LEADER_EPOCH:
+        raise Refused(ErrorCode.UNKNOWN_LEADER_EPOCH, f"the leader's epoch is {LEADER_EPOCH}, not {epoch}")
+
+
+def repeated(items: Iterable[T]) -> set[T]:
+    """What occurs more than once: two wishes for one thing in one request leave open which is meant."""
+    return {item for item, times in Counter(items).items() if times > 1}

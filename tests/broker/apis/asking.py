@@ -1,0 +1,74 @@
+"""A client of one connection that asks one thing at a time, and the few records that its questions are about."""
+
+import socket
+from typing import Any
+
+from semel.wire import messages
+from semel.wire.frames import parse_response_header
+from semel.wire.records import Record, encode_batch
+from semel.wire.versions import ANNOUNCED, CREATE_TOPICS, PRODUCE
+
+NEWEST = {api_key: announced.max for api_key, announced in ANNOUNCED.items()}
+
+
+class ConnectionEnded(Exception):
+    """The broker ended the connection instead of answering."""
+
+
+class Asker:
+    """Call it with an API and a version to get the answer as kio's dataclass."""
+
+    def __init__(self, bootstrap: str) -> None:
+        host, _, port = bootstrap.rpartition(":")
+        self._socket = socket.create_connection((host, int(port)), timeout=30)
+        self._correlation_id = 0
+
+    def __call__(self, api_key: int, version: int | None = None, /, **values: object) -> Any:
+        """The answer to a request with these fields, in the newest version unless another one is given."""
+        version = NEWEST[api_key] if version is None else version
+        request = messages.build_request(api_key, version, **values)
+        self._correlation_id += 1
+        self._socket.sendall(messages.encode_request(api_key, version, self._correlation_id, "asker", request))
+        frame = self._read(int.from_bytes(self._read(4)))
+        correlation_id, body = parse_response_header(api_key, version, frame)
+        assert correlation_id == self._correlation_id
+        return messages.decode_response(api_key, version, frame[body:])
+
+    def create(self, name: str, partitions: int = 1, **configs: str) -> Any:
+        """Make a topic that must not be there yet; a configuration's dots are written as underscores."""
+        wanted = {
+            "name": name,
+            "num_partitions": partitions,
+            "replication_factor": -1,
+            "assignments": [],
+            "configs": [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()],
+        }
+        (created,) = self(CREATE_TOPICS, topics=[wanted], timeout=1000).topics
+        assert created.error_code == 0, created.error_message
+        return created
+
+    def produce(self, topic: str, records: list[Record], partition: int = 0, **options: Any) -> int:
+        """Append one batch and answer its base offset."""
+        batch = bytes(encode_batch(records, **options))
+        data = [{"name": topic, "partition_data": [{"index": partition, "records": batch}]}]
+        answer = self(PRODUCE, 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data)
+        (appended,) = answer.responses[0].partition_responses
+        assert appended.error_code == 0, appended.error_message
+        return int(appended.base_offset)
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _read(self, size: int) -> bytes:
+        received = b""
+        while len(received) < size:
+            piece = self._socket.recv(size - len(received))
+            if not piece:
+                raise ConnectionEnded
+            received += piece
+        return received
+
+
+def at(*times_ms: int) -> list[Record]:
+    """Records of these times."""
+    return [Record(b"value", timestamp_ms=time_ms) for time_ms in times_ms]

@@ -1,0 +1,147 @@
+"""Every version of every API that is announced is answered, in the shape of that version."""
+
+import pytest
+
+from asking import Asker, at
+from semel.broker.apis import HANDLERS
+from semel.wire.records import encode_batch
+from semel.wire.versions import (
+    ALTER_CONFIGS,
+    ANNOUNCED,
+    API_VERSIONS,
+    CREATE_PARTITIONS,
+    CREATE_TOPICS,
+    DELETE_RECORDS,
+    DELETE_TOPICS,
+    DESCRIBE_CLUSTER,
+    DESCRIBE_CONFIGS,
+    DESCRIBE_LOG_DIRS,
+    DESCRIBE_PRODUCERS,
+    DESCRIBE_TOPIC_PARTITIONS,
+    FETCH,
+    INCREMENTAL_ALTER_CONFIGS,
+    INIT_PRODUCER_ID,
+    LIST_OFFSETS,
+    METADATA,
+    OFFSET_FOR_LEADER_EPOCH,
+    PRODUCE,
+    PRODUCE_SERVED_MIN,
+)
+
+TOPIC = 2
+
+
+def requests(topic_id: bytes) -> dict[int, dict[str, object]]:
+    """One sensible request for each API, about the topic `orders` with two partitions; all versions' fields at once."""
+    batch = bytes(encode_batch(at(1000)))
+    created = {"name": "new", "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
+    resource = {"resource_type": TOPIC, "resource_name": "orders"}
+    change = {"name": "retention.ms", "value": "1000", "config_operation": 0}
+    place = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1}
+    wanted = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000, "log_start_offset": -1}
+    epoch = {"partition": 0, "current_leader_epoch": -1, "leader_epoch": 0}
+    return {
+        PRODUCE: {
+            "transactional_id": None,
+            "acks": -1,
+            "timeout": 1000,
+            "topic_data": [
+                {"name": "orders", "topic_id": topic_id, "partition_data": [{"index": 0, "records": batch}]},
+            ],
+        },
+        FETCH: {
+            "max_wait": 0,
+            "min_bytes": 0,
+            "max_bytes": 1000,
+            "isolation_level": 0,
+            "session_id": 0,
+            "session_epoch": -1,
+            "replica_id": -1,
+            "forgotten_topics_data": [],
+            "topics": [{"topic": "orders", "topic_id": topic_id, "partitions": [wanted]}],
+        },
+        LIST_OFFSETS: {
+            "replica_id": -1,
+            "isolation_level": 0,
+            "timeout": 1000,
+            "topics": [{"name": "orders", "partitions": [place]}],
+        },
+        METADATA: {
+            "topics": [{"name": "orders", "topic_id": bytes(16)}],
+            "allow_auto_topic_creation": False,
+            "include_cluster_authorized_operations": True,
+            "include_topic_authorized_operations": True,
+        },
+        API_VERSIONS: {"client_software_name": "test", "client_software_version": "1"},
+        CREATE_TOPICS: {"topics": [created], "timeout": 1000, "validate_only": False},
+        DELETE_TOPICS: {
+            "topic_names": ["orders"],
+            "topics": [{"name": None, "topic_id": topic_id}],
+            "timeout": 1000,
+        },
+        DELETE_RECORDS: {
+            "topics": [{"name": "orders", "partitions": [{"partition_index": 0, "offset": -1}]}],
+            "timeout": 1000,
+        },
+        INIT_PRODUCER_ID: {
+            "transactional_id": None,
+            "transaction_timeout": 1000,
+            "producer_id": -1,
+            "producer_epoch": -1,
+        },
+        OFFSET_FOR_LEADER_EPOCH: {"replica_id": -1, "topics": [{"topic": "orders", "partitions": [epoch]}]},
+        DESCRIBE_CONFIGS: {
+            "resources": [{**resource, "configuration_keys": None}],
+            "include_synonyms": True,
+            "include_documentation": True,
+        },
+        ALTER_CONFIGS: {
+            "resources": [{**resource, "configs": [{"name": "retention.ms", "value": "1000"}]}],
+            "validate_only": False,
+        },
+        DESCRIBE_LOG_DIRS: {"topics": None},
+        CREATE_PARTITIONS: {
+            "topics": [{"name": "orders", "count": 3, "assignments": None}],
+            "timeout": 1000,
+            "validate_only": False,
+        },
+        INCREMENTAL_ALTER_CONFIGS: {"resources": [{**resource, "configs": [change]}], "validate_only": False},
+        DESCRIBE_CLUSTER: {
+            "include_cluster_authorized_operations": True,
+            "endpoint_type": 1,
+            "include_fenced_brokers": False,
+        },
+        DESCRIBE_PRODUCERS: {"topics": [{"name": "orders", "partition_indexes": [0]}]},
+        DESCRIBE_TOPIC_PARTITIONS: {"topics": [{"name": "orders"}], "response_partition_limit": 10, "cursor": None},
+    }
+
+
+def error_codes(answer: object) -> list[int]:
+    """Every error code in an answer, wherever it stands."""
+    if isinstance(answer, tuple):
+        return [code for item in answer for code in error_codes(item)]
+    found = []
+    for name in getattr(answer, "__dataclass_fields__", {}):
+        value = getattr(answer, name)
+        found += [int(value)] if name == "error_code" else error_codes(value)
+    return found
+
+
+VERSIONS = [
+    (api_key, version)
+    for api_key, announced in ANNOUNCED.items()
+    for version in range(announced.min, announced.max + 1)
+    if (api_key, version) >= (PRODUCE, PRODUCE_SERVED_MIN)
+]
+
+
+@pytest.mark.parametrize(("api_key", "version"), VERSIONS)
+def test_a_sensible_request_is_granted_in_every_version(ask: Asker, api_key: int, version: int) -> None:
+    topic_id = ask.create("orders", partitions=2).topic_id.bytes
+    answer = ask(api_key, version, **requests(topic_id)[api_key])
+    assert set(error_codes(answer)) <= {0}
+    assert ask(API_VERSIONS, 0).error_code == 0, "the connection is still good"
+
+
+def test_what_is_announced_is_served_and_what_is_served_is_announced() -> None:
+    assert set(HANDLERS) == set(ANNOUNCED)
