@@ -1,0 +1,130 @@
+"""A checkpoint is the old one or the new one, whole, or it is refused with its name."""
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from semel.storage import checkpoint
+from semel.storage.files import DiskFiles, File, Files, MemoryFiles
+from semel.storage.journal import Damaged
+from semel.testing.faulty import Crashed, Fault, FaultyFiles, every_fault, lose_all
+
+OLD = {"state": "old"}
+NEW = {"state": "new"}
+
+
+def found(files: Files) -> tuple[str, bytes]:
+    read = checkpoint.read(files)
+    assert read is not None
+    state, packed = read
+    return state["state"], bytes(packed)
+
+
+@pytest.fixture(params=["memory", "disk"])
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> Files:
+    return MemoryFiles() if request.param == "memory" else DiskFiles(tmp_path)
+
+
+def test_there_is_none_at_first_then_the_latest(files: Files) -> None:
+    assert checkpoint.read(files) is None
+    checkpoint.write(files, OLD, [b"a" * 1000, b"b"])
+    assert found(files) == ("old", b"a" * 1000 + b"b")
+    checkpoint.write(files, NEW, [])
+    assert found(files) == ("new", b"")
+
+
+def test_producers_come_back_as_they_were_packed() -> None:
+    states = [(1000, b"x" * 34), (2**62, b""), (7, b"y")]
+    packed = memoryview(checkpoint.pack_producers(states))
+    assert list(checkpoint.unpack_producers(packed)) == states
+
+
+def test_whatever_happens_while_one_is_written_there_is_the_old_one_or_the_new_one() -> None:
+    def prepared(*faults: Fault) -> FaultyFiles:
+        files = FaultyFiles()
+        checkpoint.write(files, OLD, [b"1" * 700])
+        return files.survivors(0, *faults)
+
+    rehearsal = prepared()
+    checkpoint.write(rehearsal, NEW, [b"2" * 700])
+    seen = set()
+    for fault in every_fault(rehearsal.calls):
+        files = prepared(fault)
+        done = False
+        try:
+            checkpoint.write(files, NEW, [b"2" * 700])
+            done = True
+        except (OSError, Crashed):
+            pass
+        assert files.fired
+        for seed in range(5):
+            after = found(files.survivors(seed))
+            assert after in ([("new", b"2" * 700)] if done else [("old", b"1" * 700), ("new", b"2" * 700)])
+            seen.add(after)
+    assert len(seen) == 2
+
+
+def test_one_that_was_written_survives_any_loss_of_power() -> None:
+    files = FaultyFiles()
+    checkpoint.write(files, OLD, [])
+    checkpoint.write(files, NEW, [])
+    assert found(files.survivors(lose_all)) == ("new", b"")
+
+
+def test_on_a_full_disk_the_reserve_makes_room_for_one() -> None:
+    files = FaultyFiles()
+    checkpoint.write(files, OLD, [])
+    assert "reserve" in files.names("")
+    files.arm(Fault("ENOSPC", call="write"), Fault("ENOSPC", call="create", path="reserve", lasting=True))
+    checkpoint.write(files, NEW, [b"n"])
+    assert files.fired["ENOSPC"] == 2
+    assert found(files) == ("new", b"n")
+    assert "reserve" not in files.names("")
+    files.disarm()
+    checkpoint.write(files, OLD, [])
+    assert "reserve" in files.names("")
+
+
+def test_without_space_and_reserve_the_old_one_stays() -> None:
+    files = FaultyFiles()
+    checkpoint.write(files, OLD, [])
+    files.arm(Fault("ENOSPC", call="write", lasting=True))
+    for _ in range(2):
+        with pytest.raises(OSError, check=lambda error: error.errno == errno.ENOSPC):
+            checkpoint.write(files, NEW, [])
+        assert found(files) == ("old", b"")
+    files.disarm()
+    checkpoint.write(files, NEW, [])
+    assert found(files) == ("new", b"")
+
+
+def test_any_changed_byte_is_refused_by_name() -> None:
+    files = MemoryFiles()
+    checkpoint.write(files, OLD, [b"packed"])
+    file: File = files.open(checkpoint.NAME)
+    for position in range(file.size()):
+        right = file.read_at(1, position)
+        file.write_at([bytes([right[0] ^ 0x40])], position)
+        with pytest.raises(Damaged, match="memory:checkpoint: "):
+            checkpoint.read(files)
+        file.write_at([right], position)
+    assert found(files) == ("old", b"packed")
+
+
+@pytest.mark.parametrize("size", [0, 5, 30])
+def test_one_that_is_cut_short_is_refused_by_name(size: int) -> None:
+    files = MemoryFiles()
+    checkpoint.write(files, OLD, [b"packed"])
+    files.open(checkpoint.NAME).truncate(size)
+    with pytest.raises(Damaged, match="memory:checkpoint: "):
+        checkpoint.read(files)
+
+
+def test_one_of_another_format_is_refused_with_both_formats_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = MemoryFiles()
+    with monkeypatch.context() as later:
+        later.setattr(checkpoint, "FORMAT", checkpoint.FORMAT + 1)
+        checkpoint.write(files, OLD, [])
+    with pytest.raises(Damaged, match=f"format {checkpoint.FORMAT + 1} by another.*reads {checkpoint.FORMAT}"):
+        checkpoint.read(files)
