@@ -12,12 +12,14 @@ import struct
 from array import array
 from bisect import bisect_right
 from collections import OrderedDict
+from collections.abc import Iterator
 from typing import Final
 
 from crc32c import crc32c
 
 from semel.core.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, BatchHeader, read_header
 from semel.storage.files import Buffer, File, Files
+from semel.storage.journal import Damaged
 
 INDEX_INTERVAL_BYTES: Final = 64 * 1024
 # Files of segments held open, and sealed segments' indexes held in memory, at once.
@@ -165,7 +167,7 @@ class SegmentFiles:
         index = self._indexes.get(segment.path)
         if index is None:
             file = self.file_of(segment)
-            index = _read_footer(file, segment.size) or scan_index(file, segment.size)
+            index = _read_footer(file, segment.size) or scan_index(file, segment)
             self._indexes[segment.path] = index
             if len(self._indexes) > self._open_max:
                 self._indexes.popitem(last=False)
@@ -198,22 +200,33 @@ def _read_footer(file: File, position: int) -> Index | None:
     if len(head) < _FOOTER.size:
         return None
     magic, size, checksum = _FOOTER.unpack(head)
-    data = file.read_at(size, position + _FOOTER.size) if magic == _FOOTER_MAGIC else b""
+    is_footer = magic == _FOOTER_MAGIC and size <= file.size() - position
+    data = file.read_at(size, position + _FOOTER.size) if is_footer else b""
     return Index.from_bytes(data) if data and crc32c(data) == checksum else None
 
 
-def scan_index(file: File, size: int) -> Index:
-    """The index, made from the headers of the batches in the first `size` bytes."""
+def scan_index(file: File, segment: Segment) -> Index:
+    """The index, made from the headers of the batches."""
     index = Index()
     position = 0
-    while position < size:
-        chunk = file.read_at(min(_SCAN_BYTES, size - position), position)
-        at = 0
-        while at + HEADER_BYTES <= len(chunk):
-            header = read_header(chunk, at)
+    while position < segment.size:
+        chunk = file.read_at(min(_SCAN_BYTES, segment.size - position), position)
+        end = 0
+        for at, header in headers(chunk, segment, position):
             index.note(header.base_offset, position + at, header.max_timestamp)
-            at += header.length + LENGTH_PREFIX_BYTES
-        if at == 0:
-            break
-        position += at
+            end = at + header.batch_bytes
+        position += end
     return index
+
+
+def headers(chunk: bytes, segment: Segment, position: int) -> Iterator[tuple[int, BatchHeader]]:
+    """The headers of the batches that begin in `chunk`, read at `position` of a segment, each with its place there."""
+    at = 0
+    while at + HEADER_BYTES <= len(chunk):
+        header = read_header(chunk, at)
+        if header.batch_bytes < HEADER_BYTES:
+            raise Damaged(f"{segment.path}: no batch at offset {position + at}")
+        yield at, header
+        at += header.batch_bytes
+    if at == 0:
+        raise Damaged(f"{segment.path}: ends at offset {position + len(chunk)}, in the middle of a batch")
