@@ -12,7 +12,17 @@ from typing import Final, NamedTuple
 from semel.core import refusals
 from semel.core.batch import APPEND_TIME_BIT, NO_PRODUCER, NO_TIMESTAMP, BatchHeader
 from semel.core.producer_ids import ProducerIds
-from semel.core.producers import ACCEPTED, DUPLICATE, GAP, SEQUENCE_MASK, KnownBatch, Outcome, Producers, judge
+from semel.core.producers import (
+    ACCEPTED,
+    DUPLICATE,
+    FENCED,
+    Judgement,
+    KnownBatch,
+    Outcome,
+    Producers,
+    advance,
+    judge,
+)
 
 # After this long without a word a producer is forgotten, as in Apache Kafka.
 PRODUCER_EXPIRATION_MS: Final = 86_400_000
@@ -28,6 +38,8 @@ class Decision(NamedTuple):
 
 
 _ACCEPTED: Final = Decision(ACCEPTED)
+# What has no producer can be no repetition, and leaves no gap.
+_NO_CLAIM: Final = Judgement(ACCEPTED)
 
 
 class Partition:
@@ -45,33 +57,38 @@ class Partition:
     def decide_append(
         self, header: BatchHeader, ids: ProducerIds, now_ms: int, expiration_ms: int = PRODUCER_EXPIRATION_MS
     ) -> Decision:
-        """What becomes of a batch whose header has been found consistent; `Refused` if it has no business here."""
+        """What becomes of a batch whose header has been found consistent; `Refused` if it has no business here.
+
+        A repetition and a zombie hear that they are, whatever else is wrong with them.
+        """
+        claims = header.producer_id != NO_PRODUCER
+        judgement = self._judge(header, ids, now_ms, expiration_ms) if claims else _NO_CLAIM
+        outcome = judgement.outcome
+        if outcome is DUPLICATE:
+            return Decision(outcome, judgement.original)
+        if outcome is FENCED:
+            return Decision(
+                outcome,
+                error=refusals.INVALID_PRODUCER_EPOCH,
+                message=f"epoch {header.producer_epoch} of producer {header.producer_id} is fenced by a later one",
+            )
         if header.is_transactional:
             raise refusals.Refused(refusals.INVALID_TXN_STATE, "the producer has no transaction open here")
-        producer_id = header.producer_id
-        if producer_id == NO_PRODUCER:
+        if outcome is ACCEPTED:
             return _ACCEPTED
+        return Decision(
+            outcome,
+            error=refusals.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            message=f"sequence gap (expected {judgement.expected}, got {header.base_sequence})",
+        )
+
+    def _judge(self, header: BatchHeader, ids: ProducerIds, now_ms: int, expiration_ms: int) -> Judgement:
+        producer_id = header.producer_id
         state = self.producers.get(producer_id)
         is_new = state is None and (
             producer_id >= self.forgotten_below and ids.is_young(producer_id, now_ms, expiration_ms)
         )
-        judgement = judge(state, is_new, header.producer_epoch, header.base_sequence, header.record_count)
-        outcome = judgement.outcome
-        if outcome is ACCEPTED:
-            return _ACCEPTED
-        if outcome is DUPLICATE:
-            return Decision(outcome, judgement.original)
-        if outcome is GAP:
-            return Decision(
-                outcome,
-                error=refusals.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                message=f"sequence gap (expected {judgement.expected}, got {header.base_sequence})",
-            )
-        return Decision(
-            outcome,
-            error=refusals.INVALID_PRODUCER_EPOCH,
-            message=f"epoch {header.producer_epoch} of producer {producer_id} is fenced by a later one",
-        )
+        return judge(state, is_new, header.producer_epoch, header.base_sequence, header.record_count)
 
     def apply_append(self, header: BatchHeader, at_ms: int) -> None:
         """A batch has become part of the log; its header carries the offset it took."""
@@ -82,7 +99,7 @@ class Partition:
                 header.producer_id,
                 at_ms,
                 header.producer_epoch,
-                (header.base_sequence + count - 1) & SEQUENCE_MASK,
+                advance(header.base_sequence, count - 1),
                 count,
                 header.base_offset,
                 answered_timestamp(header),
