@@ -55,7 +55,15 @@ def a_life(files: Files, ledger: Ledger) -> Caller:
     send(caller, "orders", 1, 200)
     caller.sync()
     send(caller, "orders", 0, 600, 600, 600, producer=one)
-    caller.checkpoint()
+
+    def meanwhile() -> None:
+        """What happens while a checkpoint is being written is not in it."""
+        send(caller, "orders", 1, 1000, 1000, 1000, producer=one)
+        caller.sync()
+        if (target := partition(caller, "orders")) is not None:
+            caller.delete_records(target, 4)
+
+    caller.checkpoint(meanwhile)
     send(caller, "orders", 0, 300, producer=one)
     caller.sync()
     caller.delete("short-lived")

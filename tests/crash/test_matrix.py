@@ -1,8 +1,8 @@
 """The crash matrix: every call to the disk in a log's life, and every fault that can happen to it.
 
 After each the log has to come back with everything acknowledged, once, in its place, and go on. Each case is named by
-the fault and the seed, which replay it. SEMEL_CRASH_SEEDS, 2 by default, is how many ways to lose what was not synced are
-tried for each.
+the fault and the seed, which replay it. SEMEL_CRASH_SEEDS, 2 by default, is how many ways to lose what was not synced
+are tried for each.
 """
 
 import contextlib
