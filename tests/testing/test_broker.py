@@ -6,38 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import Producer
 
 import semel
+from producing import deliver, idempotent_producer
 from semel.testing.broker import FaultyBroker
-
-
-def idempotent_producer(broker: semel.EmbeddedBroker) -> Producer:
-    return Producer(
-        {
-            "bootstrap.servers": broker.bootstrap,
-            "enable.idempotence": True,
-            "linger.ms": 0,
-            "log_level": 0,
-            "retry.backoff.ms": 10,
-            "reconnect.backoff.ms": 1,
-            "reconnect.backoff.max.ms": 10,
-        }
-    )
-
-
-def deliver(producer: Producer, topic: str, values: list[bytes]) -> list[int]:
-    """Produce, wait, and answer the offsets that were acknowledged."""
-    offsets: list[int] = []
-
-    def acknowledged(error: KafkaError | None, message: Message) -> None:
-        assert error is None
-        offsets.append(message.offset() or 0)
-
-    for value in values:
-        producer.produce(topic, value, callback=acknowledged)
-    assert producer.flush(30) == 0
-    return offsets
 
 
 def test_a_lost_ack_is_retried_and_stored_once(semel_broker: FaultyBroker) -> None:

@@ -1,9 +1,10 @@
 """The broker: one log, its connections, and the order in which changes become durable and answers leave.
 
-All requests are served on one event loop, so no state needs a lock. The disk is waited for in two threads: one syncs
+All requests are served on one event loop, so no state needs a lock. The disk is waited for in three threads: one syncs
 the journal, over and over as long as there is something to sync, and everything that was appended meanwhile shares the
-next sync; the other writes checkpoints. If a sync fails the broker stops serving at once and for good, because nothing
-that was not durable yet can be trusted any more; a restart recovers what was.
+next sync; another writes checkpoints; the third brings records into memory that have left it. If a sync fails the
+broker stops serving at once and for good, because nothing that was not durable yet can be trusted any more; a restart
+recovers what was.
 """
 
 import asyncio
@@ -25,6 +26,7 @@ from semel.core.entries import Entry
 from semel.storage.files import DiskFiles, Files, MemoryFiles
 from semel.storage.journal import SyncJob
 from semel.storage.log import CheckpointJob, Log, LogSettings
+from semel.storage.partition_log import Stretch
 from semel.wire.errors import ProtocolError
 from semel.wire.versions import API_VERSIONS, is_announced
 
@@ -87,6 +89,7 @@ class Broker:
         self._loop: asyncio.AbstractEventLoop
         self._syncer: DiskThread
         self._checkpointer: DiskThread
+        self._reader: DiskThread
         self._sync_under_way = False
         self._sync_scheduled = False
         self._stopping = False
@@ -140,6 +143,7 @@ class Broker:
         self.port = self._server.sockets[0].getsockname()[1]
         self._syncer = DiskThread("semel-sync", self._loop)
         self._checkpointer = DiskThread("semel-checkpoint", self._loop)
+        self._reader = DiskThread("semel-read", self._loop)
         self._stopping = False
         self._every(HOUSEKEEPING_SECONDS, self._keep_house)
         self._every(RETENTION_SECONDS, self._retain)
@@ -198,6 +202,7 @@ class Broker:
     def _stop_threads(self) -> None:
         self._syncer.stop()
         self._checkpointer.stop()
+        self._reader.stop()
 
     def fail(self, error: BaseException) -> None:
         """The disk has broken its promise: say so, stop serving, leave the rest to a restart."""
@@ -282,6 +287,10 @@ class Broker:
         if self.metrics.storage_errors == 1 or error.errno != errno.ENOSPC:
             logger.error("a write was refused by the disk: %s", error)
 
+    def warm(self, stretches: list[Stretch], done: Callable[[], None]) -> None:
+        """Have records brought from the disk into memory without waiting for it, then call `done`."""
+        self._reader.run(lambda: self.log.warm(stretches), lambda _: done())
+
     # -- becoming durable ---------------------------------------------------------------------------------------
 
     def wait_for_sync(self, connection: Connection) -> None:
@@ -352,7 +361,10 @@ class Broker:
             self.fail(error)
         else:
             self.metrics.checkpoints += 1
-            self.log.finish_checkpoint(job)
+            try:
+                self.log.finish_checkpoint(job)
+            except OSError as refusal:
+                self.storage_error(refusal)
 
     # -- keeping house ------------------------------------------------------------------------------------------
 

@@ -32,6 +32,10 @@ class File(Protocol):
         """Up to `size` bytes from `position`; fewer only where the file ends."""
         ...
 
+    def is_cached(self, size: int, position: int) -> bool:
+        """Whether reading this would, by all appearances, not have to wait for the disk."""
+        ...
+
     def sync(self) -> None:
         """Return when everything written so far would survive a loss of power (fdatasync)."""
         ...
@@ -128,6 +132,20 @@ class DiskFile:
             got += len(data)
         return b"".join(parts)
 
+    def is_cached(self, size: int, position: int) -> bool:
+        # The kernel reads ahead in long stretches, so both ends speak for what lies between them.
+        probe = bytearray(1)
+        try:
+            for place in (position, position + size - 1):
+                os.preadv(self._descriptor, [probe], place, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            # Some file systems cannot say; then nobody knows better than to read.
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+        return True
+
     def sync(self) -> None:
         os.fdatasync(self._descriptor)
 
@@ -217,6 +235,9 @@ class MemoryFile:
 
     def read_at(self, size: int, position: int) -> bytes:
         return bytes(memoryview(self.data)[position : position + size])
+
+    def is_cached(self, size: int, position: int) -> bool:
+        return True
 
     def sync(self) -> None:
         pass

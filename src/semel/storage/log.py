@@ -37,7 +37,7 @@ from semel.storage import checkpoint, journal
 from semel.storage.encoding import BATCH_HEAD, BATCH_KIND, decode, encode
 from semel.storage.files import Files
 from semel.storage.journal import Bookmark, Damaged, Journal, SyncJob
-from semel.storage.partition_log import Mark, PartitionLog
+from semel.storage.partition_log import Mark, PartitionLog, Stretch
 from semel.storage.segment import Index, Segment, SegmentFiles
 
 TOPICS: Final = "topics"
@@ -416,6 +416,17 @@ class Log:
         job.run()
         self.finish_sync(job)
         self.settle(self.synced)
+
+    def warm(self, stretches: list[Stretch]) -> None:
+        """Have the disk bring these parts of segments into memory. For a thread; takes as long as the disk."""
+        for path, position, size in stretches:
+            # Whatever is wrong with it will be found by whoever reads it for good.
+            with contextlib.suppress(OSError):
+                file = self.files.open(path)
+                try:
+                    file.read_at(size, position)
+                finally:
+                    file.close()
 
     # -- checkpoints --------------------------------------------------------------------------------------------
 

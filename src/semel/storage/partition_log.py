@@ -28,6 +28,14 @@ class Mark(NamedTuple):
     position: int
 
 
+class Stretch(NamedTuple):
+    """A part of a segment's file."""
+
+    path: str
+    position: int
+    size: int
+
+
 class PartitionLog:
     """A partition's rules (`state`), its records, and how far they may be read (`readable`)."""
 
@@ -120,9 +128,7 @@ class PartitionLog:
         """
         if offset >= until.offset or not self._segments:
             return b""
-        segment = self._segments[max(bisect_right(self._bases, offset) - 1, 0)]
-        position = self._place_of(segment, offset)
-        end = until.position if segment.base_offset == until.segment_base else segment.size
+        segment, position, end = self._locate(offset, until)
         file = self._segment_files.file_of(segment)
         wanted = min(bytes_max, end - position)
         data: bytes | memoryview = file.read_at(max(wanted, 0), position)
@@ -138,6 +144,16 @@ class PartitionLog:
             next_offset = until.offset if segment.base_offset == until.segment_base else segment.next_offset
         self._remember(next_offset, segment.base_offset, position + len(data))
         return data
+
+    def cold_stretch(self, offset: int, bytes_max: int, until: Mark) -> Stretch | None:
+        """What `read` with these arguments would have to wait for the disk to get; None if it is all in memory."""
+        if offset >= until.offset or not self._segments or bytes_max <= 0:
+            return None
+        segment, position, end = self._locate(offset, until)
+        size = min(bytes_max, end - position)
+        if self._segment_files.file_of(segment).is_cached(size, position):
+            return None
+        return Stretch(segment.path, position, size)
 
     def batches(self, offset: int, until: Mark) -> Iterator[tuple[BatchHeader, bytes | memoryview]]:
         """The batches from the one that holds `offset` on, each with its header."""
@@ -242,6 +258,12 @@ class PartitionLog:
             file = self._segment_files.file_of(last)
             if file.size() > last.size:
                 file.truncate(last.size)
+
+    def _locate(self, offset: int, until: Mark) -> tuple[Segment, int, int]:
+        """The segment with the batch that holds `offset`, where that batch begins, and where reading has to end."""
+        segment = self._segments[max(bisect_right(self._bases, offset) - 1, 0)]
+        end = until.position if segment.base_offset == until.segment_base else segment.size
+        return segment, self._place_of(segment, offset), end
 
     def _place_of(self, segment: Segment, offset: int) -> int:
         """Where in the segment the batch that holds `offset` begins."""

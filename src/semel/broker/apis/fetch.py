@@ -1,8 +1,10 @@
 """Fetch (1), versions 4 to 18: the way of every record out of the log.
 
 What is asked for is read as whole batches, up to what may be read, into one answer of bounded size. If that is less
-than the client's minimum, the request is parked until records arrive or its time is up; nothing polls. Partitions go by
-name up to version 12 and by id from 13 on, so that a topic that was deleted and made again is noticed.
+than the client's minimum, the request is parked until records arrive or its time is up; nothing polls. Records that
+would have to come from the disk are brought into memory by a thread first, so that one consumer far behind does not
+hold up all others. Partitions go by name up to version 12 and by id from 13 on, so that a topic that was deleted and
+made again is noticed.
 """
 
 import asyncio
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from semel.broker.sessions import FetchContext, Interest
 from semel.core.topics import Topic
-from semel.storage.partition_log import PartitionLog, Watcher
+from semel.storage.partition_log import PartitionLog, Stretch, Watcher
 from semel.wire.errors import ErrorCode
 from semel.wire.fetch import (
     FetchPartitionAnswer,
@@ -26,14 +28,19 @@ if TYPE_CHECKING:
 
 _TOPIC_IDS_FROM = 13
 _LEADER_EPOCH = 0
+# A client that would not wait for records at all still waits for those that exist.
+_DISK_WAIT_MS = 1_000
 
 
 class _Gathered:
     """What the partitions of a request have to give at one moment."""
 
-    __slots__ = ("answers", "bytes", "has_error", "watched")
+    __slots__ = ("answers", "bytes", "cold", "has_error", "patient", "watched")
 
-    def __init__(self) -> None:
+    def __init__(self, patient: bool) -> None:
+        # Whether to wait for the disk, should it come to that.
+        self.patient = patient
+        self.cold: list[Stretch] = []
         self.answers: list[tuple[Interest, FetchPartitionAnswer]] = []
         self.bytes = 0
         self.has_error = False
@@ -46,9 +53,15 @@ def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> None:
     if context.error:
         exchange.reply(encode_response(exchange.version, exchange.correlation_id, context.error, 0, []))
         return
-    gathered = _gather(broker, request, context)
+    gathered = _gather(broker, request, context, patient=False)
     wait_ms = min(request.wait_ms_max, broker.limits.fetch_wait_ms_max)
-    if gathered.bytes >= request.bytes_min or gathered.has_error or wait_ms <= 0 or not context.interests:
+    if gathered.cold and not gathered.bytes:
+        parked = _ParkedFetch(broker, exchange, request, context, gathered.watched, max(wait_ms, _DISK_WAIT_MS))
+        broker.warm(gathered.cold, parked.warmed)
+    elif gathered.bytes >= request.bytes_min or gathered.has_error or wait_ms <= 0 or not context.interests:
+        if gathered.cold:
+            # What others had to give goes now; these will be in memory when they are asked for again.
+            broker.warm(gathered.cold, lambda: None)
         _answer(exchange, context, gathered)
     else:
         _ParkedFetch(broker, exchange, request, context, gathered.watched, wait_ms)
@@ -84,12 +97,17 @@ class _ParkedFetch(Watcher):
         if self._retry is None:
             self._retry = self._loop.call_soon(self._look)
 
+    def warmed(self) -> None:
+        """The disk has given what it was asked for."""
+        if self._watched:
+            self._finish()
+
     def _look(self) -> None:
         self._retry = None
         if not self._exchange.is_open:
             self._leave()
             return
-        gathered = _gather(self._broker, self._request, self._context)
+        gathered = _gather(self._broker, self._request, self._context, patient=True)
         if gathered.bytes >= self._request.bytes_min or gathered.has_error:
             self._leave()
             _answer(self._exchange, self._context, gathered)
@@ -97,7 +115,8 @@ class _ParkedFetch(Watcher):
     def _finish(self) -> None:
         self._leave()
         if self._exchange.is_open:
-            _answer(self._exchange, self._context, _gather(self._broker, self._request, self._context))
+            gathered = _gather(self._broker, self._request, self._context, patient=True)
+            _answer(self._exchange, self._context, gathered)
 
     def _leave(self) -> None:
         self._timer.cancel()
@@ -105,11 +124,12 @@ class _ParkedFetch(Watcher):
             self._retry.cancel()
         for partition in self._watched:
             partition.watchers.discard(self)
+        self._watched = []
 
 
-def _gather(broker: "Broker", request: FetchRequest, context: FetchContext) -> _Gathered:
+def _gather(broker: "Broker", request: FetchRequest, context: FetchContext, *, patient: bool) -> _Gathered:
     limits = broker.limits
-    gathered = _Gathered()
+    gathered = _Gathered(patient)
     room = min(request.bytes_max, limits.fetch_answer_bytes_max, limits.unsent_bytes_max - broker.unsent_bytes)
     for interest in context.interests:
         answer = _read(broker, interest, request, max(room - gathered.bytes, 0), gathered)
@@ -141,8 +161,19 @@ def _read(
         return FetchPartitionAnswer(index, ErrorCode.OFFSET_OUT_OF_RANGE, -1, -1, log_start)
     gathered.watched.append(partition)
     aborted = () if request.isolation_level else None
-    # The first batch of an answer comes whatever its size, or a client with a small limit would never get on.
-    data = partition.read(asked.fetch_offset, min(asked.bytes_max, room), until, whole_first_batch=gathered.bytes == 0)
+    bytes_max = min(asked.bytes_max, room)
+    data: bytes | memoryview = b""
+    try:
+        cold = None if gathered.patient else partition.cold_stretch(asked.fetch_offset, bytes_max, until)
+        if cold is not None:
+            gathered.cold.append(cold)
+        else:
+            # The first batch of an answer comes whatever its size, or a client with a small limit would never get on.
+            first = gathered.bytes == 0
+            data = partition.read(asked.fetch_offset, bytes_max, until, whole_first_batch=first)
+    except OSError as error:
+        broker.storage_error(error)
+        return FetchPartitionAnswer(index, ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, log_start)
     gathered.bytes += len(data)
     return FetchPartitionAnswer(index, 0, until.offset, until.offset, log_start, aborted, (data,) if data else ())
 

@@ -1,0 +1,62 @@
+"""Records that have left the memory reach their consumer, and nobody else waits for the disk on their account."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from producing import deliver, idempotent_producer
+from semel.storage.files import DiskFile
+from semel.testing.broker import FaultyBroker
+
+
+@pytest.fixture
+def cold(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Make every part of every file look cold the first time it is asked for; answers the places that were."""
+    places: list[int] = []
+
+    def is_cached(self: DiskFile, size: int, position: int) -> bool:
+        if position in places:
+            return True
+        places.append(position)
+        return False
+
+    monkeypatch.setattr(DiskFile, "is_cached", is_cached)
+    return places
+
+
+def test_records_that_left_the_memory_are_fetched_all_the_same(tmp_path: Path, cold: list[int]) -> None:
+    from confluent_kafka import Consumer, TopicPartition
+
+    values = [b"%d" % number for number in range(50)]
+    with FaultyBroker(tmp_path) as broker:
+        deliver(idempotent_producer(broker), "events", values)
+        consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "none", "enable.auto.commit": False})
+        consumer.assign([TopicPartition("events", 0, 0)])
+        consumed = [message.value() for message in consumer.consume(len(values), timeout=30)]
+        consumer.close()
+    assert consumed == values
+    assert cold, "no read was cold, so nothing was tested"
+
+
+def test_what_was_just_written_is_in_memory(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(100_000))
+    file = DiskFile(os.open(path, os.O_RDWR))
+    assert file.is_cached(100_000, 0)
+    file.close()
+
+
+def test_what_was_dropped_from_memory_is_known_to_be_cold(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(1_000_000))
+    descriptor = os.open(path, os.O_RDWR)
+    os.fsync(descriptor)
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    file = DiskFile(descriptor)
+    if file.is_cached(1_000_000, 0):
+        file.close()
+        pytest.skip("this file system keeps its pages, or cannot say")
+    assert len(file.read_at(1_000_000, 0)) == 1_000_000
+    assert file.is_cached(1_000_000, 0)
+    file.close()

@@ -1,0 +1,33 @@
+"""A real producer for tests whose subject is the broker."""
+
+from confluent_kafka import KafkaError, Message, Producer
+
+import semel
+
+
+def idempotent_producer(broker: semel.EmbeddedBroker) -> Producer:
+    return Producer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "enable.idempotence": True,
+            "linger.ms": 0,
+            "log_level": 0,
+            "retry.backoff.ms": 10,
+            "reconnect.backoff.ms": 1,
+            "reconnect.backoff.max.ms": 10,
+        }
+    )
+
+
+def deliver(producer: Producer, topic: str, values: list[bytes]) -> list[int]:
+    """Produce, wait, and answer the offsets that were acknowledged."""
+    offsets: list[int] = []
+
+    def acknowledged(error: KafkaError | None, message: Message) -> None:
+        assert error is None
+        offsets.append(message.offset() or 0)
+
+    for value in values:
+        producer.produce(topic, value, callback=acknowledged)
+    assert producer.flush(30) == 0
+    return offsets
