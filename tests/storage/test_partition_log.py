@@ -8,6 +8,7 @@ from ledger import NOW_MS, batch
 from semel.core.batch import place, read_header
 from semel.core.configs import TopicConfigs, parse
 from semel.storage.files import DiskFiles, Files, MemoryFiles
+from semel.storage.journal import Damaged
 from semel.storage.partition_log import Mark, PartitionLog
 from semel.storage.segment import SegmentFiles
 
@@ -164,3 +165,16 @@ def test_the_first_record_since_a_time_and_the_latest_time_are_found_in_what_can
     assert partition.latest_timestamp(until) == 1080
     partition.apply_log_start(9)
     assert partition.latest_timestamp(partition.readable) == -1
+
+
+@pytest.mark.parametrize("length", [-(2**31), -12, 0, 40])
+def test_a_batch_whose_length_is_nonsense_is_damage_wherever_reading_comes_upon_it(length: int) -> None:
+    files = MemoryFiles()
+    partition = made(files)
+    for _ in range(3):
+        append(partition)
+    path = partition.segments[0].path
+    files.open(path).write_at([length.to_bytes(4, "big", signed=True)], 300 + 8)
+    for offset, bytes_max in ((0, 500), (2, 500)):
+        with pytest.raises(Damaged, match=f"{path}: no batch at offset 300"):
+            partition.read(offset, bytes_max, partition.readable, whole_first_batch=True)

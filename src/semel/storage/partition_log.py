@@ -13,7 +13,8 @@ from typing import Any, Final, NamedTuple
 from semel.core.batch import BASE_OFFSET_AND_LENGTH, HEADER_BYTES, LENGTH_PREFIX_BYTES, BatchHeader, Buffer, read_header
 from semel.core.configs import TopicConfigs
 from semel.core.partition import Partition
-from semel.storage.segment import Index, Segment, SegmentFiles, segment_path
+from semel.storage.journal import Damaged
+from semel.storage.segment import Index, Segment, SegmentFiles, headers, segment_path
 
 # How many places where the next fetch will probably begin are remembered for a partition.
 _REMEMBERED_PLACES_MAX: Final = 16
@@ -276,13 +277,12 @@ class PartitionLog:
         file = self._segment_files.file_of(segment)
         while position < segment.size:
             chunk = file.read_at(min(_SCAN_BYTES, segment.size - position), position)
-            at = 0
-            while at + HEADER_BYTES <= len(chunk):
-                header = read_header(chunk, at)
+            end = 0
+            for at, header in headers(chunk, segment, position):
                 if header.next_offset > offset:
                     return position + at
-                at += header.length + LENGTH_PREFIX_BYTES
-            position += at
+                end = at + header.batch_bytes
+            position += end
         return segment.size
 
     def _whole_batches(self, segment: Segment, position: int, data: bytes | memoryview) -> tuple[int, int]:
@@ -296,6 +296,8 @@ class PartitionLog:
             at, next_offset = indexed - position, indexed_offset
         while at + HEADER_BYTES <= size:
             length = BASE_OFFSET_AND_LENGTH.unpack_from(data, at)[1] + LENGTH_PREFIX_BYTES
+            if length < HEADER_BYTES:
+                raise Damaged(f"{segment.path}: no batch at offset {position + at}")
             if at + length > size:
                 break
             next_offset = read_header(data, at).next_offset
