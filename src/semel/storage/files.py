@@ -168,7 +168,18 @@ class DiskFiles:
     def __init__(self, root: Path | str) -> None:
         self._root = os.fspath(root)
         self._lock_descriptor: int | None = None
+        self._make_root()
+
+    def _make_root(self) -> None:
+        """Make the root and what is missing above it, so that their names, too, survive a loss of power."""
+        missing = []
+        path = os.path.abspath(self._root)
+        while not os.path.exists(path):
+            missing.append(path)
+            path = os.path.dirname(path)
         os.makedirs(self._root, exist_ok=True)
+        for path in missing:
+            _sync_directory(os.path.dirname(path))
 
     def open(self, path: str, *, create: bool = False) -> DiskFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
@@ -184,11 +195,7 @@ class DiskFiles:
         os.makedirs(self.describe(path), exist_ok=True)
 
     def sync_directory(self, path: str) -> None:
-        descriptor = os.open(self.describe(path), os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        _sync_directory(self.describe(path))
 
     def rename(self, source: str, target: str) -> None:
         os.replace(self.describe(source), self.describe(target))
@@ -215,6 +222,14 @@ class DiskFiles:
         if self._lock_descriptor is not None:
             os.close(self._lock_descriptor)
             self._lock_descriptor = None
+
+
+def _sync_directory(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 class MemoryFile:
