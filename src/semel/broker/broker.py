@@ -54,6 +54,7 @@ class Broker:
         host: str = "127.0.0.1",
         port: int = 0,
         advertised_host: str | None = None,
+        advertised_port: int | None = None,
         durability: Durability = "fsync",
         auto_create_topics: bool = True,
         partitions_default: int = 1,
@@ -68,6 +69,7 @@ class Broker:
         self.host = host
         self.port = port
         self.advertised_host = advertised_host or host
+        self._advertised_port = advertised_port
         self.durability: Durability = durability
         self.auto_create_topics = auto_create_topics
         self.partitions_default = partitions_default
@@ -151,7 +153,12 @@ class Broker:
     @property
     def bootstrap(self) -> str:
         """What clients put into `bootstrap.servers`."""
-        return f"{self.advertised_host}:{self.port}"
+        return f"{self.advertised_host}:{self.advertised_port}"
+
+    @property
+    def advertised_port(self) -> int:
+        """The port that clients are told to use."""
+        return self.port if self._advertised_port is None else self._advertised_port
 
     async def stop(self) -> None:
         """Answer what is under way, as far as that takes no more than a moment, then leave everything durable."""

@@ -1,13 +1,76 @@
-"""The command line. Each command lives in a file of its own, which is imported only when the command is used."""
+"""The command line: one file for each command, imported only when that command is used.
 
+A command's module has `HELP` and `EXAMPLE`, `configure` to declare its arguments, and `run` to do the work and answer
+the exit code: 0 when done, 1 when it failed, 2 when it was called wrongly. Whatever goes wrong is one line on standard
+error.
+"""
+
+import argparse
+import contextlib
+import importlib
+import os
 import sys
+from collections.abc import Sequence
+from typing import Final
+
+from semel import __version__
+from semel.cli.errors import Failure
+
+# The commands in the order in which a newcomer meets them, and what each is for. Repeated here from the modules, so
+# that `semel --help` need not import them all; a test holds the two together.
+COMMANDS: Final = {
+    "serve": "run the broker on a directory",
+    "demo": "watch exactly-once survive lost answers, replays, gaps and kill -9",
+    "topics": "list, create, describe and delete topics",
+    "produce": "write lines to a topic, each exactly once",
+    "tail": "read a topic, with the numbers its deduplication goes by",
+    "lab": "try the rules of idempotent producing at a prompt or from a file",
+    "chaos": "run producers through a network that loses and cuts, and count what arrived",
+    "dump": "look into a data directory: journal, segments, producers",
+    "doctor": "see what this machine has, what it lacks, and how to get it",
+}
 
 
-def main() -> None:
-    """What the `semel` script calls."""
-    from semel.cli.serve import serve
+def main(arguments: Sequence[str] | None = None) -> None:
+    """What the `semel` script calls; ends the process."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    sys.exit(_run(words))
 
-    if sys.argv[1:2] != ["serve"]:
-        print("semel: the only command is serve", file=sys.stderr)
-        sys.exit(2)
-    serve(sys.argv[2:])
+
+def _run(words: list[str]) -> int:
+    # A command is looked for before anything is parsed, so that only the one that is used is imported.
+    name = words[0] if words and words[0] in COMMANDS else None
+    parser = argparse.ArgumentParser(
+        prog="semel", description="Exactly once, from the first request to the last row.", allow_abbrev=False
+    )
+    parser.add_argument("--version", action="version", version=f"semel {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for command, purpose in COMMANDS.items():
+        if command != name:
+            commands.add_parser(command, help=purpose, add_help=False)
+            continue
+        module = importlib.import_module(f"semel.cli.{command}")
+        own = commands.add_parser(
+            command,
+            help=purpose,
+            description=f"{purpose[0].upper()}{purpose[1:]}.",
+            epilog=f"example:\n{module.EXAMPLE}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        module.configure(own)
+        own.set_defaults(run=module.run)
+    options = parser.parse_args(words)
+    try:
+        code: int = options.run(options)
+    except Failure as failure:
+        print(f"semel: {failure}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has gone away; there is nobody left to tell.
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return code

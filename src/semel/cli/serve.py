@@ -1,41 +1,220 @@
-"""`semel serve`: the broker as a process."""
+"""`semel serve`: the broker as a process of its own."""
 
 import argparse
 import asyncio
+import contextlib
+import errno
+import logging
+import os
+import resource
 import signal
+import socket
 import sys
 import time
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import TYPE_CHECKING, Final
 
-import uvloop
+from semel.cli.errors import Failure
 
-from semel.broker.broker import Broker, BrokerFailed
-from semel.storage.journal import Damaged
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+    from semel.broker.limits import Limits
 
-
-def serve(arguments: list[str]) -> None:
-    parser = argparse.ArgumentParser(prog="semel serve")
-    parser.add_argument("--listen", default="127.0.0.1:9092", metavar="HOST:PORT")
-    parser.add_argument("--data", required=True, metavar="DIR")
-    parser.add_argument("--durability", choices=("fsync", "os"), default="fsync")
-    options = parser.parse_args(arguments)
-    host, _, port = options.listen.rpartition(":")
-    broker = Broker(options.data, host=host, port=int(port), durability=options.durability)
-    try:
-        uvloop.run(_run(broker))
-    except (OSError, Damaged, BrokerFailed) as error:
-        print(f"semel: {error}", file=sys.stderr)
-        sys.exit(1)
+HELP: Final = "run the broker on a directory"
+EXAMPLE: Final = "  semel serve --listen 127.0.0.1:9092 --data ./data"
 
 
-async def _run(broker: Broker) -> None:
-    began = time.monotonic()
-    stop = asyncio.Event()
+def configure(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--data", required=True, metavar="DIR", help="the directory that holds the log; made if it is not there")
+    add(
+        "--listen", default="127.0.0.1:9092", metavar="HOST:PORT", help="where clients connect; port 0 picks a free one"
+    )
+    add("--advertise", metavar="HOST[:PORT]", help="the address clients are told to use, where it is not --listen")
+    add(
+        "--durability",
+        choices=("fsync", "os"),
+        default="fsync",
+        help="acks=all is answered after the disk has it (fsync, the default) or after it was written (os)",
+    )
+    add("--metrics", metavar="HOST:PORT", help="serve metrics in Prometheus' text format here")
+    add("--partitions", type=_positive, default=1, metavar="N", help="partitions of topics made without a number (1)")
+    add("--no-auto-create-topics", action="store_true", help="do not make topics merely because a client asks for them")
+    add(
+        "--limit",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="change a limit, such as connections_max=100; an unknown name lists them all",
+    )
+    add("--log-level", choices=("debug", "info", "warning", "error"), default="warning", help="what to log (warning)")
+
+
+def run(options: argparse.Namespace) -> int:
+    from semel.broker.broker import Broker
+
+    logging.basicConfig(
+        level=options.log_level.upper(),
+        format="%(asctime)s level=%(levelname)s %(message)s",
+        stream=sys.stderr,
+    )
+    host, port = _address(options.listen)
+    advertised_host, advertised_port = host, None
+    if options.advertise:
+        advertised_host, advertised_port = _advertised(options.advertise)
+    elif host in ("", "0.0.0.0", "::"):
+        # Clients cannot connect to "everywhere".
+        advertised_host = socket.gethostname()
+    metrics = _address(options.metrics) if options.metrics else None
+    limits = _limits(options.limit)
+    _raise_open_files()
+    with _readable_errors(options):
+        broker = Broker(
+            options.data,
+            host=host,
+            port=port,
+            advertised_host=advertised_host,
+            advertised_port=advertised_port,
+            durability=options.durability,
+            auto_create_topics=not options.no_auto_create_topics,
+            partitions_default=options.partitions,
+            limits=limits,
+        )
+        import uvloop
+
+        uvloop.run(_serve(broker, metrics))
+    return 0
+
+
+async def _serve(broker: "Broker", metrics: tuple[str, int] | None) -> None:
     loop = asyncio.get_running_loop()
+    stop = loop.create_future()
+
+    def asked_to_stop() -> None:
+        if stop.done():
+            # Asked twice: at once, then. What was acknowledged is durable either way.
+            os._exit(1)
+        stop.set_result(None)
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    async with broker:
-        print(f"semel ready on {broker.bootstrap} in {time.monotonic() - began:.2f} s", flush=True)
-        stopped = asyncio.ensure_future(stop.wait())
-        await asyncio.wait((stopped, broker.failed), return_when="FIRST_COMPLETED")
-        if broker.failed.done():
-            broker.failed.result()
+        loop.add_signal_handler(number, asked_to_stop)
+    with _progress("recovering") as show:
+        broker.recover(on_progress=show)
+    await broker.start()
+    metrics_server = None
+    try:
+        if metrics is not None:
+            from semel.broker.metrics_server import serve_metrics
+
+            metrics_server = await serve_metrics(broker, *metrics)
+        print(f"semel ready on {_shown(broker.host, broker.port)} in {_age_seconds():.2f} s", flush=True)
+        await asyncio.wait((stop, broker.failed), return_when="FIRST_COMPLETED")
+    finally:
+        if metrics_server is not None:
+            metrics_server.close()
+        await broker.stop()
+    if broker.failed.done():
+        broker.failed.result()
+
+
+@contextlib.contextmanager
+def _readable_errors(options: argparse.Namespace) -> Iterator[None]:
+    """Whatever keeps the broker from serving, as one line."""
+    from semel.broker.broker import BrokerFailed
+    from semel.storage.journal import Damaged
+
+    try:
+        yield
+    except BrokerFailed as error:
+        raise Failure(str(error)) from None
+    except Damaged as error:
+        raise Failure(f"the data directory is damaged: {error}") from None
+    except BlockingIOError:
+        raise Failure(f"{options.data} is in use by another broker") from None
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise Failure(f"{options.listen} is in use; choose another port, or 0 for any") from None
+        raise Failure(f"{error.filename or options.data}: {error.strerror or error}") from None
+
+
+@contextlib.contextmanager
+def _progress(what: str) -> Iterator["_Progress"]:
+    progress = _Progress(what)
+    yield progress
+    progress.end()
+
+
+class _Progress:
+    """Says how far something is, on a terminal, once it has taken longer than a second."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._began = self._said = time.monotonic()
+
+    def __call__(self, done_bytes: int) -> None:
+        now = time.monotonic()
+        if now - self._began > 1 and now - self._said > 0.2 and sys.stderr.isatty():
+            self._said = now
+            print(f"\rsemel: {self._what}: {done_bytes / 1e6:.0f} MB", end="", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        if self._said != self._began:
+            print(file=sys.stderr)
+
+
+def _address(text: str) -> tuple[str, int]:
+    """HOST:PORT, [IPV6]:PORT or :PORT."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise Failure(f"{text!r} is no address: HOST:PORT is, such as 127.0.0.1:9092")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _advertised(text: str) -> tuple[str, int | None]:
+    """HOST or HOST:PORT."""
+    return _address(text) if text.rpartition(":")[2].isdigit() and ":" in text else (text, None)
+
+
+def _shown(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
+
+
+def _limits(assignments: list[str]) -> "Limits":
+    from semel.broker.limits import Limits
+
+    names = [field.name for field in fields(Limits)]
+    values: dict[str, int] = {}
+    for assignment in assignments:
+        name, _, value = assignment.partition("=")
+        if name not in names:
+            raise Failure(f"there is no limit {name!r}; there are {', '.join(names)}")
+        if not value.isascii() or not value.isdigit():
+            raise Failure(f"limit {name} takes a whole number, not {value!r}")
+        values[name] = int(value)
+    return Limits(**values)
+
+
+def _raise_open_files() -> None:
+    """Take all the open files that the system allows: every connection and every segment in use is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _age_seconds() -> float:
+    """How long ago this process began, the interpreter's own start included."""
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            began_ticks = int(file.read().rpartition(b")")[2].split()[19])
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - began_ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, AttributeError, IndexError, ValueError):
+        return time.process_time()
