@@ -407,6 +407,14 @@ class AgainstAList(RuleBasedStateMachine):
         self.send(*self.resendable[-min(back, len(self.resendable))])
         self.send(*data.draw(st.sampled_from(self.resendable), "batch"))
 
+    @precondition(lambda self: self.accepted)
+    @rule(data=st.data())
+    def the_numbers_of_an_earlier_epoch_in_this_one(self, data: st.DataObject) -> None:
+        latest = self.latest(data)
+        for producer_id, _, first, count in self.resendable[-8:]:
+            if producer_id == latest.producer_id:
+                self.send(producer_id, latest.epoch, first, count)
+
     @precondition(lambda self: self.resendable)
     @rule(
         data=st.data(), earlier=st.integers(-2, 2), longer=st.integers(-2, 2), epochs=st.sampled_from([0, 0, 0, -1, 1])
