@@ -26,8 +26,9 @@ from semel.core.entries import (
 )
 from semel.core.producers import WINDOW_BATCHES, Outcome
 from semel.core.topics import Topic
+from semel.storage.checkpoint import CheckpointJob
 from semel.storage.files import Files
-from semel.storage.log import Appended, CheckpointJob, Log, LogSettings
+from semel.storage.log import Appended, Log, LogSettings
 from semel.storage.partition_log import PartitionLog
 
 SETTINGS = LogSettings(journal_file_bytes=4096, checkpoint_bytes=8192)

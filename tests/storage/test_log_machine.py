@@ -15,8 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from ledger import Caller, Ledger, batch, check_tidy, content_of
 from semel.core.batch import read_header
 from semel.core.producers import WINDOW_BATCHES, Outcome
+from semel.storage.checkpoint import CheckpointJob
 from semel.storage.files import DiskFiles, Files, MemoryFiles
-from semel.storage.log import CheckpointJob
 from semel.storage.partition_log import PartitionLog
 from semel.testing.faulty import FaultyFiles
 

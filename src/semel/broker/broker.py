@@ -23,9 +23,10 @@ from semel.broker.limits import Limits
 from semel.broker.metrics import Metrics
 from semel.broker.sessions import FetchSessions
 from semel.core.entries import Entry
+from semel.storage.checkpoint import CheckpointJob
 from semel.storage.files import DiskFiles, Files, MemoryFiles
 from semel.storage.journal import SyncJob
-from semel.storage.log import CheckpointJob, Log, LogSettings
+from semel.storage.log import Log, LogSettings
 from semel.storage.partition_log import Stretch
 from semel.wire.errors import ProtocolError
 from semel.wire.versions import API_VERSIONS, is_announced

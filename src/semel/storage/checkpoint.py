@@ -16,12 +16,15 @@ import errno
 import json
 import struct
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from crc32c import crc32c
 
 from semel.storage.files import Files
+from semel.storage.journal import DIRECTORY as JOURNAL_DIRECTORY
 from semel.storage.journal import Damaged
+from semel.storage.segment import Index
 
 FORMAT: Final = 1
 NAME: Final = "checkpoint"
@@ -31,6 +34,45 @@ _RESERVE: Final = "reserve"
 _HEAD: Final = struct.Struct("<8sIQI")
 _MAGIC: Final = b"semel-ck"
 _PRODUCER: Final = struct.Struct("<qH")
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointJob:
+    """All that a checkpoint consists of, taken at `position`; nothing that happens later changes it."""
+
+    files: Files
+    position: int
+    dirty: frozenset[str]
+    grown: frozenset[str]
+    state: dict[str, Any]
+    indexes: list[Index]
+    producers: list[dict[int, bytes]]
+    unnamed: list[str] = field(default_factory=list)
+
+    def run(self) -> None:
+        """Sync what the checkpoint will name, then replace the checkpoint. For a thread; takes as long as the disk."""
+        try:
+            self._sync()
+        except OSError as error:
+            # Whatever the reason, want of space included: what was to be synced may be lost, so none may try again.
+            raise OSError(errno.EIO, f"a sync failed: {error}") from error
+        packed: list[bytes] = []
+        for record, index, producers in zip(self.state["partitions"], self.indexes, self.producers, strict=True):
+            packed += index.to_bytes(), pack_producers(producers.items())
+            record["packed"] = [len(packed[-2]), len(packed[-1])]
+        write(self.files, self.state, packed)
+
+    def _sync(self) -> None:
+        for path in sorted(self.dirty):
+            file = self.files.open(path)
+            try:
+                file.sync()
+            finally:
+                file.close()
+        for path in sorted(self.grown):
+            self.files.sync_directory(path)
+        # The checkpoint will name a position in a journal file whose own name may not be durable yet.
+        self.files.sync_directory(JOURNAL_DIRECTORY)
 
 
 def write(files: Files, state: dict[str, Any], packed: list[bytes]) -> None:

@@ -13,10 +13,9 @@ checkpoint. A file is removed only when a durable checkpoint no longer names it.
 """
 
 import contextlib
-import errno
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from semel.core import batch as batches
@@ -34,6 +33,7 @@ from semel.core.producer_ids import ProducerIds
 from semel.core.producers import ACCEPTED, Outcome, Producers
 from semel.core.topics import Catalog, Topic
 from semel.storage import checkpoint, journal
+from semel.storage.checkpoint import CheckpointJob
 from semel.storage.encoding import BATCH_HEAD, BATCH_KIND, decode, encode
 from semel.storage.files import Files
 from semel.storage.journal import Bookmark, Damaged, Journal, SyncJob
@@ -67,45 +67,6 @@ class Appended(NamedTuple):
     timestamp_ms: int = batches.NO_TIMESTAMP
     error: int = refusals.NONE
     message: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointJob:
-    """All that a checkpoint consists of, taken at `position`; nothing that happens later changes it."""
-
-    files: Files
-    position: int
-    dirty: frozenset[str]
-    grown: frozenset[str]
-    state: dict[str, Any]
-    indexes: list[Index]
-    producers: list[dict[int, bytes]]
-    unnamed: list[str] = field(default_factory=list)
-
-    def run(self) -> None:
-        """Sync what the checkpoint will name, then replace the checkpoint. For a thread; takes as long as the disk."""
-        try:
-            self._sync()
-        except OSError as error:
-            # Whatever the reason, want of space included: what was to be synced may be lost, so none may try again.
-            raise OSError(errno.EIO, f"a sync failed: {error}") from error
-        packed: list[bytes] = []
-        for record, index, producers in zip(self.state["partitions"], self.indexes, self.producers, strict=True):
-            packed += index.to_bytes(), checkpoint.pack_producers(producers.items())
-            record["packed"] = [len(packed[-2]), len(packed[-1])]
-        checkpoint.write(self.files, self.state, packed)
-
-    def _sync(self) -> None:
-        for path in sorted(self.dirty):
-            file = self.files.open(path)
-            try:
-                file.sync()
-            finally:
-                file.close()
-        for path in sorted(self.grown):
-            self.files.sync_directory(path)
-        # The checkpoint will name a position in a journal file whose own name may not be durable yet.
-        self.files.sync_directory(journal.DIRECTORY)
 
 
 class Log:
