@@ -27,8 +27,9 @@ ARROWS: dict[str, set[str]] = {
     "inbox": set(),
     "http": set(),
     "spark": {"wire", "core.producers"},
+    "chaos": set(),
     "testing": {"semel", "core", "wire", "storage", "broker"},
-    "cli": {"semel", "core", "wire", "storage", "security", "broker", "testing"},
+    "cli": {"semel", "core", "wire", "storage", "security", "broker", "testing", "chaos"},
 }
 
 # The pure room takes time and chance as arguments and leaves reading, writing and waiting to others.

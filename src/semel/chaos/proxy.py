@@ -1,0 +1,280 @@
+"""A TCP proxy that stands before a Kafka broker and lets things go wrong between it and its clients.
+
+    with ChaosProxy(broker.bootstrap) as proxy:
+        producer = Producer({"bootstrap.servers": proxy.bootstrap, "enable.idempotence": True})
+        proxy.arm(Fault.DROP_ACK)
+
+It runs in a thread of its own, passes frames on whole, and knows of each answer which request it belongs to. Where the
+broker tells clients an address, the proxy puts one of its own in its place, with a listener behind it for each broker
+of a cluster, so that clients stay with it. It must never change a message in any other way: what it does to them is
+what networks do.
+"""
+
+import asyncio
+import contextlib
+import socket
+import struct
+import threading
+from collections import Counter, deque
+from typing import Final, NamedTuple, Self
+
+from semel.chaos.addresses import Address, UnreadableAnswer, addresses_in, has_addresses, replace_addresses
+from semel.chaos.plan import ON_ACKS, ON_ANSWERS, ON_REQUESTS, Fault, FaultPlan
+
+PRODUCE: Final = 0
+# A frame beyond this size is taken for bytes that are no frame.
+FRAME_BYTES_MAX: Final = 256 * 1024 * 1024
+# A dribbled message has its first bytes sent one at a time, and the rest at once, or a large one would take minutes.
+DRIBBLE_BYTES_MAX: Final = 512
+# Closing a socket that lingers for no time resets its connection.
+_NO_LINGER: Final = struct.pack("ii", 1, 0)
+
+_SIZE: Final = struct.Struct(">i")
+SIZE_BYTES: Final = _SIZE.size
+_REQUEST_HEADER: Final = struct.Struct(">hhi")
+
+
+class _Asked(NamedTuple):
+    """A request that is on its way, as far as its answer needs it."""
+
+    api_key: int
+    version: int
+    correlation_id: int
+
+
+class _Broken(Exception):
+    """A fault has ended the connection."""
+
+
+class ChaosProxy:
+    """A proxy before `target` ("HOST:PORT"); from `start` to `stop`, or as long as the `with` block lasts."""
+
+    def __init__(self, target: str, plan: FaultPlan | None = None, *, host: str = "127.0.0.1", port: int = 0) -> None:
+        target_host, _, target_port = target.rpartition(":")
+        self._target: Address = (target_host.strip("[]"), int(target_port))
+        self.plan = plan or FaultPlan()
+        self._host = host
+        self._port = port
+        self._connections = 0
+        # The proxy's own address for each of the brokers'.
+        self._fronts: dict[Address, Address] = {}
+        self._opening = asyncio.Lock()
+        self._servers: list[asyncio.Server] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loop: asyncio.AbstractEventLoop
+        self._thread: threading.Thread | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients put into `bootstrap.servers`."""
+        return f"{self._host}:{self._port}"
+
+    @property
+    def fired(self) -> Counter[Fault]:
+        """How many faults have struck, by kind."""
+        return Counter(self.plan.fired)
+
+    @property
+    def connections(self) -> int:
+        """How many connections clients have made."""
+        return self._connections
+
+    def arm(self, fault: Fault, times: int = 1) -> None:
+        """Let the fault strike the next so many messages that it can strike."""
+        self.plan.arm(fault, times)
+
+    def start(self) -> Self:
+        """Return when clients can connect. Raises what kept the proxy from listening."""
+        started = threading.Event()
+        failures: list[BaseException] = []
+
+        def run() -> None:
+            loop = self._loop = asyncio.new_event_loop()
+            try:
+                loop.run_until_complete(self._listen(self._target, self._port))
+            except BaseException as error:
+                failures.append(error)
+                loop.close()
+                return
+            finally:
+                started.set()
+            loop.run_forever()
+            loop.run_until_complete(self._end())
+            loop.close()
+
+        thread = threading.Thread(target=run, name="semel-chaos", daemon=True)
+        thread.start()
+        started.wait()
+        if failures:
+            thread.join()
+            raise failures[0]
+        self._thread = thread
+        self._port = self._fronts[self._target][1]
+        return self
+
+    def stop(self) -> None:
+        """End all connections and stop listening."""
+        if self._thread is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._thread = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    # -- in the proxy's own thread ------------------------------------------------------------------------------
+
+    async def _listen(self, target: Address, port: int) -> None:
+        def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            self._connections += 1
+            relay = _Relay(self, self._connections, reader, writer)
+            task = asyncio.create_task(relay.run(target))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+        server = await asyncio.start_server(serve, self._host, port)
+        self._servers.append(server)
+        self._fronts[target] = (self._host, server.sockets[0].getsockname()[1])
+
+    async def _end(self) -> None:
+        for server in self._servers:
+            server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._servers.clear()
+        self._fronts.clear()
+
+    async def fronts_of(self, targets: list[Address]) -> dict[Address, Address]:
+        """The proxy's own addresses that lead to these brokers, made where there is none yet."""
+        async with self._opening:
+            for target in targets:
+                # A port that is none stands in answers that carry an error.
+                if target not in self._fronts and target[1] > 0:
+                    await self._listen(target, 0)
+        return self._fronts
+
+
+class _Relay:
+    """One client's connection and the one to the broker that belongs to it."""
+
+    def __init__(
+        self, proxy: ChaosProxy, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self._proxy = proxy
+        self._plan = proxy.plan
+        # One for each direction, or what strikes the answers would depend on when the requests came.
+        self._request_chance = self._plan.chance(2 * number)
+        self._answer_chance = self._plan.chance(2 * number + 1)
+        self._client_reader = reader
+        self._client_writer = writer
+        self._broker_reader: asyncio.StreamReader
+        self._broker_writer: asyncio.StreamWriter | None = None
+        # In the order of the requests, which is that of the answers.
+        self._asked: deque[_Asked] = deque()
+
+    async def run(self, target: Address) -> None:
+        try:
+            self._broker_reader, self._broker_writer = await asyncio.open_connection(*target)
+            directions = [asyncio.create_task(self._pass_requests()), asyncio.create_task(self._pass_answers())]
+            try:
+                # A client that has said all still gets its answers; a broker that has, or a fault, ends both.
+                done, _ = await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
+                if directions[0] in done and directions[0].exception() is None:
+                    self._broker_writer.write_eof()
+                    await directions[1]
+            finally:
+                for direction in directions:
+                    direction.cancel()
+                await asyncio.gather(*directions, return_exceptions=True)
+        except (OSError, _Broken, asyncio.IncompleteReadError, UnreadableAnswer):
+            pass
+        finally:
+            self._close()
+
+    async def _pass_requests(self) -> None:
+        while (frame := await self._read_frame(self._client_reader)) is not None:
+            assert self._broker_writer is not None
+            fault = self._plan.draw(self._request_chance, ON_REQUESTS)
+            if fault is Fault.RESET:
+                self._reset()
+            if fault is Fault.CUT:
+                part = self._request_chance.randint(0, len(frame))
+                await self._write(self._broker_writer, frame[:part])
+                raise _Broken
+            if len(frame) >= SIZE_BYTES + _REQUEST_HEADER.size:
+                self._asked.append(_Asked(*_REQUEST_HEADER.unpack_from(frame, SIZE_BYTES)))
+            await self._pass_on(self._broker_writer, frame, fault)
+
+    async def _pass_answers(self) -> None:
+        while (frame := await self._read_frame(self._broker_reader)) is not None:
+            asked = self._request_of(frame)
+            is_ack = asked is not None and asked.api_key == PRODUCE
+            fault = self._plan.draw(self._answer_chance, ON_ACKS if is_ack else ON_ANSWERS)
+            if fault is Fault.DROP_ACK:
+                self._reset()
+            if asked is not None and has_addresses(asked.api_key):
+                frame = await self._lead_to_proxy(asked, frame)
+            if fault is Fault.TRUNCATE:
+                await self._write(self._client_writer, frame[: self._answer_chance.randint(1, len(frame) - 1)])
+                raise _Broken
+            if fault is Fault.DELAY:
+                await asyncio.sleep(self._answer_chance.uniform(0, self._plan.delay_ms_max) / 1000)
+            await self._pass_on(self._client_writer, frame, fault)
+
+    def _request_of(self, frame: bytes) -> _Asked | None:
+        """The request that is answered; requests that get no answer (acks=0) are passed over."""
+        correlation_id = _SIZE.unpack_from(frame, SIZE_BYTES)[0] if len(frame) >= SIZE_BYTES + _SIZE.size else None
+        while self._asked:
+            asked = self._asked.popleft()
+            if asked.correlation_id == correlation_id:
+                return asked
+        return None
+
+    async def _lead_to_proxy(self, asked: _Asked, frame: bytes) -> bytes:
+        answer = frame[SIZE_BYTES:]
+        fronts = await self._proxy.fronts_of(addresses_in(asked.api_key, asked.version, answer))
+        answer = replace_addresses(asked.api_key, asked.version, answer, fronts)
+        return _SIZE.pack(len(answer)) + answer
+
+    async def _read_frame(self, reader: asyncio.StreamReader) -> bytes | None:
+        """The next frame with its size; None at the end of the stream."""
+        try:
+            prefix = await reader.readexactly(SIZE_BYTES)
+        except asyncio.IncompleteReadError as end:
+            if end.partial:
+                raise
+            return None
+        size = _SIZE.unpack(prefix)[0]
+        if not 0 <= size <= FRAME_BYTES_MAX:
+            raise _Broken
+        return prefix + await reader.readexactly(size)
+
+    async def _pass_on(self, writer: asyncio.StreamWriter, frame: bytes, fault: Fault | None) -> None:
+        begun = 0
+        if fault is Fault.DRIBBLE:
+            begun = min(len(frame), DRIBBLE_BYTES_MAX)
+            for position in range(begun):
+                await self._write(writer, frame[position : position + 1])
+                await asyncio.sleep(0)
+        await self._write(writer, frame[begun:])
+
+    async def _write(self, writer: asyncio.StreamWriter, data: bytes) -> None:
+        writer.write(data)
+        await writer.drain()
+
+    def _reset(self) -> None:
+        for writer in (self._client_writer, self._broker_writer):
+            if writer is not None:
+                with contextlib.suppress(OSError):
+                    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+                writer.transport.abort()
+        raise _Broken
+
+    def _close(self) -> None:
+        for writer in (self._client_writer, self._broker_writer):
+            if writer is not None:
+                writer.close()
