@@ -44,6 +44,9 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
 def _create(broker: "Broker", asked: Any, twice: bool, validate_only: bool) -> Fields:
     if twice:
         raise Refused(ErrorCode.INVALID_REQUEST, f"topic '{asked.name}' is asked for more than once")
+    unset = [config.name for config in asked.configs if config.value is None]
+    if unset:
+        raise Refused(ErrorCode.INVALID_CONFIG, f"{unset[0]} is given without a value")
     created = create(
         broker,
         asked.name,

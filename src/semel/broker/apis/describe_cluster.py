@@ -40,7 +40,7 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
             {
                 "broker_id": NODE_ID,
                 "host": broker.advertised_host,
-                "port": broker.port,
+                "port": broker.advertised_port,
                 "rack": None,
                 "is_fenced": False,
             }

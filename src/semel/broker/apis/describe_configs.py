@@ -10,6 +10,7 @@ from semel.broker.apis import configurations
 from semel.broker.apis.answered import Fields, answered, attempted
 from semel.broker.apis.lookup import topic_named
 from semel.core.refusals import Refused
+from semel.core.topics import check_name
 from semel.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
     with_synonyms = request.include_synonyms
     with_documentation = getattr(request, "include_documentation", False)
+    # Once each, or a small request could have an answer of any size.
+    resources = {(asked.resource_type, asked.resource_name): asked for asked in request.resources}
     return {
         "results": [
             {
@@ -29,7 +32,7 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
                 "configs": [],
                 **attempted(_describe, broker, asked, with_synonyms, with_documentation),
             }
-            for asked in request.resources
+            for asked in resources.values()
         ]
     }
 
@@ -47,6 +50,7 @@ def _describe(broker: "Broker", asked: Any, with_synonyms: bool, with_documentat
 
 def _configurations(broker: "Broker", asked: Any) -> list[configurations.Configuration]:
     if asked.resource_type == configurations.TOPIC:
+        check_name(asked.resource_name)
         return configurations.of_topic(topic_named(broker, asked.resource_name).configs)
     if asked.resource_type == configurations.BROKER:
         configurations.check_broker(asked.resource_name)

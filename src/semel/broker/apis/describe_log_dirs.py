@@ -17,11 +17,13 @@ if TYPE_CHECKING:
 @answered
 def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
     catalog = broker.log.catalog
-    wanted: list[tuple[Topic | None, Iterable[int]]]
+    wanted: Iterable[tuple[Topic | None, Iterable[int]]]
     if request.topics is None:
         wanted = [(topic, range(topic.partition_count)) for topic in catalog]
     else:
-        wanted = [(catalog.named(asked.topic), asked.partitions) for asked in request.topics]
+        # Once each, or a small request could have an answer of any size.
+        by_name = {asked.topic: dict.fromkeys(asked.partitions) for asked in request.topics}
+        wanted = [(catalog.named(name), indexes) for name, indexes in by_name.items()]
     return {
         "results": [
             {

@@ -1,21 +1,30 @@
 """DescribeProducers (61), version 0: who has written to a partition with numbered batches, and how far they got.
 
-`semel.core.producers` forgets those that were silent for long, and so does this answer.
+`semel.core.producers` forgets those that were silent for long, and so does this answer. It shows a bounded number,
+those of each partition that were heard last first.
 """
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
 
 from semel.broker.apis.answered import Fields, answered, attempted
 from semel.broker.apis.lookup import partition_of
 from semel.core.producers import epoch_of, last_heard_ms, window_of
+from semel.core.topics import check_name
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
     from semel.broker.connection import Exchange
 
+# There may be a million, and an answer of that size would hold up everybody else for many seconds.
+PRODUCERS_PER_ANSWER_MAX: Final = 10_000
+
 
 @answered
 def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
+    places = iter(range(PRODUCERS_PER_ANSWER_MAX))
+    # Once each, or a small request could have an answer of any size.
+    wanted = {topic.name: topic for topic in request.topics}
     return {
         "topics": [
             {
@@ -24,18 +33,20 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
                     {
                         "partition_index": index,
                         "active_producers": [],
-                        **attempted(_describe, broker, topic.name, index),
+                        **attempted(_describe, broker, topic.name, index, places),
                     }
-                    for index in topic.partition_indexes
+                    for index in dict.fromkeys(topic.partition_indexes)
                 ],
             }
-            for topic in request.topics
+            for topic in wanted.values()
         ]
     }
 
 
-def _describe(broker: "Broker", topic_name: str, index: int) -> Fields:
+def _describe(broker: "Broker", topic_name: str, index: int, places: Iterator[int]) -> Fields:
+    check_name(topic_name)
     _, partition = partition_of(broker, topic_name, index)
+    heard = partition.state.producers.snapshot().items()
     return {
         "active_producers": [
             {
@@ -46,6 +57,6 @@ def _describe(broker: "Broker", topic_name: str, index: int) -> Fields:
                 "coordinator_epoch": -1,
                 "current_txn_start_offset": -1,
             }
-            for producer_id, state in partition.state.producers.items()
+            for (producer_id, state), _ in zip(reversed(heard), places, strict=False)
         ]
     }

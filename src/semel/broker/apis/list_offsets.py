@@ -9,7 +9,7 @@ none too few. A place below the log start is never answered, and none that canno
 from typing import TYPE_CHECKING, Any, Final
 
 from semel.broker.apis.answered import Fields, answered, attempted
-from semel.broker.apis.lookup import LEADER_EPOCH, check_leader_epoch, partition_of
+from semel.broker.apis.lookup import LEADER_EPOCH, check_leader_epoch, partition_of, repeated
 from semel.core.batch import BatchHeader, Buffer
 from semel.core.refusals import Refused
 from semel.storage.partition_log import PartitionLog
@@ -44,6 +44,7 @@ OPENED_BYTES_MAX: Final = 4 * 1024 * 1024
 
 @answered
 def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
+    twice = repeated((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
     return {
         "topics": [
             {
@@ -54,7 +55,7 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
                         "timestamp": -1,
                         "offset": -1,
                         "leader_epoch": -1,
-                        **attempted(_find, broker, topic.name, asked, exchange.version),
+                        **attempted(_find, broker, topic.name, asked, exchange.version, twice),
                     }
                     for asked in topic.partitions
                 ],
@@ -64,7 +65,9 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
     }
 
 
-def _find(broker: "Broker", topic_name: str, asked: Any, version: int) -> Fields:
+def _find(broker: "Broker", topic_name: str, asked: Any, version: int, twice: set[tuple[str, int]]) -> Fields:
+    if (topic_name, asked.partition_index) in twice:
+        raise Refused(ErrorCode.INVALID_REQUEST, "the partition is asked about more than once")
     _, partition = partition_of(broker, topic_name, asked.partition_index)
     check_leader_epoch(getattr(asked, "current_leader_epoch", -1))
     wanted = asked.timestamp

@@ -44,9 +44,10 @@ def partition_of(broker: "Broker", topic_name: str, index: int) -> tuple[Topic, 
 
 
 def check_leader_epoch(epoch: int) -> None:
-    """Refuse what a client says of a leader that this broker has not heard of; -1 says nothing."""
-    if epoch > LEADER_EPOCH:
-        raise Refused(ErrorCode.UNKNOWN_LEADER_EPOCH, f"the leader's epoch is {LEADER_EPOCH}, not {epoch}")
+    """Refuse what a client has heard of the leader where it is not so; -1 is nothing heard."""
+    if epoch not in (LEADER_EPOCH, -1):
+        error = ErrorCode.UNKNOWN_LEADER_EPOCH if epoch > LEADER_EPOCH else ErrorCode.FENCED_LEADER_EPOCH
+        raise Refused(error, f"the leader's epoch is {LEADER_EPOCH}, not {epoch}")
 
 
 def repeated(items: Iterable[T]) -> set[T]:

@@ -1,7 +1,8 @@
 """Metadata (3), versions 0 to 13: which topics there are, and that this broker leads them all.
 
 Asking for a topic that does not exist makes it, where both the client and the broker's settings want that; the answer
-then goes when the new topic is durable. Apache Kafka answers first and has the client ask again.
+then goes when the new topic is durable. Apache Kafka answers first and has the client ask again. What is asked for
+twice is answered once, or a small request could have an answer of any size.
 """
 
 from collections.abc import Iterable
@@ -32,6 +33,7 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
     if request.topics is None or (version == 0 and not request.topics):
         topics = [_describe(topic, operations) for topic in broker.log.catalog]
     else:
+        wanted = {(asked.name, getattr(asked, "topic_id", None)): asked for asked in request.topics}
         # Below version 4 nobody could say no.
         may_create = getattr(request, "allow_auto_topic_creation", version < _AUTO_CREATION_FROM)
         create_missing = may_create and broker.auto_create_topics
@@ -41,10 +43,10 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
                 "topic_id": messages.topic_id_bytes(getattr(asked, "topic_id", None)),
                 **attempted(_look_up, broker, asked, create_missing, operations),
             }
-            for asked in request.topics
+            for asked in wanted.values()
         ]
     return {
-        "brokers": [{"node_id": NODE_ID, "host": broker.advertised_host, "port": broker.port, "rack": None}],
+        "brokers": [{"node_id": NODE_ID, "host": broker.advertised_host, "port": broker.advertised_port, "rack": None}],
         "cluster_id": broker.log.cluster_id,
         "controller_id": NODE_ID,
         "topics": topics,

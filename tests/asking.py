@@ -26,13 +26,17 @@ class Asker:
     def __call__(self, api_key: int, version: int | None = None, /, **values: object) -> Any:
         """The answer to a request with these fields, in the newest version unless another one is given."""
         version = NEWEST[api_key] if version is None else version
-        request = messages.build_request(api_key, version, **values)
         self._correlation_id += 1
-        self._socket.sendall(messages.encode_request(api_key, version, self._correlation_id, "asker", request))
-        frame = self._read(int.from_bytes(self._read(4)))
+        request = messages.build_request(api_key, version, **values)
+        frame = self.send(messages.encode_request(api_key, version, self._correlation_id, "asker", request))
         correlation_id, body = parse_response_header(api_key, version, frame)
         assert correlation_id == self._correlation_id
         return messages.decode_response(api_key, version, frame[body:])
+
+    def send(self, frame: bytes) -> bytes:
+        """The frame that comes in return for this one, without its size."""
+        self._socket.sendall(frame)
+        return self._read(int.from_bytes(self._read(4)))
 
     def create(self, name: str, partitions: int = 1, **configs: str) -> Any:
         """Make a topic that must not be there yet; a configuration's dots are written as underscores."""

@@ -1,0 +1,199 @@
+"""Configurations are shown with where they come from, and changed all together or not at all."""
+
+from typing import Any
+
+import pytest
+
+from asking import Asker
+from semel.core.configs import DEFINITIONS
+from semel.testing.broker import FaultyBroker
+from semel.wire.errors import ErrorCode
+from semel.wire.versions import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
+
+TOPIC, BROKER, GROUP = 2, 4, 32
+SET, DELETE, APPEND, SUBTRACT = range(4)
+TOPIC_CONFIG, STATIC_BROKER_CONFIG, DEFAULT_CONFIG = 1, 4, 5
+
+
+def describe(
+    ask: Asker, kind: int, name: str, keys: list[str] | None = None, *, explain: bool = False, version: int = 4
+) -> Any:
+    resource = {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
+    options = {"include_synonyms": explain, "include_documentation": explain}
+    (described,) = ask(DESCRIBE_CONFIGS, version, resources=[resource], **options).results
+    return described
+
+
+def values(ask: Asker, name: str = "orders") -> dict[str, str]:
+    """What is set on a topic."""
+    shown = describe(ask, TOPIC, name).configs
+    return {config.name: config.value for config in shown if config.config_source == TOPIC_CONFIG}
+
+
+def replace(ask: Asker, name: str, *configs: tuple[str, str | None], kind: int = TOPIC, dry: bool = False) -> Any:
+    changes = [{"name": key, "value": value} for key, value in configs]
+    resource = {"resource_type": kind, "resource_name": name, "configs": changes}
+    return ask(ALTER_CONFIGS, resources=[resource], validate_only=dry).responses[0]
+
+
+def change(ask: Asker, name: str, *configs: tuple[str, int, str | None], kind: int = TOPIC, dry: bool = False) -> Any:
+    changes = [{"name": key, "config_operation": operation, "value": value} for key, operation, value in configs]
+    resource = {"resource_type": kind, "resource_name": name, "configs": changes}
+    return ask(INCREMENTAL_ALTER_CONFIGS, resources=[resource], validate_only=dry).responses[0]
+
+
+def test_a_topic_shows_every_configuration_and_where_it_comes_from(ask: Asker) -> None:
+    ask.create("orders", retention_ms="1000")
+    shown = {config.name: config for config in describe(ask, TOPIC, "orders").configs}
+    assert set(shown) == set(DEFINITIONS)
+    assert (shown["retention.ms"].value, shown["retention.ms"].config_source) == ("1000", TOPIC_CONFIG)
+    other = shown["segment.bytes"]
+    assert (other.value, other.config_source) == (DEFINITIONS["segment.bytes"].default, DEFAULT_CONFIG)
+    assert not any(config.read_only or config.is_sensitive for config in shown.values())
+    assert all(config.synonyms == () and config.documentation is None for config in shown.values())
+
+
+def test_synonyms_and_documentation_come_when_asked_for(ask: Asker) -> None:
+    ask.create("orders", retention_ms="1000")
+    shown = {config.name: config for config in describe(ask, TOPIC, "orders", explain=True).configs}
+    assert [(synonym.value, synonym.source) for synonym in shown["retention.ms"].synonyms] == [
+        ("1000", TOPIC_CONFIG),
+        (DEFINITIONS["retention.ms"].default, DEFAULT_CONFIG),
+    ]
+    assert [synonym.source for synonym in shown["segment.bytes"].synonyms] == [DEFAULT_CONFIG]
+    assert {name: config.documentation for name, config in shown.items()} == {
+        name: definition.documentation for name, definition in DEFINITIONS.items()
+    }
+    assert {name: shown[name].config_type for name in ("segment.bytes", "retention.ms", "cleanup.policy")} == {
+        "segment.bytes": 3,
+        "retention.ms": 5,
+        "cleanup.policy": 7,
+    }
+
+
+@pytest.mark.parametrize("keys", [None, []])
+def test_no_keys_means_all(ask: Asker, keys: list[str] | None) -> None:
+    ask.create("orders")
+    assert len(describe(ask, TOPIC, "orders", keys).configs) == len(DEFINITIONS)
+
+
+def test_only_the_keys_that_are_asked_for_and_known_are_shown(ask: Asker) -> None:
+    ask.create("orders")
+    assert [config.name for config in describe(ask, TOPIC, "orders", ["no.such", "retention.ms"]).configs] == [
+        "retention.ms"
+    ]
+
+
+@pytest.mark.parametrize("name", ["", "1"])
+def test_the_broker_shows_what_it_was_started_with(ask: Asker, name: str) -> None:
+    shown = {config.name: config for config in describe(ask, BROKER, name, explain=True).configs}
+    assert shown["node.id"].value == shown["broker.id"].value == "1"
+    assert shown["auto.create.topics.enable"].value == "true"
+    assert shown["num.partitions"].value == "1"
+    assert shown["message.max.bytes"].value == DEFINITIONS["max.message.bytes"].default
+    assert all(config.read_only and config.config_source == STATIC_BROKER_CONFIG for config in shown.values())
+    assert all(config.documentation and config.config_type for config in shown.values())
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "error"),
+    [
+        (TOPIC, "none", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC, "..", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (BROKER, "9", ErrorCode.INVALID_REQUEST),
+        (BROKER, "one", ErrorCode.INVALID_REQUEST),
+        (GROUP, "g", ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_what_has_no_configurations_says_so(ask: Asker, kind: int, name: str, error: ErrorCode) -> None:
+    answer = describe(ask, kind, name)
+    assert (answer.error_code, answer.configs) == (error, ())
+    assert answer.error_message
+
+
+def test_a_replacement_is_all_that_is_set_from_then_on(ask: Asker) -> None:
+    ask.create("orders", retention_ms="1000", segment_ms="5")
+    assert replace(ask, "orders", ("retention.ms", "2000")).error_code == 0
+    assert values(ask) == {"retention.ms": "2000"}
+    assert replace(ask, "orders").error_code == 0
+    assert values(ask) == {}
+
+
+def test_an_increment_leaves_what_it_does_not_name(ask: Asker) -> None:
+    ask.create("orders", retention_ms="1000", segment_ms="5")
+    assert change(ask, "orders", ("retention.ms", SET, "2000"), ("segment.ms", DELETE, None)).error_code == 0
+    assert values(ask) == {"retention.ms": "2000"}
+    assert change(ask, "orders", ("cleanup.policy", APPEND, "delete")).error_code == 0
+    assert values(ask) == {"retention.ms": "2000", "cleanup.policy": "delete"}
+    assert change(ask, "orders", ("cleanup.policy", SUBTRACT, "compact")).error_code == 0
+
+
+def test_validating_changes_nothing(ask: Asker) -> None:
+    ask.create("orders", retention_ms="1000")
+    assert replace(ask, "orders", ("retention.ms", "2000"), dry=True).error_code == 0
+    assert change(ask, "orders", ("retention.ms", SET, "2000"), dry=True).error_code == 0
+    assert change(ask, "orders", ("retention.ms", SET, "soon"), dry=True).error_code == ErrorCode.INVALID_CONFIG
+    assert values(ask) == {"retention.ms": "1000"}
+
+
+@pytest.mark.parametrize(
+    ("configs", "error"),
+    [
+        ([("no.such", SET, "1")], ErrorCode.INVALID_CONFIG),
+        ([("retention.ms", SET, "soon")], ErrorCode.INVALID_CONFIG),
+        ([("retention.ms", SET, None)], ErrorCode.INVALID_REQUEST),
+        ([("retention.ms", APPEND, "1")], ErrorCode.INVALID_CONFIG),
+        ([("retention.ms", 9, "1")], ErrorCode.INVALID_REQUEST),
+        ([("retention.ms", SET, "1"), ("retention.ms", DELETE, None)], ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_an_increment_that_cannot_be_changes_nothing_at_all(
+    ask: Asker, configs: list[tuple[str, int, str | None]], error: ErrorCode
+) -> None:
+    ask.create("orders", retention_ms="1000")
+    answer = change(ask, "orders", ("segment.ms", SET, "5"), *configs)
+    assert answer.error_code == error
+    assert answer.error_message
+    assert values(ask) == {"retention.ms": "1000"}
+
+
+@pytest.mark.parametrize(
+    ("configs", "error"),
+    [
+        ([("no.such", "1")], ErrorCode.INVALID_CONFIG),
+        ([("retention.ms", None)], ErrorCode.INVALID_REQUEST),
+        ([("retention.ms", "1"), ("retention.ms", "2")], ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_a_replacement_that_cannot_be_changes_nothing_at_all(
+    ask: Asker, configs: list[tuple[str, str | None]], error: ErrorCode
+) -> None:
+    ask.create("orders", retention_ms="1000")
+    assert replace(ask, "orders", ("segment.ms", "5"), *configs).error_code == error
+    assert values(ask) == {"retention.ms": "1000"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "error"), [(TOPIC, "none", 3), (BROKER, "1", 42), (BROKER, "9", 42), (GROUP, "g", 42)]
+)
+def test_only_topics_have_configurations_that_change(ask: Asker, kind: int, name: str, error: int) -> None:
+    assert replace(ask, name, ("retention.ms", "1"), kind=kind).error_code == error
+    assert change(ask, name, ("retention.ms", SET, "1"), kind=kind).error_code == error
+
+
+def test_a_resource_named_twice_is_not_changed(ask: Asker) -> None:
+    ask.create("orders")
+    resource = {"resource_type": TOPIC, "resource_name": "orders", "configs": [{"name": "segment.ms", "value": "5"}]}
+    (answer,) = ask(ALTER_CONFIGS, resources=[resource, resource], validate_only=False).responses
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+    assert values(ask) == {}
+
+
+def test_a_change_is_there_after_a_kill(ask: Asker, semel_broker: FaultyBroker) -> None:
+    ask.create("orders")
+    assert change(ask, "orders", ("retention.ms", SET, "2000")).error_code == 0
+    semel_broker.kill()
+    semel_broker.restart()
+    again = Asker(semel_broker.bootstrap)
+    assert values(again) == {"retention.ms": "2000"}
+    again.close()
