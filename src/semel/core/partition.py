@@ -70,7 +70,7 @@ class Partition:
             return Decision(
                 outcome,
                 error=refusals.INVALID_PRODUCER_EPOCH,
-                message=f"epoch {header.producer_epoch} of producer {header.producer_id} is fenced by a later one",
+                message=f"fenced (epoch {header.producer_epoch}, current {judgement.expected})",
             )
         if header.is_transactional:
             raise refusals.Refused(refusals.INVALID_TXN_STATE, "the producer has no transaction open here")

@@ -114,7 +114,10 @@ class KnownBatch(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """The outcome for one batch. A duplicate comes with the original; a gap says which number was expected."""
+    """The outcome for one batch. A duplicate comes with the original.
+
+    `expected` is what would have been accepted: the sequence number after a gap, the epoch for a zombie.
+    """
 
     outcome: Outcome
     original: KnownBatch | None = None
@@ -122,7 +125,6 @@ class Judgement(NamedTuple):
 
 
 _ACCEPTED: Final = Judgement(Outcome.ACCEPTED)
-_FENCED: Final = Judgement(Outcome.FENCED)
 
 
 def advance(sequence: int, count: int) -> int:
@@ -154,10 +156,9 @@ def judge(state: bytes | None, is_new: bool, epoch: int, first_sequence: int, re
                 number = NEXT
         else:
             standing = SUCCESSOR if epoch > known_epoch else ZOMBIE
+            expected = 0 if standing is SUCCESSOR else known_epoch
     outcome = VERDICTS[standing][number]
-    if outcome is ACCEPTED:
-        return _ACCEPTED
-    return _FENCED if outcome is FENCED else Judgement(outcome, None, expected)
+    return _ACCEPTED if outcome is ACCEPTED else Judgement(outcome, None, expected)
 
 
 def find_repeated(state: bytes, first_sequence: int, record_count: int) -> KnownBatch | None:

@@ -173,11 +173,11 @@ class Catalog:
 
     def decide_delete(self, name: str, next_producer_id: int, now_ms: int) -> TopicDeleted:
         """The entry that removes a topic; `next_producer_id` is the first producer id not handed out yet."""
-        return TopicDeleted(self._existing(name).number, next_producer_id, now_ms)
+        return TopicDeleted(self.existing(name).number, next_producer_id, now_ms)
 
     def decide_partitions(self, name: str, partition_count: int) -> PartitionsAdded:
         """The entry that makes a topic grow to `partition_count` partitions."""
-        topic = self._existing(name)
+        topic = self.existing(name)
         if partition_count <= topic.partition_count:
             raise TopicRefused(
                 INVALID_PARTITIONS,
@@ -188,10 +188,10 @@ class Catalog:
 
     def decide_configs(self, name: str, configs: Mapping[str, str | None]) -> ConfigsChanged:
         """The entry that makes `configs` all that is set on a topic; `semel.core.configs.altered` does increments."""
-        topic = self._existing(name)
+        topic = self.existing(name)
         return ConfigsChanged(topic.number, topic_configs.canonical(configs))
 
-    def _existing(self, name: str) -> Topic:
+    def existing(self, name: str) -> Topic:
         topic = self._by_name.get(name)
         if topic is None:
             raise TopicRefused(UNKNOWN_TOPIC_OR_PARTITION, "there is no topic of this name")
