@@ -11,6 +11,7 @@ and message, so that it does not keep the others out. Nothing here may know a pa
 """
 
 from collections.abc import Callable, Mapping
+from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 from semel.core.refusals import Refused
@@ -29,6 +30,7 @@ P = ParamSpec("P")
 def answered(answer_to: Callable[["Broker", "Exchange", Any], Fields]) -> "Handler":
     """The handler that decodes a request, answers what `answer_to` says, and waits until it is durable."""
 
+    @wraps(answer_to)
     def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> None:
         request = messages.decode_request(exchange.api_key, exchange.version, body)
         fields = answer_to(broker, exchange, request)

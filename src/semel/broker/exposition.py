@@ -1,0 +1,123 @@
+"""The broker's counters as Prometheus' text format, version 0.0.4. Made only when somebody asks; changes nothing.
+
+Label values are names that this program chose, never a client's, so the number of series is bounded and nothing has to
+be escaped.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from semel.broker.apis import HANDLERS
+from semel.broker.metrics import LATENCY_BOUNDS
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+# The module of a handler is named after its API: `init_producer_id` serves InitProducerId.
+_API_NAMES: Final = {
+    api_key: "".join(word.capitalize() for word in handler.__module__.rpartition(".")[2].split("_"))
+    for api_key, handler in HANDLERS.items()
+}
+
+# Labels as they are written, and the value.
+_Sample = tuple[str, float]
+
+
+def exposition(broker: "Broker") -> str:
+    """All that there is to know of a broker at this moment."""
+    return "\n".join(
+        (*_batches(broker), *_durability(broker), *_connections(broker), *_state(broker), *_latency(broker), "")
+    )
+
+
+def _family(kind: str, name: str, text: str, samples: Iterable[_Sample] | float) -> Iterator[str]:
+    yield f"# HELP semel_{name} {text}"
+    yield f"# TYPE semel_{name} {kind}"
+    if isinstance(samples, int | float):
+        samples = (("", samples),)
+    for labels, value in samples:
+        yield f"semel_{name}{labels} {value}"
+
+
+def _batches(broker: "Broker") -> Iterator[str]:
+    metrics = broker.metrics
+    outcomes = {
+        "accepted": metrics.accepted_batches,
+        "duplicate": metrics.duplicate_batches,
+        "gap": metrics.gap_batches,
+        "fenced": metrics.fenced_batches,
+        "refused": metrics.refused_batches,
+    }
+    yield from _family(
+        "counter",
+        "batches_total",
+        "Batches that clients sent, by what became of them; only accepted ones were written.",
+        [(f'{{outcome="{outcome}"}}', count) for outcome, count in outcomes.items()],
+    )
+    yield from _family("counter", "records_total", "Records in accepted batches.", metrics.accepted_records)
+
+
+def _durability(broker: "Broker") -> Iterator[str]:
+    metrics, log = broker.metrics, broker.log
+    yield from _family("counter", "fsyncs_total", "Syncs of the journal.", metrics.syncs)
+    yield from _family(
+        "counter",
+        "fsync_waiters_total",
+        "Connections that waited for those syncs; divided by semel_fsyncs_total, the batch of the group commit.",
+        metrics.sync_waiters,
+    )
+    yield from _family(
+        "counter", "fsynced_bytes_total", "Journal bytes that were synced.", metrics.synced_entries_bytes
+    )
+    yield from _family("gauge", "journal_position_bytes", "Where the journal ends.", log.end)
+    yield from _family("gauge", "journal_synced_bytes", "Up to where the journal is durable.", log.synced)
+    yield from _family("gauge", "journal_lag_bytes", "Journal bytes that are not durable yet.", log.end - log.synced)
+    yield from _family("counter", "checkpoints_total", "Checkpoints that were written.", metrics.checkpoints)
+    yield from _family("counter", "storage_errors_total", "Writes that the disk refused.", metrics.storage_errors)
+    yield from _family(
+        "gauge", "up", "1, or 0 once the disk failed and the broker stopped.", int(not broker.failed.done())
+    )
+
+
+def _connections(broker: "Broker") -> Iterator[str]:
+    metrics = broker.metrics
+    yield from _family("gauge", "connections", "Connections that are open.", metrics.connections_open)
+    yield from _family("counter", "connections_total", "Connections that were opened.", metrics.connections_opened)
+    yield from _family(
+        "counter", "connections_refused_total", "Connections there was no room for.", metrics.connections_refused
+    )
+    yield from _family(
+        "counter", "protocol_errors_total", "Connections that were closed for what they sent.", metrics.protocol_errors
+    )
+    yield from _family("counter", "received_bytes_total", "Bytes that clients sent.", metrics.bytes_in)
+    yield from _family("counter", "sent_bytes_total", "Bytes that clients were sent.", metrics.bytes_out)
+    yield from _family(
+        "gauge", "receive_buffer_bytes", "Memory for large requests on their way in.", broker.receive_bytes
+    )
+    yield from _family("gauge", "unsent_bytes", "Answers that clients have not taken yet.", broker.unsent_bytes)
+
+
+def _state(broker: "Broker") -> Iterator[str]:
+    log = broker.log
+    yield from _family("gauge", "topics", "Topics.", len(log.catalog))
+    yield from _family("gauge", "partitions", "Partitions of all topics.", log.catalog.partition_count)
+    yield from _family(
+        "gauge", "producer_states", "Pairs of a producer and a partition on record.", log.producer_states
+    )
+    yield from _family("gauge", "fetch_sessions", "Sessions of incremental fetches.", len(broker.fetch_sessions))
+
+
+def _latency(broker: "Broker") -> Iterator[str]:
+    name = "semel_request_seconds"
+    yield f"# HELP {name} From a request's arrival to the sending of its answer; a fetch may wait for records."
+    yield f"# TYPE {name} histogram"
+    for api_key, histogram in sorted(broker.metrics.latencies.items()):
+        api = f'api="{_API_NAMES[api_key]}"'
+        count = 0
+        for bound, below in zip((*LATENCY_BOUNDS, "+Inf"), histogram.counts, strict=True):
+            count += below
+            yield f'{name}_bucket{{{api},le="{bound}"}} {count}'
+        yield f"{name}_sum{{{api}}} {histogram.total}"
+        yield f"{name}_count{{{api}}} {count}"
