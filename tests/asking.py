@@ -1,5 +1,6 @@
 """A client of one connection that asks one thing at a time, and the few records that its questions are about."""
 
+import select
 import socket
 from typing import Any
 
@@ -35,8 +36,20 @@ class Asker:
 
     def send(self, frame: bytes) -> bytes:
         """The frame that comes in return for this one, without its size."""
+        self.post(frame)
+        return self.read()
+
+    def post(self, frame: bytes) -> None:
+        """Send a frame, and leave the answer for later."""
         self._socket.sendall(frame)
-        return self._read(int.from_bytes(self._read(4)))
+
+    def read(self) -> bytes:
+        """Wait for the next frame."""
+        return self._receive(int.from_bytes(self._receive(4)))
+
+    def has_answer(self) -> bool:
+        """Whether a part of an answer has come."""
+        return bool(select.select([self._socket], [], [], 0)[0])
 
     def create(self, name: str, partitions: int = 1, **configs: str) -> Any:
         """Make a topic that must not be there yet; a configuration's dots are written as underscores."""
@@ -63,7 +76,7 @@ class Asker:
     def close(self) -> None:
         self._socket.close()
 
-    def _read(self, size: int) -> bytes:
+    def _receive(self, size: int) -> bytes:
         received = b""
         while len(received) < size:
             piece = self._socket.recv(size - len(received))

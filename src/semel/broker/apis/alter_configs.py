@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from semel.broker.apis.answered import Fields, answered, attempted
 from semel.broker.apis.configurations import BROKER, TOPIC, check_broker
-from semel.broker.apis.lookup import repeated, topic_named
+from semel.broker.apis.lookup import repeated
 from semel.core.refusals import Refused
 from semel.core.topics import Topic
 from semel.wire.errors import ErrorCode
@@ -59,7 +59,7 @@ def _alter(broker: "Broker", asked: Any, twice: bool, wish: Wish, validate_only:
     if asked.resource_type != TOPIC:
         message = f"resources of type {asked.resource_type} have no configurations here"
         raise Refused(ErrorCode.INVALID_REQUEST, message)
-    topic = topic_named(broker, asked.resource_name)
+    topic = broker.log.catalog.existing(asked.resource_name)
     entry = broker.log.catalog.decide_configs(topic.name, wish(topic, asked))
     if entry.configs != topic.configs and not validate_only:
         broker.commit(entry)

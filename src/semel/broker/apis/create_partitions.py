@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from semel.broker.apis.answered import Fields, answered, attempted
 from semel.broker.apis.create_topics import check_assignments
-from semel.broker.apis.lookup import repeated, topic_named
+from semel.broker.apis.lookup import repeated
 from semel.core.refusals import Refused
 from semel.wire.errors import ErrorCode
 
@@ -32,7 +32,7 @@ def _grow(broker: "Broker", asked: Any, twice: bool, validate_only: bool) -> Fie
         raise Refused(ErrorCode.INVALID_REQUEST, "the topic is named more than once")
     entry = broker.log.catalog.decide_partitions(asked.name, asked.count)
     if asked.assignments is not None:
-        more = asked.count - topic_named(broker, asked.name).partition_count
+        more = asked.count - broker.log.catalog.existing(asked.name).partition_count
         if len(asked.assignments) != more:
             message = f"{more} more partitions and {len(asked.assignments)} assignments"
             raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)

@@ -7,7 +7,7 @@ client would be told that it never was.
 from typing import TYPE_CHECKING, Any
 
 from semel.broker.apis.answered import Fields, answered, attempted
-from semel.broker.apis.lookup import repeated, topic_identified, topic_named
+from semel.broker.apis.lookup import repeated, topic_identified
 from semel.core.refusals import Refused
 from semel.wire import messages
 from semel.wire.errors import ErrorCode
@@ -48,7 +48,7 @@ def _delete(broker: "Broker", name: str | None, topic_id: bytes, twice: set[str 
         raise Refused(ErrorCode.INVALID_REQUEST, "a topic is deleted by its name or by its id: give one of them")
     if _name_of(broker, (name, topic_id)) in twice:
         raise Refused(ErrorCode.INVALID_REQUEST, "the topic is named more than once")
-    topic = topic_identified(broker, topic_id) if name is None else topic_named(broker, name)
+    topic = topic_identified(broker, topic_id) if name is None else broker.log.catalog.existing(name)
     log = broker.log
     broker.commit(log.catalog.decide_delete(topic.name, log.producer_ids.next_id, broker.now_ms()))
     return {"name": topic.name, "topic_id": topic.topic_id}

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from semel.broker.apis import configurations
 from semel.broker.apis.answered import Fields, answered, attempted
-from semel.broker.apis.lookup import topic_named
 from semel.core.refusals import Refused
 from semel.core.topics import check_name
 from semel.wire.errors import ErrorCode
@@ -51,7 +50,7 @@ def _describe(broker: "Broker", asked: Any, with_synonyms: bool, with_documentat
 def _configurations(broker: "Broker", asked: Any) -> list[configurations.Configuration]:
     if asked.resource_type == configurations.TOPIC:
         check_name(asked.resource_name)
-        return configurations.of_topic(topic_named(broker, asked.resource_name).configs)
+        return configurations.of_topic(broker.log.catalog.existing(asked.resource_name).configs)
     if asked.resource_type == configurations.BROKER:
         configurations.check_broker(asked.resource_name)
         return configurations.of_broker(broker)

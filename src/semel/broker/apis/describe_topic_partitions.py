@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from semel.broker.apis.answered import Fields, answered, attempted
 from semel.broker.apis.authorized import TOPIC_OPERATIONS
-from semel.broker.apis.lookup import topic_named
 from semel.broker.apis.metadata import described, described_missing, described_partition
 from semel.core.topics import check_name
 
@@ -44,7 +43,7 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
 
 def _describe(broker: "Broker", name: str, indexes: range) -> Fields:
     check_name(name)
-    return described(topic_named(broker, name), TOPIC_OPERATIONS, map(_described_partition, indexes))
+    return described(broker.log.catalog.existing(name), TOPIC_OPERATIONS, map(_described_partition, indexes))
 
 
 def _described_partition(index: int) -> Fields:

@@ -21,13 +21,6 @@ LEADER_EPOCH: Final = 0
 T = TypeVar("T")
 
 
-def topic_named(broker: "Broker", name: str) -> Topic:
-    topic = broker.log.catalog.named(name)
-    if topic is None:
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no topic of this name")
-    return topic
-
-
 def topic_identified(broker: "Broker", topic_id: bytes) -> Topic:
     topic = broker.log.catalog.identified(topic_id)
     if topic is None:
@@ -36,7 +29,7 @@ def topic_identified(broker: "Broker", topic_id: bytes) -> Topic:
 
 
 def partition_of(broker: "Broker", topic_name: str, index: int) -> tuple[Topic, PartitionLog]:
-    topic = topic_named(broker, topic_name)
+    topic = broker.log.catalog.existing(topic_name)
     partition = broker.log.partition(topic, index)
     if partition is None:
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic '{topic_name}' has no partition {index}")

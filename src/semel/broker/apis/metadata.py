@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from semel.broker.apis.answered import Fields, answered, attempted
 from semel.broker.apis.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from semel.broker.apis.create_topics import create
-from semel.broker.apis.lookup import LEADER_EPOCH, topic_identified, topic_named
+from semel.broker.apis.lookup import LEADER_EPOCH, topic_identified
 from semel.broker.limits import NODE_ID
 from semel.core.topics import Topic, check_name
 from semel.wire import messages
@@ -60,7 +60,7 @@ def _look_up(broker: "Broker", asked: Any, create_missing: bool, operations: int
     if create_missing and broker.log.catalog.named(asked.name) is None:
         create(broker, asked.name, broker.partitions_default, {})
     check_name(asked.name)
-    return _describe(topic_named(broker, asked.name), operations)
+    return _describe(broker.log.catalog.existing(asked.name), operations)
 
 
 def _describe(topic: Topic, operations: int) -> Fields:

@@ -1,0 +1,136 @@
+"""An answer never speaks of what could still be lost, and a disk that refuses a change is told item by item."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from asking import Asker, at
+from semel.broker.broker import Broker
+from semel.storage.journal import SyncJob
+from semel.testing.faulty import Fault, FaultyFiles
+from semel.wire import messages
+from semel.wire.errors import ErrorCode
+from semel.wire.versions import (
+    ALTER_CONFIGS,
+    API_VERSIONS,
+    CREATE_PARTITIONS,
+    CREATE_TOPICS,
+    DELETE_RECORDS,
+    DELETE_TOPICS,
+    INIT_PRODUCER_ID,
+    LIST_OFFSETS,
+    METADATA,
+)
+
+TOPIC = 2
+CREATION = {
+    "topics": [{"name": "new", "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}],
+    "timeout": 1000,
+    "validate_only": False,
+}
+
+
+def beside(broker: Broker, client: Callable[[Broker], None]) -> None:
+    """Run a client in a thread beside the broker's event loop."""
+
+    async def scenario() -> None:
+        async with broker:
+            await asyncio.to_thread(client, broker)
+
+    asyncio.run(scenario())
+
+
+def test_an_answer_waits_until_the_change_is_durable(monkeypatch: pytest.MonkeyPatch) -> None:
+    began, may_end = threading.Event(), threading.Event()
+    run = SyncJob.run
+
+    def slow_run(job: SyncJob) -> None:
+        began.set()
+        assert may_end.wait(30)
+        run(job)
+
+    def client(broker: Broker) -> None:
+        monkeypatch.setattr(SyncJob, "run", slow_run)
+        ask, other = Asker(broker.bootstrap), Asker(broker.bootstrap)
+        request = messages.build_request(CREATE_TOPICS, 5, **CREATION)
+        ask.post(messages.encode_request(CREATE_TOPICS, 5, 1, None, request))
+        assert began.wait(30)
+        assert broker.log.catalog.named("new") is not None
+        assert other(API_VERSIONS, 0).error_code == 0, "others are served meanwhile"
+        other.post(messages.encode_request(METADATA, 1, 1, None, messages.build_request(METADATA, 1, topics=None)))
+        assert not ask.has_answer()
+        assert not other.has_answer(), "nobody is shown what is not durable"
+        may_end.set()
+        assert ask.read()
+        assert other.read()
+
+    beside(Broker(files=FaultyFiles()), client)
+    assert may_end.is_set()
+
+
+def test_changes_that_the_disk_refuses_are_refused_one_by_one_and_go_once_there_is_space() -> None:
+    files = FaultyFiles()
+
+    def changes(ask: Asker, topic_id: bytes) -> list[int]:
+        """The error code of each change."""
+        resource = {"resource_type": TOPIC, "resource_name": "orders"}
+        configs = [{"name": "retention.ms", "value": "1000"}]
+        below = [{"name": "orders", "partitions": [{"partition_index": 0, "offset": 1}]}]
+        growth = [{"name": "orders", "count": 2, "assignments": None}]
+        deletion = [{"name": None, "topic_id": topic_id}]
+        answers: list[Any] = [
+            *ask(CREATE_TOPICS, **CREATION).topics,
+            *ask(CREATE_PARTITIONS, topics=growth, timeout=1000, validate_only=False).results,
+            *ask(ALTER_CONFIGS, resources=[{**resource, "configs": configs}], validate_only=False).responses,
+            *ask(DELETE_RECORDS, topics=below, timeout=1000).topics[0].partitions,
+            *ask(DELETE_TOPICS, topics=deletion, timeout=1000).responses,
+        ]
+        return [int(answer.error_code) for answer in answers]
+
+    def client(broker: Broker) -> None:
+        ask = Asker(broker.bootstrap)
+        created = ask.create("orders")
+        ask.produce("orders", at(1000, 2000))
+        files.arm(Fault("ENOSPC", call="write", lasting=True))
+        assert changes(ask, created.topic_id.bytes) == [ErrorCode.KAFKA_STORAGE_ERROR] * 5
+        assert broker.metrics.storage_errors == 5
+        files.disarm()
+        assert [topic.name for topic in broker.log.catalog] == ["orders"]
+        assert changes(ask, created.topic_id.bytes) == [0] * 5
+        assert [topic.name for topic in broker.log.catalog] == ["new"]
+
+    beside(Broker(files=files), client)
+
+
+def test_a_producer_that_gets_no_id_for_want_of_space_may_try_again() -> None:
+    files = FaultyFiles()
+
+    def client(broker: Broker) -> None:
+        ask = Asker(broker.bootstrap)
+        files.arm(Fault("ENOSPC", call="write", lasting=True))
+        refused = ask(INIT_PRODUCER_ID, 0, transactional_id=None, transaction_timeout=1000)
+        assert (refused.error_code, refused.producer_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+        files.disarm()
+        assert ask(INIT_PRODUCER_ID, 0, transactional_id=None, transaction_timeout=1000).error_code == 0
+
+    beside(Broker(files=files), client)
+
+
+def test_a_place_that_cannot_be_read_is_an_error_of_its_own_partition() -> None:
+    files = FaultyFiles()
+
+    def client(broker: Broker) -> None:
+        ask = Asker(broker.bootstrap)
+        ask.create("orders")
+        ask.produce("orders", at(1000, 2000))
+        places = [{"partition_index": 0, "current_leader_epoch": -1, "timestamp": 1500}]
+        asked = {"replica_id": -1, "isolation_level": 0, "topics": [{"name": "orders", "partitions": places}]}
+        files.arm(Fault("EIO", call="read", lasting=True))
+        assert ask(LIST_OFFSETS, 7, **asked).topics[0].partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        files.disarm()
+        assert ask(LIST_OFFSETS, 7, **asked).topics[0].partitions[0].offset == 1
+
+    beside(Broker(files=files), client)
