@@ -62,12 +62,12 @@ _LEFT_OUT: Final[Mapping[str, object]] = MappingProxyType({"throttle_time": 0, "
 
 def decode_request(api_key: int, version: int, body: Buffer) -> Any:
     """kio's dataclass of the request in this version."""
-    return _decode(api_key, version, "request", body)
+    return _decode(api_key, version, "request", body, BODY_BYTES_MAX)
 
 
-def decode_response(api_key: int, version: int, body: Buffer) -> Any:
-    """kio's dataclass of the response in this version."""
-    return _decode(api_key, version, "response", body)
+def decode_response(api_key: int, version: int, body: Buffer, body_bytes_max: int = BODY_BYTES_MAX) -> Any:
+    """kio's dataclass of the response in this version. Only a client's answer with records needs a larger limit."""
+    return _decode(api_key, version, "response", body, body_bytes_max)
 
 
 def build_request(api_key: int, version: int, /, **values: object) -> Any:
@@ -100,9 +100,9 @@ def topic_id_bytes(topic_id: UUID | None) -> bytes:
     return NO_TOPIC_ID if topic_id is None else topic_id.bytes
 
 
-def _decode(api_key: int, version: int, kind: Kind, body: Buffer) -> Any:
-    if len(body) > BODY_BYTES_MAX:
-        raise ProtocolError(f"a {kind} of {len(body)} bytes is larger than {BODY_BYTES_MAX}")
+def _decode(api_key: int, version: int, kind: Kind, body: Buffer, body_bytes_max: int) -> Any:
+    if len(body) > body_bytes_max:
+        raise ProtocolError(f"a {kind} of {len(body)} bytes is larger than {body_bytes_max}")
     return read_entity(_entity_type(api_key, version, kind), body)
 
 
