@@ -1,0 +1,231 @@
+"""`semel produce`: lines become records, each exactly once, however often a connection breaks on the way.
+
+The command is an idempotent producer: it gets an id from the broker and numbers the records that it sends to each
+partition. A batch whose answer was lost is sent again, byte for byte, with the same numbers, so that the broker knows
+it again. Nothing goes out before all that stands in front of it was acknowledged. It must never give a batch new
+numbers: that would be how a duplicate is born.
+"""
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any, Final
+
+from semel.cli.client import Client, ConnectionLost, Progress, Refused, TopicMetadata, add_bootstrap, name_of
+from semel.cli.errors import Failure
+from semel.wire.errors import ErrorCode
+from semel.wire.records import Record, encode_batch
+from semel.wire.versions import INIT_PRODUCER_ID, PRODUCE
+
+HELP: Final = "write lines to a topic, each exactly once"
+EXAMPLE: Final = """  seq 1000 | semel produce payments
+  semel produce payments --key alice --file payments.jsonl"""
+
+# What is there to be read, up to this much, becomes one batch: a person's lines go at once, a file's many together.
+BATCH_BYTES: Final = 256 * 1024
+# No broker takes records of this size, so there is no point in looking for the line's end.
+LINE_BYTES_MAX: Final = 16 * 1024 * 1024
+# A batch that has not been acknowledged after this time is given up.
+DELIVERY_SECONDS_MAX: Final = 120.0
+_REQUEST_TIMEOUT_MS: Final = 30_000
+_PAUSE_SECONDS: Final = 0.1
+_PAUSE_SECONDS_MAX: Final = 2.0
+_SEQUENCES: Final = 1 << 31
+
+# The broker may think differently in a moment; the batch is sent again as it is.
+_PASSING: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("topic", metavar="TOPIC", help="made if it is not there and the broker makes topics by itself")
+    parser.add_argument("--key", metavar="K", help="the key of every record; it chooses the partition")
+    parser.add_argument("--partition", type=int, metavar="P", help="the partition (else by key, or all in turn)")
+    parser.add_argument("--file", metavar="FILE", help="read the lines from here instead of standard input")
+    add_bootstrap(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    try:
+        descriptor = sys.stdin.fileno() if options.file is None else os.open(options.file, os.O_RDONLY)
+        size = os.fstat(descriptor).st_size
+    except OSError as error:
+        raise Failure(f"{options.file or 'standard input'}: {error.strerror}") from None
+    key = None if options.key is None else options.key.encode()
+    with Client(options.bootstrap) as client:
+        producer = _Producer(client, options.topic, key, options.partition)
+        progress = Progress(f"producing to {options.topic}", size)
+        sent_bytes = 0
+        try:
+            for lines in read_lines(descriptor):
+                producer.send(lines)
+                sent_bytes += sum(map(len, lines)) + len(lines)
+                progress.show(sent_bytes)
+        except Failure as failure:
+            raise Failure(f"{failure}; {producer.acknowledged} records before it are acknowledged") from None
+        except KeyboardInterrupt:
+            progress.end()
+            producer.report()
+            return 130
+        progress.end()
+    producer.report()
+    return 0
+
+
+def read_lines(descriptor: int) -> Iterator[list[bytes]]:
+    """The lines as they come, without their ends; the last one also where it has none."""
+    begun = b""
+    while True:
+        try:
+            data = os.read(descriptor, BATCH_BYTES)
+        except OSError as error:
+            raise Failure(f"reading the lines: {error.strerror}") from None
+        if not data:
+            break
+        *lines, begun = (begun + data).split(b"\n")
+        if len(begun) > LINE_BYTES_MAX:
+            raise Failure(f"a line of more than {LINE_BYTES_MAX} bytes is no record")
+        if lines:
+            yield lines
+    if begun:
+        yield [begun]
+
+
+class _Producer:
+    """An idempotent producer that has one batch in flight."""
+
+    def __init__(self, client: Client, name: str, key: bytes | None, partition: int | None) -> None:
+        self._client = client
+        self._topic = client.topic(name, create=True)
+        self._key = key
+        answer = client.ask(
+            INIT_PRODUCER_ID, transactional_id=None, transaction_timeout=60_000, producer_id=-1, producer_epoch=-1
+        )
+        if answer.error_code:
+            raise Refused("a producer id", answer.error_code)
+        self._id: int = answer.producer_id
+        self._epoch: int = answer.producer_epoch
+        self._partitions = self._choose(self._topic, partition)
+        self._batches = 0
+        self._sent_again = 0
+        self._next_sequences = dict.fromkeys(self._partitions, 0)
+        # First and last offset of this producer's records in each partition, and how many there are.
+        self._written: dict[int, tuple[int, int, int]] = {}
+
+    def _choose(self, topic: TopicMetadata, partition: int | None) -> list[int]:
+        if partition is not None:
+            self._client.leader(topic, partition)
+            return [partition]
+        if self._key is not None:
+            return [partition_of(self._key, len(topic.leaders))]
+        return list(topic.leaders)
+
+    @property
+    def acknowledged(self) -> int:
+        return sum(count for _, _, count in self._written.values())
+
+    def send(self, lines: list[bytes]) -> None:
+        """Return when the broker has acknowledged these lines."""
+        now_ms = time.time_ns() // 1_000_000
+        partition = self._partitions[self._batches % len(self._partitions)]
+        first_sequence = self._next_sequences[partition]
+        batch = encode_batch(
+            [Record(line, self._key, timestamp_ms=now_ms) for line in lines],
+            producer_id=self._id,
+            producer_epoch=self._epoch,
+            base_sequence=first_sequence,
+        )
+        base_offset = self._deliver(partition, bytes(batch))
+        self._batches += 1
+        self._next_sequences[partition] = (first_sequence + len(lines)) % _SEQUENCES
+        first, _, count = self._written.get(partition, (base_offset, 0, 0))
+        self._written[partition] = (first, base_offset + len(lines) - 1, count + len(lines))
+
+    def _deliver(self, partition: int, batch: bytes) -> int:
+        """The offset at which the batch was appended, whichever time it was sent."""
+        deadline = time.monotonic() + DELIVERY_SECONDS_MAX
+        pause_seconds = _PAUSE_SECONDS
+        attempts = 0
+        while True:
+            attempts += 1
+            try:
+                answer = self._ask(partition, batch)
+                if answer.error_code not in _PASSING:
+                    break
+                trouble = name_of(answer.error_code)
+            except ConnectionLost as lost:
+                trouble = str(lost)
+            if time.monotonic() + pause_seconds > deadline:
+                raise Failure(
+                    f"no acknowledgement in {DELIVERY_SECONDS_MAX:.0f} s, the last batch may be there ({trouble})"
+                )
+            if attempts == 1:
+                print(f"semel: {trouble}; sending the batch again with the same numbers", file=sys.stderr)
+            self._client.disconnect()
+            time.sleep(pause_seconds)
+            pause_seconds = min(2 * pause_seconds, _PAUSE_SECONDS_MAX)
+        if answer.error_code:
+            raise Refused(
+                f"partition {partition} of topic {self._topic.name!r}",
+                answer.error_code,
+                getattr(answer, "error_message", None),
+            )
+        self._sent_again += attempts > 1
+        return int(answer.base_offset)
+
+    def _ask(self, partition: int, batch: bytes) -> Any:
+        if not self._client.is_connected:
+            # Another broker may lead the partition by now.
+            self._topic = self._client.topic(self._topic.name)
+        answer = self._client.leader(self._topic, partition).ask(
+            PRODUCE,
+            transactional_id=None,
+            acks=-1,
+            timeout=_REQUEST_TIMEOUT_MS,
+            topic_data=[{"name": self._topic.name, "partition_data": [{"index": partition, "records": batch}]}],
+        )
+        return answer.responses[0].partition_responses[0]
+
+    def report(self) -> None:
+        """Say what was written and where."""
+        count = self.acknowledged
+        again = f", {self._sent_again} sent again" if self._sent_again else ""
+        batches = f"{self._batches} batch{'' if self._batches == 1 else 'es'}{again}"
+        print(
+            f"{count} record{'' if count == 1 else 's'} acknowledged in {batches} (producer {self._id}/{self._epoch})"
+        )
+        for partition, (first, last, written) in sorted(self._written.items()):
+            print(f"  {self._topic.name}-{partition}: {written} up to offset {last}, from {first}")
+
+
+def partition_of(key: bytes, partition_count: int) -> int:
+    """The partition that Kafka's own clients choose for a key: murmur2 of its bytes."""
+    return (_murmur2(key) & 0x7FFFFFFF) % partition_count
+
+
+def _murmur2(data: bytes) -> int:
+    multiplier = 0x5BD1E995
+    digest = 0x9747B28C ^ len(data)
+    whole = len(data) & ~3
+    for at in range(0, whole, 4):
+        word = int.from_bytes(data[at : at + 4], "little") * multiplier & 0xFFFFFFFF
+        word = (word ^ word >> 24) * multiplier & 0xFFFFFFFF
+        digest = digest * multiplier & 0xFFFFFFFF ^ word
+    if whole < len(data):
+        digest = (digest ^ int.from_bytes(data[whole:], "little")) * multiplier & 0xFFFFFFFF
+    digest = (digest ^ digest >> 13) * multiplier & 0xFFFFFFFF
+    return digest ^ digest >> 15

@@ -1,0 +1,284 @@
+"""`semel tail`: the records of a topic, with the numbers that their deduplication goes by.
+
+Each record is shown with its partition and offset, its time, and the claim it came under: producer id, epoch and
+sequence number. The same number twice in a partition would be a duplicate. What a transaction has not committed is not
+shown. This command must never change anything: it joins no group and commits no offset.
+"""
+
+import argparse
+import base64
+import json
+import sys
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+from semel.cli.client import (
+    EARLIEST,
+    LATEST,
+    READ_COMMITTED,
+    Client,
+    Connection,
+    ConnectionLost,
+    Refused,
+    TopicMetadata,
+    add_bootstrap,
+)
+from semel.cli.errors import Failure
+from semel.core.producers import advance
+from semel.wire.errors import ErrorCode, ProtocolError
+from semel.wire.records import Batch, CodecMissing, Record, decode_batches
+from semel.wire.versions import FETCH
+
+HELP: Final = "read a topic, with the numbers its deduplication goes by"
+EXAMPLE: Final = """  semel tail payments --from latest --follow
+  semel tail payments -n 10 --format json"""
+
+_FETCH_BYTES: Final = 1024 * 1024
+_WAIT_MS: Final = 500
+# How long a broker may be away while its records are waited for.
+_RECONNECT_SECONDS_MAX: Final = 60.0
+_PAUSE_SECONDS: Final = 0.2
+
+_MOVED: Final = (
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+)
+# The type in a control record's key: its two first bytes are a version.
+_ABORT_KEY: Final = b"\x00\x00\x00\x00"
+
+
+class Shown(NamedTuple):
+    """A record and the claim under which it was written; -1 where its producer made none."""
+
+    partition: int
+    record: Record
+    producer_id: int
+    producer_epoch: int
+    sequence: int
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("topic", metavar="TOPIC", help="the topic to read")
+    parser.add_argument(
+        "--from",
+        dest="begin",
+        type=_begin,
+        default=EARLIEST,
+        metavar="earliest|latest|OFFSET",
+        help="where to begin (earliest)",
+    )
+    parser.add_argument("--partition", type=int, metavar="P", help="only this partition (all)")
+    parser.add_argument("-f", "--follow", action="store_true", help="at the end, wait for more")
+    parser.add_argument("-n", dest="count", type=_count, metavar="N", help="stop after this many records")
+    parser.add_argument("--format", choices=("line", "json"), default="line", help="one line each, or JSON (line)")
+    add_bootstrap(parser)
+
+
+def _begin(text: str) -> int:
+    names = {"earliest": EARLIEST, "latest": LATEST}
+    if text in names:
+        return names[text]
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is neither earliest, latest nor an offset")
+    return int(text)
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of records")
+    return int(text)
+
+
+def run(options: argparse.Namespace) -> int:
+    show = _as_json if options.format == "json" else _as_line
+    left = options.count
+    try:
+        with Client(options.bootstrap) as client:
+            reader = _Reader(client, options.topic, options.partition, options.begin, options.follow)
+            for shown in () if left == 0 else reader.records():
+                print(show(shown))
+                if left is not None:
+                    left -= 1
+                    if left == 0:
+                        break
+    except KeyboardInterrupt:
+        # The way to end a command that has no end.
+        if not options.follow:
+            raise
+    return 0
+
+
+class _Reader:
+    """Reads partitions from where the user wants to begin, up to what is there now or without an end."""
+
+    def __init__(self, client: Client, name: str, partition: int | None, begin: int, follow: bool) -> None:
+        self._client = client
+        self._follow = follow
+        self._topic: TopicMetadata = client.topic(name)
+        partitions = list(self._topic.leaders) if partition is None else [partition]
+        first = client.offsets(self._topic, partitions, EARLIEST)
+        self._ends = client.offsets(self._topic, partitions, LATEST)
+        self._next = {EARLIEST: first, LATEST: self._ends}.get(begin, dict.fromkeys(partitions, begin)).copy()
+        for index, offset in self._next.items():
+            # Of several partitions some may be shorter; a single one was meant.
+            if len(partitions) == 1 and not first[index] <= offset <= self._ends[index]:
+                raise Failure(
+                    f"partition {index} of topic {name!r} has no offset {offset}: "
+                    f"it goes from {first[index]} to {self._ends[index]}"
+                )
+            self._next[index] = min(max(offset, first[index]), self._ends[index])
+        self._waiting_since: float | None = None
+
+    def records(self) -> Iterator[Shown]:
+        """The records, in their order within each partition."""
+        while wanted := self._wanted():
+            try:
+                connections = self._client.by_leader(self._topic, wanted)
+                for connection, partitions in connections.items():
+                    for answer in self._fetch(connection, partitions, _WAIT_MS // len(connections)):
+                        yield from self._take(answer)
+                self._waiting_since = None
+            except ConnectionLost as lost:
+                self._wait_for_return(lost)
+            sys.stdout.flush()
+
+    def _wanted(self) -> list[int]:
+        if self._follow:
+            return list(self._next)
+        return [partition for partition, offset in self._next.items() if offset < self._ends[partition]]
+
+    def _fetch(self, connection: Connection, partitions: list[int], wait_ms: int) -> list[Any]:
+        wanted = [
+            {
+                "partition": partition,
+                "current_leader_epoch": -1,
+                "fetch_offset": self._next[partition],
+                "last_fetched_epoch": -1,
+                "log_start_offset": -1,
+                "partition_max_bytes": _FETCH_BYTES,
+            }
+            for partition in partitions
+        ]
+        answer = connection.ask(
+            FETCH,
+            replica_id=-1,
+            max_wait=wait_ms,
+            min_bytes=1,
+            max_bytes=_FETCH_BYTES,
+            isolation_level=READ_COMMITTED,
+            session_id=0,
+            session_epoch=-1,
+            topics=[{"topic": self._topic.name, "partitions": wanted}],
+            forgotten_topics_data=[],
+            rack_id="",
+        )
+        return [partition for topic in answer.responses for partition in topic.partitions]
+
+    def _take(self, answer: Any) -> Iterator[Shown]:
+        """What one partition gave, from where we are in it."""
+        partition = answer.partition_index
+        if answer.error_code in _MOVED:
+            raise ConnectionLost(f"partition {partition} is led by another broker now")
+        if answer.error_code:
+            where = f"partition {partition} of topic {self._topic.name!r} at offset {self._next[partition]}"
+            raise Refused(where, answer.error_code)
+        try:
+            for batch in _committed(answer.records or b"", answer.aborted_transactions or ()):
+                for record in () if batch.is_control else batch.records:
+                    if record.offset >= self._next[partition]:
+                        yield _shown(partition, batch, record)
+                self._next[partition] = max(self._next[partition], batch.base_offset + batch.last_offset_delta + 1)
+        except CodecMissing as error:
+            raise Failure(str(error)) from None
+        except ProtocolError as error:
+            raise Failure(f"partition {partition} from offset {self._next[partition]}: {error}") from None
+
+    def _wait_for_return(self, lost: ConnectionLost) -> None:
+        now = time.monotonic()
+        if self._waiting_since is None:
+            self._waiting_since = now
+            print(f"semel: {lost}; trying again", file=sys.stderr)
+        elif now - self._waiting_since > _RECONNECT_SECONDS_MAX:
+            raise lost
+        self._client.disconnect()
+        time.sleep(_PAUSE_SECONDS)
+        try:
+            self._topic = self._client.topic(self._topic.name)
+        except ConnectionLost:
+            return
+
+
+def _committed(records: bytes, aborted: Any) -> Iterator[Batch]:
+    """The batches, with those of aborted transactions emptied, so that their offsets still count."""
+    to_come = sorted(((transaction.first_offset, transaction.producer_id) for transaction in aborted), reverse=True)
+    aborting: set[int] = set()
+    for batch in decode_batches(records):
+        while to_come and to_come[-1][0] <= batch.base_offset + batch.last_offset_delta:
+            aborting.add(to_come.pop()[1])
+        if batch.is_control and batch.records and batch.records[0].key == _ABORT_KEY:
+            aborting.discard(batch.producer_id)
+        is_aborted = batch.is_transactional and not batch.is_control and batch.producer_id in aborting
+        yield batch._replace(records=[]) if is_aborted else batch
+
+
+def _shown(partition: int, batch: Batch, record: Record) -> Shown:
+    if batch.producer_id < 0:
+        return Shown(partition, record, -1, -1, -1)
+    # Compaction may have taken records out; the offsets still tell how far into the batch this one is.
+    sequence = advance(batch.base_sequence, record.offset - batch.base_offset)
+    return Shown(partition, record, batch.producer_id, batch.producer_epoch, sequence)
+
+
+def _as_line(shown: Shown) -> str:
+    record = shown.record
+    when = datetime.fromtimestamp(record.timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    parts = [f"{shown.partition}@{record.offset}", when.replace("+00:00", "Z")]
+    if shown.producer_id >= 0:
+        parts.append(f"producer={shown.producer_id}/{shown.producer_epoch} sequence={shown.sequence}")
+    else:
+        parts.append("producer=none")
+    if record.key is not None:
+        parts.append(f"key={_text(record.key)}")
+    parts += [f"header.{_text(name.encode())}={_text(value)}" for name, value in record.headers]
+    parts.append(f"value={_text(record.value)}")
+    return " ".join(parts)
+
+
+def _text(data: bytes | None) -> str:
+    """For a terminal: what is not printable is escaped, so that a record can neither break lines nor send commands."""
+    if data is None:
+        return "null"
+    text = data.decode(errors="backslashreplace")
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _as_json(shown: Shown) -> str:
+    record = shown.record
+    return json.dumps(
+        {
+            "partition": shown.partition,
+            "offset": record.offset,
+            "timestamp_ms": record.timestamp_ms,
+            "producer_id": shown.producer_id,
+            "producer_epoch": shown.producer_epoch,
+            "sequence": shown.sequence,
+            **_as_field("key", record.key),
+            **_as_field("value", record.value),
+            "headers": [{"name": name, **_as_field("value", value)} for name, value in record.headers],
+        }
+    )
+
+
+def _as_field(name: str, data: bytes | None) -> dict[str, str | None]:
+    """Text where it is text; what is not goes in Base64 under a name that says so."""
+    if data is None:
+        return {name: None}
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(data).decode()}
