@@ -243,7 +243,7 @@ def test_a_later_epoch_starts_at_0_and_nowhere_else() -> None:
 
 @pytest.mark.parametrize("first", [0, 9, 10, 11])
 def test_an_earlier_epoch_is_fenced_whatever_number_it_claims(first: int) -> None:
-    assert judge(state_after((0, 10), epoch=3), True, 2, first, 1) == Judgement(FENCED)
+    assert judge(state_after((0, 10), epoch=3), True, 2, first, 1) == Judgement(FENCED, None, 3)
 
 
 def test_a_batch_of_an_earlier_epoch_is_no_duplicate_even_of_itself() -> None:

@@ -43,7 +43,7 @@ from crc32c import crc32c
 from semel.storage.files import Buffer, File, Files
 
 DIRECTORY: Final = "journal"
-FILE_BYTES: Final = 32 * 1024 * 1024
+FILE_BYTES: Final = 16 * 1024 * 1024
 # Files kept for use under a new name; what a checkpoint frees beyond these goes back to the file system.
 SPARE_FILES_MAX: Final = 8
 

@@ -44,6 +44,8 @@ TOPICS: Final = "topics"
 
 # One state is at most 350 bytes with its place in the table: a million of them is what a small machine can carry.
 PRODUCER_STATES_MAX: Final = 1_000_000
+# What one of them takes in a checkpoint, with a full window.
+PRODUCER_STATE_BYTES: Final = 140
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,8 @@ class LogSettings:
 
     journal_file_bytes: int = journal.FILE_BYTES
     # A checkpoint is due when the journal has grown by this much, so recovery never replays much more.
-    checkpoint_bytes: int = 128 * 1024 * 1024
+    # Small, because the files of the journal go round in that many bytes of cached pages, and only those are cheap.
+    checkpoint_bytes: int = 64 * 1024 * 1024
     producer_expiration_ms: int = PRODUCER_EXPIRATION_MS
     producer_states_max: int = PRODUCER_STATES_MAX
     topics_max: int = 10_000
@@ -396,7 +399,11 @@ class Log:
         """Whether the journal has grown so much, or files wait to be removed, that it is time for a checkpoint."""
         if self._checkpoint_running:
             return False
-        return bool(self._unnamed) or self.end - self._checkpoint_position >= self.settings.checkpoint_bytes
+        # Where there are very many producers a checkpoint is large, and is made so much more rarely.
+        grown = self.end - self._checkpoint_position
+        return bool(self._unnamed) or grown >= max(
+            self.settings.checkpoint_bytes, self.producer_states * PRODUCER_STATE_BYTES
+        )
 
     def begin_checkpoint(self, *, clean: bool = False) -> CheckpointJob:
         """All state as of now, to be written by `run` in any thread. `clean`: nothing will be appended any more."""
