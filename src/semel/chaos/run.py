@@ -1,0 +1,308 @@
+"""Two idempotent producers on a network that loses answers: nothing may be lost, doubled or out of order.
+
+The producers are ordinary ones (librdkafka) and know nothing of the faults. All they send is numbered; when the time is
+up the network calms down, what is still under way arrives, and the log is read past the proxy and compared with what
+was sent and what was acknowledged. A run in which a kind of fault never struck, or in which the broker met no
+duplicate, proves nothing and fails as well. This file must never know how the broker works inside.
+"""
+
+import argparse
+import contextlib
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from semel.chaos.plan import Fault, FaultPlan
+from semel.chaos.proxy import ChaosProxy
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Message
+
+EXAMPLE: Final = "  semel chaos --seconds 60 --seed 7"
+
+TOPIC: Final = "chaos"
+PARTITIONS: Final = 3
+PRODUCERS: Final = 2
+# Records that one producer has under way at most: enough for many batches in flight, few enough to stay in step.
+UNDER_WAY_MAX: Final = 2_000
+# How long what is under way may take once the network is calm, and how long reading back may stand still.
+PATIENCE_SECONDS: Final = 60.0
+
+# For each message that a fault can strike. Connections live a few dozen requests, so that producers reconnect all
+# the time and yet get on.
+ODDS: Final = {
+    Fault.DROP_ACK: 0.03,
+    Fault.DELAY: 0.02,
+    Fault.TRUNCATE: 0.01,
+    Fault.CUT: 0.02,
+    Fault.RESET: 0.01,
+    Fault.DRIBBLE: 0.02,
+}
+
+# The partition and the offset where a record was acknowledged, or is stored.
+_Place = tuple[int, int]
+
+
+@dataclass(slots=True)
+class Report:
+    """What came of a run. Records are counted; the first five kinds of loss are violations if there is one of them."""
+
+    seed: int
+    seconds: float
+    sent: int = 0
+    acknowledged: int = 0
+    stored: int = 0
+    lost: int = 0
+    doubled: int = 0
+    out_of_order: int = 0
+    # Stored elsewhere than the acknowledgement said.
+    misplaced: int = 0
+    # Neither acknowledged nor refused when patience ran out, or refused.
+    unanswered: int = 0
+    duplicates_absorbed: int = 0
+    connections: int = 0
+    fired: Counter[Fault] = field(default_factory=Counter)
+
+    @property
+    def violations(self) -> list[str]:
+        """Why the run failed; empty if it did not."""
+        broken = [
+            f"{count} records {what}"
+            for what, count in (
+                ("were lost", self.lost),
+                ("are stored twice", self.doubled),
+                ("are out of order", self.out_of_order),
+                ("are not where their acknowledgement said", self.misplaced),
+                ("were never acknowledged", self.unanswered),
+            )
+            if count
+        ]
+        if not self.acknowledged:
+            broken.append("nothing was acknowledged, so nothing was tried")
+        broken += [f"the fault {fault} never struck" for fault in Fault if not self.fired[fault]]
+        if not self.duplicates_absorbed:
+            broken.append("the broker met no duplicate")
+        return broken
+
+    def lines(self) -> list[str]:
+        """The figures, zeros included, for people."""
+        figures: list[tuple[str, object]] = [
+            ("seed", self.seed),
+            ("seconds", f"{self.seconds:g}"),
+            ("records sent", self.sent),
+            ("acknowledged", self.acknowledged),
+            ("stored", self.stored),
+            ("lost", self.lost),
+            ("doubled", self.doubled),
+            ("out of order", self.out_of_order),
+            ("misplaced", self.misplaced),
+            ("unanswered", self.unanswered),
+            ("connections made", self.connections),
+            *((f"fault {fault}", self.fired[fault]) for fault in Fault),
+            ("duplicates absorbed", self.duplicates_absorbed),
+        ]
+        return [f"{name:<20} {value}" for name, value in figures]
+
+
+def run(
+    bootstrap: str, duplicates_absorbed: Callable[[], int], *, seconds: float, seed: int, note: Callable[[str], None]
+) -> Report:
+    """Produce for so long through a proxy before `bootstrap`, then compare. The broker should be a fresh one."""
+    plan = FaultPlan(ODDS, seed=seed)
+    report = Report(seed, seconds)
+    _create_topic(bootstrap)
+    with ChaosProxy(bootstrap, plan) as proxy:
+        senders = [_Sender(number, proxy.bootstrap) for number in range(PRODUCERS)]
+        begun = time.monotonic()
+        while (passed := time.monotonic() - begun) < seconds:
+            for sender in senders:
+                sender.work()
+            note(f"{passed:.0f} of {seconds:g} s, {sum(plan.fired.values())} faults")
+        plan.calm()
+        for sender in senders:
+            sender.finish()
+        report.fired = proxy.fired
+        report.connections = proxy.connections
+    report.duplicates_absorbed = duplicates_absorbed()
+    _compare(report, senders, list(_stored(bootstrap)))
+    return report
+
+
+class _Sender:
+    """One producer and what it knows of its records."""
+
+    def __init__(self, number: int, bootstrap: str) -> None:
+        from confluent_kafka import Producer
+
+        self.number = number
+        self.sent = 0
+        self.refused = 0
+        self.acknowledged: dict[int, _Place] = {}
+        self._producer: Producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "client.id": f"chaos-{number}",
+                "enable.idempotence": True,
+                "linger.ms": 2,
+                # Small batches make many requests, and requests are what faults strike.
+                "batch.num.messages": 50,
+                "message.timeout.ms": 0,
+                "retry.backoff.ms": 10,
+                "reconnect.backoff.ms": 1,
+                "reconnect.backoff.max.ms": 20,
+                "log_level": 0,
+            }
+        )
+
+    def work(self) -> None:
+        """Send a few more records, as far as those before have been taken, and hear what became of them."""
+        for _ in range(20):
+            if self.sent - len(self.acknowledged) - self.refused >= UNDER_WAY_MAX:
+                break
+            self._send(self.sent)
+            self.sent += 1
+        self._producer.poll(0.002)
+
+    def finish(self) -> None:
+        self._producer.flush(PATIENCE_SECONDS)
+
+    def _send(self, number: int) -> None:
+        def answered(error: "KafkaError | None", message: "Message") -> None:
+            if error is not None:
+                self.refused += 1
+            else:
+                self.acknowledged[number] = (message.partition() or 0, message.offset() or 0)
+
+        value = f"{self.number} {number}".encode()
+        self._producer.produce(TOPIC, value, partition=number % PARTITIONS, callback=answered)
+
+
+# The producer, the number it gave the record, and where it is.
+_Stored = tuple[int, int, _Place]
+
+
+def _compare(report: Report, senders: Sequence[_Sender], stored: Sequence[_Stored]) -> None:
+    places: dict[tuple[int, int], list[_Place]] = {}
+    last: dict[tuple[int, int], int] = {}
+    for producer, number, place in stored:
+        places.setdefault((producer, number), []).append(place)
+        row = (producer, place[0])
+        report.out_of_order += number <= last.get(row, -1)
+        last[row] = number
+    report.stored = len(stored)
+    report.doubled = sum(len(found) > 1 for found in places.values())
+    for sender in senders:
+        report.sent += sender.sent
+        report.acknowledged += len(sender.acknowledged)
+        for number, place in sender.acknowledged.items():
+            found = places.get((sender.number, number), [])
+            report.lost += not found
+            report.misplaced += bool(found) and place not in found
+    report.unanswered = report.sent - report.acknowledged
+
+
+def _create_topic(bootstrap: str) -> None:
+    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    for created in admin.create_topics([NewTopic(TOPIC, PARTITIONS)]).values():
+        created.result(PATIENCE_SECONDS)
+
+
+def _stored(bootstrap: str) -> Iterator[_Stored]:
+    """Every record of the topic, partition by partition, in the order of the log."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "chaos", "enable.auto.commit": False, "log_level": 0}
+    )
+    try:
+        for partition in range(PARTITIONS):
+            begin, end = consumer.get_watermark_offsets(TopicPartition(TOPIC, partition), timeout=PATIENCE_SECONDS)
+            consumer.assign([TopicPartition(TOPIC, partition, begin)])
+            position = begin
+            while position < end:
+                message = consumer.poll(PATIENCE_SECONDS)
+                if message is None or message.error() is not None:
+                    raise RuntimeError(f"reading back stopped at offset {position} of partition {partition}")
+                position = (message.offset() or 0) + 1
+                producer, _, number = (message.value() or b"").partition(b" ")
+                yield int(producer), int(number), (partition, position - 1)
+    finally:
+        consumer.close()
+
+
+# -- as a command ----------------------------------------------------------------------------------------------------
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seconds", type=float, default=60.0, metavar="N", help="how long to produce (60)")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="what chance begins from (1)")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run against a broker of its own; print the figures; 1 if a promise was broken, 2 if nothing could be tried."""
+    parser = argparse.ArgumentParser(
+        prog="semel chaos",
+        description="run two idempotent producers against a broker, over a network that loses answers",
+        epilog=f"example:\n{EXAMPLE}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    configure(parser)
+    options = parser.parse_args(argv)
+    try:
+        import confluent_kafka  # noqa: F401
+    except ImportError:
+        print("semel: error: the producers need confluent-kafka: pip install confluent-kafka", file=sys.stderr)
+        return 2
+    with _own_broker() as (bootstrap, metrics):
+        report = run(bootstrap, lambda: _duplicates_in(metrics), seconds=options.seconds, seed=options.seed, note=_note)
+    if sys.stderr.isatty():
+        print("\r\x1b[K", end="", file=sys.stderr)
+    print("\n".join(report.lines()))
+    for violation in report.violations:
+        print(f"semel: error: {violation}", file=sys.stderr)
+    return 1 if report.violations else 0
+
+
+def _note(progress: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{progress}", end="", file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def _own_broker() -> Iterator[tuple[str, str]]:
+    """The addresses of a broker of our own, a process on a directory that is gone afterwards, and of its metrics."""
+    with tempfile.TemporaryDirectory(prefix="semel-chaos-") as data:
+        command = [sys.executable, "-m", "semel", "serve", "--listen", "127.0.0.1:0", "--data", data]
+        metrics = f"127.0.0.1:{_free_port()}"
+        process = subprocess.Popen([*command, "--metrics", metrics], stdout=subprocess.PIPE, text=True)
+        try:
+            assert process.stdout is not None
+            words = process.stdout.readline().split()
+            if words[:3] != ["semel", "ready", "on"]:
+                raise RuntimeError("the broker did not start")
+            yield words[3], metrics
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def _duplicates_in(metrics: str) -> int:
+    with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=PATIENCE_SECONDS) as answer:
+        for line in answer.read().decode().splitlines():
+            if line.startswith('semel_batches_total{outcome="duplicate"} '):
+                return int(line.rpartition(" ")[2])
+    raise RuntimeError("the metrics say nothing of duplicates")

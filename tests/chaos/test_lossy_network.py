@@ -1,0 +1,56 @@
+"""The promise of the whole log, kept on a bad network; and that a log which breaks it would be caught.
+
+SEMEL_CHAOS_SECONDS=60 makes the run as long as `python -m semel.chaos` does.
+"""
+
+import os
+
+import pytest
+
+import semel
+from semel.chaos import run
+from semel.chaos.plan import Fault
+from semel.core import partition
+from semel.core.producers import ACCEPTED, Judgement
+
+SECONDS = float(os.environ.get("SEMEL_CHAOS_SECONDS", "8"))
+
+
+@pytest.mark.timeout(SECONDS + 180)
+def test_on_a_lossy_network_nothing_is_lost_doubled_or_out_of_order(capsys: pytest.CaptureFixture[str]) -> None:
+    exit_code = run.main(["--seconds", str(SECONDS), "--seed", "1"])
+    shown, errors = capsys.readouterr()
+    print(shown)
+    assert errors == ""
+    assert exit_code == 0
+    figures = {name.strip(): value for name, value in (line.rsplit(None, 1) for line in shown.splitlines())}
+    assert {figures[name] for name in ("lost", "doubled", "out of order", "misplaced", "unanswered")} == {"0"}
+    assert int(figures["duplicates absorbed"]) > 0
+    assert all(int(figures[f"fault {fault}"]) > 0 for fault in Fault)
+    assert figures["records sent"] == figures["acknowledged"] == figures["stored"]
+
+
+def test_a_broker_that_recognises_no_duplicate_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partition, "judge", lambda *_: Judgement(ACCEPTED))
+    with semel.broker() as broker:
+        report = run.run(broker.bootstrap, lambda: 0, seconds=2, seed=1, note=lambda _: None)
+    assert report.doubled > 0
+    assert "the broker met no duplicate" in report.violations
+
+
+def test_every_broken_promise_is_a_violation() -> None:
+    report = run.Report(1, 1.0, sent=5, acknowledged=4, stored=4, duplicates_absorbed=1)
+    report.fired.update(Fault)
+    assert report.violations == []
+    for name in ("lost", "doubled", "out_of_order", "misplaced", "unanswered"):
+        setattr(report, name, 1)
+        assert len(report.violations) == 1, name
+        setattr(report, name, 0)
+    del report.fired[Fault.CUT]
+    assert report.violations == ["the fault cut never struck"]
+
+
+def test_zeros_are_among_the_figures() -> None:
+    lines = run.Report(1, 1.0).lines()
+    assert "lost                 0" in lines
+    assert "fault drop_ack       0" in lines
