@@ -8,6 +8,7 @@ and the recovery after each. It must go on where it can when a change is refused
 from collections.abc import Callable
 
 from ledger import SETTINGS, Caller, Ledger, Stopped, check_tidy, content_of
+from semel.core.entries import BatchAppended
 from semel.storage.files import Files
 from semel.storage.log import Log
 from semel.storage.partition_log import PartitionLog
@@ -110,6 +111,37 @@ def a_life(files: Files, ledger: Ledger) -> Caller:
     return caller
 
 
+def a_steady_life(files: Files, ledger: Ledger) -> Caller:
+    """Batches all of one size, so that whatever was in a file before stands exactly where the next one goes."""
+    caller = opened(files, ledger)
+    caller.create("orders")
+    one, two = caller.producer_id(), caller.producer_id()
+
+    def some() -> None:
+        for producer in (one, two, -1):
+            send(caller, "orders", 0, 400, 400, producer=producer)
+
+    some()
+    caller.sync()
+    caller.checkpoint(some)
+    some()
+    caller.sync()
+    caller.checkpoint(some)
+    caller.sync()
+    some()
+    killed(caller)
+    caller = opened(files, ledger)
+    some()
+    caller.sync()
+    some()
+    caller.checkpoint(some)
+    caller.close()
+    return caller
+
+
+SCENARIOS = (a_life, a_steady_life)
+
+
 def run(scenario: Scenario, files: FaultyFiles, ledger: Ledger) -> str:
     """How it ended."""
     try:
@@ -128,18 +160,25 @@ def check(files: FaultyFiles, ledger: Ledger, *, power_may_fail: bool = True) ->
     lost = ledger.settle_on(caller.log)
     caller.check_windows()
     check_tidy(files, caller.log)
-    # Clients send again what was not acknowledged, here the later ones first: each is taken once, and in order.
-    for entry in reversed(lost):
-        if (target := caller.of(entry)) is not None:
-            caller.append(target, bytearray(entry.batch))
-    caller.sync()
-    for topic in list(caller.log.catalog):
-        for target in caller.log.partitions_of(topic):
-            caller.append(target, caller.next_batch(target, -1, 1, 300))
-    caller.sync()
+    # Clients send again what was not acknowledged. The one that was last comes first, and before the others come there
+    # is another crash.
+    send_again(caller, lost[-1:])
     again = Caller(files.survivors(len(files.calls)) if power_may_fail else files.after_kill(), ledger)
     ledger.settle_on(again.log)
     again.check_windows()
+    send_again(again, lost)
+    for topic in list(again.log.catalog):
+        for target in again.log.partitions_of(topic):
+            again.append(target, again.next_batch(target, -1, 1, 300))
+    again.sync()
     again.close()
     closed = content_of(Log.open(again.log.files, new_cluster_id="", settings=SETTINGS))
     assert closed == ledger.content(len(ledger.changes))
+
+
+def send_again(caller: Caller, lost: list[BatchAppended]) -> None:
+    """Batches that may have been lost, as far as there is still a place for them."""
+    for entry in lost:
+        if (target := caller.of(entry)) is not None:
+            caller.append(target, bytearray(entry.batch))
+    caller.sync()
