@@ -37,8 +37,9 @@ types: $(STAMP) ## Check the types, strictly
 bench: $(STAMP) ## Measure semel beside Apache Kafka and others, in one table
 	@.venv/bin/python -m bench $(ARGS)
 
-map: $(STAMP) ## Write the file map of docs/ARCHITECTURE.md anew
+map: $(STAMP) ## Write the pages anew that are read off the code: the file map and the reference
 	@.venv/bin/python tools/file_map.py
+	@.venv/bin/python tools/reference.py
 
 lock: ## Write locks/dev.txt anew: the newest versions that pyproject.toml allows
 	@PYTHON="$(PYTHON)" sh tools/lock.sh

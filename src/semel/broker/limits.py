@@ -25,13 +25,15 @@ class Limits:
     unsent_bytes_max: int = 256 * 1024 * 1024
     # How long a fetch may wait for records, whatever it asks for.
     fetch_wait_ms_max: int = 60_000
-    # Sessions of incremental fetches, and partitions in one of them.
+    # Sessions of incremental fetches; consumers beyond these do without, as the protocol allows.
     fetch_sessions_max: int = 1_000
     # A request that has begun has to be complete, and an answer has to be taken, within this time.
     stalled_connection_ms_max: int = 60_000
     # A connection on which nothing happens is closed after this time, as in Apache Kafka.
     idle_connection_ms_max: int = 600_000
-    # See LogSettings: topics, partitions in all, and (producer id, partition) pairs on record.
+    # Topics that exist at once; each stands in every checkpoint.
     topics_max: int = 10_000
+    # Partitions of all topics together.
     partitions_max: int = 20_000
+    # Pairs of producer id and partition on record; all of them are 140 MB in a checkpoint and 300 MB in memory.
     producer_states_max: int = 1_000_000

@@ -1,0 +1,129 @@
+"""Writes the reference pages that can be read off the code: APIs and versions, topic configurations, limits.
+
+Run by `make map` from the root of the repository; a test holds the pages against the code. A page written here is never
+edited by hand.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+from semel.broker.apis import HANDLERS
+from semel.broker.limits import Limits
+from semel.core.configs import DEFINITIONS, Number
+from semel.wire import versions
+
+ROOT = Path(__file__).parent.parent
+PAGES = ROOT / "docs" / "reference"
+GENERATED = "<!-- Written by `make map`; change the code, not this page. -->\n"
+LARGEST = 2**31 - 1
+
+
+def pages() -> dict[Path, str]:
+    """Every generated page and what it should hold."""
+    return {
+        PAGES / "protocol.md": protocol(),
+        PAGES / "topic-configurations.md": topic_configurations(),
+        PAGES / "limits.md": limits(),
+    }
+
+
+def protocol() -> str:
+    keys = {name: value for name, value in vars(versions).items() if name.isupper() and not name.endswith("_MIN")}
+    names = {value: name for name, value in keys.items() if isinstance(value, int)}
+    rows = [
+        f"| {key} | {names[key].replace('_', ' ').title().replace(' ', '')} | {served(key)} | {purpose(key)} |"
+        for key in sorted(versions.ANNOUNCED)
+    ]
+    return "\n".join(
+        [
+            "# The protocol that is served",
+            "",
+            GENERATED,
+            "What ApiVersions announces. Every version in a range works; what is not here is not announced.",
+            "",
+            "| key | API | versions | |",
+            "|---:|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def served(key: int) -> str:
+    first, last = versions.ANNOUNCED[key]
+    return f"{versions.PRODUCE_SERVED_MIN}-{last}" if key == versions.PRODUCE else f"{first}-{last}"
+
+
+def purpose(key: int) -> str:
+    """What the handler's module says behind the colon of its first sentence."""
+    module = HANDLERS[key].__module__
+    text = (ROOT / "src" / (module.replace(".", "/") + ".py")).read_text()
+    sentence = text.split('"""')[1].split("\n\n")[0].replace("\n", " ")
+    return sentence.partition(": ")[2]
+
+
+def topic_configurations() -> str:
+    rows = []
+    for definition in DEFINITIONS.values():
+        if isinstance(definition, Number):
+            least = definition.minimum
+            allowed = f"{least} or more" if definition.maximum >= LARGEST else f"{least} to {definition.maximum}"
+        else:
+            allowed = ", ".join(f"`{word}`" for word in definition.allowed)
+        rows.append(f"| `{definition.name}` | `{definition.default}` | {allowed} | {definition.documentation} |")
+    return "\n".join(
+        [
+            "# Topic configurations",
+            "",
+            GENERATED,
+            "Configurations that a topic takes when it is made or altered. Any other name is refused, by that name.",
+            "",
+            "| name | default | values | |",
+            "|---|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def limits() -> str:
+    reasons = dict(_reasons((ROOT / "src/semel/broker/limits.py").read_text()))
+    rows = [f"| `{field.name}` | {field.default:,} | {reasons[field.name]} |" for field in fields(Limits)]
+    return "\n".join(
+        [
+            "# Limits",
+            "",
+            GENERATED,
+            "Nothing a client sends makes the broker grow beyond these. `semel serve --limit NAME=VALUE` changes one.",
+            "",
+            "| name | default | |",
+            "|---|---:|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def _reasons(source: str) -> Iterator[tuple[str, str]]:
+    """Each limit with the comment above it; limits that share one comment share the reason."""
+    comment: list[str] = []
+    fresh = False
+    for line in source.splitlines():
+        if line.startswith("    # "):
+            comment = [*comment, line.strip("# ")] if fresh else [line.strip("# ")]
+            fresh = True
+        elif match := re.match(r"    (\w+): int = ", line):
+            fresh = False
+            yield match.group(1), " ".join(comment)
+
+
+def main() -> None:
+    PAGES.mkdir(parents=True, exist_ok=True)
+    for path, content in pages().items():
+        path.write_text(content)
+
+
+if __name__ == "__main__":
+    main()
