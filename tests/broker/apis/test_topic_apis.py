@@ -238,6 +238,23 @@ def test_topics_that_do_not_exist_and_cannot_exist_are_told_apart(ask: Asker) ->
     assert codes(metadata(ask, "..", "x" * 250, create=True)) == [17, 17]
 
 
+@pytest.mark.parametrize("name", ["", "other", None])
+def test_where_an_id_is_given_the_name_does_not_count(ask: Asker, name: str | None) -> None:
+    topic_id = ask.create("orders").topic_id.bytes
+    options = {
+        "allow_auto_topic_creation": True,
+        "include_cluster_authorized_operations": False,
+        "include_topic_authorized_operations": False,
+    }
+    asked = [{"name": name, "topic_id": known} for known in (topic_id, STRANGER)]
+    known, unknown = ask(METADATA, 13, topics=asked, **options).topics
+    assert (known.error_code, known.name) == (0, "orders")
+    assert (unknown.error_code, unknown.name, unknown.topic_id.bytes) == (100, None, STRANGER)
+    if name is not None:
+        (unknown,) = ask(METADATA, 10, topics=asked[1:], **options).topics
+        assert (unknown.error_code, unknown.name) == (100, name)
+
+
 def test_asking_for_a_topic_makes_it_where_the_client_wants_that(ask: Asker) -> None:
     assert codes(metadata(ask, "orders")) == [3]
     assert codes(metadata(ask, "orders", create=True)) == [0]

@@ -37,8 +37,8 @@ _PLACES_SINCE: Final = {
     _EARLIEST_PENDING_UPLOAD: 11,
 }
 
-# Looking through this much holds up everybody else for some hundredths of a second, and for half a second at worst,
-# where every record is empty.
+# Looking through this much holds up everybody else for less than a tenth of a second where records are of a usual size,
+# and for about a second where every one of them is empty.
 OPENED_BYTES_MAX: Final = 4 * 1024 * 1024
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from semel.broker.connection import Exchange
 
 _AUTO_CREATION_FROM: Final = 4
+_NO_NAME_FROM: Final = 12
 
 
 @answered
@@ -33,17 +34,18 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
     if request.topics is None or (version == 0 and not request.topics):
         topics = [_describe(topic, operations) for topic in broker.log.catalog]
     else:
-        wanted = {(asked.name, getattr(asked, "topic_id", None)): asked for asked in request.topics}
+        wanted = dict.fromkeys((asked.name, _topic_id_of(asked)) for asked in request.topics)
         # Below version 4 nobody could say no.
         may_create = getattr(request, "allow_auto_topic_creation", version < _AUTO_CREATION_FROM)
         create_missing = may_create and broker.auto_create_topics
         topics = [
             {
-                **described_missing(asked.name),
-                "topic_id": messages.topic_id_bytes(getattr(asked, "topic_id", None)),
-                **attempted(_look_up, broker, asked, create_missing, operations),
+                # Where an id is given the name is an empty one, or none, and says nothing.
+                **described_missing(None if topic_id != NO_TOPIC_ID and version >= _NO_NAME_FROM else name),
+                "topic_id": topic_id,
+                **attempted(_look_up, broker, name, topic_id, create_missing, operations),
             }
-            for asked in wanted.values()
+            for name, topic_id in wanted
         ]
     return {
         "brokers": [{"node_id": NODE_ID, "host": broker.advertised_host, "port": broker.advertised_port, "rack": None}],
@@ -54,13 +56,17 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
     }
 
 
-def _look_up(broker: "Broker", asked: Any, create_missing: bool, operations: int) -> Fields:
-    if asked.name is None:
-        return _describe(topic_identified(broker, messages.topic_id_bytes(asked.topic_id)), operations)
-    if create_missing and broker.log.catalog.named(asked.name) is None:
-        create(broker, asked.name, broker.partitions_default, {})
-    check_name(asked.name)
-    return _describe(broker.log.catalog.existing(asked.name), operations)
+def _topic_id_of(asked: Any) -> bytes:
+    return messages.topic_id_bytes(getattr(asked, "topic_id", None))
+
+
+def _look_up(broker: "Broker", name: str | None, topic_id: bytes, create_missing: bool, operations: int) -> Fields:
+    if topic_id != NO_TOPIC_ID or name is None:
+        return _describe(topic_identified(broker, topic_id), operations)
+    if create_missing and broker.log.catalog.named(name) is None:
+        create(broker, name, broker.partitions_default, {})
+    check_name(name)
+    return _describe(broker.log.catalog.existing(name), operations)
 
 
 def _describe(topic: Topic, operations: int) -> Fields:
