@@ -34,14 +34,13 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
     if request.topics is None or (version == 0 and not request.topics):
         topics = [_describe(topic, operations) for topic in broker.log.catalog]
     else:
-        wanted = dict.fromkeys((asked.name, _topic_id_of(asked)) for asked in request.topics)
+        wanted = dict.fromkeys(_name_or_id(asked, version) for asked in request.topics)
         # Below version 4 nobody could say no.
         may_create = getattr(request, "allow_auto_topic_creation", version < _AUTO_CREATION_FROM)
         create_missing = may_create and broker.auto_create_topics
         topics = [
             {
-                # Where an id is given the name is an empty one, or none, and says nothing.
-                **described_missing(None if topic_id != NO_TOPIC_ID and version >= _NO_NAME_FROM else name),
+                **described_missing(name),
                 "topic_id": topic_id,
                 **attempted(_look_up, broker, name, topic_id, create_missing, operations),
             }
@@ -56,8 +55,12 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
     }
 
 
-def _topic_id_of(asked: Any) -> bytes:
-    return messages.topic_id_bytes(getattr(asked, "topic_id", None))
+def _name_or_id(asked: Any, version: int) -> tuple[str | None, bytes]:
+    """By what a topic is asked for: where an id is given, the name beside it says nothing."""
+    topic_id = messages.topic_id_bytes(getattr(asked, "topic_id", None))
+    if topic_id == NO_TOPIC_ID:
+        return asked.name, topic_id
+    return None if version >= _NO_NAME_FROM else "", topic_id
 
 
 def _look_up(broker: "Broker", name: str | None, topic_id: bytes, create_missing: bool, operations: int) -> Fields:
