@@ -398,6 +398,16 @@ def test_what_a_failed_checkpoint_was_to_sync_is_synced_by_the_next() -> None:
     reopened(files.survivors(lose_all), caller)
 
 
+def test_a_checkpoint_that_was_given_up_leaves_everything_to_the_next() -> None:
+    files = FaultyFiles()
+    caller, partition = with_topic(files)
+    caller.append(partition, batch())
+    caller.sync()
+    caller.log.fail_checkpoint(caller.log.begin_checkpoint())
+    assert caller.checkpoint()
+    reopened(files.survivors(lose_all), caller)
+
+
 def test_files_that_a_failed_checkpoint_was_to_let_go_of_go_with_the_next() -> None:
     files = FaultyFiles()
     caller, partition = with_topic(files)
