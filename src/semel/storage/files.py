@@ -224,6 +224,39 @@ class DiskFiles:
             self._lock_descriptor = None
 
 
+class ReadOnlyFiles(DiskFiles):
+    """A directory tree on the real disk that is only looked at, whoever else may be working in it."""
+
+    def _make_root(self) -> None:
+        pass
+
+    def open(self, path: str, *, create: bool = False) -> DiskFile:
+        if create:
+            raise self._refusal(path)
+        return DiskFile(os.open(self.describe(path), os.O_RDONLY | os.O_CLOEXEC))
+
+    def make_directory(self, path: str) -> None:
+        raise self._refusal(path)
+
+    def sync_directory(self, path: str) -> None:
+        raise self._refusal(path)
+
+    def rename(self, source: str, target: str) -> None:
+        raise self._refusal(source)
+
+    def remove(self, path: str) -> None:
+        raise self._refusal(path)
+
+    def remove_directory(self, path: str) -> None:
+        raise self._refusal(path)
+
+    def lock(self) -> None:
+        raise self._refusal("lock")
+
+    def _refusal(self, path: str) -> OSError:
+        return OSError(errno.EROFS, os.strerror(errno.EROFS), self.describe(path))
+
+
 def _sync_directory(path: str) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:

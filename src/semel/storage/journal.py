@@ -98,6 +98,18 @@ class JournalEntry:
     payload: memoryview
 
 
+class Sight(NamedTuple):
+    """An entry as somebody finds it who looks at a file without knowing whether it still counts."""
+
+    entry: JournalEntry
+    life: int
+    # The position up to which the journal was known to be durable when the entry was written.
+    durable: int
+    is_roll: bool
+    # How many bytes in front of it hold no valid entry.
+    skipped: int
+
+
 class Journal:
     """The journal while it is written to. Begins a file of its own at `position`; `read` reads what came before."""
 
@@ -108,7 +120,7 @@ class Journal:
         self._file_bytes = file_bytes
         files.make_directory(DIRECTORY)
         self._spares = [name for name in files.names(DIRECTORY) if name.startswith(_SPARE)]
-        starts = _starts(files)
+        starts = starts_of(files)
         # The positions at which files begin, oldest first; the last one is being written.
         self._starts = [start for start in starts if start < position]
         for start in starts:
@@ -223,7 +235,7 @@ class Journal:
 
 def is_untouched(files: Files) -> bool:
     """Whether nothing was ever written to the journal."""
-    starts = _starts(files)
+    starts = starts_of(files)
     if starts != [0]:
         return not starts
     return _entry_at(memoryview(_content(files, f"{DIRECTORY}/{_name(0)}")), 0, 0, None) is None
@@ -232,7 +244,7 @@ def is_untouched(files: Files) -> bool:
 def read(files: Files, bookmark: Bookmark) -> Iterator[JournalEntry]:
     """The entries from the bookmark on, as far as there are valid ones; `Damaged` if there should have been more."""
     life, start, position = bookmark
-    starts = _starts(files)
+    starts = starts_of(files)
     if start not in starts:
         if position == 0 and not starts:
             # The very first checkpoint survived, and the directory of the journal did not.
@@ -252,6 +264,36 @@ def read(files: Files, bookmark: Bookmark) -> Iterator[JournalEntry]:
             _refuse_damage(files, path, content, Bookmark(life, start, position), starts)
             return
         start = position
+
+
+def starts_of(files: Files) -> list[int]:
+    """The positions at which the files of the journal begin, in order."""
+    return [start for start in map(_start_of, files.names(DIRECTORY)) if start is not None]
+
+
+def look_into(files: Files, start: int) -> Iterator[Sight]:
+    """Every valid entry in the file that begins at `start`, of the life that began it, across what is damaged."""
+    content = _content(files, path_of(start))
+    view = memoryview(content)
+    life: int | None = None
+    at = behind = 0
+    while at >= 0:
+        entry = _entry_at(view, at, start + at, life)
+        if entry is None:
+            at = content.find(_MAGIC, at + 1)
+            continue
+        _, _, _, kind_and_life, _, durable = _HEAD.unpack_from(content, at)
+        life = kind_and_life >> _KIND_BITS
+        is_roll = entry.kind == _KIND_ROLL
+        yield Sight(entry, life, durable, is_roll, at - behind)
+        if is_roll:
+            return
+        at = behind = entry.end - start
+
+
+def path_of(start: int) -> str:
+    """The file of the journal that begins at this position."""
+    return f"{DIRECTORY}/{_name(start)}"
 
 
 def _refuse_damage(files: Files, path: str, content: bytes, end: Bookmark, starts: list[int]) -> None:
@@ -293,11 +335,6 @@ def _entry_at(content: memoryview, offset: int, position: int, life: int | None)
         return None
     kind = kind_and_life % (1 << _KIND_BITS)
     return JournalEntry(position, position + size, kind, content[offset + HEAD_BYTES : offset + size])
-
-
-def _starts(files: Files) -> list[int]:
-    """The positions at which the files of the journal begin, in order."""
-    return [start for start in map(_start_of, files.names(DIRECTORY)) if start is not None]
 
 
 def _content(files: Files, path: str) -> bytes:

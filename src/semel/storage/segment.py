@@ -27,7 +27,7 @@ OPEN_SEGMENTS_MAX: Final = 256
 _SCAN_BYTES: Final = 1024 * 1024
 
 _FOOTER: Final = struct.Struct("<4sII")
-_FOOTER_MAGIC: Final = b"smlx"
+FOOTER_MAGIC: Final = b"smlx"
 
 
 class Index:
@@ -178,7 +178,7 @@ class SegmentFiles:
         if segment.index is None:
             return
         data = segment.index.to_bytes()
-        footer = _FOOTER.pack(_FOOTER_MAGIC, len(data), crc32c(data))
+        footer = _FOOTER.pack(FOOTER_MAGIC, len(data), crc32c(data))
         self.write(segment, [footer, data], segment.size)
         segment.index = None
 
@@ -200,7 +200,7 @@ def _read_footer(file: File, position: int) -> Index | None:
     if len(head) < _FOOTER.size:
         return None
     magic, size, checksum = _FOOTER.unpack(head)
-    is_footer = magic == _FOOTER_MAGIC and size <= file.size() - position
+    is_footer = magic == FOOTER_MAGIC and size <= file.size() - position
     data = file.read_at(size, position + _FOOTER.size) if is_footer else b""
     return Index.from_bytes(data) if data and crc32c(data) == checksum else None
 

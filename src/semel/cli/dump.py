@@ -1,0 +1,233 @@
+"""`semel dump`: what lies in a data directory, for somebody who has to know exactly.
+
+It reads and nothing else: it takes no lock, changes no byte, and may be used on the directory of a broker at work, on a
+copy, and on what is damaged. Where it cannot read on it says so, with the file and the place, and goes on with whatever
+else there is.
+"""
+
+import argparse
+import itertools
+import os
+from typing import Final
+
+from semel.cli.client import Progress
+from semel.cli.errors import Failure
+from semel.core.batch import CODEC_MASK, CONTROL_BIT, NO_PRODUCER, TRANSACTIONAL_BIT, BatchHeader, read_header
+from semel.core.entries import BatchAppended, Entry, TopicCreated
+from semel.core.producers import advance, epoch_of, last_heard_ms, window_of
+from semel.core.topics import Catalog
+from semel.storage import journal
+from semel.storage.encoding import decode
+from semel.storage.examining import Examined, StoredBatch, examine, segment_paths, walk_segment
+from semel.storage.files import Files, ReadOnlyFiles
+from semel.storage.log import TOPICS
+
+HELP: Final = "look into a data directory: journal, segments, producers"
+EXAMPLE: Final = """  semel dump ./data
+  semel dump ./data --journal --producers"""
+
+# In the order of their numbers in a batch's attributes.
+_CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("data", metavar="DATA", help="the directory; a broker may be running on it")
+    parser.add_argument("--journal", action="store_true", help="show every entry of the journal")
+    parser.add_argument("--segments", action="store_true", help="show every batch of every segment")
+    parser.add_argument("--producers", action="store_true", help="show every producer, with its window of batches")
+
+
+def run(options: argparse.Namespace) -> int:
+    if not os.path.isdir(options.data):
+        raise Failure(f"{options.data}: there is no such directory")
+    files = ReadOnlyFiles(options.data)
+    try:
+        names = files.names("")
+    except OSError as error:
+        raise Failure(f"{options.data}: {error.strerror}") from None
+    if not {"checkpoint", journal.DIRECTORY, TOPICS} & set(names):
+        raise Failure(f"{options.data}: nothing of semel is in there")
+    examined = examine(files)
+    troubles = [] if examined.stopped is None else [examined.stopped]
+    _show_overview(files, examined)
+    if options.journal:
+        troubles += _show_journal(files, examined)
+    if options.segments:
+        troubles += _show_segments(files)
+    if options.producers:
+        _show_producers(examined)
+    return 1 if troubles else 0
+
+
+# -- overview ---------------------------------------------------------------------------------------------------
+
+
+def _show_overview(files: Files, examined: Examined) -> None:
+    state = examined.checkpoint
+    if state is not None:
+        life, _, position = state["journal"]
+        how = "after a clean stop" if state["clean"] else "while running"
+        print(f"checkpoint  cluster {state['cluster_id']}, life {life}, journal position {position}, written {how}")
+    print(f"journal     {_plural(examined.replayed_entries, 'entry', 'entries')} behind the checkpoint", end=", ")
+    print(f"to position {examined.position}, in {_plural(len(journal.starts_of(files)), 'file')}")
+    if examined.stopped is not None:
+        print(f"STOPPED     {examined.stopped}")
+    for topic in examined.catalog:
+        configs = "".join(f" {name}={value}" for name, value in sorted(topic.configs.items()))
+        partitions = _plural(topic.partition_count, "partition")
+        print(f"topic       {topic.name}, number {topic.number}, id {topic.topic_id.hex()}, {partitions}{configs}")
+        for index in range(topic.partition_count):
+            partition = examined.partitions.get((topic.number, index))
+            if partition is not None:
+                producers = _plural(len(partition.producers), "producer")
+                print(f"  partition {index}  offsets {partition.log_start} to {partition.next_offset}, {producers}")
+
+
+# -- journal ----------------------------------------------------------------------------------------------------
+
+
+def _show_journal(files: Files, examined: Examined) -> list[str]:
+    """Every file of the journal from its beginning; answers what is wrong."""
+    troubles = []
+    starts = journal.starts_of(files)
+    names = {topic.number: topic.name for topic in examined.catalog}
+    state = examined.checkpoint
+    checkpoint_position = state["journal"][2] if state is not None else -1
+    for start, following in itertools.zip_longest(starts, starts[1:]):
+        path = journal.path_of(start)
+        print(f"\n{path}")
+        position = start
+        is_superseded = False
+        try:
+            for sight in journal.look_into(files, start):
+                entry = sight.entry
+                if sight.skipped:
+                    troubles.append(_say(f"no valid entry in {sight.skipped} bytes from offset {position - start} on"))
+                if following is not None and entry.position >= following and not is_superseded:
+                    is_superseded = True
+                    print(f"  from here on replaced by {journal.path_of(following)}: a later life began there")
+                if 0 <= checkpoint_position <= entry.position:
+                    print("  the checkpoint holds everything above")
+                    checkpoint_position = -1
+                shown = "end of this file" if sight.is_roll else _describe_entry(entry, names)
+                print(f"  {entry.position:>12}  life {sight.life}  durable to {sight.durable:>12}  {shown}")
+                position = entry.end
+        except FileNotFoundError:
+            print("  used again under another name meanwhile")
+            continue
+        except OSError as error:
+            troubles.append(_say(error.strerror or str(error)))
+        if position == checkpoint_position:
+            print("  the checkpoint holds everything above")
+            checkpoint_position = -1
+        print(f"  {position:>12}  entries end here, at offset {position - start} of the file")
+    return troubles
+
+
+def _say(trouble: str) -> str:
+    print(f"  STOPPED: {trouble}")
+    return trouble
+
+
+def _describe_entry(entry: journal.JournalEntry, names: dict[int, str]) -> str:
+    try:
+        change: Entry = decode(entry.kind, entry.payload)
+    except (ValueError, KeyError, TypeError) as error:
+        return f"kind {entry.kind}, {len(entry.payload)} bytes: {error}"
+    if isinstance(change, BatchAppended):
+        where = f"{names.get(change.number, f'topic {change.number}')}-{change.partition}"
+        return f"BatchAppended {where} at_ms={change.at_ms} {_describe_batch(read_header(change.batch))}"
+    if isinstance(change, TopicCreated):
+        names.setdefault(change.number, change.name)
+    values = ((name, getattr(change, name)) for name in change.__slots__)
+    shown = (f"{name}={value.hex() if isinstance(value, bytes) else value}" for name, value in values)
+    return " ".join([type(change).__name__, *shown])
+
+
+def _describe_batch(header: BatchHeader) -> str:
+    attributes = header.attributes
+    codec = attributes & CODEC_MASK
+    parts = [f"offsets {header.base_offset} to {header.next_offset - 1}", f"{header.batch_bytes} bytes"]
+    if header.producer_id != NO_PRODUCER:
+        last = advance(header.base_sequence, header.record_count - 1)
+        parts.append(
+            f"producer {header.producer_id}/{header.producer_epoch} sequences {header.base_sequence} to {last}"
+        )
+    parts.append(f"times {header.base_timestamp} to {header.max_timestamp}")
+    if codec:
+        parts.append(_CODECS[codec] if codec < len(_CODECS) else f"codec {codec}")
+    if attributes & TRANSACTIONAL_BIT:
+        parts.append("transactional")
+    if attributes & CONTROL_BIT:
+        parts.append("control")
+    return ", ".join(parts)
+
+
+# -- segments ---------------------------------------------------------------------------------------------------
+
+
+def _show_segments(files: Files) -> list[str]:
+    """Every batch in every segment that is there, whether or not anything knows of it; answers what is wrong."""
+    troubles: list[str] = []
+    progress = Progress("reading segments")
+    done_bytes = 0
+
+    def show_batch(batch: StoredBatch) -> None:
+        mark = "" if batch.is_intact else "  DAMAGED: the checksum does not match"
+        if mark:
+            troubles.append(mark)
+        print(f"  {batch.position:>12}  {_describe_batch(batch.header)}{mark}")
+
+    def count(more_bytes: int) -> None:
+        nonlocal done_bytes
+        done_bytes += more_bytes
+        progress.show(done_bytes)
+
+    for topic in files.names(TOPICS):
+        for partition in files.names(f"{TOPICS}/{topic}"):
+            for path in segment_paths(files, f"{TOPICS}/{topic}/{partition}"):
+                print(f"\n{path}")
+                try:
+                    end = walk_segment(files, path, show_batch, count)
+                except FileNotFoundError:
+                    print("  removed meanwhile")
+                    continue
+                except OSError as error:
+                    troubles.append(_say(error.strerror or str(error)))
+                    continue
+                if end.trouble is not None:
+                    troubles.append(_say(f"at offset {end.position} of {end.file_bytes} bytes: {end.trouble}"))
+                else:
+                    print(f"  {end.position:>12}  {'sealed, with an index' if end.is_sealed else 'end of the file'}")
+    progress.end()
+    return troubles
+
+
+# -- producers --------------------------------------------------------------------------------------------------
+
+
+def _show_producers(examined: Examined) -> None:
+    """What the next batch of each producer will be judged by."""
+    print(f"\nproducer ids below {examined.producer_ids.next_id} are taken")
+    for (number, index), partition in sorted(examined.partitions.items()):
+        for producer_id, state in partition.producers.items():
+            window = window_of(state)
+            last = window[-1].last_sequence if window else "none"
+            print(
+                f"{_name_of(examined.catalog, number)}-{index}  producer {producer_id}  epoch {epoch_of(state)}  "
+                f"last sequence {last}  last heard {last_heard_ms(state)}"
+            )
+            for batch in window:
+                print(
+                    f"    sequences {batch.first_sequence} to {batch.last_sequence} "
+                    f"went to offsets {batch.base_offset} to {batch.base_offset + batch.record_count - 1}"
+                )
+
+
+def _name_of(catalog: Catalog, number: int) -> str:
+    topic = catalog.numbered(number)
+    return topic.name if topic is not None else f"topic {number}"
+
+
+def _plural(count: int, one: str, many: str | None = None) -> str:
+    return f"{count} {one if count == 1 else many or one + 's'}"

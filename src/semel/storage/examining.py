@@ -1,0 +1,162 @@
+"""A data directory as it lies there, read by somebody who neither owns it nor may change it.
+
+`examine` comes to the state that recovery would come to, from the last checkpoint and the entries behind it, without
+the lock and without writing; a broker may be at work in the directory meanwhile. `walk_segment` goes through the
+batches of one file. Where something is damaged, both go as far as they can and say where they stopped: this is for the
+person who has to find out what is left, so nothing here may raise because of what it reads.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from crc32c import crc32c
+
+from semel.core.batch import CHECKED_FROM, HEADER_BYTES, MAGIC, BatchHeader, read_header
+from semel.core.entries import BatchAppended, LogStartMoved, ProducerIdsReserved
+from semel.core.partition import Partition
+from semel.core.producer_ids import ProducerIds
+from semel.core.producers import Producers
+from semel.core.topics import Catalog
+from semel.storage import checkpoint, journal
+from semel.storage.encoding import decode
+from semel.storage.files import Files
+from semel.storage.journal import Bookmark, Damaged
+from semel.storage.segment import FOOTER_MAGIC
+
+# A broker at work may recycle what is being read; then a newer checkpoint is there to begin from.
+_ATTEMPTS: Final = 3
+# What is impossible about bytes that passed their checksum: another version wrote them, or a fault of ours.
+_IMPOSSIBLE: Final = (Damaged, KeyError, IndexError, TypeError, ValueError, AttributeError, AssertionError)
+
+
+@dataclass(slots=True)
+class Examined:
+    """What is known about a data directory."""
+
+    # The checkpoint's own words; None where there is no readable one.
+    checkpoint: dict[str, Any] | None = None
+    catalog: Catalog = field(default_factory=Catalog)
+    producer_ids: ProducerIds = field(default_factory=ProducerIds)
+    # By topic number and partition.
+    partitions: dict[tuple[int, int], Partition] = field(default_factory=dict)
+    replayed_entries: int = 0
+    # The position behind the last entry that counts.
+    position: int = 0
+    # Why this is not all, in one line; None where it is.
+    stopped: str | None = None
+
+
+def examine(files: Files) -> Examined:
+    """The state of everything, up to the last entry of the journal or the first damage."""
+    examined = Examined()
+    for _ in range(_ATTEMPTS):
+        examined = _examine_once(files)
+        if examined.stopped is None:
+            break
+    return examined
+
+
+def _examine_once(files: Files) -> Examined:
+    examined = Examined()
+    try:
+        found = checkpoint.read(files)
+        if found is None:
+            examined.stopped = f"{files.describe(checkpoint.NAME)}: not there; the first start had not come to an end"
+            return examined
+        state, packed = found
+        _restore(examined, state, packed)
+        examined.checkpoint = state
+        bookmark = Bookmark(*state["journal"])
+        examined.position = bookmark.position
+        for entry in () if state["clean"] else journal.read(files, bookmark):
+            _replay(examined, entry)
+            examined.replayed_entries += 1
+            examined.position = entry.end
+    except OSError as error:
+        examined.stopped = f"{error.filename}: {error.strerror}"
+    except Damaged as error:
+        examined.stopped = str(error)
+    except _IMPOSSIBLE as error:
+        where = f"journal position {examined.position}" if examined.checkpoint else files.describe(checkpoint.NAME)
+        examined.stopped = f"{where}: {error!r}"
+    return examined
+
+
+def _restore(examined: Examined, state: dict[str, Any], packed: memoryview) -> None:
+    examined.catalog.restore(state["catalog"])
+    examined.producer_ids = ProducerIds.restore(state["producer_ids"])
+    at = 0
+    for record in state["partitions"]:
+        index_bytes, producers_bytes = record["packed"]
+        at += index_bytes
+        partition = examined.partitions[record["topic"], record["index"]] = Partition()
+        partition.producers = Producers(checkpoint.unpack_producers(packed[at : at + producers_bytes]))
+        partition.log_start = record["log_start"]
+        partition.next_offset = record["next_offset"]
+        at += producers_bytes
+
+
+def _replay(examined: Examined, entry: journal.JournalEntry) -> None:
+    change = decode(entry.kind, entry.payload)
+    if isinstance(change, BatchAppended):
+        partition = examined.partitions.setdefault((change.number, change.partition), Partition())
+        partition.apply_append(read_header(change.batch), change.at_ms)
+    elif isinstance(change, LogStartMoved):
+        examined.partitions.setdefault((change.number, change.partition), Partition()).apply_log_start(change.offset)
+    elif isinstance(change, ProducerIdsReserved):
+        examined.producer_ids.apply(change)
+    else:
+        topic = examined.catalog.apply(change)
+        if examined.catalog.numbered(topic.number) is None:
+            for index in range(topic.partition_count):
+                examined.partitions.pop((topic.number, index), None)
+
+
+class StoredBatch(NamedTuple):
+    """A batch as found in a segment. `is_intact` is whether its bytes match its checksum."""
+
+    position: int
+    header: BatchHeader
+    is_intact: bool
+
+
+class SegmentEnd(NamedTuple):
+    """Where the batches of a segment end, and why, if not because the file does."""
+
+    position: int
+    file_bytes: int
+    is_sealed: bool
+    trouble: str | None
+
+
+def walk_segment(
+    files: Files, path: str, on_batch: Callable[[StoredBatch], None], on_progress: Callable[[int], None]
+) -> SegmentEnd:
+    """Hand every batch of the file at `path` to `on_batch`; answer where that ended."""
+    file = files.open(path)
+    try:
+        size = file.size()
+        position = 0
+        while True:
+            head = file.read_at(HEADER_BYTES, position)
+            if head.startswith(FOOTER_MAGIC) or not head:
+                return SegmentEnd(position, size, bool(head), None)
+            if len(head) < HEADER_BYTES:
+                return SegmentEnd(position, size, False, f"{len(head)} bytes that are no batch")
+            header = read_header(head)
+            if header.magic != MAGIC or header.batch_bytes < HEADER_BYTES:
+                return SegmentEnd(position, size, False, f"no batch ({head[:16].hex(' ')} ...)")
+            if position + header.batch_bytes > size:
+                return SegmentEnd(position, size, False, f"a batch of {header.batch_bytes} bytes that is cut short")
+            batch = memoryview(file.read_at(header.batch_bytes, position))
+            on_batch(StoredBatch(position, header, crc32c(batch[CHECKED_FROM:]) == header.checksum))
+            position += header.batch_bytes
+            on_progress(header.batch_bytes)
+    finally:
+        file.close()
+
+
+def segment_paths(files: Files, directory: str) -> Iterator[str]:
+    """The segments in a partition's directory, oldest first."""
+    return (f"{directory}/{name}" for name in files.names(directory) if name.endswith(".log"))
