@@ -1,0 +1,85 @@
+"""Finding records by their time: what may be read is found, by whatever way is short, and nothing else is."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from asking import at
+from semel.core.batch import accept_from_client
+from semel.core.entries import LogStartMoved
+from semel.storage.files import MemoryFiles
+from semel.storage.log import Log
+from semel.storage.partition_log import PartitionLog
+from semel.wire.records import decode_batches, encode_batch
+
+TIMES = st.integers(min_value=0, max_value=30)
+
+
+class Partition:
+    """A partition with the times of its batches, small segments, and a log start and an end that can be moved."""
+
+    def __init__(self, segment_bytes: int) -> None:
+        self.log = Log.open(MemoryFiles(), new_cluster_id="test")
+        configs = {"segment.bytes": str(segment_bytes)}
+        self.log.commit(self.log.catalog.decide_create("orders", 1, configs, bytes(16), 0))
+        self.topic = self.log.catalog.existing("orders")
+
+    @property
+    def partition(self) -> PartitionLog:
+        return self.log.partitions_of(self.topic)[0]
+
+    def append(self, *times_ms: int) -> None:
+        batch = encode_batch(at(*times_ms))
+        header = accept_from_client(batch, len(batch))
+        self.log.append(self.topic, self.partition, header, batch, 0)
+
+    def readable(self) -> list[tuple[int, int]]:
+        """First offset and latest time of each batch that holds anything to be read."""
+        partition = self.partition
+        found = partition.batches(partition.state.log_start, partition.readable)
+        return [(header.base_offset, header.max_timestamp) for header, _ in found]
+
+    def since(self, time_ms: int) -> list[tuple[int, int]]:
+        found = self.partition.batches_since(time_ms, self.partition.readable)
+        return [(header.base_offset, header.max_timestamp) for header, _ in found]
+
+
+@pytest.fixture(autouse=True)
+def _dense_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An entry of the index for every few batches, so that small logs have several."""
+    monkeypatch.setattr("semel.storage.segment.INDEX_INTERVAL_BYTES", 300)
+
+
+@given(
+    batches=st.lists(st.lists(TIMES, min_size=1, max_size=3), max_size=40),
+    unsettled=st.lists(st.lists(TIMES, min_size=1, max_size=3), max_size=10),
+    gone=st.integers(min_value=0, max_value=100),
+    segment_bytes=st.sampled_from([1024, 100_000]),
+    wanted=TIMES,
+)
+def test_every_batch_of_a_time_or_later_that_may_be_read_is_found_and_no_other(
+    batches: list[list[int]], unsettled: list[list[int]], gone: int, segment_bytes: int, wanted: int
+) -> None:
+    kept = Partition(segment_bytes)
+    for times_ms in batches:
+        kept.append(*times_ms)
+    kept.log.sync_now()
+    log_start = min(gone, kept.partition.readable.offset)
+    if log_start:
+        kept.log.commit(LogStartMoved(kept.topic.number, 0, log_start))
+    for times_ms in unsettled:
+        kept.append(*times_ms)
+    assert kept.since(wanted) == [(offset, latest) for offset, latest in kept.readable() if latest >= wanted]
+    latest = max((latest for _, latest in kept.readable()), default=-1)
+    assert kept.partition.latest_timestamp(kept.partition.readable) == latest
+
+
+def test_the_batch_comes_with_its_bytes() -> None:
+    kept = Partition(1024)
+    kept.append(1, 2)
+    kept.append(3, 4)
+    kept.log.sync_now()
+    ((header, data),) = kept.partition.batches_since(3, kept.partition.readable)
+    (batch,) = decode_batches(data)
+    assert header.base_offset == batch.base_offset == 2
+    assert [record.timestamp_ms for record in batch.records] == [3, 4]
