@@ -39,9 +39,10 @@ def answered(answer_to: Callable[["Broker", "Exchange", Any], Fields]) -> "Handl
     return handle
 
 
-def answer(exchange: "Exchange", fields: Fields, *, after: int) -> None:
-    """Answer with these fields, in the version of the request, once the journal is durable up to `after`."""
-    api_key, version = exchange.api_key, exchange.version
+def answer(exchange: "Exchange", fields: Fields, *, after: int = 0, version: int | None = None) -> None:
+    """Answer with these fields once the journal is durable up to `after`, in the version of the request or another."""
+    api_key = exchange.api_key
+    version = exchange.version if version is None else version
     entity = messages.build_response(api_key, version, **fields)
     exchange.reply((messages.encode_response(api_key, version, exchange.correlation_id, entity),), after)
 
