@@ -73,7 +73,7 @@ class Refused(Failure):
 
     def __init__(self, what: str, code: int, message: str | None = None) -> None:
         self.code = int(code)
-        super().__init__(f"{what}: {message or 'refused'} ({name_of(self.code)})")
+        super().__init__(f"{what}: {(message or 'refused').rstrip('.')} ({name_of(self.code)})")
 
 
 class TopicMetadata(NamedTuple):

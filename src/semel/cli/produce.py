@@ -10,7 +10,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from semel.cli.client import Client, ConnectionLost, Progress, Refused, TopicMetadata, add_bootstrap, name_of
@@ -112,8 +112,10 @@ class _Producer:
         self._client = client
         self._topic = client.topic(name, create=True)
         self._key = key
-        answer = client.ask(
-            INIT_PRODUCER_ID, transactional_id=None, transaction_timeout=60_000, producer_id=-1, producer_epoch=-1
+        answer, _ = self._until_answered(
+            lambda: client.ask(
+                INIT_PRODUCER_ID, transactional_id=None, transaction_timeout=60_000, producer_id=-1, producer_epoch=-1
+            )
         )
         if answer.error_code:
             raise Refused("a producer id", answer.error_code)
@@ -149,43 +151,38 @@ class _Producer:
             producer_epoch=self._epoch,
             base_sequence=first_sequence,
         )
-        base_offset = self._deliver(partition, bytes(batch))
+        answer, attempts = self._until_answered(lambda: self._ask(partition, bytes(batch)))
+        if answer.error_code:
+            where = f"partition {partition} of topic {self._topic.name!r}"
+            raise Refused(where, answer.error_code, getattr(answer, "error_message", None))
+        base_offset: int = answer.base_offset
+        self._sent_again += attempts > 1
         self._batches += 1
         self._next_sequences[partition] = (first_sequence + len(lines)) % _SEQUENCES
         first, _, count = self._written.get(partition, (base_offset, 0, 0))
         self._written[partition] = (first, base_offset + len(lines) - 1, count + len(lines))
 
-    def _deliver(self, partition: int, batch: bytes) -> int:
-        """The offset at which the batch was appended, whichever time it was sent."""
+    def _until_answered(self, ask: Callable[[], Any]) -> tuple[Any, int]:
+        """Ask the very same thing until there is an answer that will not pass; also how often that was."""
         deadline = time.monotonic() + DELIVERY_SECONDS_MAX
         pause_seconds = _PAUSE_SECONDS
         attempts = 0
         while True:
             attempts += 1
             try:
-                answer = self._ask(partition, batch)
+                answer = ask()
                 if answer.error_code not in _PASSING:
-                    break
+                    return answer, attempts
                 trouble = name_of(answer.error_code)
             except ConnectionLost as lost:
                 trouble = str(lost)
             if time.monotonic() + pause_seconds > deadline:
-                raise Failure(
-                    f"no acknowledgement in {DELIVERY_SECONDS_MAX:.0f} s, the last batch may be there ({trouble})"
-                )
+                raise Failure(f"no answer in {DELIVERY_SECONDS_MAX:.0f} s, what was sent last may be there ({trouble})")
             if attempts == 1:
-                print(f"semel: {trouble}; sending the batch again with the same numbers", file=sys.stderr)
+                print(f"semel: {trouble}; sending the same again", file=sys.stderr)
             self._client.disconnect()
             time.sleep(pause_seconds)
             pause_seconds = min(2 * pause_seconds, _PAUSE_SECONDS_MAX)
-        if answer.error_code:
-            raise Refused(
-                f"partition {partition} of topic {self._topic.name!r}",
-                answer.error_code,
-                getattr(answer, "error_message", None),
-            )
-        self._sent_again += attempts > 1
-        return int(answer.base_offset)
 
     def _ask(self, partition: int, batch: bytes) -> Any:
         if not self._client.is_connected:
