@@ -1,0 +1,37 @@
+"""The real command, in a process of its own, found beside the Python that runs the tests."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+SEMEL = str(Path(sys.executable).parent / "semel")
+SECONDS_MAX = 60
+
+
+def semel(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """What `semel` with these words says, and its exit code."""
+    return subprocess.run([SEMEL, *words], input=stdin, capture_output=True, text=True, timeout=SECONDS_MAX)
+
+
+def semel_lines(*words: str, stdin: str = "") -> list[str]:
+    """The lines of a command that has to succeed."""
+    done = semel(*words, stdin=stdin)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()
+
+
+def semel_failure(*words: str, stdin: str = "") -> str:
+    """The one line of a command that has to fail."""
+    done = semel(*words, stdin=stdin)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("semel: ")
+    return done.stderr.removeprefix("semel: ").strip()
+
+
+def started(*words: str) -> subprocess.Popen[str]:
+    """A command that is under way, with pipes to all that it hears and says."""
+    pipe = subprocess.PIPE
+    return subprocess.Popen([SEMEL, *words], stdin=pipe, stdout=pipe, stderr=pipe, text=True)

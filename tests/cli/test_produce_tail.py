@@ -1,0 +1,147 @@
+"""What `semel produce` and `semel tail` promise: every line once, whatever breaks, and its claim for all to see."""
+
+import json
+import signal
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+from semel_command import semel, semel_failure, semel_lines, started
+
+from semel.cli.produce import partition_of
+from semel.testing.broker import FaultyBroker
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[FaultyBroker]:
+    with FaultyBroker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def bootstrap(broker: FaultyBroker) -> Iterator[str]:
+    yield f"--bootstrap={broker.bootstrap}"
+    broker.clear()
+
+
+def test_lines_become_records_in_their_order(broker: FaultyBroker, bootstrap: str) -> None:
+    said = semel_lines("produce", "lines", bootstrap, stdin="first\n\nlast without an end")
+    assert [record.value for record in broker.log("lines")] == [b"first", b"", b"last without an end"]
+    assert [record.sequence for record in broker.log("lines")] == [0, 1, 2]
+    assert said[0].startswith("3 records acknowledged in ")
+    assert said[1] == "  lines-0: 3 up to offset 2, from 0"
+
+
+def test_a_record_is_shown_with_the_claim_under_which_it_was_written(broker: FaultyBroker, bootstrap: str) -> None:
+    semel_lines("produce", "claims", "--key", "k", bootstrap, stdin="a\nb\n")
+    producer_id = broker.log("claims")[0].producer_id
+    shown = [line.split() for line in semel_lines("tail", "claims", bootstrap)]
+    assert [[place, *rest] for place, _, *rest in shown] == [
+        ["0@0", f"producer={producer_id}/0", "sequence=0", "key=k", "value=a"],
+        ["0@1", f"producer={producer_id}/0", "sequence=1", "key=k", "value=b"],
+    ]
+    records = [json.loads(line) for line in semel_lines("tail", "claims", "--format", "json", bootstrap)]
+    assert [(r["offset"], r["producer_id"], r["producer_epoch"], r["sequence"], r["value"]) for r in records] == [
+        (0, producer_id, 0, 0, "a"),
+        (1, producer_id, 0, 1, "b"),
+    ]
+
+
+def test_a_batch_whose_acknowledgement_was_lost_is_there_once(broker: FaultyBroker, bootstrap: str) -> None:
+    broker.drop_acks(2)
+    done = semel("produce", "lost", bootstrap, stdin="100 EUR\n")
+    assert done.returncode == 0
+    assert "1 sent again" in done.stdout
+    assert "sending the same again" in done.stderr
+    assert [record.value for record in broker.log("lost")] == [b"100 EUR"]
+
+
+def test_both_survive_the_death_of_the_broker(broker: FaultyBroker, bootstrap: str) -> None:
+    """The readers of lines are not told of it, and each line comes once."""
+    semel_lines("topics", "create", "burst", bootstrap)
+    reader = started("tail", "burst", "--follow", bootstrap)
+    writer = started("produce", "burst", bootstrap)
+    try:
+        for number in range(3):
+            assert writer.stdin is not None
+            writer.stdin.write(f"line {number}\n")
+            writer.stdin.flush()
+            assert reader.stdout is not None
+            assert reader.stdout.readline().endswith(f"sequence={number} value=line {number}\n")
+            broker.kill()
+            broker.restart()
+        said, _ = writer.communicate(timeout=60)
+        assert writer.returncode == 0
+        assert said.startswith("3 records acknowledged")
+        reader.send_signal(signal.SIGINT)
+        rest, complaints = reader.communicate(timeout=60)
+        assert (reader.returncode, rest) == (0, "")
+        assert "Traceback" not in complaints
+    finally:
+        for process in (reader, writer):
+            process.kill()
+            process.wait()
+
+
+def test_a_key_goes_to_the_partition_that_other_clients_choose(broker: FaultyBroker, bootstrap: str) -> None:
+    semel_lines("topics", "create", "keys", "--partitions", "7", bootstrap)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "partitioner": "murmur2", "linger.ms": 5})
+    for length in range(40):
+        producer.produce("keys", key=bytes(range(200, 200 + length)), value=b"theirs")
+    assert producer.flush(30) == 0
+    stored = broker.log("keys")
+    assert len(stored) == 40
+    # Without a key a producer chooses for itself, and to that one a key without bytes is none.
+    assert [r for r in stored if r.key and partition_of(r.key, 7) != r.partition] == []
+    semel_lines("produce", "keys", "--key", "alice", bootstrap, stdin="ours\n")
+    (ours,) = (record for record in broker.log("keys") if record.value == b"ours")
+    assert ours.partition == partition_of(b"alice", 7)
+
+
+def test_lines_without_a_key_take_the_partitions_in_turn(broker: FaultyBroker, bootstrap: str) -> None:
+    semel_lines("topics", "create", "turns", "--partitions", "2", bootstrap)
+    lines = [f"{number:0100}" for number in range(10_000)]
+    semel_lines("produce", "turns", bootstrap, stdin="\n".join(lines))
+    stored = broker.log("turns")
+    assert sorted(record.value or b"" for record in stored) == sorted(line.encode() for line in lines)
+    for partition in range(2):
+        sequences = [record.sequence for record in stored if record.partition == partition]
+        assert sequences == list(range(len(sequences)))
+        assert sequences
+
+
+def test_tail_begins_and_ends_where_it_is_told(bootstrap: str) -> None:
+    semel_lines("produce", "ends", bootstrap, stdin="a\nb\nc\nd\n")
+
+    def values(*words: str) -> list[str]:
+        return [line.rpartition("value=")[2] for line in semel_lines("tail", "ends", *words, bootstrap)]
+
+    assert values() == ["a", "b", "c", "d"]
+    assert values("--from", "2") == ["c", "d"]
+    assert values("--from", "1", "-n", "2") == ["b", "c"]
+    assert values("--from", "latest") == []
+    assert values("-n", "0") == []
+    assert "it goes from 0 to 4" in semel_failure("tail", "ends", "--from", "5", bootstrap)
+    assert "has no partition 3" in semel_failure("tail", "ends", "--partition", "3", bootstrap)
+    assert semel_failure("tail", "nowhere", bootstrap) == "there is no topic 'nowhere'"
+
+
+def test_compressed_and_unprintable_records_are_shown_safely(broker: FaultyBroker, bootstrap: str) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "compression.type": "zstd", "linger.ms": 5})
+    producer.produce("odd", key=b"\xff", value=b"clear \x1b[2J\n" + b"x" * 100, headers=[("trace", b"\x00")])
+    producer.produce("odd", key=None, value=None)
+    assert producer.flush(30) == 0
+    first, second = semel_lines("tail", "odd", bootstrap)
+    assert "producer=none key=\\xff header.trace=\\x00 value=clear \\x1b[2J\\nxxx" in first
+    assert second.endswith("producer=none value=null")
+    parsed = json.loads(semel_lines("tail", "odd", "-n", "1", "--format", "json", bootstrap)[0])
+    assert parsed["key_base64"] == "/w=="
+
+
+def test_lines_that_cannot_be_written_are_one_line(bootstrap: str) -> None:
+    semel_lines("topics", "create", "small", "--config", "max.message.bytes=100", bootstrap)
+    failure = semel_failure("produce", "small", bootstrap, stdin="x" * 200)
+    assert "MESSAGE_TOO_LARGE" in failure
+    assert failure.endswith("0 records before it are acknowledged")
+    assert "No such file" in semel_failure("produce", "small", "--file", "/nowhere/lines", bootstrap)
+    assert "has no partition 1" in semel_failure("produce", "small", "--partition", "1", bootstrap)
