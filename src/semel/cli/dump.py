@@ -8,6 +8,7 @@ else there is.
 import argparse
 import itertools
 import os
+import struct
 from typing import Final
 
 from semel.cli.client import Progress
@@ -132,11 +133,12 @@ def _say(trouble: str) -> str:
 def _describe_entry(entry: journal.JournalEntry, names: dict[int, str]) -> str:
     try:
         change: Entry = decode(entry.kind, entry.payload)
-    except (ValueError, KeyError, TypeError) as error:
+        if isinstance(change, BatchAppended):
+            where = f"{names.get(change.number, f'topic {change.number}')}-{change.partition}"
+            return f"BatchAppended {where} at_ms={change.at_ms} {_describe_batch(read_header(change.batch))}"
+    except (LookupError, TypeError, ValueError, struct.error) as error:
+        # Its checksum is right, so another version of semel wrote it.
         return f"kind {entry.kind}, {len(entry.payload)} bytes: {error}"
-    if isinstance(change, BatchAppended):
-        where = f"{names.get(change.number, f'topic {change.number}')}-{change.partition}"
-        return f"BatchAppended {where} at_ms={change.at_ms} {_describe_batch(read_header(change.batch))}"
     if isinstance(change, TopicCreated):
         names.setdefault(change.number, change.name)
     values = ((name, getattr(change, name)) for name in change.__slots__)

@@ -6,6 +6,7 @@ batches of one file. Where something is damaged, both go as far as they can and 
 person who has to find out what is left, so nothing here may raise because of what it reads.
 """
 
+import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -27,7 +28,7 @@ from semel.storage.segment import FOOTER_MAGIC
 # A broker at work may recycle what is being read; then a newer checkpoint is there to begin from.
 _ATTEMPTS: Final = 3
 # What is impossible about bytes that passed their checksum: another version wrote them, or a fault of ours.
-_IMPOSSIBLE: Final = (Damaged, KeyError, IndexError, TypeError, ValueError, AttributeError, AssertionError)
+_IMPOSSIBLE: Final = (LookupError, TypeError, ValueError, AttributeError, AssertionError, struct.error)
 
 
 @dataclass(slots=True)
