@@ -59,7 +59,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    findings = [_python(), *_packages(), *_codecs(), _open_files(), *_disk(Path(options.data)), _spark(), _java()]
+    findings = [_python(), *_packages(), _open_files(), *_disk(Path(options.data)), _spark(), _java()]
     width = max(len(finding.what) for finding in findings)
     for mark, what, found, remedy in findings:
         print(f"{mark}  {what:{width}}  {found}" + (f": {remedy}" if remedy else ""))
@@ -76,7 +76,7 @@ def _python() -> Finding:
 def _packages() -> list[Finding]:
     """semel and all that it cannot do without; a package that is there but cannot be imported is as good as missing."""
     findings = []
-    for name in ("semel", "kio", "crc32c", "uvloop"):
+    for name in ("semel", "kio", "crc32c", "cramjam", "uvloop"):
         try:
             importlib.import_module(name)
             findings.append(Finding(Mark.GOOD, name, importlib.metadata.version(name)))
@@ -85,14 +85,6 @@ def _packages() -> list[Finding]:
         except ImportError as error:
             findings.append(Finding(Mark.BAD, name, str(error), "pip install --force-reinstall semel"))
     return findings
-
-
-def _codecs() -> list[Finding]:
-    """The broker stores every codec without opening it; only reading records in this process needs these."""
-    if _version("cramjam"):
-        return [Finding(Mark.GOOD, "codecs", f"gzip, snappy, lz4, zstd (cramjam {_version('cramjam')})")]
-    remedy = "to show records compressed with snappy, lz4 or zstd: pip install cramjam"
-    return [Finding(Mark.WANTING, "codecs", "gzip", remedy)]
 
 
 def _open_files() -> Finding:

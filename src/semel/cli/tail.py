@@ -28,7 +28,7 @@ from semel.cli.client import (
 from semel.cli.errors import Failure
 from semel.core.producers import advance
 from semel.wire.errors import ErrorCode, ProtocolError
-from semel.wire.records import Batch, CodecMissing, Record, decode_batches
+from semel.wire.records import Batch, Record, decode_batches
 from semel.wire.versions import FETCH
 
 HELP: Final = "read a topic, with the numbers its deduplication goes by"
@@ -193,8 +193,6 @@ class _Reader:
                     if record.offset >= self._next[partition]:
                         yield _shown(partition, batch, record)
                 self._next[partition] = max(self._next[partition], batch.base_offset + batch.last_offset_delta + 1)
-        except CodecMissing as error:
-            raise Failure(str(error)) from None
         except ProtocolError as error:
             raise Failure(f"partition {partition} from offset {self._next[partition]}: {error}") from None
 

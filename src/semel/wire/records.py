@@ -1,8 +1,8 @@
 """Record batches in full: what the command line and the tests need to write records and to read them back.
 
 The broker never opens a batch; it reads the header (`semel.core.batch`) and hands the rest on. Here the records are
-unpacked one by one and decompressed, slowly and with a limit. Only format 2 is known. gzip comes with Python; snappy,
-lz4 and zstd need the package `cramjam`. This file must never be imported by the path that serves Produce or Fetch.
+unpacked one by one and decompressed, slowly and with a limit. Only format 2 is known. This file must never be imported
+by the path that serves Produce or Fetch.
 """
 
 import zlib
@@ -43,10 +43,6 @@ _XERIAL_HEADER_BYTES: Final = 16
 _VARINT_BYTES_MAX: Final = 10
 
 _GZIP_WINDOW_BITS: Final = 31
-
-
-class CodecMissing(Exception):
-    """The batch is compressed in a way that needs a package which is not installed."""
 
 
 class Record(NamedTuple):
@@ -303,18 +299,12 @@ def _bytes(value: bytes | None) -> bytes:
     return _varint(-1) if value is None else _varint(len(value)) + value
 
 
-def _cramjam(codec: str) -> Any:
-    try:
-        import cramjam
-    except ImportError as error:
-        raise CodecMissing(f"records compressed with {codec} need the package cramjam: pip install cramjam") from error
-    return cramjam
-
-
 def _compress(codec: str, payload: bytes) -> bytes:
     if codec == "gzip":
         return zlib.compress(payload, wbits=_GZIP_WINDOW_BITS)
-    cramjam = _cramjam(codec)
+    # Imported when it is needed, which for a broker is hardly ever.
+    import cramjam
+
     if codec == "snappy":
         return bytes(cramjam.snappy.compress_raw(payload))
     return bytes(getattr(cramjam, codec).compress(payload))
@@ -323,7 +313,8 @@ def _compress(codec: str, payload: bytes) -> bytes:
 def _decompress(codec: str, payload: bytes, bytes_max: int) -> bytes:
     if codec == "gzip":
         return _gunzip(payload, bytes_max)
-    cramjam = _cramjam(codec)
+    import cramjam
+
     try:
         if codec != "snappy":
             return _grow(getattr(cramjam, codec).decompress_into, cramjam.DecompressionError, payload, bytes_max)

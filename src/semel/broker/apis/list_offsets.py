@@ -14,7 +14,7 @@ from semel.core.batch import BatchHeader, Buffer
 from semel.core.refusals import Refused
 from semel.storage.partition_log import PartitionLog
 from semel.wire.errors import ErrorCode, ProtocolError
-from semel.wire.records import CodecMissing, record_times
+from semel.wire.records import record_times
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -107,6 +107,6 @@ def _record_in(header: BatchHeader, batch: Buffer, timestamp_ms: int, log_start:
         for offset, time_ms in record_times(batch, OPENED_BYTES_MAX):
             if time_ms >= timestamp_ms and offset >= log_start:
                 return offset, time_ms
-    except (ProtocolError, CodecMissing):
+    except ProtocolError:
         return max(header.base_offset, log_start), header.base_timestamp
     return None
