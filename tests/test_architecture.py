@@ -16,7 +16,7 @@ PACKAGE = ROOT / "src/semel"
 # Each room, and what it may import besides itself: a room, or a single module of one. `semel` is the package's own
 # face: the modules that stand beside the rooms, which programs import.
 ARROWS: dict[str, set[str]] = {
-    "semel": {"broker", "storage.files"},
+    "semel": {"broker", "storage.files", "cli.main"},
     "core": set(),
     "wire": {"core"},
     "storage": {"core"},

@@ -6,14 +6,7 @@ was sent and what was acknowledged. A run in which a kind of fault never struck,
 duplicate, proves nothing and fails as well. This file must never know how the broker works inside.
 """
 
-import argparse
-import contextlib
-import socket
-import subprocess
-import sys
-import tempfile
 import time
-import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -24,8 +17,6 @@ from semel.chaos.proxy import ChaosProxy
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
-
-EXAMPLE: Final = "  semel chaos --seconds 60 --seed 7"
 
 TOPIC: Final = "chaos"
 PARTITIONS: Final = 3
@@ -237,72 +228,3 @@ def _stored(bootstrap: str) -> Iterator[_Stored]:
                 yield int(producer), int(number), (partition, position - 1)
     finally:
         consumer.close()
-
-
-# -- as a command ----------------------------------------------------------------------------------------------------
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--seconds", type=float, default=60.0, metavar="N", help="how long to produce (60)")
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="what chance begins from (1)")
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run against a broker of its own; print the figures; 1 if a promise was broken, 2 if nothing could be tried."""
-    parser = argparse.ArgumentParser(
-        prog="semel chaos",
-        description="run two idempotent producers against a broker, over a network that loses answers",
-        epilog=f"example:\n{EXAMPLE}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    configure(parser)
-    options = parser.parse_args(argv)
-    try:
-        import confluent_kafka  # noqa: F401
-    except ImportError:
-        print("semel: error: the producers need confluent-kafka: pip install confluent-kafka", file=sys.stderr)
-        return 2
-    with _own_broker() as (bootstrap, metrics):
-        report = run(bootstrap, lambda: _duplicates_in(metrics), seconds=options.seconds, seed=options.seed, note=_note)
-    if sys.stderr.isatty():
-        print("\r\x1b[K", end="", file=sys.stderr)
-    print("\n".join(report.lines()))
-    for violation in report.violations:
-        print(f"semel: error: {violation}", file=sys.stderr)
-    return 1 if report.violations else 0
-
-
-def _note(progress: str) -> None:
-    if sys.stderr.isatty():
-        print(f"\r\x1b[K{progress}", end="", file=sys.stderr, flush=True)
-
-
-@contextlib.contextmanager
-def _own_broker() -> Iterator[tuple[str, str]]:
-    """The addresses of a broker of our own, a process on a directory that is gone afterwards, and of its metrics."""
-    with tempfile.TemporaryDirectory(prefix="semel-chaos-") as data:
-        command = [sys.executable, "-m", "semel", "serve", "--listen", "127.0.0.1:0", "--data", data]
-        metrics = f"127.0.0.1:{_free_port()}"
-        process = subprocess.Popen([*command, "--metrics", metrics], stdout=subprocess.PIPE, text=True)
-        try:
-            assert process.stdout is not None
-            words = process.stdout.readline().split()
-            if words[:3] != ["semel", "ready", "on"]:
-                raise RuntimeError("the broker did not start")
-            yield words[3], metrics
-        finally:
-            process.terminate()
-            process.wait()
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
-def _duplicates_in(metrics: str) -> int:
-    with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=PATIENCE_SECONDS) as answer:
-        for line in answer.read().decode().splitlines():
-            if line.startswith('semel_batches_total{outcome="duplicate"} '):
-                return int(line.rpartition(" ")[2])
-    raise RuntimeError("the metrics say nothing of duplicates")
