@@ -75,10 +75,13 @@ class Broker:
         self.auto_create_topics = auto_create_topics
         self.partitions_default = partitions_default
         self.log: Log
-        self.fetch_sessions = FetchSessions(self.limits.fetch_sessions_max)
+        self.fetch_sessions = FetchSessions(self.limits.fetch_sessions_max, self.limits.fetch_session_partitions_max)
+        self.waiting_partitions = 0
         # The position of the journal before which every change counts: answers that depend on it may go.
         self.settled = 0
         self.receive_bytes = 0
+        # The one connection that may receive a request though there is no room, so that not all wait for each other.
+        self.beyond_receive_bytes: Connection | None = None
         self.unsent_bytes = 0
         self.failed: asyncio.Future[None]
         self._data = data
@@ -87,7 +90,8 @@ class Broker:
         self._clock = clock
         self._connections: set[Connection] = set()
         self._waiting_for_sync: set[Connection] = set()
-        self._waiting_for_receive_bytes: set[Connection] = set()
+        # In the order in which they began to wait.
+        self._waiting_for_receive_bytes: dict[Connection, None] = {}
         self._server: asyncio.Server | None = None
         self._loop: asyncio.AbstractEventLoop
         self._syncer: DiskThread
@@ -167,6 +171,8 @@ class Broker:
             return
         self._stopping = True
         await self._stop_listening()
+        for connection in self._connections:
+            connection.stop_serving()
         try:
             async with asyncio.timeout(STOP_SECONDS_MAX):
                 await self._until(lambda: not self._waiting_for_sync or self.failed.done())
@@ -244,7 +250,9 @@ class Broker:
             self._connections.remove(connection)
             self.metrics.connections_open -= 1
         self._waiting_for_sync.discard(connection)
-        self._waiting_for_receive_bytes.discard(connection)
+        self._waiting_for_receive_bytes.pop(connection, None)
+        if self.beyond_receive_bytes is connection:
+            self.beyond_receive_bytes = None
         self._offer_receive_bytes()
         self._note_progress()
 
@@ -253,11 +261,27 @@ class Broker:
         logger.warning("closed %s: %s", connection.peer, error)
         connection.abort()
 
-    def wait_for_receive_bytes(self, connection: Connection) -> None:
-        self._waiting_for_receive_bytes.add(connection)
+    def may_receive(self, connection: Connection, more_bytes: int) -> bool:
+        """Whether a connection may enlarge its buffer; if not, it is told when it may try again."""
+        if self.receive_bytes + more_bytes > self.limits.receive_bytes_max:
+            for other in self._connections:
+                other.give_back_buffer()
+        if self.receive_bytes + more_bytes <= self.limits.receive_bytes_max:
+            return True
+        if self.beyond_receive_bytes is None:
+            self.beyond_receive_bytes = connection
+        if self.beyond_receive_bytes is connection:
+            return True
+        self._waiting_for_receive_bytes[connection] = None
+        return False
+
+    def note_receive_bytes_returned(self) -> None:
+        """A connection has given back some of its buffer."""
+        if self._waiting_for_receive_bytes:
+            self._loop.call_soon(self._offer_receive_bytes)
 
     def _offer_receive_bytes(self) -> None:
-        waiting, self._waiting_for_receive_bytes = self._waiting_for_receive_bytes, set()
+        waiting, self._waiting_for_receive_bytes = self._waiting_for_receive_bytes, {}
         for connection in waiting:
             connection.room_may_be_there()
 
@@ -396,6 +420,7 @@ class Broker:
         stalled = self.limits.stalled_connection_ms_max / 1000
         idle = self.limits.idle_connection_ms_max / 1000
         for connection in list(self._connections):
+            connection.look()
             silent = now - connection.last_progress_at
             if connection.is_stalled and silent > stalled:
                 logger.warning("closed %s: no progress for %.0f s in the middle of a message", connection.peer, silent)

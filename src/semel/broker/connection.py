@@ -10,6 +10,7 @@ that are no request end the connection: after them nobody knows where the next r
 """
 
 import asyncio
+import struct
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -17,18 +18,23 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from semel.wire.errors import ProtocolError
 from semel.wire.frames import SIZE_BYTES, RequestHeader, frame_size, parse_request_header
+from semel.wire.versions import PRODUCE
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
 
 Buffer = bytes | bytearray | memoryview
 
+# The first field of every request.
+API_KEY: Final = struct.Struct(">h")
+
 RECEIVE_BYTES: Final = 64 * 1024
 # A buffer that had to grow for a large request is kept for the next ones, up to this size.
 RECEIVE_BYTES_KEPT_MAX: Final = 2 * 1024 * 1024
-# Answers waiting in the socket's buffer beyond this stop the reading of further requests.
+# Answers waiting in the socket's buffer, or for their turn, beyond this stop the reading of further requests.
 UNSENT_BYTES_HIGH: Final = 1024 * 1024
-
+# A client that sends or takes this much has got on, or one byte a minute would hold a connection for ever.
+PROGRESS_BYTES: Final = 64 * 1024
 
 # Stands for an answer that cannot be given.
 _HANGING_UP: Final[Sequence[Buffer]] = (b"",)
@@ -40,23 +46,46 @@ class Handler(Protocol):
     def __call__(self, broker: "Broker", exchange: "Exchange", body: memoryview) -> None: ...
 
 
+class Parked(Protocol):
+    """A request that waits for something to happen."""
+
+    def give_up(self) -> None:
+        """Nobody would hear the answer any more."""
+
+    def answer_now(self) -> None:
+        """Nobody should wait any longer."""
+
+
 class Exchange:
     """One request and the answer it will get."""
 
-    __slots__ = ("_after", "_answer", "_connection", "api_key", "client_id", "correlation_id", "received_at", "version")
+    __slots__ = (
+        "_after",
+        "_answer",
+        "_answer_bytes",
+        "_connection",
+        "api_key",
+        "client_id",
+        "correlation_id",
+        "received_at",
+        "version",
+    )
 
     def __init__(self, connection: "Connection", header: RequestHeader) -> None:
         self.api_key, self.version, self.correlation_id, self.client_id, _ = header
         self.received_at = time.perf_counter()
         self._connection = connection
         self._answer: Sequence[Buffer] | None = None
+        self._answer_bytes = 0
         self._after = 0
 
     def reply(self, answer: Sequence[Buffer], after: int = 0) -> None:
         """Answer with a whole frame, given in one or more buffers, once the journal is durable up to `after`."""
         self._answer = answer
+        self._answer_bytes = sum(map(len, answer))
         self._after = after
         connection = self._connection
+        connection._held_bytes += self._answer_bytes
         if after > connection.broker.settled:
             connection.broker.follow_journal()
         connection.send_answers()
@@ -67,12 +96,18 @@ class Exchange:
 
     def reply_by_hanging_up(self, after: int = 0) -> None:
         """Break the connection where the answer would have gone: there is no other way to say what is wrong."""
+        # What came behind this request is not served: its sender will never know how far we got.
+        self._connection.stop_serving()
         self.reply(_HANGING_UP, after)
 
-    @property
-    def is_open(self) -> bool:
-        """Whether anybody would still hear the answer."""
-        return self._connection.is_open
+    def park(self, parked: Parked) -> None:
+        """Have `parked` told when the connection is lost or the client stops sending, until it is unparked."""
+        self._connection._parked.add(parked)
+        if self._connection._finished:
+            asyncio.get_running_loop().call_soon(self._connection.hurry)
+
+    def unpark(self, parked: Parked) -> None:
+        self._connection._parked.discard(parked)
 
     @property
     def peer(self) -> str:
@@ -93,8 +128,14 @@ class Connection(asyncio.BufferedProtocol):
         self._writing_paused = False
         self._reading_paused = False
         self._processing = False
+        self._serving = True
         self._finished = False
+        self._parked: set[Parked] = set()
+        # Answers that were given but not handed to the socket, because others go first or the disk is waited for.
+        self._held_bytes = 0
         self._unsent_bytes = 0
+        self._frames_served = 0
+        self._bytes_since_progress = 0
         self.last_progress_at = time.monotonic()
         self.peer = ""
 
@@ -111,24 +152,36 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        self._note_unsent(0)
+        self._note_unsent()
         self.broker.receive_bytes -= max(len(self._buffer) - RECEIVE_BYTES, 0)
         self._exchanges.clear()
+        for parked in list(self._parked):
+            parked.give_up()
         self.broker.farewell(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return memoryview(self._buffer)[self._end :]
 
     def buffer_updated(self, nbytes: int) -> None:
+        was_empty = self._begin == self._end
+        frames_served = self._frames_served
         self._end += nbytes
+        self._bytes_since_progress += nbytes
         self.broker.metrics.bytes_in += nbytes
-        self.last_progress_at = time.monotonic()
         self._process()
+        if was_empty or frames_served != self._frames_served or self._bytes_since_progress >= PROGRESS_BYTES:
+            self._note_progress()
 
     def eof_received(self) -> bool:
-        """The client will send nothing more; what it asked for before is still answered."""
+        """The client will send nothing more, and most often has gone; what it asked for is answered without waiting."""
         self._finished = True
+        self.hurry()
         return bool(self._exchanges)
+
+    def hurry(self) -> None:
+        """Answer what waits for something to happen."""
+        for parked in list(self._parked):
+            parked.answer_now()
 
     def pause_writing(self) -> None:
         self._writing_paused = True
@@ -136,8 +189,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._writing_paused = False
-        self._note_unsent(0)
-        self.last_progress_at = time.monotonic()
+        self._note_unsent()
+        self._note_progress()
         self._process()
 
     # -- requests -----------------------------------------------------------------------------------------------
@@ -154,6 +207,7 @@ class Connection(asyncio.BufferedProtocol):
         finally:
             self._processing = False
         self._update_reading()
+        self._close_if_finished()
 
     def _serve_frames(self) -> None:
         limits = self.broker.limits
@@ -164,10 +218,12 @@ class Connection(asyncio.BufferedProtocol):
                 return
             size = frame_size(self._buffer, self._begin, limits.frame_bytes_max) + SIZE_BYTES
             if available < size:
+                self._check_size(size, available)
                 self._make_room(size)
                 return
             frame = memoryview(self._buffer)[self._begin + SIZE_BYTES : self._begin + size]
             self._begin += size
+            self._frames_served += 1
             self._serve(frame)
 
     def _serve(self, frame: memoryview) -> None:
@@ -176,11 +232,22 @@ class Connection(asyncio.BufferedProtocol):
         self._exchanges.append(exchange)
         self.broker.serve(exchange, frame[header.body :])
 
+    def _check_size(self, size: int, available: int) -> None:
+        """Refuse a large request of an API that has none, as soon as enough of it is here to tell."""
+        if size > self.broker.limits.small_request_bytes_max and available >= SIZE_BYTES + API_KEY.size:
+            api_key = API_KEY.unpack_from(self._buffer, self._begin + SIZE_BYTES)[0]
+            if api_key != PRODUCE:
+                raise ProtocolError(f"a request of {size} bytes for API {api_key}")
+
     def _make_room(self, size: int) -> None:
         """See to it that a frame of `size` bytes will fit behind `_begin`, and that there is room to receive into."""
         self._frame_bytes_wanted = 0
         buffer = self._buffer
         kept = self._end - self._begin
+        if self.broker.beyond_receive_bytes is self and (self._begin > 0 or kept == 0):
+            self.broker.beyond_receive_bytes = None
+            self._replace_buffer(max(RECEIVE_BYTES, kept))
+            buffer = self._buffer
         if kept == 0:
             self._begin = self._end = 0
             if len(buffer) > RECEIVE_BYTES_KEPT_MAX:
@@ -194,9 +261,8 @@ class Connection(asyncio.BufferedProtocol):
         elif self._end == len(buffer) or self._begin:
             # The buffer doubles as the bytes arrive: a size that is merely announced costs nothing.
             grown = min(max(size, RECEIVE_BYTES), max(2 * len(buffer), 2 * kept))
-            if self.broker.receive_bytes + grown - len(buffer) > self.broker.limits.receive_bytes_max:
+            if not self.broker.may_receive(self, grown - len(buffer)):
                 self._frame_bytes_wanted = size
-                self.broker.wait_for_receive_bytes(self)
                 return
             self._replace_buffer(grown)
 
@@ -208,13 +274,25 @@ class Connection(asyncio.BufferedProtocol):
         self._begin, self._end = 0, kept
         base = RECEIVE_BYTES
         self.broker.receive_bytes += max(size - base, 0) - max(len(old) - base, 0)
+        if size < len(old):
+            self.broker.note_receive_bytes_returned()
 
     def room_may_be_there(self) -> None:
         """Another connection has given back some of its buffer."""
         self._process()
 
+    def give_back_buffer(self) -> None:
+        """Others need the room: keep no more than a small buffer where nothing is in it."""
+        if self._begin == self._end and not self._processing and len(self._buffer) > RECEIVE_BYTES:
+            self._replace_buffer(RECEIVE_BYTES)
+
     def _may_serve(self) -> bool:
-        return not self._writing_paused and len(self._exchanges) < self.broker.limits.requests_in_flight_max
+        return (
+            self._serving
+            and not self._writing_paused
+            and len(self._exchanges) < self.broker.limits.requests_in_flight_max
+            and self._held_bytes < UNSENT_BYTES_HIGH
+        )
 
     def _update_reading(self) -> None:
         """Read from the socket exactly when there is room to read into and something would be done about it."""
@@ -227,7 +305,13 @@ class Connection(asyncio.BufferedProtocol):
             if stop:
                 transport.pause_reading()
             else:
+                # It was we who did not listen.
+                self._note_progress()
                 transport.resume_reading()
+
+    def _note_progress(self) -> None:
+        self.last_progress_at = time.monotonic()
+        self._bytes_since_progress = 0
 
     # -- answers ------------------------------------------------------------------------------------------------
 
@@ -252,41 +336,55 @@ class Connection(asyncio.BufferedProtocol):
                 return
             exchanges.popleft()
             metrics.observe_latency(exchange.api_key, time.perf_counter() - exchange.received_at)
-            metrics.bytes_out += sum(map(len, answer))
+            metrics.bytes_out += exchange._answer_bytes
+            self._held_bytes -= exchange._answer_bytes
             transport.writelines(answer)
             sent = True
-        if sent:
-            self._note_unsent(transport.get_write_buffer_size())
-            if self._finished and not exchanges:
-                transport.close()
-            elif self._reading_paused and not self._processing:
-                # Some limit may have let go; serve on from the loop, not from within whoever called.
-                asyncio.get_running_loop().call_soon(self._process)
+        self._note_unsent()
+        if sent and (self._reading_paused or self._finished) and not self._processing:
+            # Some limit may have let go; serve on from the loop, not from within whoever called.
+            asyncio.get_running_loop().call_soon(self._process)
 
-    def _note_unsent(self, unsent_bytes: int) -> None:
+    def _note_unsent(self) -> None:
+        unsent_bytes = 0
+        if self._transport is not None:
+            unsent_bytes = self._held_bytes + self._transport.get_write_buffer_size()
         self.broker.unsent_bytes += unsent_bytes - self._unsent_bytes
         self._unsent_bytes = unsent_bytes
 
     # -- ending -------------------------------------------------------------------------------------------------
 
     @property
-    def is_open(self) -> bool:
-        return self._transport is not None
-
-    @property
     def is_stalled(self) -> bool:
         """Whether the client owes something: the rest of a request, or the taking of an answer."""
-        return self._writing_paused or self._end > self._begin
+        owes_bytes = self._end > self._begin and (not self._reading_paused or self._frame_bytes_wanted > 0)
+        return self._writing_paused or owes_bytes
+
+    def look(self) -> None:
+        """See whether the client has taken some of its answers; called from time to time."""
+        unsent_bytes = self._unsent_bytes
+        self._note_unsent()
+        if unsent_bytes - self._unsent_bytes >= PROGRESS_BYTES:
+            self._note_progress()
 
     @property
     def is_waiting(self) -> bool:
         """Whether the client waits for an answer of ours."""
         return bool(self._exchanges)
 
+    def stop_serving(self) -> None:
+        """Begin no more requests; those under way are answered."""
+        self._serving = False
+        self._update_reading()
+
     def close(self) -> None:
         """Send what is in the socket's buffer, then end the connection."""
         if self._transport is not None:
             self._transport.close()
+
+    def _close_if_finished(self) -> None:
+        if self._finished and not self._exchanges and not self._writing_paused:
+            self.close()
 
     def abort(self) -> None:
         """End the connection at once."""

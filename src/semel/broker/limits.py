@@ -13,9 +13,12 @@ class Limits:
 
     # Connections cost a socket and a receive buffer each; one process on one machine serves this many with ease.
     connections_max: int = 2_000
-    # The largest request. As in Apache Kafka (socket.request.max.bytes), so that every client's settings fit.
+    # The largest request, which is one that carries records. As in Apache Kafka (socket.request.max.bytes), so that
+    # every client's settings fit.
     frame_bytes_max: int = 100 * 1024 * 1024
-    # Receive buffers of all connections together; beyond it large requests wait until others have been read.
+    # The largest request that carries none: ten thousand partitions in one take about half a megabyte.
+    small_request_bytes_max: int = 4 * 1024 * 1024
+    # Receive buffers of all connections together; beyond it large requests are read one at a time.
     receive_bytes_max: int = 256 * 1024 * 1024
     # Requests of one connection that may be under way at once; the next one waits unread. Clients keep 5 or so.
     requests_in_flight_max: int = 128
@@ -23,11 +26,15 @@ class Limits:
     fetch_answer_bytes_max: int = 8 * 1024 * 1024
     # Answers that were given but not taken yet, of all connections; beyond it fetches get one batch at a time.
     unsent_bytes_max: int = 256 * 1024 * 1024
+    # Partitions in fetches that wait for records; beyond it a fetch is answered at once with what there is.
+    waiting_partitions_max: int = 1_000_000
     # How long a fetch may wait for records, whatever it asks for.
     fetch_wait_ms_max: int = 60_000
     # Sessions of incremental fetches; consumers beyond these do without, as the protocol allows.
     fetch_sessions_max: int = 1_000
-    # A request that has begun has to be complete, and an answer has to be taken, within this time.
+    # Partitions in all of those sessions together.
+    fetch_session_partitions_max: int = 200_000
+    # Of a request that has begun, and of an answer, the rest or another 64 KB has to come or go within this time.
     stalled_connection_ms_max: int = 60_000
     # A connection on which nothing happens is closed after this time, as in Apache Kafka.
     idle_connection_ms_max: int = 600_000

@@ -22,8 +22,8 @@ FINAL_EPOCH: Final = -1
 EPOCH_LAST: Final = 2**31 - 1
 # A session that was used within this time is not given up for another one's sake.
 KEPT_MS: Final = 120_000
-# Partitions in all sessions together, which bounds the memory whatever clients put into theirs.
-PARTITIONS_MAX: Final = 1_000_000
+# No topic has a longer name. A session could otherwise be filled with megabytes of what does not exist.
+NAME_CHARACTERS_MAX: Final = 249
 
 # A topic goes by name or, in newer versions, by id.
 TopicKey = str | bytes
@@ -73,8 +73,10 @@ class FetchContext(NamedTuple):
 class FetchSessions:
     """All sessions of a broker."""
 
-    def __init__(self, sessions_max: int) -> None:
+    def __init__(self, sessions_max: int, partitions_max: int) -> None:
+        """`partitions_max` is for all sessions together: it bounds the memory whatever clients put into theirs."""
         self._sessions_max = sessions_max
+        self._partitions_max = partitions_max
         # The longest unused one first.
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
         self._partition_count = 0
@@ -100,7 +102,10 @@ class FetchSessions:
         session.epoch = session.epoch + 1 if session.epoch < EPOCH_LAST else 1
         session.used_at_ms = now_ms
         self._sessions.move_to_end(session.session_id)
-        self._update(session, request)
+        if not self._update(session, request):
+            # The consumer starts over, and does without a session.
+            self._end(session.session_id)
+            return FetchContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, None, [], False)
         return FetchContext(0, session, list(session.interests.values()), True)
 
     def _begin(self, interests: list[Interest], by_id: bool, now_ms: int) -> FetchSession | None:
@@ -109,7 +114,9 @@ class FetchSessions:
             if now_ms - longest_unused.used_at_ms < KEPT_MS:
                 return None
             self._end(longest_unused.session_id)
-        if self._partition_count + len(interests) > PARTITIONS_MAX:
+        if self._partition_count + len(interests) > self._partitions_max:
+            return None
+        if not all(map(_is_kept, interests)):
             return None
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
@@ -125,19 +132,24 @@ class FetchSessions:
         if session is not None:
             self._partition_count -= len(session.interests)
 
-    def _update(self, session: FetchSession, request: FetchRequest) -> None:
+    def _update(self, session: FetchSession, request: FetchRequest) -> bool:
+        """Bring the session up to date; False if what is asked for is more than can be remembered."""
         interests = session.interests
         self._partition_count -= len(interests)
         for name, topic_id, indexes in request.forgotten:
             for index in indexes:
                 interests.pop((_key(name, topic_id), index), None)
+        is_kept = True
         for interest in _listed(request):
             known = interests.get((interest.topic, interest.partition.partition))
             if known is not None:
                 known.partition = interest.partition
-            elif self._partition_count + len(interests) < PARTITIONS_MAX:
+            elif self._partition_count + len(interests) < self._partitions_max and _is_kept(interest):
                 interests[interest.topic, interest.partition.partition] = interest
+            else:
+                is_kept = False
         self._partition_count += len(interests)
+        return is_kept
 
 
 def _listed(request: FetchRequest) -> list[Interest]:
@@ -152,3 +164,7 @@ def _key(name: str | None, topic_id: bytes | None) -> TopicKey:
     if topic_id is not None:
         return topic_id
     return name or ""
+
+
+def _is_kept(interest: Interest) -> bool:
+    return len(interest.topic) <= NAME_CHARACTERS_MAX

@@ -55,6 +55,9 @@ def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> None:
         return
     gathered = _gather(broker, request, context, patient=False)
     wait_ms = min(request.wait_ms_max, broker.limits.fetch_wait_ms_max)
+    if broker.waiting_partitions + len(context.interests) > broker.limits.waiting_partitions_max:
+        # Nobody has to wait to be answered, and what waits takes memory.
+        wait_ms = 0
     if gathered.cold and not gathered.bytes:
         parked = _ParkedFetch(broker, exchange, request, context, gathered.watched, max(wait_ms, _DISK_WAIT_MS))
         broker.warm(gathered.cold, parked.warmed)
@@ -91,6 +94,8 @@ class _ParkedFetch(Watcher):
         self._timer = self._loop.call_later(wait_ms / 1000, self._finish)
         for partition in watched:
             partition.watchers.add(self)
+        broker.waiting_partitions += len(context.interests)
+        exchange.park(self)
 
     def moved(self) -> None:
         # Several partitions may move in one turn of the event loop: look once, when all have.
@@ -104,9 +109,6 @@ class _ParkedFetch(Watcher):
 
     def _look(self) -> None:
         self._retry = None
-        if not self._exchange.is_open:
-            self._leave()
-            return
         gathered = _gather(self._broker, self._request, self._context, patient=True)
         if gathered.bytes >= self._request.bytes_min or gathered.has_error:
             self._leave()
@@ -114,9 +116,14 @@ class _ParkedFetch(Watcher):
 
     def _finish(self) -> None:
         self._leave()
-        if self._exchange.is_open:
-            gathered = _gather(self._broker, self._request, self._context, patient=True)
-            _answer(self._exchange, self._context, gathered)
+        gathered = _gather(self._broker, self._request, self._context, patient=True)
+        _answer(self._exchange, self._context, gathered)
+
+    def give_up(self) -> None:
+        self._leave()
+
+    def answer_now(self) -> None:
+        self._finish()
 
     def _leave(self) -> None:
         self._timer.cancel()
@@ -125,6 +132,8 @@ class _ParkedFetch(Watcher):
         for partition in self._watched:
             partition.watchers.discard(self)
         self._watched = []
+        self._exchange.unpark(self)
+        self._broker.waiting_partitions -= len(self._context.interests)
 
 
 def _gather(broker: "Broker", request: FetchRequest, context: FetchContext, *, patient: bool) -> _Gathered:
