@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from semel.cli.client import (
@@ -100,10 +101,12 @@ def run(options: argparse.Namespace) -> int:
     try:
         with Client(options.bootstrap) as client:
             reader = _Reader(client, options.topic, options.partition, options.begin, options.follow)
-            for shown in () if left == 0 else reader.records():
-                print(show(shown))
+            for batch in () if left == 0 else reader.batches():
+                shown = batch[:left]
+                # One write for many lines: a write for each line takes longer than all the rest.
+                sys.stdout.write("".join([f"{show(record)}\n" for record in shown]))
                 if left is not None:
-                    left -= 1
+                    left -= len(shown)
                     if left == 0:
                         break
     except KeyboardInterrupt:
@@ -134,8 +137,8 @@ class _Reader:
             self._next[index] = min(max(offset, first[index]), self._ends[index])
         self._waiting_since: float | None = None
 
-    def records(self) -> Iterator[Shown]:
-        """The records, in their order within each partition."""
+    def batches(self) -> Iterator[list[Shown]]:
+        """The records, batch by batch, in their order within each partition."""
         while wanted := self._wanted():
             try:
                 connections = self._client.by_leader(self._topic, wanted)
@@ -179,7 +182,7 @@ class _Reader:
         )
         return [partition for topic in answer.responses for partition in topic.partitions]
 
-    def _take(self, answer: Any) -> Iterator[Shown]:
+    def _take(self, answer: Any) -> Iterator[list[Shown]]:
         """What one partition gave, from where we are in it."""
         partition = answer.partition_index
         if answer.error_code in _MOVED:
@@ -189,10 +192,10 @@ class _Reader:
             raise Refused(where, answer.error_code)
         try:
             for batch in _committed(answer.records or b"", answer.aborted_transactions or ()):
-                for record in () if batch.is_control else batch.records:
-                    if record.offset >= self._next[partition]:
-                        yield _shown(partition, batch, record)
-                self._next[partition] = max(self._next[partition], batch.base_offset + batch.last_offset_delta + 1)
+                begin = self._next[partition]
+                self._next[partition] = max(begin, batch.base_offset + batch.last_offset_delta + 1)
+                if not batch.is_control:
+                    yield [_shown(partition, batch, record) for record in batch.records if record.offset >= begin]
         except ProtocolError as error:
             raise Failure(f"partition {partition} from offset {self._next[partition]}: {error}") from None
 
@@ -234,8 +237,7 @@ def _shown(partition: int, batch: Batch, record: Record) -> Shown:
 
 def _as_line(shown: Shown) -> str:
     record = shown.record
-    when = datetime.fromtimestamp(record.timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
-    parts = [f"{shown.partition}@{record.offset}", when.replace("+00:00", "Z")]
+    parts = [f"{shown.partition}@{record.offset}", _time_text(record.timestamp_ms)]
     if shown.producer_id >= 0:
         parts.append(f"producer={shown.producer_id}/{shown.producer_epoch} sequence={shown.sequence}")
     else:
@@ -247,11 +249,22 @@ def _as_line(shown: Shown) -> str:
     return " ".join(parts)
 
 
+@lru_cache(maxsize=1024)
+def _time_text(time_ms: int) -> str:
+    try:
+        return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%dT%H:%M:%S}.{time_ms % 1000:03}Z"
+    except (ValueError, OverflowError):
+        # Producers may write any number.
+        return f"{time_ms}ms"
+
+
 def _text(data: bytes | None) -> str:
     """For a terminal: what is not printable is escaped, so that a record can neither break lines nor send commands."""
     if data is None:
         return "null"
     text = data.decode(errors="backslashreplace")
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
