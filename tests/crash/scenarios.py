@@ -162,11 +162,13 @@ def check(files: FaultyFiles, ledger: Ledger, *, power_may_fail: bool = True) ->
     check_tidy(files, caller.log)
     # Clients send again what was not acknowledged. The one that was last comes first, and before the others come there
     # is another crash.
+    caller.producer_id()
     send_again(caller, lost[-1:])
     again = Caller(files.survivors(len(files.calls)) if power_may_fail else files.after_kill(), ledger)
     ledger.settle_on(again.log)
     again.check_windows()
     send_again(again, lost)
+    again.producer_id()
     for topic in list(again.log.catalog):
         for target in again.log.partitions_of(topic):
             again.append(target, again.next_batch(target, -1, 1, 300))
