@@ -21,7 +21,7 @@ from semel.core.producers import Producers
 from semel.core.topics import Catalog
 from semel.storage import checkpoint, journal
 from semel.storage.encoding import decode
-from semel.storage.files import Files
+from semel.storage.files import File, Files
 from semel.storage.journal import Bookmark, Damaged
 from semel.storage.segment import FOOTER_MAGIC
 
@@ -137,25 +137,37 @@ def walk_segment(
     """Hand every batch of the file at `path` to `on_batch`; answer where that ended."""
     file = files.open(path)
     try:
-        size = file.size()
         position = 0
+        size = file.size()
         while True:
-            head = file.read_at(HEADER_BYTES, position)
-            if head.startswith(FOOTER_MAGIC) or not head:
-                return SegmentEnd(position, size, bool(head), None)
-            if len(head) < HEADER_BYTES:
-                return SegmentEnd(position, size, False, f"{len(head)} bytes that are no batch")
-            header = read_header(head)
-            if header.magic != MAGIC or header.batch_bytes < HEADER_BYTES:
-                return SegmentEnd(position, size, False, f"no batch ({head[:16].hex(' ')} ...)")
-            if position + header.batch_bytes > size:
-                return SegmentEnd(position, size, False, f"a batch of {header.batch_bytes} bytes that is cut short")
-            batch = memoryview(file.read_at(header.batch_bytes, position))
-            on_batch(StoredBatch(position, header, crc32c(batch[CHECKED_FROM:]) == header.checksum))
-            position += header.batch_bytes
-            on_progress(header.batch_bytes)
+            found = _batch_at(file, position, size)
+            if isinstance(found, StoredBatch):
+                on_batch(found)
+                position += found.header.batch_bytes
+                on_progress(found.header.batch_bytes)
+                continue
+            size_now = file.size()
+            if size_now == size:
+                return found
+            # A broker went on writing meanwhile.
+            size = size_now
     finally:
         file.close()
+
+
+def _batch_at(file: File, position: int, size: int) -> StoredBatch | SegmentEnd:
+    head = file.read_at(HEADER_BYTES, position)
+    if head.startswith(FOOTER_MAGIC) or not head:
+        return SegmentEnd(position, size, bool(head), None)
+    if len(head) < HEADER_BYTES:
+        return SegmentEnd(position, size, False, f"{len(head)} bytes that are no batch")
+    header = read_header(head)
+    if header.magic != MAGIC or header.batch_bytes < HEADER_BYTES:
+        return SegmentEnd(position, size, False, f"no batch ({head[:16].hex(' ')} ...)")
+    if position + header.batch_bytes > size:
+        return SegmentEnd(position, size, False, f"a batch of {header.batch_bytes} bytes that is cut short")
+    batch = memoryview(file.read_at(header.batch_bytes, position))
+    return StoredBatch(position, header, crc32c(batch[CHECKED_FROM:]) == header.checksum)
 
 
 def segment_paths(files: Files, directory: str) -> Iterator[str]:

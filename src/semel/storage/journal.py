@@ -277,8 +277,15 @@ def look_into(files: Files, start: int) -> Iterator[Sight]:
     view = memoryview(content)
     life: int | None = None
     at = behind = 0
+    read_again_at = -1
     while at >= 0:
         entry = _entry_at(view, at, start + at, life)
+        if entry is None and at == behind != read_again_at:
+            # Perhaps it was not there yet: a broker may be writing to this file.
+            read_again_at = at
+            content = _content(files, path_of(start))
+            view = memoryview(content)
+            continue
         if entry is None:
             at = content.find(_MAGIC, at + 1)
             continue
