@@ -19,6 +19,7 @@ from typing import Final, Literal
 from semel.broker.apis import HANDLERS
 from semel.broker.connection import Connection, Exchange
 from semel.broker.disk_thread import DiskThread
+from semel.broker.events import Events
 from semel.broker.limits import Limits
 from semel.broker.metrics import Metrics
 from semel.broker.sessions import FetchSessions
@@ -30,8 +31,6 @@ from semel.storage.log import Log, LogSettings
 from semel.storage.partition_log import Stretch
 from semel.wire.errors import ProtocolError
 from semel.wire.versions import API_VERSIONS, is_announced
-
-logger = logging.getLogger("semel")
 
 Durability = Literal["fsync", "os"]
 
@@ -67,6 +66,7 @@ class Broker:
         """`data` is the directory to keep the log in; without one it lives in memory, as long as the broker does."""
         self.limits = limits or Limits()
         self.metrics = Metrics()
+        self.events = Events()
         self.host = host
         self.port = port
         self.advertised_host = advertised_host or host
@@ -148,6 +148,14 @@ class Broker:
             self.log.abandon()
             raise
         self.port = self._server.sockets[0].getsockname()[1]
+        self.events.tell(
+            logging.INFO,
+            "started",
+            address=f"{self.host}:{self.port}",
+            topics=len(self.log.catalog),
+            journal_position=self.log.end,
+            replayed_bytes=self.log.replayed_bytes,
+        )
         self._syncer = DiskThread("semel-sync", self._loop)
         self._checkpointer = DiskThread("semel-checkpoint", self._loop)
         self._reader = DiskThread("semel-read", self._loop)
@@ -187,6 +195,7 @@ class Broker:
             self.log.abandon()
         else:
             self.log.close()
+        self.events.tell(logging.INFO, "stopped", journal_position=self.log.end)
 
     async def _until(self, condition: Callable[[], bool]) -> None:
         """Return when `condition` holds; it is looked at whenever a connection ends or answers leave."""
@@ -222,7 +231,7 @@ class Broker:
         """The disk has broken its promise: say so, stop serving, leave the rest to a restart."""
         if self.failed.done():
             return
-        logger.critical("stopped serving: the disk failed: %s", error)
+        self.events.tell(logging.CRITICAL, "stopped_serving", reason=f"the disk failed: {error}")
         self.failed.set_exception(BrokerFailed(f"the disk failed: {error}"))
         # Looked at here, so that asyncio does not call it forgotten where nobody asks.
         self.failed.exception()
@@ -238,7 +247,9 @@ class Broker:
         """A client has connected; False if there is no room for one more."""
         if len(self._connections) >= self.limits.connections_max or self._stopping or self.failed.done():
             self.metrics.connections_refused += 1
-            logger.warning("refused %s: %d connections are open", connection.peer, len(self._connections))
+            self.events.tell(
+                logging.WARNING, "connection_refused", peer=connection.peer, connections=len(self._connections)
+            )
             return False
         self._connections.add(connection)
         self.metrics.connections_opened += 1
@@ -258,7 +269,7 @@ class Broker:
 
     def protocol_error(self, connection: Connection, error: ProtocolError) -> None:
         self.metrics.protocol_errors += 1
-        logger.warning("closed %s: %s", connection.peer, error)
+        self.events.tell(logging.WARNING, "connection_closed", peer=connection.peer, reason=error)
         connection.abort()
 
     def may_receive(self, connection: Connection, more_bytes: int) -> bool:
@@ -298,8 +309,16 @@ class Broker:
             handler(self, exchange, body)
         except ProtocolError:
             raise
-        except Exception:
-            logger.exception("API %d version %d failed", exchange.api_key, exchange.version)
+        except Exception as error:
+            self.events.tell(
+                logging.ERROR,
+                "request_failed",
+                error=error,
+                peer=exchange.peer,
+                client=exchange.client_id,
+                api=exchange.api_key,
+                version=exchange.version,
+            )
             exchange.reply_by_hanging_up()
 
     def now_ms(self) -> int:
@@ -316,8 +335,7 @@ class Broker:
     def storage_error(self, error: OSError) -> None:
         """A write was refused, most often by a full disk: nothing was changed, and the client is told to try again."""
         self.metrics.storage_errors += 1
-        if self.metrics.storage_errors == 1 or error.errno != errno.ENOSPC:
-            logger.error("a write was refused by the disk: %s", error)
+        self.events.tell(logging.ERROR, "write_refused", reason=error)
 
     def warm(self, stretches: list[Stretch], done: Callable[[], None]) -> None:
         """Have records brought from the disk into memory without waiting for it, then call `done`."""
@@ -393,6 +411,7 @@ class Broker:
             self.fail(error)
         else:
             self.metrics.checkpoints += 1
+            self.events.tell(logging.INFO, "checkpoint_written", journal_position=self.log.end)
             try:
                 self.log.finish_checkpoint(job)
             except OSError as refusal:
@@ -423,7 +442,8 @@ class Broker:
             connection.look()
             silent = now - connection.last_progress_at
             if connection.is_stalled and silent > stalled:
-                logger.warning("closed %s: no progress for %.0f s in the middle of a message", connection.peer, silent)
+                reason = f"no progress for {silent:.0f} s in the middle of a message"
+                self.events.tell(logging.WARNING, "connection_closed", peer=connection.peer, reason=reason)
                 connection.abort()
             elif silent > idle and not connection.is_waiting:
                 connection.close()

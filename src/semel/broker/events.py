@@ -1,0 +1,61 @@
+"""What an operator needs to know, one line for each event: `event=connection_closed peer=10.0.0.7:5123 reason="..."`.
+
+Every line has this one shape, so that it can be searched and counted. What came from a client is quoted and escaped:
+nobody else writes lines into this log. An event that occurs too often is counted in place of being told, so a flood of
+bad clients fills no disk. This file must never decide what happens next.
+"""
+
+import json
+import logging
+import re
+import time
+from collections.abc import Callable
+from typing import Final
+
+logger = logging.getLogger("semel")
+
+# Lines of one kind of event in a period; the first line of the next period says how many were left out.
+LINES_MAX: Final = 10
+PERIOD_SECONDS: Final = 10.0
+
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_.:/+\[\]-]+")
+
+
+class Events:
+    """The events of one broker."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._periods: dict[str, _Period] = {}
+
+    def tell(self, level: int, event: str, *, error: BaseException | None = None, **fields: object) -> None:
+        """Log an event under a name of ours, with its fields; `error` adds a traceback and is for our own mistakes."""
+        if not logger.isEnabledFor(level):
+            return
+        now = self._clock()
+        period = self._periods.get(event)
+        if period is None or now - period.began >= PERIOD_SECONDS:
+            if period is not None and period.lines > LINES_MAX:
+                fields["left_out"] = period.lines - LINES_MAX
+            period = self._periods[event] = _Period(now)
+        period.lines += 1
+        if period.lines <= LINES_MAX:
+            logger.log(level, line(event, fields), exc_info=error)
+
+
+class _Period:
+    __slots__ = ("began", "lines")
+
+    def __init__(self, began: float) -> None:
+        self.began = began
+        self.lines = 0
+
+
+def line(event: str, fields: dict[str, object]) -> str:
+    """An event as text."""
+    return " ".join((f"event={event}", *(f"{name}={_shown(value)}" for name, value in fields.items())))
+
+
+def _shown(value: object) -> str:
+    text = f"{value:.3f}" if isinstance(value, float) else str(value)
+    return text if _PLAIN.fullmatch(text) else json.dumps(text)
