@@ -8,6 +8,7 @@ error.
 import argparse
 import contextlib
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -34,6 +35,10 @@ COMMANDS: Final = {
 def main(arguments: Sequence[str] | None = None) -> None:
     """What the `semel` script calls; ends the process."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # What a terminal cannot show is shown by its number: an answer must not fail on a letter.
+            stream.reconfigure(errors="backslashreplace")
     sys.exit(_run(words))
 
 

@@ -5,8 +5,9 @@ producer does for itself, numbering its batches, is in the reader's hands here, 
 """
 
 import argparse
+import io
 import os
-import shlex
+import re
 import sys
 import tempfile
 import time
@@ -31,6 +32,7 @@ EXAMPLE: Final = """\
 
 _PROMPT: Final = "semel> "
 _TOPIC: Final = "lab"
+_WORD: Final = re.compile(r'"([^"]*)"(?!\S)|(\S+)')
 
 _COMMANDS: Final = """\
 INIT p                              give producer p a new producer id
@@ -57,6 +59,8 @@ def run(options: argparse.Namespace) -> int:
         raise Failure(f"{options.data} is in use by another broker") from None
     except Damaged as error:
         raise Failure(f"the data directory is damaged: {error}") from None
+    except BrokenPipeError:
+        raise
     except OSError as error:
         raise Failure(f"{error.filename or options.data or options.file}: {error.strerror or error}") from None
 
@@ -77,7 +81,8 @@ def _run_on(directory: str, lines: Iterable[str], interactive: bool) -> int:
 
 def _lines(path: str | None, interactive: bool) -> Iterator[str]:
     if path is not None:
-        with open(path, encoding="utf-8") as file:
+        # A payload may be any bytes; what is no text goes through as it is.
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
             yield from file
     elif interactive:
         import readline  # noqa: F401  (gives the prompt its history)
@@ -89,6 +94,8 @@ def _lines(path: str | None, interactive: bool) -> Iterator[str]:
                 print()
                 return
     else:
+        if isinstance(sys.stdin, io.TextIOWrapper):
+            sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
         yield from sys.stdin
 
 
@@ -130,10 +137,7 @@ class Lab:
 
     def answer(self, line: str) -> Answer | None:
         """The answer to one line; None for an empty one or a comment."""
-        try:
-            words = shlex.split(line, comments=True)
-        except ValueError as error:
-            return Answer(f"ERROR: {error}".lower().replace("error", "ERROR", 1), understood=False)
+        words = _words(line)
         if not words:
             return None
         name, *arguments = words
@@ -176,7 +180,7 @@ class Lab:
             raise AssertionError("the partition has just been made")
         now_ms = _now_ms()
         batch = encode_batch(
-            [Record(payload.encode(), timestamp_ms=now_ms)],
+            [Record(payload.encode(errors="surrogateescape"), timestamp_ms=now_ms)],
             producer_id=producer.producer_id,
             producer_epoch=producer.epoch,
             base_sequence=int(sequence),
@@ -223,6 +227,16 @@ class Lab:
         elif topic.partition_count <= index:
             self._log.commit(catalog.decide_partitions(name, index + 1))
         return catalog.existing(name), index
+
+
+def _words(line: str) -> list[str]:
+    """The words of a line, up to a comment; in double quotes a word may have spaces."""
+    words = []
+    for quoted, plain in _WORD.findall(line):
+        if plain.startswith("#"):
+            break
+        words.append(plain or quoted)
+    return words
 
 
 def _now_ms() -> int:

@@ -83,11 +83,11 @@ def run(options: argparse.Namespace) -> int:
         )
         import uvloop
 
-        uvloop.run(_serve(broker, metrics))
+        uvloop.run(_serve(broker, options.listen, metrics, options.metrics))
     return 0
 
 
-async def _serve(broker: "Broker", metrics: tuple[str, int] | None) -> None:
+async def _serve(broker: "Broker", listen: str, metrics: tuple[str, int] | None, metrics_listen: str) -> None:
     loop = asyncio.get_running_loop()
     stop = loop.create_future()
 
@@ -101,13 +101,15 @@ async def _serve(broker: "Broker", metrics: tuple[str, int] | None) -> None:
         loop.add_signal_handler(number, asked_to_stop)
     with _progress("recovering") as show:
         broker.recover(on_progress=show)
-    await broker.start()
+    with _listening(listen):
+        await broker.start()
     metrics_server = None
     try:
         if metrics is not None:
             from semel.broker.metrics_server import serve_metrics
 
-            metrics_server = await serve_metrics(broker, *metrics)
+            with _listening(metrics_listen):
+                metrics_server = await serve_metrics(broker, *metrics)
         print(f"semel ready on {_shown(broker.host, broker.port)} in {_age_seconds():.2f} s", flush=True)
         await asyncio.wait((stop, broker.failed), return_when="FIRST_COMPLETED")
     finally:
@@ -133,9 +135,21 @@ def _readable_errors(options: argparse.Namespace) -> Iterator[None]:
     except BlockingIOError:
         raise Failure(f"{options.data} is in use by another broker") from None
     except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            raise Failure(f"{options.listen} is in use; choose another port, or 0 for any") from None
         raise Failure(f"{error.filename or options.data}: {error.strerror or error}") from None
+
+
+@contextlib.contextmanager
+def _listening(address: str) -> Iterator[None]:
+    """Whatever keeps us from listening at this address, as one line."""
+    try:
+        yield
+    except socket.gaierror as error:
+        raise Failure(f"cannot listen on {address}: {error.strerror}") from None
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise Failure(f"{address} is in use; choose another port, or 0 for any") from None
+        reason = os.strerror(error.errno) if error.errno else error
+        raise Failure(f"cannot listen on {address}: {reason}") from None
 
 
 @contextlib.contextmanager
@@ -181,10 +195,9 @@ def _shown(host: str, port: int) -> str:
 
 
 def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError
-    return number
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 on")
+    return int(text)
 
 
 def _limits(assignments: list[str]) -> "Limits":
