@@ -1,8 +1,7 @@
 """The command line: one file for each command, imported only when that command is used.
 
-A command's module has `HELP` and `EXAMPLE`, `configure` to declare its arguments, and `run` to do the work and answer
-the exit code: 0 when done, 1 when it failed, 2 when it was called wrongly. Whatever goes wrong is one line on standard
-error.
+A command's module has an `EXAMPLE`, `configure` to declare its arguments, and `run` to do the work and answer the exit
+code: 0 when done, 1 when it failed, 2 when it was called wrongly. Whatever goes wrong is one line on standard error.
 """
 
 import argparse
@@ -17,8 +16,8 @@ from typing import Final
 from semel import __version__
 from semel.cli.errors import Failure
 
-# The commands in the order in which a newcomer meets them, and what each is for. Repeated here from the modules, so
-# that `semel --help` need not import them all; a test holds the two together.
+# The commands in the order in which a newcomer meets them, and what each is for. It stands here and not in the modules,
+# so that `semel --help` need not import them all.
 COMMANDS: Final = {
     "serve": "run the broker on a directory",
     "demo": "watch exactly-once survive lost answers, replays, gaps and kill -9",
@@ -68,6 +67,7 @@ def _run(words: list[str]) -> int:
     options = parser.parse_args(words)
     try:
         code: int = options.run(options)
+        sys.stdout.flush()
     except Failure as failure:
         print(f"semel: {failure}", file=sys.stderr)
         return 1

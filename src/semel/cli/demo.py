@@ -34,7 +34,6 @@ from semel.wire.versions import CREATE_TOPICS, INIT_PRODUCER_ID, PRODUCE
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
 
-HELP: Final = "watch exactly-once survive lost answers, replays, gaps and kill -9"
 EXAMPLE: Final = "  semel demo"
 
 # A burst that takes a few seconds, and the acknowledgements after which the broker is killed.

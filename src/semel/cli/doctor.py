@@ -22,7 +22,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, NamedTuple
 
-HELP: Final = "see what this machine has, what it lacks, and how to get it"
 EXAMPLE: Final = "  semel doctor --data ./data"
 
 PYTHON_MIN: Final = (3, 11)

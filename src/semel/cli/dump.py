@@ -23,7 +23,6 @@ from semel.storage.examining import Examined, StoredBatch, examine, segment_path
 from semel.storage.files import Files, ReadOnlyFiles
 from semel.storage.log import TOPICS
 
-HELP: Final = "look into a data directory: journal, segments, producers"
 EXAMPLE: Final = """  semel dump ./data
   semel dump ./data --journal --producers"""
 

@@ -19,7 +19,6 @@ from semel.wire.errors import ErrorCode
 from semel.wire.records import Record, encode_batch
 from semel.wire.versions import INIT_PRODUCER_ID, PRODUCE
 
-HELP: Final = "write lines to a topic, each exactly once"
 EXAMPLE: Final = """  seq 1000 | semel produce payments
   semel produce payments --key alice --file payments.jsonl"""
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from semel.broker.broker import Broker
     from semel.broker.limits import Limits
 
-HELP: Final = "run the broker on a directory"
 EXAMPLE: Final = "  semel serve --listen 127.0.0.1:9092 --data ./data"
 
 

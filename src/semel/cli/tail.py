@@ -32,7 +32,6 @@ from semel.wire.errors import ErrorCode, ProtocolError
 from semel.wire.records import Batch, Record, decode_batches
 from semel.wire.versions import FETCH
 
-HELP: Final = "read a topic, with the numbers its deduplication goes by"
 EXAMPLE: Final = """  semel tail payments --from latest --follow
   semel tail payments -n 10 --format json"""
 

@@ -10,7 +10,6 @@ from semel.cli.client import EARLIEST, LATEST, Client, Refused, TopicMetadata, a
 from semel.cli.errors import Failure
 from semel.wire.versions import CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_CONFIGS, DESCRIBE_PRODUCERS
 
-HELP: Final = "list, create, describe and delete topics"
 EXAMPLE: Final = """  semel topics create payments --partitions 3 --config retention.ms=86400000
   semel topics describe payments"""
 
