@@ -99,11 +99,14 @@ class Broker:
         self._reader: DiskThread
         self._sync_under_way = False
         self._sync_scheduled = False
+        self._threads_running = False
         self._stopping = False
         # What `stop` waits for.
         self._progress: asyncio.Future[None] | None = None
         # After a checkpoint found no space there is a pause before the next one.
         self._checkpoint_postponed = False
+        # Whether something was done about a full disk since the house was kept last.
+        self._space_sought = False
         self._timers: list[asyncio.TimerHandle] = []
 
     def _default_settings(self) -> LogSettings:
@@ -159,6 +162,7 @@ class Broker:
         self._syncer = DiskThread("semel-sync", self._loop)
         self._checkpointer = DiskThread("semel-checkpoint", self._loop)
         self._reader = DiskThread("semel-read", self._loop)
+        self._threads_running = True
         self._stopping = False
         self._every(HOUSEKEEPING_SECONDS, self._keep_house)
         self._every(RETENTION_SECONDS, self._retain)
@@ -190,7 +194,7 @@ class Broker:
         except TimeoutError:
             for connection in list(self._connections):
                 connection.abort()
-        self._stop_threads()
+        await self._stop_threads()
         if self.failed.done():
             self.log.abandon()
         else:
@@ -213,7 +217,7 @@ class Broker:
         await self._stop_listening()
         for connection in list(self._connections):
             connection.abort()
-        self._stop_threads()
+        await self._stop_threads()
         self.log.abandon()
 
     async def _stop_listening(self) -> None:
@@ -222,10 +226,13 @@ class Broker:
         if self._server is not None:
             self._server.close()
 
-    def _stop_threads(self) -> None:
-        self._syncer.stop()
-        self._checkpointer.stop()
-        self._reader.stop()
+    async def _stop_threads(self) -> None:
+        """Let the disk finish, and hear how it went: the log must not be closed over a sync that failed."""
+        self._threads_running = False
+        for thread in (self._syncer, self._checkpointer, self._reader):
+            thread.stop()
+        # The outcomes are in the event loop's queue, in front of us.
+        await asyncio.sleep(0)
 
     def fail(self, error: BaseException) -> None:
         """The disk has broken its promise: say so, stop serving, leave the rest to a restart."""
@@ -336,6 +343,15 @@ class Broker:
         """A write was refused, most often by a full disk: nothing was changed, and the client is told to try again."""
         self.metrics.storage_errors += 1
         self.events.tell(logging.ERROR, "write_refused", reason=error)
+        if error.errno == errno.ENOSPC and not self._space_sought:
+            # A checkpoint gives files of the journal and deleted segments back; then retention can be written down.
+            self._space_sought = True
+            self._loop.call_soon(self._begin_checkpoint)
+
+    def unreadable(self, error: Exception) -> None:
+        """Records that should be there cannot be read."""
+        self.metrics.storage_errors += 1
+        self.events.tell(logging.ERROR, "read_failed", reason=error)
 
     def warm(self, stretches: list[Stretch], done: Callable[[], None]) -> None:
         """Have records brought from the disk into memory without waiting for it, then call `done`."""
@@ -362,7 +378,7 @@ class Broker:
 
     def _begin_sync(self) -> None:
         self._sync_scheduled = False
-        if self.log.end == self.log.synced or self.failed.done():
+        if self.log.end == self.log.synced or self.failed.done() or not self._threads_running:
             return
         self._sync_under_way = True
         job = self.log.begin_sync()
@@ -394,7 +410,7 @@ class Broker:
             self._note_progress()
 
     def _begin_checkpoint(self) -> None:
-        if self._stopping or self.failed.done() or self._checkpoint_postponed:
+        if self._stopping or self.failed.done() or self._checkpoint_postponed or self.log.checkpoint_running:
             return
         if self.durability == "os" and not self._sync_under_way:
             # Nobody waits for this one; it closes the journal's files that are full.
@@ -450,6 +466,9 @@ class Broker:
         self._offer_receive_bytes()
         self.log.forget(self.now_ms())
         self._checkpoint_postponed = False
+        if self._space_sought:
+            self._space_sought = False
+            self._retain()
         if self.log.checkpoint_due:
             self._begin_checkpoint()
 

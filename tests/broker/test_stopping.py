@@ -1,0 +1,102 @@
+"""What holds when a broker stops: answers that are under way go, and a disk that failed is believed to the last."""
+
+import asyncio
+import errno
+
+import pytest
+
+from asking import Asker, at
+from semel.broker.broker import Broker
+from semel.storage import checkpoint
+from semel.storage.files import MemoryFiles
+from semel.storage.journal import SyncJob
+from semel.storage.log import CheckpointJob, Log
+
+
+def fail_once(monkeypatch: pytest.MonkeyPatch, job: type) -> None:
+    original = job.run  # type: ignore[attr-defined]
+
+    def run(self: object) -> None:
+        monkeypatch.setattr(job, "run", original)
+        raise OSError(errno.EIO, "the disk is gone")
+
+    monkeypatch.setattr(job, "run", run)
+
+
+@pytest.mark.parametrize("job", [SyncJob, CheckpointJob])
+def test_a_sync_that_fails_while_the_broker_stops_is_not_made_good_by_another(
+    monkeypatch: pytest.MonkeyPatch, job: type
+) -> None:
+    """After a failed sync the next one may succeed though nothing reached the disk: a checkpoint would vouch for it."""
+    files = MemoryFiles()
+
+    async def scenario() -> None:
+        broker = Broker(files=files)
+        await broker.start()
+        asker = await asyncio.to_thread(Asker, broker.bootstrap)
+        await asyncio.to_thread(asker.create, "payments")
+        await asyncio.to_thread(asker.produce, "payments", at(1))
+        broker.log.new_producer_id(0)
+        fail_once(monkeypatch, job)
+        # Both begin in this turn of the event loop; how they end is known when the broker has begun to stop.
+        broker._begin_sync()
+        broker._begin_checkpoint()
+        await broker.stop()
+        asker.close()
+        assert broker.failed.done()
+        found = checkpoint.read(files)
+        assert found is None or not found[0]["clean"]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_nothing_happens_to_the_directory_once_a_broker_has_ended(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """Another one may have it by then."""
+    late: list[str] = []
+    ended = False
+
+    def watched(name: str) -> None:
+        original = getattr(Log, name)
+
+        def call(*arguments: object) -> object:
+            if ended:
+                late.append(name)
+            return original(*arguments)
+
+        monkeypatch.setattr(Log, name, call)
+
+    watched("finish_checkpoint")
+    watched("finish_sync")
+
+    async def scenario() -> None:
+        nonlocal ended
+        broker = Broker()
+        await broker.start()
+        broker.log.new_producer_id(0)
+        broker._begin_sync()
+        broker._begin_checkpoint()
+        await getattr(broker, how)()
+        ended = True
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+    asyncio.run(scenario())
+    assert late == []
+
+
+def test_requests_that_come_while_the_broker_stops_are_not_begun() -> None:
+    async def scenario() -> None:
+        broker = Broker()
+        await broker.start()
+        asker = await asyncio.to_thread(Asker, broker.bootstrap)
+        await asyncio.to_thread(asker.create, "payments")
+        for connection in broker._connections:
+            connection.stop_serving()
+        served = broker.metrics.latencies.copy()
+        asker.post(b"\x00\x00\x00\x0a\x00\x12\x00\x00\x00\x00\x00\x01\xff\xff")
+        await broker.stop()
+        assert broker.metrics.latencies == served
+        asker.close()
+
+    asyncio.run(scenario())
