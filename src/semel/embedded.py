@@ -24,9 +24,12 @@ T = TypeVar("T")
 class EmbeddedBroker:
     """A broker that runs from `start` to `stop`, or as long as the `with` block lasts."""
 
-    def __init__(self, data: Path | str | None = None, **settings: Any) -> None:
-        """`data` is the directory of the log; without one it is in memory. `settings` are those of `Broker`."""
-        self._files: Files = MemoryFiles() if data is None else DiskFiles(data)
+    def __init__(self, data: Path | str | None = None, *, files: Files | None = None, **settings: Any) -> None:
+        """`data` is the directory of the log; without one it is in memory. `settings` are those of `Broker`.
+
+        `files` takes the place of both, where a test wants a disk of its own making.
+        """
+        self._files: Files = files or (MemoryFiles() if data is None else DiskFiles(data))
         self._settings = settings
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop

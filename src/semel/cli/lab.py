@@ -34,7 +34,7 @@ _PROMPT: Final = "semel> "
 _TOPIC: Final = "lab"
 _WORD: Final = re.compile(r'"([^"]*)"(?!\S)|(\S+)')
 
-_COMMANDS: Final = """\
+COMMANDS: Final = """\
 INIT p                              give producer p a new producer id
 PRODUCE p SEQ payload [topic[:n]]   have p send a record under this sequence number
 FENCE p                             let a successor of p begin: from now on p is a zombie, until INIT
@@ -132,7 +132,7 @@ class Lab:
             "FENCE": (1, 1, self._fence),
             "LOG_SIZE": (0, 0, self._log_size),
             "RESTART": (0, 0, self._restart),
-            "HELP": (0, 0, lambda: _COMMANDS),
+            "HELP": (0, 0, lambda: COMMANDS),
         }
 
     def answer(self, line: str) -> Answer | None:
@@ -146,7 +146,7 @@ class Lab:
             return Answer(f"ERROR: unknown command '{name}' (there are {', '.join(self._commands)})", understood=False)
         least, most, work = command
         if not least <= len(arguments) <= most:
-            usage = next(entry for entry in _COMMANDS.splitlines() if entry.startswith(name)).split("  ")[0]
+            usage = next(entry for entry in COMMANDS.splitlines() if entry.startswith(name)).split("  ")[0]
             return Answer(f"ERROR: {name} is called like this: {usage}", understood=False)
         try:
             return Answer(work(*arguments))

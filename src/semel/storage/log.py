@@ -90,7 +90,7 @@ class Log:
         # Files and directories that nothing needs any more, once the next checkpoint is durable.
         self._unnamed: list[str] = []
         self._checkpoint_position = 0
-        self._checkpoint_running = False
+        self.checkpoint_running = False
         self._journal: Journal
 
     # -- opening and closing ------------------------------------------------------------------------------------
@@ -397,7 +397,7 @@ class Log:
     @property
     def checkpoint_due(self) -> bool:
         """Whether the journal has grown so much, or files wait to be removed, that it is time for a checkpoint."""
-        if self._checkpoint_running:
+        if self.checkpoint_running:
             return False
         # Where there are very many producers a checkpoint is large, and is made so much more rarely.
         grown = self.end - self._checkpoint_position
@@ -407,7 +407,7 @@ class Log:
 
     def begin_checkpoint(self, *, clean: bool = False) -> CheckpointJob:
         """All state as of now, to be written by `run` in any thread. `clean`: nothing will be appended any more."""
-        self._checkpoint_running = True
+        self.checkpoint_running = True
         partitions = [partition for partition in self.partitions() if partition.has_history]
         dirty, self._segment_files.dirty = self._segment_files.dirty, set()
         grown, self._segment_files.grown = self._segment_files.grown, set()
@@ -436,7 +436,7 @@ class Log:
 
         OSError means that some of it could not be let go of; the next start sees to that.
         """
-        self._checkpoint_running = False
+        self.checkpoint_running = False
         self._checkpoint_position = job.position
         for path in job.unnamed:
             self._segment_files.forget(path)
@@ -448,7 +448,7 @@ class Log:
 
     def fail_checkpoint(self, job: CheckpointJob) -> None:
         """The job could not be run for want of space: all is as it was, and another one may be tried."""
-        self._checkpoint_running = False
+        self.checkpoint_running = False
         self._segment_files.dirty |= job.dirty
         self._segment_files.grown |= job.grown
         self._unnamed = job.unnamed + self._unnamed

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from semel.broker.sessions import FetchContext, Interest
 from semel.core.topics import Topic
+from semel.storage.journal import Damaged
 from semel.storage.partition_log import PartitionLog, Stretch, Watcher
 from semel.wire.errors import ErrorCode
 from semel.wire.fetch import (
@@ -180,8 +181,8 @@ def _read(
             # The first batch of an answer comes whatever its size, or a client with a small limit would never get on.
             first = gathered.bytes == 0
             data = partition.read(asked.fetch_offset, bytes_max, until, whole_first_batch=first)
-    except OSError as error:
-        broker.storage_error(error)
+    except (OSError, Damaged) as error:
+        broker.unreadable(error)
         return FetchPartitionAnswer(index, ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, log_start)
     gathered.bytes += len(data)
     return FetchPartitionAnswer(index, 0, until.offset, until.offset, log_start, aborted, (data,) if data else ())

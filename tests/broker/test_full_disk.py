@@ -1,0 +1,75 @@
+"""A full disk: what is refused can be tried again, what was acknowledged stays, and space is all it takes to go on."""
+
+import errno
+import os
+from collections.abc import Sequence
+
+from asking import Asker
+from semel.storage.files import Buffer, File, MemoryFile, MemoryFiles
+from semel.storage.log import LogSettings
+from semel.testing.broker import FaultyBroker
+from semel.wire.errors import ErrorCode
+from semel.wire.records import Record, encode_batch
+from semel.wire.versions import PRODUCE
+
+STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+class SmallDisk(MemoryFiles):
+    """A disk that takes no more than `bytes_max` in all its files."""
+
+    def __init__(self, bytes_max: int) -> None:
+        super().__init__()
+        self.bytes_max = bytes_max
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        return SmallDiskFile(super().open(path, create=create), self)
+
+    def take(self, more_bytes: int) -> None:
+        if more_bytes > 0 and sum(map(len, self._contents.values())) + more_bytes > self.bytes_max:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+class SmallDiskFile(MemoryFile):
+    __slots__ = ("_disk",)
+
+    def __init__(self, file: MemoryFile, disk: SmallDisk) -> None:
+        super().__init__(file.data)
+        self._disk = disk
+
+    def write_at(self, buffers: Sequence[Buffer], position: int) -> int:
+        self._disk.take(position + sum(map(len, buffers)) - self.size())
+        return super().write_at(buffers, position)
+
+    def allocate(self, size: int) -> None:
+        self._disk.take(size - self.size())
+        super().allocate(size)
+
+
+def fill(asker: Asker, rounds: int) -> tuple[int, int]:
+    """Produce until the disk is full or it was enough; answers how many batches were taken, and the last error."""
+    records = bytes(encode_batch([Record(b"x" * 10_000)]))
+    data = [{"name": "events", "partition_data": [{"index": 0, "records": records}]}]
+    for taken in range(rounds):
+        answer = asker(PRODUCE, 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data)
+        error = answer.responses[0].partition_responses[0].error_code
+        if error:
+            return taken, error
+    return rounds, ErrorCode.NONE
+
+
+def test_a_full_disk_refuses_with_an_error_that_is_retried_and_serves_on_once_there_is_space() -> None:
+    disk = SmallDisk(3_000_000)
+    settings = LogSettings(journal_file_bytes=200_000, checkpoint_bytes=400_000)
+    with FaultyBroker(files=disk, settings=settings) as broker:
+        asker = Asker(broker.bootstrap)
+        asker.create("events")
+        taken, error = fill(asker, 1_000)
+        assert error == STORAGE_ERROR
+        assert len(broker.log("events")) == taken > 50
+        disk.bytes_max *= 2
+        more, error = fill(asker, 50)
+        assert (more, error) == (50, ErrorCode.NONE)
+        broker.kill()
+        broker.restart()
+        assert [record.offset for record in broker.log("events")] == list(range(taken + more))
