@@ -5,9 +5,14 @@ The tests look at the broker's own counters: the limits are promises about them.
 
 import socket
 import struct
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 import semel
 from asking import Asker, ConnectionEnded, at
@@ -365,3 +370,47 @@ def test_a_flood_of_nonsense_leaves_nothing_behind() -> None:
         assert [honest.produce("payments", at(1)) for _ in range(3)] == [0, 1, 2]
         broker.wait(lambda b: b.metrics.connections_open == 1)
         assert broker.look(lambda b: (b.receive_bytes, b.unsent_bytes, b.waiting_partitions)) == (0, 0, 0)
+
+
+def resident_bytes(process: "subprocess.Popen[str]") -> int:
+    for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError("no such process")
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
+def test_a_process_under_attack_stays_small_and_serves_the_honest(tmp_path: Path) -> None:
+    """Unread answers, answers behind one that waits, and half-sent requests, from sixty connections at once."""
+    limits = {"unsent_bytes_max": 32 * MEGABYTE, "receive_bytes_max": 32 * MEGABYTE, "fetch_answer_bytes_max": MEGABYTE}
+    options = [f"--limit={name}={value}" for name, value in limits.items()]
+    command = [sys.executable, "-m", "semel", "serve", "--listen", "127.0.0.1:0", "--data", str(tmp_path), *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        bootstrap = process.stdout.readline().split()[3]
+        honest = Asker(bootstrap)
+        fill(honest, "data", 8)
+        honest.create("quiet")
+        before = resident_bytes(process)
+        attackers = [Asker(bootstrap) for _ in range(60)]
+        half_sent = produce_frame("data", 90 * MEGABYTE)[: 2 * MEGABYTE]
+        for number, attacker in enumerate(attackers):
+            attacker._socket.setblocking(False)
+            with suppress(BlockingIOError):
+                if number % 3 == 0:
+                    attacker._socket.send(half_sent)
+                else:
+                    waiting = fetch_frame("quiet", wait_ms=60_000) if number % 3 == 1 else b""
+                    attacker._socket.send(waiting + fetch_frame("data") * 127)
+        assert [honest.produce("quiet", at(1)) for _ in range(50)] == list(range(50))
+        grown = resident_bytes(process) - before
+        for attacker in attackers:
+            attacker.close()
+        assert len(honest.send(fetch_frame("data"))) > MEGABYTE
+        honest.close()
+        process.terminate()
+        process.wait(timeout=30)
+    # Each answer can be one batch more than what there is room for.
+    allowed = limits["unsent_bytes_max"] + limits["receive_bytes_max"] + len(attackers) * (MEGABYTE + UNSENT_BYTES_HIGH)
+    assert grown < allowed, f"it grew by {grown} bytes"
+    assert process.returncode == 0
