@@ -1,9 +1,11 @@
-"""Writes the reference pages that can be read off the code: APIs and versions, topic configurations, limits.
+"""Writes the reference pages that can be read off the code: commands, APIs and versions, topic configurations, limits.
 
 Run by `make map` from the root of the repository; a test holds the pages against the code. A page written here is never
 edited by hand.
 """
 
+import argparse
+import importlib
 import re
 from collections.abc import Iterator
 from dataclasses import fields
@@ -11,11 +13,13 @@ from pathlib import Path
 
 from semel.broker.apis import HANDLERS
 from semel.broker.limits import Limits
+from semel.cli import COMMANDS, lab
 from semel.core.configs import DEFINITIONS, Number
 from semel.wire import versions
 
 ROOT = Path(__file__).parent.parent
 PAGES = ROOT / "docs" / "reference"
+EXAMPLES = ROOT / "docs" / "examples"
 GENERATED = "<!-- Written by `make map`; change the code, not this page. -->\n"
 LARGEST = 2**31 - 1
 
@@ -23,10 +27,68 @@ LARGEST = 2**31 - 1
 def pages() -> dict[Path, str]:
     """Every generated page and what it should hold."""
     return {
+        PAGES / "cli.md": command_line(),
         PAGES / "protocol.md": protocol(),
         PAGES / "topic-configurations.md": topic_configurations(),
         PAGES / "limits.md": limits(),
     }
+
+
+def command_line() -> str:
+    sections = [line for name, purpose in COMMANDS.items() for line in command(name, purpose)]
+    return "\n".join(
+        [
+            "# The command line",
+            "",
+            GENERATED,
+            "`semel COMMAND --help` says the same at the terminal. What goes wrong is one line on standard error. The",
+            "exit code is 0 when a command did what it was asked, 1 when it could not, 2 when it was called wrongly,",
+            "and 130 after Ctrl-C.",
+            "",
+            *sections,
+        ]
+    )
+
+
+def command(name: str, purpose: str) -> Iterator[str]:
+    module = importlib.import_module(f"semel.cli.{name}")
+    parser = argparse.ArgumentParser(prog=f"semel {name}")
+    module.configure(parser)
+    yield from (f"## semel {name}", "", f"{purpose[0].upper()}{purpose[1:]}.", "")
+    yield from ("```", *(line.removeprefix("  ") for line in module.EXAMPLE.splitlines()), "```", "")
+    yield from arguments(parser)
+    if name == "lab":
+        yield from lab_example()
+
+
+def arguments(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """What a command takes, as a table; a command of commands has one table for each of them."""
+    rows = []
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            purposes = {choice.dest: choice.help for choice in action._choices_actions}
+            for name, own in action.choices.items():
+                yield from (f"`{parser.prog} {name}`: {purposes[name]}", "")
+                yield from arguments(own)
+        elif action.dest != "help":
+            value = str(action.metavar or "|".join(map(str, action.choices or ()))).replace("|", "\\|")
+            words = [f"{option} {value}" if value and action.nargs != 0 else option for option in action.option_strings]
+            rows.append(f"| {', '.join(f'`{word}`' for word in words or [value])} | {action.help or ''} |")
+    if rows:
+        yield from ("| | |", "|---|---|", *rows, "")
+
+
+def lab_example() -> Iterator[str]:
+    """The example with the answer behind each command, as a test has seen it."""
+    answers = iter((EXAMPLES / "lab.out").read_text().splitlines())
+    lines = (EXAMPLES / "lab.txt").read_text().splitlines()
+    width = max(len(line) for line in lines if not line.startswith("#"))
+    yield from ("The commands of the lab, one on a line:", "", "```", lab.COMMANDS, "```", "")
+    yield "A line that is none of them gets one line in answer, and the lab goes on; the exit code is 1 in the end,"
+    yield from ("unless the lines were typed at its prompt.", "")
+    yield from ("What [`docs/examples/lab.txt`](../examples/lab.txt) says, and what the lab answers:", "", "```")
+    yield from (f"{line:{width}}  {next(answers)}" if line and not line.startswith("#") else line for line in lines)
+    yield from ("```", "")
 
 
 def protocol() -> str:
