@@ -8,7 +8,6 @@ only the command that asked knows whether that is safe.
 import argparse
 import re
 import socket
-import sys
 import time
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
@@ -255,29 +254,6 @@ class Client:
         for partition in partitions:
             led.setdefault(self.leader(topic, partition), []).append(partition)
         return led
-
-
-class Progress:
-    """How much of something is done, on a terminal, once it has taken longer than a second."""
-
-    def __init__(self, what: str, total_bytes: int = 0) -> None:
-        self._what = what
-        self._total_bytes = total_bytes
-        self._began = self._said = time.monotonic()
-        self._shown = False
-
-    def show(self, done_bytes: int) -> None:
-        now = time.monotonic()
-        if now - self._began < 1 or now - self._said < 0.2 or not sys.stderr.isatty():
-            return
-        self._said = now
-        self._shown = True
-        share = f" ({min(done_bytes / self._total_bytes, 1):.0%})" if self._total_bytes else ""
-        print(f"\rsemel: {self._what}: {done_bytes / 1e6:.0f} MB{share}", end="", file=sys.stderr, flush=True)
-
-    def end(self) -> None:
-        if self._shown:
-            print(file=sys.stderr)
 
 
 def _metadata(names: list[str] | None, *, create: bool) -> dict[str, Any]:

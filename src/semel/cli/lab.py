@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     except BlockingIOError:
         raise Failure(f"{options.data} is in use by another broker") from None
     except Damaged as error:
-        raise Failure(f"the data directory is damaged: {error}") from None
+        raise Failure(f"the data directory cannot be used: {error}") from None
     except BrokenPipeError:
         raise
     except OSError as error:

@@ -13,8 +13,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from semel.cli.client import Client, ConnectionLost, Progress, Refused, TopicMetadata, add_bootstrap, name_of
+from semel.cli.client import Client, ConnectionLost, Refused, TopicMetadata, add_bootstrap, name_of
 from semel.cli.errors import Failure
+from semel.cli.progress import Progress
 from semel.wire.errors import ErrorCode
 from semel.wire.records import Record, encode_batch
 from semel.wire.versions import INIT_PRODUCER_ID, PRODUCE

@@ -16,6 +16,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
 from semel.cli.errors import Failure
+from semel.cli.progress import Progress
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -80,6 +81,10 @@ def run(options: argparse.Namespace) -> int:
             partitions_default=options.partitions,
             limits=limits,
         )
+        # Before there are handlers for signals: to end a recovery at once costs nothing, the next one starts anew.
+        progress = Progress("recovering")
+        broker.recover(on_progress=progress.show)
+        progress.end()
         import uvloop
 
         uvloop.run(_serve(broker, options.listen, metrics, options.metrics))
@@ -98,8 +103,6 @@ async def _serve(broker: "Broker", listen: str, metrics: tuple[str, int] | None,
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, asked_to_stop)
-    with _progress("recovering") as show:
-        broker.recover(on_progress=show)
     with _listening(listen):
         await broker.start()
     metrics_server = None
@@ -130,7 +133,7 @@ def _readable_errors(options: argparse.Namespace) -> Iterator[None]:
     except BrokerFailed as error:
         raise Failure(str(error)) from None
     except Damaged as error:
-        raise Failure(f"the data directory is damaged: {error}") from None
+        raise Failure(f"the data directory cannot be used: {error}") from None
     except BlockingIOError:
         raise Failure(f"{options.data} is in use by another broker") from None
     except OSError as error:
@@ -149,31 +152,6 @@ def _listening(address: str) -> Iterator[None]:
             raise Failure(f"{address} is in use; choose another port, or 0 for any") from None
         reason = os.strerror(error.errno) if error.errno else error
         raise Failure(f"cannot listen on {address}: {reason}") from None
-
-
-@contextlib.contextmanager
-def _progress(what: str) -> Iterator["_Progress"]:
-    progress = _Progress(what)
-    yield progress
-    progress.end()
-
-
-class _Progress:
-    """Says how far something is, on a terminal, once it has taken longer than a second."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self._began = self._said = time.monotonic()
-
-    def __call__(self, done_bytes: int) -> None:
-        now = time.monotonic()
-        if now - self._began > 1 and now - self._said > 0.2 and sys.stderr.isatty():
-            self._said = now
-            print(f"\rsemel: {self._what}: {done_bytes / 1e6:.0f} MB", end="", file=sys.stderr, flush=True)
-
-    def end(self) -> None:
-        if self._said != self._began:
-            print(file=sys.stderr)
 
 
 def _address(text: str) -> tuple[str, int]:

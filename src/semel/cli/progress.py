@@ -1,0 +1,39 @@
+"""How far something is that takes longer than a second: one line on standard error, if that is a terminal.
+
+Standard output belongs to what the command has to say; this must never write there.
+"""
+
+import sys
+import time
+from typing import Final
+
+_SILENT_SECONDS: Final = 1.0
+_BETWEEN_SECONDS: Final = 0.2
+_BAR_CHARACTERS: Final = 24
+
+
+class Progress:
+    """Call `show` as often as you like and `end` once."""
+
+    def __init__(self, what: str, total_bytes: int = 0) -> None:
+        """Without a total there is a count and no bar."""
+        self._what = what
+        self._total_bytes = total_bytes
+        self._began = self._said = time.monotonic()
+        self._shown = False
+
+    def show(self, done_bytes: int) -> None:
+        now = time.monotonic()
+        if now - self._began < _SILENT_SECONDS or now - self._said < _BETWEEN_SECONDS or not sys.stderr.isatty():
+            return
+        self._said = now
+        self._shown = True
+        bar = ""
+        if self._total_bytes:
+            share = min(done_bytes / self._total_bytes, 1.0)
+            bar = f"[{'#' * round(share * _BAR_CHARACTERS):.<{_BAR_CHARACTERS}}] {share:4.0%} "
+        print(f"\rsemel: {self._what} {bar}{done_bytes / 1e6:.0f} MB", end="", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        if self._shown:
+            print(file=sys.stderr)
