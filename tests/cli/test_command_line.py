@@ -1,0 +1,76 @@
+"""What holds for every command: a help text with an example, one line for an error, and never a traceback."""
+
+import importlib
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from semel_command import SECONDS_MAX, SEMEL, semel, semel_lines, started
+
+import semel as semel_package
+from semel.cli import COMMANDS
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_has_a_help_text_with_an_example(command: str) -> None:
+    text = "\n".join(semel_lines(command, "--help"))
+    assert f"usage: semel {command}" in text
+    assert importlib.import_module(f"semel.cli.{command}").EXAMPLE in text
+
+
+def test_the_help_names_every_command() -> None:
+    text = "\n".join(semel_lines("--help"))
+    assert [command for command in COMMANDS if f"    {command} " not in text] == []
+
+
+def test_the_help_imports_no_command_and_no_broker() -> None:
+    code = "import sys\ntry:\n  from semel.cli import main; main(['--help'])\nexcept SystemExit: pass\n"
+    code += "print(sorted(name for name in sys.modules if name.startswith('semel.')), file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS_MAX)
+    assert done.stderr.strip() == "['semel.cli', 'semel.cli.errors']"
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert semel_lines("--version") == [f"semel {semel_package.__version__}"]
+
+
+def test_the_package_can_be_run_as_a_module() -> None:
+    done = subprocess.run([sys.executable, "-m", "semel", "--version"], capture_output=True, text=True)
+    assert done.stdout == f"semel {semel_package.__version__}\n"
+
+
+@pytest.mark.parametrize("words", [(), ("nonsense",), ("serve",), ("tail",), ("lab", "--nonsense"), ("topics",)])
+def test_a_wrong_call_says_how_it_is_called_and_is_2(words: tuple[str, ...]) -> None:
+    done = semel(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("usage: semel")
+
+
+def test_ctrl_c_ends_a_command_without_a_word() -> None:
+    lab = started("lab")
+    assert lab.stdin is not None
+    assert lab.stdout is not None
+    lab.stdin.write("INIT p\n")
+    lab.stdin.flush()
+    lab.stdout.readline()
+    lab.send_signal(signal.SIGINT)
+    assert lab.communicate(timeout=SECONDS_MAX) == ("", "")
+    assert lab.returncode == 130
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash, for its pipes")
+def test_a_reader_that_goes_away_is_no_error_to_speak_of(tmp_path: Path) -> None:
+    commands = tmp_path / "commands"
+    commands.write_text("LOG_SIZE\n" * 100_000)
+    done = subprocess.run(
+        ["bash", "-c", f"{SEMEL} lab {commands} | head -n 1"], capture_output=True, text=True, timeout=SECONDS_MAX
+    )
+    assert (done.stdout, done.stderr) == ("0\n", "")
+
+
+def test_what_a_terminal_cannot_show_does_not_stop_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    assert semel("lab", stdin="DÉJÀ\n").stdout.startswith("ERROR: unknown command '")

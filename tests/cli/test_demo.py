@@ -1,0 +1,27 @@
+"""What `semel demo` promises: the story comes to its end, with figures that were counted, and leaves nothing behind."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from semel_command import semel_lines
+
+SUM = re.compile(
+    r"acknowledged ([\d,]+)   stored ([\d,]+)   lost ([\d,]+)   doubled ([\d,]+)   duplicates absorbed ([\d,]+) "
+)
+
+
+def test_the_demo_keeps_every_promise_and_counts_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    told = semel_lines("demo")
+    assert [line.split(". ")[0] for line in told if re.match(r"\d\. ", line)] == ["1", "2", "3", "4", "5"]
+    assert sum(line.strip().startswith("ok  ") for line in told) == 5
+    counted = SUM.match(told[-1])
+    assert counted is not None
+    acknowledged, stored, lost, doubled, absorbed = (int(number.replace(",", "")) for number in counted.groups())
+    assert acknowledged == stored > 30_000
+    assert (lost, doubled) == (0, 0)
+    assert absorbed >= 6, "one lost answer, and the replays by hand, at the least"
+    assert not any("\x1b" in line for line in told), "colours are for terminals"
+    assert os.listdir(tmp_path) == []
