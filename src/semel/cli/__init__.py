@@ -9,6 +9,7 @@ import contextlib
 import importlib
 import io
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -38,6 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if isinstance(stream, io.TextIOWrapper):
             # What a terminal cannot show is shown by its number: an answer must not fail on a letter.
             stream.reconfigure(errors="backslashreplace")
+    # As an exception, so that what a command has made for itself, files and processes, ends with it.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     sys.exit(_run(words))
 
 
