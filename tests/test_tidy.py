@@ -4,6 +4,7 @@ import ast
 import re
 import runpy
 import tomllib
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,12 @@ def test_no_file_is_long_without_a_reason() -> None:
     long = {name: length for name, length in lengths.items() if length > LINES_MAX and name not in LONGER_WITH_REASON}
     assert long == {}
     assert [name for name in LONGER_WITH_REASON if lengths.get(name, 0) <= LINES_MAX] == [], "no longer long"
+
+
+def test_no_two_test_files_share_a_name() -> None:
+    """pytest imports them all under their bare names, and stops at the second one."""
+    names = sorted(path.name for path in FILES if path.name.startswith("test_"))
+    assert [name for name, following in pairwise(names) if name == following] == []
 
 
 def test_every_module_says_what_it_is_for() -> None:
