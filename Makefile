@@ -10,10 +10,10 @@ ifneq ($(shell test -x .venv/bin/python && cat $(STAMP) 2>/dev/null),$(CURDIR))
 $(shell rm -f $(STAMP))
 endif
 
-.PHONY: help setup demo test lint types bench map lock clean
+.PHONY: help setup demo test lint types bench reliability map lock clean
 
 help: ## List the targets (the default)
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
 
 setup: $(STAMP) ## Make .venv with semel and all that its tests and its demo need, in the locked versions
 	@:
@@ -36,6 +36,9 @@ types: $(STAMP) ## Check the types, strictly
 
 bench: $(STAMP) ## Measure semel beside Apache Kafka and others, in one table
 	@.venv/bin/python -m bench $(ARGS)
+
+reliability: $(STAMP) ## Inject every fault there is, and write what came of it to docs/RELIABILITY.md
+	@.venv/bin/python tools/reliability.py $(ARGS)
 
 map: $(STAMP) ## Write the pages anew that are read off the code: the file map and the reference
 	@.venv/bin/python tools/file_map.py

@@ -1,0 +1,196 @@
+"""Writes docs/RELIABILITY.md: runs what injects faults into semel, and puts down what happened, zeros included.
+
+Run by `make reliability` from the root of the repository; it takes some minutes. A promise that was broken, or a fault
+that never fired, ends it with an error and leaves the page as it was. It must never round a figure or leave one out.
+"""
+
+import argparse
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "RELIABILITY.md"
+
+CRASH_MATRIX = ("tests/crash/test_matrix.py",)
+KILLS = ("tests/crash/test_kill.py",)
+ANY_BYTES = ("tests/wire/test_any_bytes.py", "tests/wire/test_reading.py", "tests/broker/test_bad_input.py")
+MACHINES = ("tests/core", "tests/storage/test_log_machine.py", "tests/storage/test_journal.py")
+
+# In the statistics that Hypothesis prints for each of its tests.
+EXAMPLES = re.compile(r"- (\d+) passing, (\d+) failing")
+# What a run on a lossy network must count none of, in the words that `semel chaos` prints.
+MUST_BE_ZERO = ("lost", "doubled", "out of order", "misplaced", "unanswered")
+
+
+class Suite(NamedTuple):
+    """What came of some of the tests."""
+
+    passed: int
+    failed: int
+    skipped: int
+    examples: int
+    fired: Mapping[str, int]
+    judged: Mapping[str, int]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--seed", type=int, default=7, metavar="N", help="what all chance begins from (7)")
+    parser.add_argument("--seconds", type=int, default=60, metavar="N", help="how long the network is lossy (60)")
+    options = parser.parse_args()
+    matrix = run_tests("the crash matrix", CRASH_MATRIX, options.seed)
+    kills = run_tests("kill -9", KILLS, options.seed)
+    network = run_on_a_lossy_network(options.seconds, options.seed)
+    any_bytes = run_tests("any bytes whatsoever", ANY_BYTES, options.seed)
+    machines = run_tests("the rules and the log against models", MACHINES, options.seed)
+    PAGE.write_text("\n".join(page(options.seed, matrix, kills, network, any_bytes, machines)))
+    print(f"wrote {PAGE.relative_to(ROOT)}")
+    return 0
+
+
+def run_tests(what: str, paths: Sequence[str], seed: int) -> Suite:
+    """Run these tests; end everything if one of them fails."""
+    print(f"{what} ...", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        results, figures = Path(folder) / "results.xml", Path(folder) / "figures.json"
+        options = ["--hypothesis-show-statistics", f"--hypothesis-seed={seed}", f"--junitxml={results}"]
+        run = subprocess.run(
+            [sys.executable, "-m", "pytest", *options, *paths],
+            cwd=ROOT,
+            env={**os.environ, "SEMEL_FIGURES": str(figures), "SEMEL_KILL_SEED": str(seed)},
+            capture_output=True,
+            text=True,
+        )
+        if run.returncode != 0:
+            sys.exit(f"{run.stdout}{run.stderr}\nreliability: {what}: a promise was broken; the page was not written")
+        counts = ElementTree.parse(results).getroot()[0].attrib
+        found = json.loads(figures.read_text()) if figures.exists() else {"fired": {}, "judged": {}}
+    failed = int(counts["failures"]) + int(counts["errors"])
+    skipped = int(counts["skipped"])
+    examples = sum(int(passing) + int(failing) for passing, failing in EXAMPLES.findall(run.stdout))
+    if not examples and not found["fired"]:
+        sys.exit(f"reliability: {what}: no fault fired and nothing was made up, which proves nothing")
+    return Suite(int(counts["tests"]) - failed - skipped, failed, skipped, examples, found["fired"], found["judged"])
+
+
+def run_on_a_lossy_network(seconds: int, seed: int) -> dict[str, int]:
+    """The figures of `semel chaos`."""
+    print("a lossy network ...", flush=True)
+    command = [sys.executable, "-m", "semel", "chaos", "--seconds", str(seconds), "--seed", str(seed)]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if run.returncode != 0:
+        sys.exit(f"{run.stdout}{run.stderr}\nreliability: a promise was broken; the page was not written")
+    rows = (line.rsplit(None, 1) for line in run.stdout.splitlines())
+    return {name.strip(): int(value) for name, value in rows}
+
+
+def page(
+    seed: int, matrix: Suite, kills: Suite, network: Mapping[str, int], any_bytes: Suite, machines: Suite
+) -> Iterator[str]:
+    yield from (
+        "# Reliability",
+        "",
+        "<!-- Written by `make reliability`; change tools/reliability.py, not this page. -->",
+        "",
+        "What was done to semel on purpose, and what came of it. `make reliability ARGS='--seed N'` does it all again",
+        "with another seed. A broken promise, or a fault that never fired, fails the run, and no page is written.",
+        "",
+        *table(
+            [
+                ("commit", commit()),
+                ("seed", seed),
+                ("Python", platform.python_version()),
+                ("system", f"{platform.system()} {platform.release()}, {os.cpu_count()} cores"),
+            ]
+        ),
+        "## A disk that crashes, tears, loses and refuses",
+        "",
+        "A log goes through everything that it ever does: appends, rolls, retention, deleted records and topics,",
+        "checkpoints, a stop, a kill, recoveries. It does so again for every call to the disk and every fault that can",
+        "happen to that call. After each, recovery must bring back every acknowledged batch, once, at its offset,",
+        "answer the retries of every producer as duplicates, and go on. The disk is the double of `semel.testing`,",
+        "which forgets what was not synced: this is what the promise of durability rests on.",
+        "",
+        *table(
+            [
+                *((f"faults: {kind}", count) for kind, count in sorted(matrix.fired.items())),
+                *sorted(matrix.judged.items()),
+                ("promises broken", matrix.failed),
+            ]
+        ),
+        "## `kill -9`",
+        "",
+        "A real process is killed in the middle of a burst of three idempotent producers, over and over on the same",
+        "directory. After each start they send again what was in flight, and the last five batches that were",
+        "acknowledged. The page cache outlives a process, so this proves nothing about a loss of power.",
+        "",
+        *table([*sorted(kills.fired.items()), *sorted(kills.judged.items()), ("promises broken", kills.failed)]),
+        "## A lossy network",
+        "",
+        "Two idempotent librdkafka producers and three partitions, through a proxy that loses answers, delays,",
+        "truncates, cuts, resets, and sends byte by byte: `semel chaos`. In the end the log is read past the proxy and",
+        "compared with what was sent and what was acknowledged.",
+        "",
+        *table([(f"**{name}**" if name in MUST_BE_ZERO else name, count) for name, count in network.items()]),
+        "## Bad input",
+        "",
+        "Random bytes, truncated and altered messages, impossible lengths at every place, for every API and version.",
+        "Each is decoded or refused with the protocol's one error, and takes no memory. Then a real process is given",
+        "every kind of bad input, with an honest producer beside it that notices nothing.",
+        "",
+        *table(figures_of(any_bytes)),
+        "## Rules and log against models",
+        "",
+        "Hypothesis makes up histories: producers that repeat, skip, overlap, start over, fall silent; checkpoints",
+        "that fail, losses of power, restarts. What the rules and the log say is compared with a naive list of",
+        "everything that was ever sent.",
+        "",
+        *table(figures_of(machines)),
+        "## What is not shown here",
+        "",
+        "- No disk was unplugged and no machine was switched off. The double of the disk stands in for that; it is no",
+        "  kinder than POSIX, but it is a double.",
+        "- A disk that silently returns other bytes than it was given is noticed where somebody reads a checksum: the",
+        "  journal and the checkpoint at recovery, batches by `semel dump --segments` and by consumers.",
+        "- One machine is all there is. When its disk is lost, so is the log.",
+        "",
+    )
+
+
+def figures_of(suite: Suite) -> list[tuple[str, int]]:
+    return [
+        ("tests", suite.passed),
+        ("inputs and histories made up by Hypothesis", suite.examples),
+        ("skipped", suite.skipped),
+        ("promises broken", suite.failed),
+    ]
+
+
+def table(rows: Sequence[tuple[str, object]]) -> Iterator[str]:
+    yield from ("| | |", "|---|---:|")
+    for name, value in rows:
+        yield f"| {name} | {f'{value:,}' if isinstance(value, int) else value} |"
+    yield ""
+
+
+def commit() -> str:
+    """The commit that was tried, and whether it was exactly that."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+
+    name = f"`{git('rev-parse', '--short=12', 'HEAD') or 'unknown'}`"
+    return f"{name}, with changes" if git("status", "--porcelain", "--", "src", "tests") else name
+
+
+if __name__ == "__main__":
+    sys.exit(main())
