@@ -13,15 +13,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from aiokafka_client import AiokafkaClient
 from client_contract import FOREIGN_CLUSTER, Client
-from confluent_client import ConfluentClient
-from kafka_python_client import KafkaPythonClient
+from client_kinds import CLIENTS
 from serve_process import ServeProcess
-
-CLIENTS: dict[str, type[Client]] = {
-    client.name: client for client in (ConfluentClient, AiokafkaClient, KafkaPythonClient)
-}
 
 _numbers = itertools.count(1)
 

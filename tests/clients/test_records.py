@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from client_contract import MESSAGE_TOO_LARGE, Client, ClientError, Record, Stored, settled
+from client_kinds import CLIENTS
 
 MEGABYTE = 1_000_000
 FIRST_MS = 1_700_000_000_000
@@ -178,8 +179,6 @@ def test_producing_to_a_topic_that_is_not_there_makes_it(client: Client, topic: 
 
 
 def test_what_one_client_writes_every_other_reads(bootstrap: str, topic: str) -> None:
-    from conftest import CLIENTS
-
     records: list[Record] = []
     for number, kind in enumerate(CLIENTS.values()):
         with kind(bootstrap) as client:

@@ -73,7 +73,7 @@ def test_what_is_set_is_what_the_log_acts_upon() -> None:
         ("message.timestamp.type", "logappendtime"),
         ("min.insync.replicas", "2"),
         ("min.insync.replicas", "0"),
-        ("compression.type", "zstd"),
+        ("compression.type", "brotli"),
         ("cleanup.policy", "compact"),
         ("cleanup.policy", "delete,compact"),
         ("cleanup.policy", ""),

@@ -99,9 +99,9 @@ DEFINITIONS: Final[Mapping[str, Definition]] = {
             "compression.type",
             "string",
             "producer",
-            ("producer",),
-            "record bytes are stored as they come; let the producers compress",
-            "The codec on disk: always the one the producer chose.",
+            ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
+            "",
+            "A wish that is kept and shown. Records stay as their producer compressed them; consumers read all codecs.",
         ),
         Number(
             "delete.retention.ms",
