@@ -1,4 +1,4 @@
-"""Runs what the README shows, against a real broker: an example that a reader copies has to work as it stands.
+"""Runs what the README and the guides show, against a real broker: what a reader copies has to work as it stands.
 
 Each block is taken from the text. What a line prints stands behind it as a comment, and has to be what it prints.
 """
@@ -13,7 +13,9 @@ import pytest
 
 import semel
 
-README = (Path(__file__).parent.parent / "README.md").read_text()
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+TEST_YOUR_CODE = (ROOT / "docs/how-to/test-your-code.md").read_text()
 ADDRESS = "127.0.0.1:9092"
 pytest_plugins = ["pytester"]
 
@@ -29,8 +31,8 @@ def book(bootstrap, order):
 """
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+def blocks(language: str, text: str = README) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
 def python_block(word: str) -> str:
@@ -81,3 +83,11 @@ def test_a_program_embeds_the_broker_as_shown() -> None:
         [sys.executable, "-c", python_block("import semel")], capture_output=True, text=True, timeout=60
     )
     assert re.fullmatch(r"127\.0\.0\.1:\d+\n", ran.stdout), ran.stderr
+
+
+def test_the_guide_to_testing_shows_tests_that_pass(pytester: pytest.Pytester) -> None:
+    bookings, *tests = blocks("python", TEST_YOUR_CODE)
+    pytester.makepyfile(bookings=bookings, **{f"test_{number}": block for number, block in enumerate(tests)})
+    shown = sum(block.count("def test_") for block in tests)
+    assert shown
+    pytester.runpytest_subprocess().assert_outcomes(passed=shown)
