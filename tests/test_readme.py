@@ -58,8 +58,15 @@ def test_the_example_of_each_client_prints_what_it_says(client: str, bootstrap: 
     assert ran.stderr == ""
 
 
-def test_the_lab_answers_what_is_shown() -> None:
-    [session] = blocks("console")
+SESSIONS = {
+    f"{path.name}-{number}": session
+    for path in (ROOT / "README.md", ROOT / "docs/explanation/deduplication.md")
+    for number, session in enumerate(blocks("console", path.read_text()), start=1)
+}
+
+
+@pytest.mark.parametrize("session", SESSIONS.values(), ids=SESSIONS)
+def test_the_lab_answers_what_is_shown(session: str) -> None:
     command, *lines = session.splitlines()
     assert command == "$ semel lab"
     asked, answered = lines[::2], lines[1::2]
