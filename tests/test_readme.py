@@ -80,6 +80,19 @@ def test_the_lab_answers_what_is_shown(session: str) -> None:
     assert (ran.stdout.splitlines(), ran.returncode) == (answered, 0), ran.stderr
 
 
+def test_the_commands_print_what_is_shown() -> None:
+    [shown] = blocks("text")
+    semel_command = Path(sys.executable).with_name("semel")
+    printed = ""
+    with semel.broker() as broker:
+        for command in re.findall(r"^\$ (.*)$", shown, re.MULTILINE):
+            line = f"{command} --bootstrap {broker.bootstrap}".replace("semel", str(semel_command), 1)
+            ran = subprocess.run(line, shell=True, capture_output=True, text=True, timeout=60)
+            printed += f"$ {command}\n{ran.stdout}{ran.stderr}"
+    time = r"\d{4}-\d\d-\d\dT[\d:.]+Z"
+    assert re.sub(time, "TIME", printed) == re.sub(time, "TIME", shown)
+
+
 def test_the_fixture_does_what_is_shown(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(BOOK + python_block("semel_broker"))
     pytester.runpytest_subprocess().assert_outcomes(passed=1)

@@ -87,8 +87,10 @@ def test_the_file_map_shows_the_files_that_are_there() -> None:
     assert tool["with_map"](document) == document, "run `make map`"
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/ARCHITECTURE.md"])
-def test_links_between_the_documents_lead_somewhere(name: str) -> None:
-    document = ROOT / name
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_links_between_the_documents_lead_somewhere(document: Path) -> None:
     targets = re.findall(r"\]\((?!https?:|#)([^)#\s]+)", document.read_text())
     assert [target for target in targets if not (document.parent / target).exists()] == []

@@ -109,7 +109,7 @@ def page(
                 ("commit", commit()),
                 ("seed", seed),
                 ("Python", platform.python_version()),
-                ("system", f"{platform.system()} {platform.release()}, {os.cpu_count()} cores"),
+                ("system", f"{platform.system()}, {os.cpu_count()} cores"),
             ]
         ),
         "## A disk that crashes, tears, loses and refuses",
@@ -122,7 +122,7 @@ def page(
         "",
         *table(
             [
-                *((f"faults: {kind}", count) for kind, count in sorted(matrix.fired.items())),
+                *((f"fault {kind}", count) for kind, count in sorted(matrix.fired.items())),
                 *sorted(matrix.judged.items()),
                 ("promises broken", matrix.failed),
             ]
@@ -143,8 +143,8 @@ def page(
         *table([(f"**{name}**" if name in MUST_BE_ZERO else name, count) for name, count in network.items()]),
         "## Bad input",
         "",
-        "Random bytes, truncated and altered messages, impossible lengths at every place, for every API and version.",
-        "Each is decoded or refused with the protocol's one error, and takes no memory. Then a real process is given",
+        "Random bytes, truncated and altered messages, impossible lengths at every place, for every API. Each is decoded",
+        "or refused with the protocol's one error, and a length that lies costs no memory. Then a real process is given",
         "every kind of bad input, with an honest producer beside it that notices nothing.",
         "",
         *table(figures_of(any_bytes)),
