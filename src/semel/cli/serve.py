@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 EXAMPLE: Final = "  semel serve --listen 127.0.0.1:9092 --data ./data"
 
 
+# The numbers by which glibc knows its two settings; other C libraries have no mallopt, or ignore it.
+_MALLOPT_TRIM_THRESHOLD: Final = -1
+_MALLOPT_MMAP_THRESHOLD: Final = -3
+_KEPT_BYTES: Final = 32 * 1024 * 1024
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--data", required=True, metavar="DIR", help="the directory that holds the log; made if it is not there")
@@ -69,6 +75,7 @@ def run(options: argparse.Namespace) -> int:
     metrics = _address(options.metrics) if options.metrics else None
     limits = _limits(options.limit)
     _raise_open_files()
+    _keep_freed_memory()
     with _readable_errors(options):
         broker = Broker(
             options.data,
@@ -198,6 +205,20 @@ def _raise_open_files() -> None:
     if soft != hard:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _keep_freed_memory() -> None:
+    """Have the C library keep the memory of the answers that were sent, for those that come next.
+
+    By itself it hands every freed megabyte back to the kernel, which clears it and gives it out again page by page:
+    two thirds of all that reading costs the broker.
+    """
+    import ctypes
+
+    with contextlib.suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_MALLOPT_TRIM_THRESHOLD, _KEPT_BYTES)
+        mallopt(_MALLOPT_MMAP_THRESHOLD, _KEPT_BYTES)
 
 
 def _age_seconds() -> float:

@@ -131,20 +131,23 @@ class PartitionLog:
             return b""
         segment, position, end = self._locate(offset, until)
         file = self._segment_files.file_of(segment)
-        wanted = min(bytes_max, end - position)
-        data: bytes | memoryview = file.read_at(max(wanted, 0), position)
-        if wanted < end - position:
-            kept, next_offset = self._whole_batches(segment, position, data)
-            if kept == 0 and whole_first_batch:
-                first = read_header(file.read_at(HEADER_BYTES, position))
-                kept, next_offset = first.batch_bytes, first.next_offset
-                data = file.read_at(kept, position)
-            if kept != len(data):
-                data = memoryview(data)[:kept]
-        else:
+        wanted = max(min(bytes_max, end - position), 0)
+        if wanted == end - position:
             next_offset = until.offset if segment.base_offset == until.segment_base else segment.next_offset
-        self._remember(next_offset, segment.base_offset, position + len(data))
-        return data
+            return self._taken(segment, position, file.read_at(wanted, position), next_offset)
+        indexed, indexed_offset = self._segment_files.index_of(segment).before_position(position + wanted)
+        if indexed > position:
+            # Here one batch ends and another begins, so nothing is read that would not be sent. What could still be
+            # added comes with the next fetch: part of one batch, or 64 KiB of small ones.
+            return self._taken(segment, position, file.read_at(indexed - position, position), indexed_offset)
+        data = memoryview(file.read_at(wanted, position))
+        kept, next_offset = self._whole_batches(segment, position, data)
+        if kept == 0:
+            if not whole_first_batch:
+                return b""
+            first = read_header(file.read_at(HEADER_BYTES, position))
+            return self._taken(segment, position, file.read_at(first.batch_bytes, position), first.next_offset)
+        return self._taken(segment, position, data[:kept], next_offset)
 
     def cold_stretch(self, offset: int, bytes_max: int, until: Mark) -> Stretch | None:
         """What `read` with these arguments would have to wait for the disk to get; None if it is all in memory."""
@@ -290,10 +293,6 @@ class PartitionLog:
         at = 0
         next_offset = -1
         size = len(data)
-        # A batch that the index knows is a sure place to start from: at most 64 KiB of headers are walked.
-        indexed, indexed_offset = self._segment_files.index_of(segment).before_position(position + size)
-        if indexed > position:
-            at, next_offset = indexed - position, indexed_offset
         while at + HEADER_BYTES <= size:
             length = BASE_OFFSET_AND_LENGTH.unpack_from(data, at)[1] + LENGTH_PREFIX_BYTES
             if length < HEADER_BYTES:
@@ -304,12 +303,13 @@ class PartitionLog:
             at += length
         return at, next_offset
 
-    def _remember(self, offset: int, segment_base: int, position: int) -> None:
-        """The next fetch of whoever got these bytes begins here."""
+    def _taken(self, segment: Segment, position: int, data: bytes | memoryview, offset: int) -> bytes | memoryview:
+        """These bytes go to somebody, whose next fetch will begin behind them, at `offset`."""
         places = self._places
         if offset not in places and len(places) >= _REMEMBERED_PLACES_MAX:
             del places[next(iter(places))]
-        places[offset] = (segment_base, position)
+        places[offset] = (segment.base_offset, position + len(data))
+        return data
 
 
 class Watcher:
