@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from asking import at
 from semel.core.batch import accept_from_client
 from semel.core.entries import LogStartMoved
-from semel.storage.files import MemoryFiles
+from semel.storage.files import Files, MemoryFiles
 from semel.storage.log import Log
 from semel.storage.partition_log import PartitionLog
+from semel.testing.faulty import Fault, FaultyFiles
 from semel.wire.records import decode_batches, encode_batch
 
 TIMES = st.integers(min_value=0, max_value=30)
@@ -18,8 +19,8 @@ TIMES = st.integers(min_value=0, max_value=30)
 class Partition:
     """A partition with the times of its batches, small segments, and a log start and an end that can be moved."""
 
-    def __init__(self, segment_bytes: int) -> None:
-        self.log = Log.open(MemoryFiles(), new_cluster_id="test")
+    def __init__(self, segment_bytes: int, files: Files | None = None) -> None:
+        self.log = Log.open(files or MemoryFiles(), new_cluster_id="test")
         configs = {"segment.bytes": str(segment_bytes)}
         self.log.commit(self.log.catalog.decide_create("orders", 1, configs, bytes(16), 0))
         self.topic = self.log.catalog.existing("orders")
@@ -83,3 +84,18 @@ def test_the_batch_comes_with_its_bytes() -> None:
     (batch,) = decode_batches(data)
     assert header.base_offset == batch.base_offset == 2
     assert [record.timestamp_ms for record in batch.records] == [3, 4]
+
+
+def test_a_segment_that_was_begun_in_vain_does_not_stand_in_the_way_of_a_search() -> None:
+    """The batch that would have begun it was refused by a full disk; what is before it waits for its sync."""
+    files = FaultyFiles()
+    kept = Partition(1024, files)
+    kept.append(5)
+    kept.log.sync_now()
+    kept.append(7)
+    files.arm(Fault("ENOSPC", call="create", path="topics/*"))
+    with pytest.raises(OSError, match="No space"):
+        kept.append(*range(100))
+    assert len(kept.partition.segments) == 2
+    assert kept.partition.latest_timestamp(kept.partition.readable) == 5
+    assert kept.since(-1) == kept.readable() == [(0, 5)]

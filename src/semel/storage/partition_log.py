@@ -197,6 +197,8 @@ class PartitionLog:
 
     def _indexed(self, segment: Segment) -> Iterator[tuple[int, int, int]]:
         """The parts of a segment that the index knows: first offset, offset behind the last, latest timestamp."""
+        if segment.size == 0:
+            return iter(())
         index = self._segment_files.index_of(segment)
         ends = [*index.offsets[1:], segment.next_offset]
         return zip(index.offsets, ends, index.max_timestamps, strict=True)
