@@ -117,6 +117,17 @@ def test_what_goes_by_age_is_every_segment_whose_latest_record_is_too_old(files:
     assert partition.retained_from(10_000, -1, -1) == 0
 
 
+def test_records_without_a_timestamp_are_as_old_as_their_stay_here(files: Files) -> None:
+    """By their own word they would be from before 1970, and gone at the first look."""
+    partition = made(files)
+    for at_ms in (1000, 2000, 3000):
+        append(partition, 600, at_ms=at_ms, stamp_ms=-1)
+    # The first segment got its last record before the second was begun.
+    assert partition.retained_from(4000, 2000, -1) == 0
+    assert partition.retained_from(4001, 2000, -1) == 1
+    assert partition.retained_from(100_000, 2000, -1) == 2
+
+
 def test_nothing_goes_that_nobody_could_read_yet(files: Files) -> None:
     partition = made(files)
     for _ in range(4):

@@ -7,7 +7,7 @@ it counts: after the sync, or after the write where the user chose so.
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from itertools import takewhile
+from itertools import takewhile, zip_longest
 from typing import Any, Final, NamedTuple
 
 from semel.core.batch import BASE_OFFSET_AND_LENGTH, HEADER_BYTES, LENGTH_PREFIX_BYTES, BatchHeader, Buffer, read_header
@@ -213,8 +213,8 @@ class PartitionLog:
         """Where the log has to begin once what is too old or too much is gone; whole segments go, never part of one."""
         start = self.state.log_start
         excess = self.size - retention_bytes if retention_bytes >= 0 else 0
-        for segment in self._segments:
-            too_old = retention_ms >= 0 and segment.max_timestamp < now_ms - retention_ms
+        for segment, following in zip_longest(self._segments, self._segments[1:]):
+            too_old = retention_ms >= 0 and _latest_ms(segment, following, now_ms) < now_ms - retention_ms
             too_much = excess >= segment.size and segment is not self._segments[-1]
             if not segment.size or segment.next_offset > self.readable.offset or not (too_old or too_much):
                 break
@@ -312,6 +312,13 @@ class PartitionLog:
             del places[next(iter(places))]
         places[offset] = (segment.base_offset, position + len(data))
         return data
+
+
+def _latest_ms(segment: Segment, following: Segment | None, now_ms: int) -> int:
+    """The time of the latest record in a segment; records that bear no time came before `following` was begun."""
+    if segment.max_timestamp >= 0:
+        return segment.max_timestamp
+    return now_ms if following is None else following.begun_at_ms
 
 
 class Watcher:
