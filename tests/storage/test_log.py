@@ -14,6 +14,7 @@ from semel.core.batch import CHECKED_FROM, read_header
 from semel.core.producers import Outcome
 from semel.core.refusals import Refused
 from semel.storage import checkpoint
+from semel.storage.encoding import BATCH_HEAD
 from semel.storage.files import DiskFiles, Files, MemoryFile, MemoryFiles
 from semel.storage.journal import Damaged
 from semel.storage.log import Log
@@ -316,6 +317,29 @@ def test_an_entry_of_a_kind_from_the_future_is_refused_with_its_position() -> No
     caller.log.abandon()
     with pytest.raises(Damaged, match=f"entry at position {position - 34}: entries of kind 99 are not known"):
         opened(files)
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload", "complaint"),
+    [
+        (1, bytes(10), "a batch in 10 bytes"),
+        (1, BATCH_HEAD.pack(7, 0, NOW_MS) + batch(), "no partition 0 of a topic with number 7"),
+        (2, b'{"number":1,"name":"orders","colour":"red"}', "not TopicCreated as this version of semel knows it"),
+        (3, b'{"number":7,"next_producer_id":1,"at_ms":1}', "no topic has number 7"),
+        (7, b'{"number":7,"partition":0,"offset":1}', "no partition 0 of a topic with number 7"),
+    ],
+)
+def test_an_intact_entry_that_cannot_be_is_refused_by_its_position_and_not_by_a_traceback(
+    kind: int, payload: bytes, complaint: str
+) -> None:
+    """A later version of semel, or a fault of ours, may have written it."""
+    files = FaultyFiles()
+    caller = opened(files)
+    position = caller.log.end
+    caller.log._journal.append(kind, [payload])
+    caller.log.sync_now()
+    with pytest.raises(Damaged, match=f"entry at position {position}: .*{complaint}"):
+        opened(files.after_kill())
 
 
 def test_progress_is_told_while_the_journal_is_replayed() -> None:

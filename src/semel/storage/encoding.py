@@ -11,6 +11,7 @@ from dataclasses import asdict, fields
 from typing import Any, Final
 
 from semel.core import entries
+from semel.core.batch import HEADER_BYTES
 from semel.core.entries import BatchAppended, Entry
 from semel.storage.files import Buffer
 
@@ -39,14 +40,19 @@ def encode(entry: Entry) -> tuple[int, list[Buffer]]:
 def decode(kind: int, payload: memoryview) -> Entry:
     """The entry that `encode` was given; ValueError if there can be none. A batch is a view of `payload`."""
     if kind == BATCH_KIND:
+        if len(payload) < BATCH_HEAD.size + HEADER_BYTES:
+            raise ValueError(f"a batch in {len(payload)} bytes")
         number, partition, at_ms = BATCH_HEAD.unpack_from(payload)
         return BatchAppended(number, partition, at_ms, payload[BATCH_HEAD.size :])
     entry_type = _KINDS.get(kind)
     if entry_type is None:
         raise ValueError(f"entries of kind {kind} are not known to this version of semel")
-    values = json.loads(bytes(payload))
-    for field in fields(entry_type):
-        if field.type is bytes:
-            values[field.name] = bytes.fromhex(values[field.name])
-    entry: Entry = entry_type(**values)
+    try:
+        values = json.loads(bytes(payload))
+        for field in fields(entry_type):
+            if field.type is bytes:
+                values[field.name] = bytes.fromhex(values[field.name])
+        entry: Entry = entry_type(**values)
+    except (LookupError, TypeError) as error:
+        raise ValueError(f"not {entry_type.__name__} as this version of semel knows it: {error}") from error
     return entry

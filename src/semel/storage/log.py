@@ -186,20 +186,25 @@ class Log:
     def _replay(self, entry: journal.JournalEntry) -> None:
         try:
             change = decode(entry.kind, entry.payload)
+            if isinstance(change, BatchAppended):
+                topic, partition = self._named_by(change)
+                header = batches.read_header(change.batch)
+                partition.write(header, change.batch, change.at_ms, topic.parsed)
+                self._apply_append(partition, header, change.at_ms)
+            else:
+                self._apply(change)
         except ValueError as error:
             raise Damaged(
                 f"{self.files.describe(journal.DIRECTORY)}: entry at position {entry.position}: {error}"
             ) from None
-        if isinstance(change, BatchAppended):
-            topic = self.catalog.numbered(change.number)
-            if topic is None:
-                raise Damaged(f"journal entry at position {entry.position} appends to a topic that does not exist")
-            partition = self._partitions[change.number][change.partition]
-            header = batches.read_header(change.batch)
-            partition.write(header, change.batch, change.at_ms, topic.parsed)
-            self._apply_append(partition, header, change.at_ms)
-        else:
-            self._apply(change)
+
+    def _named_by(self, entry: BatchAppended | LogStartMoved) -> tuple[Topic, PartitionLog]:
+        """The partition that an entry speaks of; ValueError if there is none, as only a damaged journal says."""
+        topic = self.catalog.numbered(entry.number)
+        partition = self.partition(topic, entry.partition) if topic is not None else None
+        if topic is None or partition is None:
+            raise ValueError(f"there is no partition {entry.partition} of a topic with number {entry.number}")
+        return topic, partition
 
     def _remove_strangers(self) -> None:
         """Remove what a crash left of files that were being made or removed. The checkpoint before may name them."""
@@ -338,7 +343,7 @@ class Log:
         if isinstance(entry, ProducerIdsReserved):
             self.producer_ids.apply(entry)
         elif isinstance(entry, LogStartMoved):
-            partition = self._partitions[entry.number][entry.partition]
+            _, partition = self._named_by(entry)
             self._unnamed += partition.apply_log_start(entry.offset)
         elif isinstance(entry, BatchAppended):
             raise AssertionError("batches are applied with their headers")
