@@ -1,10 +1,15 @@
 """A full disk: what is refused can be tried again, what was acknowledged stays, and space is all it takes to go on."""
 
+import asyncio
 import errno
 import os
 from collections.abc import Sequence
 
+import pytest
+
 from asking import Asker
+from semel.broker.broker import Broker
+from semel.storage.checkpoint import CheckpointJob
 from semel.storage.files import Buffer, File, MemoryFile, MemoryFiles
 from semel.storage.log import LogSettings
 from semel.testing.broker import FaultyBroker
@@ -73,3 +78,25 @@ def test_a_full_disk_refuses_with_an_error_that_is_retried_and_serves_on_once_th
         broker.kill()
         broker.restart()
         assert [record.offset for record in broker.log("events")] == list(range(taken + more))
+
+
+@pytest.mark.parametrize("refusal", [errno.ENOSPC, errno.EDQUOT])
+def test_a_checkpoint_for_which_there_is_no_space_is_put_off_and_is_no_failure_of_the_disk(
+    monkeypatch: pytest.MonkeyPatch, refusal: int
+) -> None:
+    def run(job: CheckpointJob) -> None:
+        raise OSError(refusal, os.strerror(refusal))
+
+    async def scenario() -> None:
+        async with Broker() as broker:
+            monkeypatch.setattr(CheckpointJob, "run", run)
+            broker._begin_checkpoint()
+            while broker.log.checkpoint_running:
+                await asyncio.sleep(0)
+            monkeypatch.undo()
+            assert not broker.failed.done()
+            broker._keep_house()
+            broker._begin_checkpoint()
+            assert broker.log.checkpoint_running
+
+    asyncio.run(scenario())

@@ -8,7 +8,6 @@ recovers what was.
 """
 
 import asyncio
-import errno
 import logging
 import secrets
 import time
@@ -25,7 +24,7 @@ from semel.broker.metrics import Metrics
 from semel.broker.sessions import FetchSessions
 from semel.core.entries import Entry
 from semel.storage.checkpoint import CheckpointJob
-from semel.storage.files import DiskFiles, Files, MemoryFiles
+from semel.storage.files import OUT_OF_SPACE, DiskFiles, Files, MemoryFiles
 from semel.storage.journal import SyncJob
 from semel.storage.log import Log, LogSettings
 from semel.storage.partition_log import Stretch
@@ -343,7 +342,7 @@ class Broker:
         """A write was refused, most often by a full disk: nothing was changed, and the client is told to try again."""
         self.metrics.storage_errors += 1
         self.events.tell(logging.ERROR, "write_refused", reason=error)
-        if error.errno == errno.ENOSPC and not self._space_sought:
+        if error.errno in OUT_OF_SPACE and not self._space_sought:
             # A checkpoint gives files of the journal and deleted segments back; then retention can be written down.
             self._space_sought = True
             self._loop.call_soon(self._begin_checkpoint)
@@ -419,7 +418,7 @@ class Broker:
         self._checkpointer.run(job.run, lambda error: self._end_checkpoint(job, error))
 
     def _end_checkpoint(self, job: CheckpointJob, error: BaseException | None) -> None:
-        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        if isinstance(error, OSError) and error.errno in OUT_OF_SPACE:
             self.storage_error(error)
             self.log.fail_checkpoint(job)
             self._checkpoint_postponed = True

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from crc32c import crc32c
 
-from semel.storage.files import Files
+from semel.storage.files import OUT_OF_SPACE, Files
 from semel.storage.journal import DIRECTORY as JOURNAL_DIRECTORY
 from semel.storage.journal import Damaged
 from semel.storage.segment import Index
@@ -86,7 +86,7 @@ def write(files: Files, state: dict[str, Any], packed: list[bytes]) -> None:
     try:
         _replace(files, content)
     except OSError as error:
-        if error.errno != errno.ENOSPC or _RESERVE not in files.names(""):
+        if error.errno not in OUT_OF_SPACE or _RESERVE not in files.names(""):
             raise
         files.remove(_RESERVE)
         _replace(files, content)

@@ -13,9 +13,12 @@ import fcntl
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 Buffer = bytes | bytearray | memoryview
+
+# No more room on the disk, or none for this user: unlike any other refusal it passes once there is space.
+OUT_OF_SPACE: Final = frozenset((errno.ENOSPC, errno.EDQUOT))
 
 # A writev takes at most this many buffers (POSIX promises 1024 on Linux); longer lists are cut up.
 BUFFERS_PER_CALL_MAX = 1024
