@@ -91,8 +91,9 @@ def test_a_checkpoint_for_which_there_is_no_space_is_put_off_and_is_no_failure_o
         async with Broker() as broker:
             monkeypatch.setattr(CheckpointJob, "run", run)
             broker._begin_checkpoint()
-            while broker.log.checkpoint_running:
-                await asyncio.sleep(0)
+            ended = asyncio.Event()
+            broker._checkpointer.run(lambda: None, lambda _: ended.set())
+            await ended.wait()
             monkeypatch.undo()
             assert not broker.failed.done()
             broker._keep_house()
