@@ -17,7 +17,7 @@ from typing import Final, Literal
 
 from semel.broker.apis import HANDLERS
 from semel.broker.connection import Connection, Exchange
-from semel.broker.disk_thread import DiskThread
+from semel.broker.disk_thread import DiskThread, Outcome
 from semel.broker.events import Events
 from semel.broker.limits import Limits
 from semel.broker.metrics import Metrics
@@ -40,7 +40,7 @@ STOP_SECONDS_MAX: Final = 1.5
 
 
 class BrokerFailed(Exception):
-    """The broker had to stop because the disk failed; the message says how."""
+    """The broker had to stop, most often because the disk failed; the message says how."""
 
 
 class Broker:
@@ -234,11 +234,13 @@ class Broker:
         await asyncio.sleep(0)
 
     def fail(self, error: BaseException) -> None:
-        """The disk has broken its promise: say so, stop serving, leave the rest to a restart."""
+        """What is on disk or in memory cannot be vouched for: say so, stop serving, leave the rest to a restart."""
         if self.failed.done():
             return
-        self.events.tell(logging.CRITICAL, "stopped_serving", reason=f"the disk failed: {error}")
-        self.failed.set_exception(BrokerFailed(f"the disk failed: {error}"))
+        mistake = None if isinstance(error, OSError) else error
+        reason = f"the disk failed: {error}" if mistake is None else f"a fault of its own: {error!r}"
+        self.events.tell(logging.CRITICAL, "stopped_serving", error=mistake, reason=reason)
+        self.failed.set_exception(BrokerFailed(reason))
         # Looked at here, so that asyncio does not call it forgotten where nobody asks.
         self.failed.exception()
         self._note_progress()
@@ -325,6 +327,8 @@ class Broker:
                 api=exchange.api_key,
                 version=exchange.version,
             )
+            # What it had changed before it broke off has to become durable all the same.
+            self.follow_journal()
             exchange.reply_by_hanging_up()
 
     def now_ms(self) -> int:
@@ -383,9 +387,20 @@ class Broker:
         job = self.log.begin_sync()
         self.metrics.syncs += 1
         self.metrics.synced_entries_bytes += job.target - self.log.synced
-        self._syncer.run(job.run, lambda error: self._end_sync(job, error))
+        self._syncer.run(job.run, self._or_fail(lambda error: self._end_sync(job, error)))
 
-    def _end_sync(self, job: SyncJob, error: BaseException | None) -> None:
+    def _or_fail(self, take_note: Callable[[Outcome], None]) -> Callable[[Outcome], None]:
+        """`take_note`; if it breaks off in the middle nobody knows any more what is durable, and clients would wait."""
+
+        def guarded(outcome: Outcome) -> None:
+            try:
+                take_note(outcome)
+            except Exception as error:
+                self.fail(error)
+
+        return guarded
+
+    def _end_sync(self, job: SyncJob, error: Outcome) -> None:
         self._sync_under_way = False
         if error is not None:
             self.fail(error)
@@ -415,9 +430,9 @@ class Broker:
             # Nobody waits for this one; it closes the journal's files that are full.
             self._begin_sync()
         job = self.log.begin_checkpoint()
-        self._checkpointer.run(job.run, lambda error: self._end_checkpoint(job, error))
+        self._checkpointer.run(job.run, self._or_fail(lambda error: self._end_checkpoint(job, error)))
 
-    def _end_checkpoint(self, job: CheckpointJob, error: BaseException | None) -> None:
+    def _end_checkpoint(self, job: CheckpointJob, error: Outcome) -> None:
         if isinstance(error, OSError) and error.errno in OUT_OF_SPACE:
             self.storage_error(error)
             self.log.fail_checkpoint(job)
@@ -438,12 +453,15 @@ class Broker:
         def run() -> None:
             if self._stopping or self.failed.done():
                 return
+            # First of all: whatever becomes of it this time, there is a next one.
+            self._timers[slot] = self._loop.call_later(seconds, run)
             try:
                 job()
             except OSError as error:
                 self.storage_error(error)
+            except Exception as error:
+                self.events.tell(logging.ERROR, "housekeeping_failed", error=error)
             self.follow_journal()
-            self._timers[slot] = self._loop.call_later(seconds, run)
 
         slot = len(self._timers)
         self._timers.append(self._loop.call_later(seconds, run))
