@@ -5,9 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from asking import Asker
 from producing import deliver, idempotent_producer
 from semel.storage.files import DiskFile
+from semel.storage.log import Log
+from semel.storage.partition_log import Stretch
 from semel.testing.broker import FaultyBroker
+from semel.wire.records import Record
+from semel.wire.versions import FETCH
 
 
 @pytest.fixture
@@ -37,6 +42,43 @@ def test_records_that_left_the_memory_are_fetched_all_the_same(tmp_path: Path, c
         consumer.close()
     assert consumed == values
     assert cold, "no read was cold, so nothing was tested"
+
+
+def test_no_more_is_brought_into_memory_than_one_answer_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or a consumer of many partitions, come back after a day, would have the disk read a hundredfold."""
+    brought: list[int] = []
+    original = Log.warm
+
+    def warm(log: Log, stretches: list[Stretch]) -> None:
+        brought.append(sum(stretch.size for stretch in stretches))
+        original(log, stretches)
+
+    monkeypatch.setattr(Log, "warm", warm)
+    monkeypatch.setattr(DiskFile, "is_cached", lambda self, size, position: False)
+    with FaultyBroker(tmp_path) as broker:
+        asker = Asker(broker.bootstrap)
+        asker.create("events", partitions=20)
+        for index in range(20):
+            asker.produce("events", [Record(bytes(10_000))], index)
+        partitions = [
+            {"partition": index, "fetch_offset": 0, "partition_max_bytes": 1_000_000, "log_start_offset": -1}
+            for index in range(20)
+        ]
+        answer = asker(
+            FETCH,
+            4,
+            replica_id=-1,
+            max_wait=0,
+            min_bytes=1,
+            max_bytes=30_000,
+            isolation_level=0,
+            topics=[{"topic": "events", "partitions": partitions}],
+        )
+        asker.close()
+    records = [partition.records or b"" for partition in answer.responses[0].partitions]
+    assert [len(sent) > 10_000 for sent in records] == [True, True] + [False] * 18
+    assert len(brought) == 1
+    assert sum(map(len, records)) <= brought[0] <= 30_000
 
 
 def test_what_was_just_written_is_in_memory(tmp_path: Path) -> None:

@@ -36,12 +36,13 @@ _DISK_WAIT_MS = 1_000
 class _Gathered:
     """What the partitions of a request have to give at one moment."""
 
-    __slots__ = ("answers", "bytes", "cold", "has_error", "patient", "watched")
+    __slots__ = ("answers", "bytes", "cold", "cold_bytes", "has_error", "patient", "watched")
 
     def __init__(self, patient: bool) -> None:
         # Whether to wait for the disk, should it come to that.
         self.patient = patient
         self.cold: list[Stretch] = []
+        self.cold_bytes = 0
         self.answers: list[tuple[Interest, FetchPartitionAnswer]] = []
         self.bytes = 0
         self.has_error = False
@@ -142,7 +143,8 @@ def _gather(broker: "Broker", request: FetchRequest, context: FetchContext, *, p
     gathered = _Gathered(patient)
     room = min(request.bytes_max, limits.fetch_answer_bytes_max, limits.unsent_bytes_max - broker.unsent_bytes)
     for interest in context.interests:
-        answer = _read(broker, interest, request, max(room - gathered.bytes, 0), gathered)
+        # What is cold takes its room too, or a whole disk would be read for the sake of one answer.
+        answer = _read(broker, interest, request, max(room - gathered.bytes - gathered.cold_bytes, 0), gathered)
         if answer.error_code:
             gathered.has_error = True
         gathered.answers.append((interest, answer))
@@ -177,9 +179,10 @@ def _read(
         cold = None if gathered.patient else partition.cold_stretch(asked.fetch_offset, bytes_max, until)
         if cold is not None:
             gathered.cold.append(cold)
+            gathered.cold_bytes += cold.size
         else:
             # The first batch of an answer comes whatever its size, or a client with a small limit would never get on.
-            first = gathered.bytes == 0
+            first = gathered.bytes == gathered.cold_bytes == 0
             data = partition.read(asked.fetch_offset, bytes_max, until, whole_first_batch=first)
     except (OSError, Damaged) as error:
         broker.unreadable(error)
