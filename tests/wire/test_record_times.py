@@ -34,6 +34,23 @@ def test_bytes_that_are_no_records_are_a_protocol_error_and_nothing_else(payload
     batch = encode_batch([Record(b"x")])[:61] + payload
     batch[22] = codec
     with contextlib.suppress(ProtocolError):
+        for offset, timestamp_ms in record_times(batch):
+            assert offset == 0
+            assert -(2**63) <= timestamp_ms < 2**63
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        pytest.param(b"\x10\x00\x00\x02\x01\x02x\x00\x00", id="an offset outside its batch"),
+        pytest.param(b"\x10\x00\x00\x01\x01\x02x\x00\x00", id="an offset before its batch"),
+        pytest.param(b"\x18\x00" + b"\xfe" + b"\xff" * 8 + b"\x01\x00", id="a time beyond all clocks"),
+    ],
+)
+def test_a_record_that_cannot_be_where_or_when_it_says_is_a_protocol_error(record: bytes) -> None:
+    """A look-up would otherwise answer an offset that does not exist, or a number that does not fit its field."""
+    batch = encode_batch([Record(b"x", timestamp_ms=2**62)])[:61] + record
+    with pytest.raises(ProtocolError):
         list(record_times(batch))
 
 

@@ -1,8 +1,9 @@
 """Record batches in full: what the command line and the tests need to write records and to read them back.
 
-The broker never opens a batch; it reads the header (`semel.core.batch`) and hands the rest on. Here the records are
-unpacked one by one and decompressed, slowly and with a limit. Only format 2 is known. This file must never be imported
-by the path that serves Produce or Fetch.
+On the way in and out the broker never opens a batch; it reads the header (`semel.core.batch`) and hands the rest on.
+Here the records are unpacked one by one and decompressed, slowly and with a limit; the broker asks for their times
+alone, when somebody looks for one. Only format 2 is known. This file must never be imported by the path that serves
+Produce or Fetch.
 """
 
 import zlib
@@ -41,6 +42,9 @@ _XERIAL_HEADER_BYTES: Final = 16
 
 # A 64-bit number in pieces of seven bits.
 _VARINT_BYTES_MAX: Final = 10
+
+# A time fits 64 bits, one of which is its sign.
+_TIME_BITS_MAX: Final = 63
 
 _GZIP_WINDOW_BITS: Final = 31
 
@@ -166,6 +170,8 @@ def record_times(batch: Buffer, decompressed_bytes_max: int = DECOMPRESSED_BYTES
             timestamp_delta, at = _read_varint(payload, at + 1)
             offset_delta, _ = _read_varint(payload, at)
             timestamp_ms = header.base_timestamp + timestamp_delta if append_time_ms is None else append_time_ms
+            if not 0 <= offset_delta <= header.last_offset_delta or timestamp_ms.bit_length() > _TIME_BITS_MAX:
+                raise ProtocolError(f"a record {offset_delta} behind offset {header.base_offset}, at {timestamp_ms} ms")
             yield header.base_offset + offset_delta, timestamp_ms
             at = end
     except IndexError as error:
