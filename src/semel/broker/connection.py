@@ -33,6 +33,8 @@ RECEIVE_BYTES: Final = 64 * 1024
 RECEIVE_BYTES_KEPT_MAX: Final = 2 * 1024 * 1024
 # Answers waiting in the socket's buffer, or for their turn, beyond this stop the reading of further requests.
 UNSENT_BYTES_HIGH: Final = 1024 * 1024
+# Below this what a connection has not taken is looked at every few seconds, and not with every answer.
+UNSENT_BYTES_NOTED: Final = 4 * 1024
 # A client that sends or takes this much has got on, or one byte a minute would hold a connection for ever.
 PROGRESS_BYTES: Final = 64 * 1024
 
@@ -121,6 +123,7 @@ class Connection(asyncio.BufferedProtocol):
         self.broker = broker
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray(RECEIVE_BYTES)
+        self._view = memoryview(self._buffer)
         self._begin = 0
         self._end = 0
         self._frame_bytes_wanted = 0
@@ -160,7 +163,7 @@ class Connection(asyncio.BufferedProtocol):
         self.broker.farewell(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return memoryview(self._buffer)[self._end :]
+        return self._view[self._end :]
 
     def buffer_updated(self, nbytes: int) -> None:
         was_empty = self._begin == self._end
@@ -185,6 +188,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._writing_paused = True
+        self._note_unsent()
         self._update_reading()
 
     def resume_writing(self) -> None:
@@ -221,7 +225,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._check_size(size, available)
                 self._make_room(size)
                 return
-            frame = memoryview(self._buffer)[self._begin + SIZE_BYTES : self._begin + size]
+            frame = self._view[self._begin + SIZE_BYTES : self._begin + size]
             self._begin += size
             self._frames_served += 1
             self._serve(frame)
@@ -270,7 +274,8 @@ class Connection(asyncio.BufferedProtocol):
         old = self._buffer
         kept = self._end - self._begin
         self._buffer = bytearray(size)
-        self._buffer[:kept] = memoryview(old)[self._begin : self._end]
+        self._buffer[:kept] = self._view[self._begin : self._end]
+        self._view = memoryview(self._buffer)
         self._begin, self._end = 0, kept
         base = RECEIVE_BYTES
         self.broker.receive_bytes += max(size - base, 0) - max(len(old) - base, 0)
@@ -320,27 +325,30 @@ class Connection(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None:
             return
+        broker = self.broker
+        metrics = broker.metrics
         exchanges = self._exchanges
-        metrics = self.broker.metrics
+        held_bytes = self._held_bytes
         sent = False
         while exchanges:
             exchange = exchanges[0]
             answer = exchange._answer
             if answer is None:
                 break
-            if exchange._after > self.broker.settled:
-                self.broker.wait_for_sync(self)
+            if exchange._after > broker.settled:
+                broker.wait_for_sync(self)
                 break
             if answer is _HANGING_UP:
                 transport.close()
-                return
+                break
             exchanges.popleft()
             metrics.observe_latency(exchange.api_key, time.perf_counter() - exchange.received_at)
-            metrics.bytes_out += exchange._answer_bytes
             self._held_bytes -= exchange._answer_bytes
             transport.writelines(answer)
             sent = True
-        self._note_unsent()
+        metrics.bytes_out += held_bytes - self._held_bytes
+        if held_bytes + self._unsent_bytes > UNSENT_BYTES_NOTED:
+            self._note_unsent()
         if sent and (self._reading_paused or self._finished) and not self._processing:
             # Some limit may have let go; serve on from the loop, not from within whoever called.
             asyncio.get_running_loop().call_soon(self._process)
