@@ -6,6 +6,24 @@ Entries are plain values; how they become bytes is the business of `semel.storag
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class PartitionName(NamedTuple):
+    """A partition as entries name it: by its topic's number, so that a namesake made later is another one."""
+
+    number: int
+    partition: int
+
+
+class StoredOffset(NamedTuple):
+    """How far a group has come in one partition, and what it noted beside it."""
+
+    number: int
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +91,108 @@ class BatchAppended:
     batch: bytes | memoryview
 
 
+@dataclass(frozen=True, slots=True)
+class TransactionalIdClaimed:
+    """From now on a transactional id belongs to this producer id in this epoch, and whoever had it before is fenced.
+
+    `last_producer_id` and `last_epoch` (-1: none) are what its owner knew before, so that its retry is recognised.
+    """
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    last_producer_id: int
+    last_epoch: int
+    timeout_ms: int
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionGrew:
+    """These partitions and groups take part in the open transaction of a producer; the first ones open it."""
+
+    producer_id: int
+    producer_epoch: int
+    partitions: tuple[PartitionName, ...]
+    groups: tuple[str, ...]
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionalOffsets:
+    """Offsets of a group that will count when the producer's open transaction is committed."""
+
+    producer_id: int
+    producer_epoch: int
+    group: str
+    offsets: tuple[StoredOffset, ...]
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionEnded:
+    """A transaction came to its end, in all its partitions and groups at once.
+
+    `marker_epoch` is the epoch that the control records bear; `next_producer_id` and `next_epoch` are what the
+    transactional id goes on with: the same ones, a later epoch, or a new id where the epochs are used up.
+    """
+
+    producer_id: int
+    marker_epoch: int
+    next_producer_id: int
+    next_epoch: int
+    committed: bool
+    partitions: tuple[PartitionName, ...]
+    groups: tuple[str, ...]
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionalIdsForgotten:
+    """These transactional ids were silent for too long."""
+
+    transactional_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsCommitted:
+    """How far a group has come. `retention_ms` is the client's own wish (-1: what the broker is set to)."""
+
+    group: str
+    offsets: tuple[StoredOffset, ...]
+    retention_ms: int
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsForgotten:
+    """A group's offsets in these partitions are gone: deleted, or too old."""
+
+    group: str
+    partitions: tuple[PartitionName, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDeleted:
+    """A group is gone, with its members and its offsets."""
+
+    group: str
+
+
 Entry = (
-    TopicCreated | TopicDeleted | PartitionsAdded | ConfigsChanged | ProducerIdsReserved | LogStartMoved | BatchAppended
+    TopicCreated
+    | TopicDeleted
+    | PartitionsAdded
+    | ConfigsChanged
+    | ProducerIdsReserved
+    | LogStartMoved
+    | BatchAppended
+    | TransactionalIdClaimed
+    | TransactionGrew
+    | TransactionalOffsets
+    | TransactionEnded
+    | TransactionalIdsForgotten
+    | OffsetsCommitted
+    | OffsetsForgotten
+    | GroupDeleted
 )

@@ -7,7 +7,7 @@ without a new format.
 
 import json
 import struct
-from dataclasses import asdict, fields
+from dataclasses import fields
 from typing import Any, Final
 
 from semel.core import entries
@@ -25,6 +25,14 @@ _KINDS: Final[dict[int, type[Any]]] = {
     5: entries.ConfigsChanged,
     6: entries.ProducerIdsReserved,
     7: entries.LogStartMoved,
+    8: entries.TransactionalIdClaimed,
+    9: entries.TransactionGrew,
+    10: entries.TransactionalOffsets,
+    11: entries.TransactionEnded,
+    12: entries.TransactionalIdsForgotten,
+    13: entries.OffsetsCommitted,
+    14: entries.OffsetsForgotten,
+    15: entries.GroupDeleted,
 }
 _KIND_OF: Final = {entry_type: kind for kind, entry_type in _KINDS.items()}
 
@@ -33,8 +41,9 @@ def encode(entry: Entry) -> tuple[int, list[Buffer]]:
     """An entry's kind and the buffers that hold it."""
     if isinstance(entry, BatchAppended):
         return BATCH_KIND, [BATCH_HEAD.pack(entry.number, entry.partition, entry.at_ms), entry.batch]
-    values = {k: v.hex() if isinstance(v, bytes) else v for k, v in asdict(entry).items()}
-    return _KIND_OF[type(entry)], [json.dumps(values, separators=(",", ":")).encode()]
+    values = {field.name: getattr(entry, field.name) for field in fields(entry)}
+    text = json.dumps(values, separators=(",", ":"), default=bytes.hex)
+    return _KIND_OF[type(entry)], [text.encode()]
 
 
 def decode(kind: int, payload: memoryview) -> Entry:
@@ -50,9 +59,17 @@ def decode(kind: int, payload: memoryview) -> Entry:
     try:
         values = json.loads(bytes(payload))
         for field in fields(entry_type):
+            value = values[field.name]
             if field.type is bytes:
-                values[field.name] = bytes.fromhex(values[field.name])
+                values[field.name] = bytes.fromhex(value)
+            elif isinstance(value, list):
+                values[field.name] = _frozen(value)
         entry: Entry = entry_type(**values)
     except (LookupError, TypeError) as error:
         raise ValueError(f"not {entry_type.__name__} as this version of semel knows it: {error}") from error
     return entry
+
+
+def _frozen(value: Any) -> Any:
+    """Lists as the tuples they were."""
+    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value

@@ -14,7 +14,15 @@ from typing import Any, Final, NamedTuple
 from crc32c import crc32c
 
 from semel.core.batch import CHECKED_FROM, HEADER_BYTES, MAGIC, BatchHeader, read_header
-from semel.core.entries import BatchAppended, LogStartMoved, ProducerIdsReserved
+from semel.core.entries import (
+    BatchAppended,
+    ConfigsChanged,
+    LogStartMoved,
+    PartitionsAdded,
+    ProducerIdsReserved,
+    TopicCreated,
+    TopicDeleted,
+)
 from semel.core.partition import Partition
 from semel.core.producer_ids import ProducerIds
 from semel.core.producers import Producers
@@ -107,7 +115,7 @@ def _replay(examined: Examined, entry: journal.JournalEntry) -> None:
         examined.partitions.setdefault((change.number, change.partition), Partition()).apply_log_start(change.offset)
     elif isinstance(change, ProducerIdsReserved):
         examined.producer_ids.apply(change)
-    else:
+    elif isinstance(change, TopicCreated | TopicDeleted | PartitionsAdded | ConfigsChanged):
         topic = examined.catalog.apply(change)
         if examined.catalog.numbered(topic.number) is None:
             for index in range(topic.partition_count):

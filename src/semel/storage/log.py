@@ -24,14 +24,24 @@ from semel.core.batch import BatchHeader
 from semel.core.entries import (
     BatchAppended,
     Entry,
+    GroupDeleted,
     LogStartMoved,
+    OffsetsCommitted,
+    OffsetsForgotten,
     ProducerIdsReserved,
     TopicDeleted,
+    TransactionalIdClaimed,
+    TransactionalIdsForgotten,
+    TransactionalOffsets,
+    TransactionEnded,
+    TransactionGrew,
 )
+from semel.core.groups.groups import Groups
 from semel.core.partition import PRODUCER_EXPIRATION_MS, answered_timestamp
 from semel.core.producer_ids import ProducerIds
 from semel.core.producers import ACCEPTED, Outcome, Producers
 from semel.core.topics import Catalog, Topic
+from semel.core.transactions import Transactions
 from semel.storage import checkpoint, journal
 from semel.storage.checkpoint import CheckpointJob
 from semel.storage.encoding import BATCH_HEAD, BATCH_KIND, decode, encode
@@ -80,6 +90,8 @@ class Log:
         self.settings = settings
         self.catalog = Catalog(topics_max=settings.topics_max, partitions_max=settings.partitions_max)
         self.producer_ids = ProducerIds()
+        self.transactions = Transactions()
+        self.groups = Groups()
         self.cluster_id = ""
         self.producer_states = 0
         # What recovery had to read, for the operator.
@@ -347,6 +359,13 @@ class Log:
             self._unnamed += partition.apply_log_start(entry.offset)
         elif isinstance(entry, BatchAppended):
             raise AssertionError("batches are applied with their headers")
+        elif isinstance(entry, TransactionalIdClaimed | TransactionGrew | TransactionalIdsForgotten):
+            self.transactions.apply(entry)
+        elif isinstance(entry, TransactionalOffsets | TransactionEnded):
+            self.transactions.apply(entry)
+            self.groups.apply(entry)
+        elif isinstance(entry, OffsetsCommitted | OffsetsForgotten | GroupDeleted):
+            self.groups.apply(entry)
         else:
             topic = self.catalog.apply(entry)
             if isinstance(entry, TopicDeleted):
