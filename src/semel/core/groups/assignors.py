@@ -84,6 +84,8 @@ class _Spread:
                     self._give(owner, kind, name)
                 else:
                     unread[kind].append(name)
+        if len(unread) == 1:
+            unread[0] += self._take_back_beyond_share(sum(self._loads.values()) + len(unread[0]))
         # Those with the fewest readers first: they leave the least choice.
         for kind in sorted(range(len(unread)), key=lambda kind: len(self._readers_of[kind])):
             self._hand_out(kind, unread[kind])
@@ -111,6 +113,19 @@ class _Spread:
     def _give(self, member_id: str, kind: int, name: PartitionName) -> None:
         self._given[member_id].setdefault(kind, []).append(name)
         self._loads[member_id] += 1
+
+    def _take_back_beyond_share(self, partition_count: int) -> list[PartitionName]:
+        """What somebody has beyond an even share, where all want the same: `even` would find it one by one."""
+        share, left_over = divmod(partition_count, len(self._readers_of[0]))
+        taken_back: list[PartitionName] = []
+        for member_id in sorted(self._readers_of[0], key=lambda member_id: -self._loads[member_id]):
+            may_keep = share + (left_over > 0)
+            left_over -= self._loads[member_id] >= may_keep
+            names = self._given[member_id].get(0, [])
+            taken_back += names[may_keep:]
+            del names[may_keep:]
+            self._loads[member_id] = len(names)
+        return taken_back
 
     def _hand_out(self, kind: int, names: Iterable[PartitionName]) -> None:
         """Give each of these to the one who has least."""
