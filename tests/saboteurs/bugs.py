@@ -1,0 +1,166 @@
+"""The planted bugs: what each breaks, how it is planted, and which tests must catch it.
+
+Each is a mistake that could be made, or was made in a system of this kind. `caught_by` names the cheapest tests that
+fail over it, as arguments for pytest. A change of the code that makes `line` stale has to move the bug along with it.
+"""
+
+from typing import Final, NamedTuple
+
+
+class Bug(NamedTuple):
+    """A few characters of a module's source, and what a saboteur would write there."""
+
+    name: str
+    module: str
+    line: str
+    instead: str
+    caught_by: tuple[str, ...]
+
+
+BUGS: Final[tuple[Bug, ...]] = (
+    # -- claims: what is new, what is a repetition, what is late ---------------------------------------------------
+    Bug(
+        "the window holds four batches",
+        "semel.core.producers",
+        "WINDOW_BATCHES: Final = 5",
+        "WINDOW_BATCHES: Final = 4",
+        ("tests/core/test_producers.py",),
+    ),
+    Bug(
+        "sequence numbers do not wrap",
+        "semel.core.producers",
+        "SEQUENCE_MASK: Final = 0x7FFF_FFFF",
+        "SEQUENCE_MASK: Final = 0xFFFF_FFFF",
+        ("tests/core/test_producers.py",),
+    ),
+    Bug(
+        "a batch that overlaps an old one passes for a repetition",
+        "semel.core.producers",
+        "        if state.startswith(wanted, position):",
+        "        if state.startswith(wanted[:4], position):",
+        ("tests/core/test_producers.py",),
+    ),
+    Bug(
+        "a gap is accepted",
+        "semel.core.producers",
+        "    (DUPLICATE,  ACCEPTED,  GAP,      GAP),       # CURRENT",
+        "    (DUPLICATE,  ACCEPTED,  GAP,      ACCEPTED),  # CURRENT",
+        ("tests/core/test_producers.py",),
+    ),
+    Bug(
+        "a later epoch may begin with any number",
+        "semel.core.producers",
+        "    (GAP,        GAP,       ACCEPTED, GAP),       # SUCCESSOR",
+        "    (GAP,        GAP,       ACCEPTED, ACCEPTED),  # SUCCESSOR",
+        ("tests/core/test_producers.py",),
+    ),
+    Bug(
+        "a zombie one epoch late is not fenced",
+        "semel.core.producers",
+        "standing = SUCCESSOR if epoch > known_epoch else ZOMBIE",
+        "standing = SUCCESSOR if epoch >= known_epoch - 1 else ZOMBIE",
+        ("tests/core/test_producers.py",),
+    ),
+    Bug(
+        "a producer nobody has heard of may begin with any number",
+        "semel.core.producer_ids",
+        "        return block >= 0 and -BLOCK_AGE_MAX_MS < now_ms - self._block_times_ms[block] < expiration_ms",
+        "        return False",
+        ("tests/core/test_producer_ids.py",),
+    ),
+    Bug(
+        "a crash has producer ids handed out twice",
+        "semel.core.producer_ids",
+        "        self._next = self._reserved_until = entry.first + entry.count\n",
+        "        self._reserved_until = entry.first + entry.count\n        self._next = entry.first\n",
+        ("tests/core/test_producer_ids.py",),
+    ),
+    Bug(
+        "the checksum of what a client sends is not looked at",
+        "semel.core.batch",
+        "    if crc32c(memoryview(batch)[CHECKED_FROM:]) != header.checksum:",
+        "    if header.checksum is None:",
+        ("tests/core/test_batch.py",),
+    ),
+    # -- the disk: what was acknowledged is there, once --------------------------------------------------------------
+    Bug(
+        "answers leave before the sync",
+        "semel.broker.connection",
+        "            if exchange._after > broker.settled:",
+        "            if exchange._after < 0:",
+        ("tests/broker/apis/test_durable_answers.py",),
+    ),
+    Bug(
+        "records are shown before the sync",
+        "semel.storage.log",
+        "        while unsettled and unsettled[0][0] <= position:",
+        "        while unsettled:",
+        ("tests/storage/test_log.py", "tests/broker/apis/test_durable_answers.py"),
+    ),
+    Bug(
+        "a failed sync is tried again",
+        "semel.storage.journal",
+        "        for file in self.unsynced:\n            file.sync()\n",
+        "        for file in self.unsynced:\n"
+        "            try:\n                file.sync()\n"
+        "            except OSError:\n                file.sync()\n",
+        ("tests/crash/test_matrix.py", "-k", "failed"),
+    ),
+    Bug(
+        "the name of a new journal file is not synced",
+        "semel.storage.journal",
+        "        if self.names_changed:",
+        "        if self.files is None:",
+        ("tests/crash/test_matrix.py",),
+    ),
+    Bug(
+        "torn entries of the journal are believed",
+        "semel.storage.journal",
+        "    if crc32c(content[offset + _CHECKED_FROM : offset + size]) != checksum:",
+        "    if checksum is None:",
+        ("tests/storage/test_journal.py",),
+    ),
+    Bug(
+        "entries of an earlier life are believed",
+        "semel.storage.journal",
+        "    if life is not None and kind_and_life >> _KIND_BITS != life % _LIVES:",
+        "    if life is not None and kind_and_life < 0:",
+        ("tests/storage/test_journal.py", "tests/storage/test_starting_again.py", "tests/crash/test_matrix.py"),
+    ),
+    Bug(
+        "a checkpoint replaces the old one before it is durable",
+        "semel.storage.checkpoint",
+        "        file.write_at([content], 0)\n        file.sync()\n",
+        "        file.write_at([content], 0)\n",
+        ("tests/crash/test_matrix.py",),
+    ),
+    Bug(
+        "a checkpoint forgets all of the window but the last batch",
+        "semel.storage.checkpoint",
+        "    for producer_id, state in states:\n",
+        "    for producer_id, state in ((i, s[:10] + s[-24:]) for i, s in states):\n",
+        ("tests/crash/test_matrix.py",),
+    ),
+    Bug(
+        "the journal goes round before the checkpoint is durable",
+        "semel.storage.log",
+        "        self.checkpoint_running = True\n",
+        "        self.checkpoint_running = True\n        self._journal.recycle(self.end)\n",
+        ("tests/crash/test_matrix.py",),
+    ),
+    Bug(
+        "what lies behind the end of a segment is not cut off",
+        "semel.storage.partition_log",
+        "            if file.size() > last.size:",
+        "            if file.size() < 0:",
+        ("tests/storage/test_partition_log.py", "tests/storage/test_log.py", "tests/crash/test_matrix.py"),
+    ),
+    # -- reading -----------------------------------------------------------------------------------------------------
+    Bug(
+        "a fetch from the middle of a batch loses the batch",
+        "semel.storage.partition_log",
+        "                if header.next_offset > offset:\n                    return position + at",
+        "                if header.base_offset >= offset:\n                    return position + at",
+        ("tests/storage/test_partition_log.py",),
+    ),
+)
