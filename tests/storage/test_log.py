@@ -200,7 +200,7 @@ class Moved(Watcher):
 def test_watchers_hear_of_what_can_be_read_and_of_the_end_of_the_topic() -> None:
     caller, partition = with_topic(MemoryFiles())
     watcher = Moved()
-    partition.watchers.add(watcher)
+    partition.watchers[watcher] = None
     caller.append(partition, batch())
     assert watcher.count == 0
     caller.sync()

@@ -61,6 +61,7 @@ class Broker:
         files: Files | None = None,
         settings: LogSettings | None = None,
         clock: Callable[[], float] = time.time,
+        disk_threads: Callable[[str, asyncio.AbstractEventLoop], DiskThread] = DiskThread,
     ) -> None:
         """`data` is the directory to keep the log in; without one it lives in memory, as long as the broker does."""
         self.limits = limits or Limits()
@@ -87,9 +88,10 @@ class Broker:
         self._files = files
         self._settings = settings or self._default_settings()
         self._clock = clock
-        self._connections: set[Connection] = set()
-        self._waiting_for_sync: set[Connection] = set()
-        # In the order in which they began to wait.
+        self._disk_threads = disk_threads
+        # All of these in the order in which they came, so that the same events have the same outcome.
+        self._connections: dict[Connection, None] = {}
+        self._waiting_for_sync: dict[Connection, None] = {}
         self._waiting_for_receive_bytes: dict[Connection, None] = {}
         self._server: asyncio.Server | None = None
         self._loop: asyncio.AbstractEventLoop
@@ -158,9 +160,9 @@ class Broker:
             journal_position=self.log.end,
             replayed_bytes=self.log.replayed_bytes,
         )
-        self._syncer = DiskThread("semel-sync", self._loop)
-        self._checkpointer = DiskThread("semel-checkpoint", self._loop)
-        self._reader = DiskThread("semel-read", self._loop)
+        self._syncer = self._disk_threads("semel-sync", self._loop)
+        self._checkpointer = self._disk_threads("semel-checkpoint", self._loop)
+        self._reader = self._disk_threads("semel-read", self._loop)
         self._threads_running = True
         self._stopping = False
         self._every(HOUSEKEEPING_SECONDS, self._keep_house)
@@ -259,16 +261,16 @@ class Broker:
                 logging.WARNING, "connection_refused", peer=connection.peer, connections=len(self._connections)
             )
             return False
-        self._connections.add(connection)
+        self._connections[connection] = None
         self.metrics.connections_opened += 1
         self.metrics.connections_open += 1
         return True
 
     def farewell(self, connection: Connection) -> None:
         if connection in self._connections:
-            self._connections.remove(connection)
+            del self._connections[connection]
             self.metrics.connections_open -= 1
-        self._waiting_for_sync.discard(connection)
+        self._waiting_for_sync.pop(connection, None)
         self._waiting_for_receive_bytes.pop(connection, None)
         if self.beyond_receive_bytes is connection:
             self.beyond_receive_bytes = None
@@ -334,6 +336,10 @@ class Broker:
     def now_ms(self) -> int:
         return int(self._clock() * 1000)
 
+    def uptime(self) -> float:
+        """Seconds on a clock that nobody can set: how long things take is measured by it."""
+        return self._loop.time()
+
     def commit(self, entry: Entry) -> None:
         """Make a decision part of the log. OSError, after it was counted, if the disk would not take it."""
         try:
@@ -364,7 +370,7 @@ class Broker:
 
     def wait_for_sync(self, connection: Connection) -> None:
         """`connection` has answers that may go once more of the journal is settled."""
-        self._waiting_for_sync.add(connection)
+        self._waiting_for_sync[connection] = None
 
     def follow_journal(self) -> None:
         """The journal may have grown: let it become durable, or count at once where the user chose so."""
@@ -418,7 +424,7 @@ class Broker:
         self.settled = position
         self.log.settle(position)
         if self._waiting_for_sync:
-            waiting, self._waiting_for_sync = self._waiting_for_sync, set()
+            waiting, self._waiting_for_sync = self._waiting_for_sync, {}
             for connection in waiting:
                 connection.send_answers()
             self._note_progress()
@@ -468,7 +474,7 @@ class Broker:
 
     def _keep_house(self) -> None:
         """End connections that hold things up, forget what has become too old, and checkpoint if it is time."""
-        now = time.monotonic()
+        now = self.uptime()
         stalled = self.limits.stalled_connection_ms_max / 1000
         idle = self.limits.idle_connection_ms_max / 1000
         for connection in list(self._connections):

@@ -104,12 +104,12 @@ class Exchange:
 
     def park(self, parked: Parked) -> None:
         """Have `parked` told when the connection is lost or the client stops sending, until it is unparked."""
-        self._connection._parked.add(parked)
+        self._connection._parked[parked] = None
         if self._connection._finished:
             asyncio.get_running_loop().call_soon(self._connection.hurry)
 
     def unpark(self, parked: Parked) -> None:
-        self._connection._parked.discard(parked)
+        self._connection._parked.pop(parked, None)
 
     @property
     def peer(self) -> str:
@@ -133,13 +133,13 @@ class Connection(asyncio.BufferedProtocol):
         self._processing = False
         self._serving = True
         self._finished = False
-        self._parked: set[Parked] = set()
+        self._parked: dict[Parked, None] = {}
         # Answers that were given but not handed to the socket, because others go first or the disk is waited for.
         self._held_bytes = 0
         self._unsent_bytes = 0
         self._frames_served = 0
         self._bytes_since_progress = 0
-        self.last_progress_at = time.monotonic()
+        self.last_progress_at = broker.uptime()
         self.peer = ""
 
     # -- what the event loop calls ------------------------------------------------------------------------------
@@ -315,7 +315,7 @@ class Connection(asyncio.BufferedProtocol):
                 transport.resume_reading()
 
     def _note_progress(self) -> None:
-        self.last_progress_at = time.monotonic()
+        self.last_progress_at = self.broker.uptime()
         self._bytes_since_progress = 0
 
     # -- answers ------------------------------------------------------------------------------------------------

@@ -59,8 +59,8 @@ class PartitionLog:
         self.directory = directory
         self.state = Partition()
         self.readable = Mark(0, 0, 0)
-        # Called, all of them, whenever `readable` has moved; a set of the broker's, nothing here knows what they do.
-        self.watchers: set[Watcher] = set()
+        # Called, in the order in which they came, whenever `readable` has moved; nothing here knows what they do.
+        self.watchers: dict[Watcher, None] = {}
         self._segment_files = segment_files
         self._segments: list[Segment] = []
         self._bases: list[int] = []

@@ -95,7 +95,7 @@ class _ParkedFetch(Watcher):
         self._retry: asyncio.Handle | None = None
         self._timer = self._loop.call_later(wait_ms / 1000, self._finish)
         for partition in watched:
-            partition.watchers.add(self)
+            partition.watchers[self] = None
         broker.waiting_partitions += len(context.interests)
         exchange.park(self)
 
@@ -132,7 +132,7 @@ class _ParkedFetch(Watcher):
         if self._retry is not None:
             self._retry.cancel()
         for partition in self._watched:
-            partition.watchers.discard(self)
+            partition.watchers.pop(self, None)
         self._watched = []
         self._exchange.unpark(self)
         self._broker.waiting_partitions -= len(self._context.interests)
