@@ -28,6 +28,12 @@ def test_a_topic_without_settings_behaves_as_kafkas_defaults_say() -> None:
         log_append_time=False,
         timestamp_before_max_ms=2**63 - 1,
         timestamp_after_max_ms=3600000,
+        is_deleted=True,
+        is_compacted=False,
+        delete_retention_ms=86400000,
+        compaction_lag_min_ms=0,
+        compaction_lag_max_ms=2**63 - 1,
+        dirty_ratio_min=0.5,
     )
 
 
@@ -49,9 +55,16 @@ def test_what_is_set_is_what_the_log_acts_upon() -> None:
             "message.timestamp.type": "LogAppendTime",
             "message.timestamp.before.max.ms": "5",
             "message.timestamp.after.max.ms": "6",
+            "cleanup.policy": "compact",
+            "delete.retention.ms": "7",
+            "min.compaction.lag.ms": "8",
+            "max.compaction.lag.ms": "90000",
+            "min.cleanable.dirty.ratio": ".250",
         }
     )
-    assert parsed == TopicConfigs(-1, 1000000, SEGMENT_BYTES_MIN, 60000, 2000, True, 5, 6)
+    assert parsed == TopicConfigs(
+        -1, 1000000, SEGMENT_BYTES_MIN, 60000, 2000, True, 5, 6, False, True, 7, 8, 90000, 0.25
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,9 +87,15 @@ def test_what_is_set_is_what_the_log_acts_upon() -> None:
         ("min.insync.replicas", "2"),
         ("min.insync.replicas", "0"),
         ("compression.type", "brotli"),
-        ("cleanup.policy", "compact"),
-        ("cleanup.policy", "delete,compact"),
+        ("cleanup.policy", "shred"),
+        ("cleanup.policy", "delete,shred"),
         ("cleanup.policy", ""),
+        ("min.cleanable.dirty.ratio", "1.1"),
+        ("min.cleanable.dirty.ratio", "-0.5"),
+        ("min.cleanable.dirty.ratio", "half"),
+        ("min.cleanable.dirty.ratio", "1e-3"),
+        ("min.compaction.lag.ms", "-1"),
+        ("max.compaction.lag.ms", "0"),
         ("flush.messages", "0"),
     ],
 )
@@ -93,9 +112,25 @@ def test_a_refused_number_says_what_is_allowed() -> None:
         parse({"min.insync.replicas": "2"})
 
 
-def test_compaction_is_refused_with_the_reason() -> None:
-    with pytest.raises(InvalidConfig, match="does not compact yet"):
-        parse({"cleanup.policy": "compact"})
+@pytest.mark.parametrize(
+    ("policy", "deleted", "compacted"),
+    [("delete", True, False), ("compact", False, True), ("compact,delete", True, True), ("delete,compact", True, True)],
+)
+def test_a_topic_is_deleted_from_or_compacted_or_both(policy: str, deleted: bool, compacted: bool) -> None:
+    parsed = parse({"cleanup.policy": policy})
+    assert (parsed.is_deleted, parsed.is_compacted) == (deleted, compacted)
+
+
+def test_a_record_cannot_have_to_wait_longer_than_it_may() -> None:
+    with pytest.raises(InvalidConfig, match=r"min\.compaction\.lag\.ms \(10\) cannot be above .* \(9\)"):
+        parse({"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "9"})
+
+
+def test_where_records_are_compacted_a_segment_grows_no_longer_than_a_record_may_wait() -> None:
+    lags = {"segment.ms": "5000", "max.compaction.lag.ms": "70"}
+    assert parse({**lags, "cleanup.policy": "compact"}).segment_ms == 70
+    assert parse(lags).segment_ms == 5000
+    assert parse({**lags, "max.compaction.lag.ms": "7000", "cleanup.policy": "compact"}).segment_ms == 5000
 
 
 def test_an_unknown_configuration_is_refused_by_name() -> None:
@@ -144,8 +179,8 @@ def test_appending_what_a_list_holds_already_changes_nothing() -> None:
 
 
 def test_appending_to_a_list_is_held_to_what_the_list_may_hold() -> None:
-    with pytest.raises(InvalidConfig, match="must be delete, not 'delete,compact'"):
-        altered({}, [Alteration("cleanup.policy", "append", "compact")])
+    with pytest.raises(InvalidConfig, match="must be delete or compact, not 'delete,shred'"):
+        altered({}, [Alteration("cleanup.policy", "append", "shred")])
 
 
 def test_subtracting_what_a_list_does_not_hold_changes_nothing() -> None:

@@ -148,7 +148,7 @@ def test_one_copy_or_the_default_is_what_there_is(replication_factor: int) -> No
 
 def test_a_topic_with_a_configuration_that_cannot_be_kept_is_refused() -> None:
     with refused(refusals.INVALID_CONFIG, r"cleanup\.policy"):
-        Catalog().decide_create("orders", 1, {"cleanup.policy": "compact"}, topic_id(1), 0)
+        Catalog().decide_create("orders", 1, {"cleanup.policy": "shred"}, topic_id(1), 0)
 
 
 @pytest.mark.parametrize("wrong", [b"", b"short", bytes(17)])

@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from semel.core.refusals import INVALID_CONFIG, INVALID_REQUEST, Refused
 
-Kind = Literal["int", "long", "string", "list"]
+Kind = Literal["int", "long", "double", "string", "list"]
 
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
@@ -30,6 +30,7 @@ DAY_MS: Final = 24 * 60 * 60 * 1000
 
 # Digits beyond this cannot be a number that fits, and no time is spent on converting them.
 _NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
+_SHARE = re.compile(r"[01]|[01]?\.[0-9]{1,4}")
 
 
 class InvalidConfig(Refused):
@@ -63,14 +64,30 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
+class Share:
+    """A configuration that is a part of a whole, from 0 to 1."""
+
+    name: str
+    default: str
+    documentation: str
+    kind: Literal["double"] = "double"
+
+    def canonical(self, text: str) -> str:
+        """The one way to write this value, or InvalidConfig."""
+        stripped = text.strip()
+        if _SHARE.fullmatch(stripped) and float(stripped) <= 1:
+            return str(float(stripped))
+        raise InvalidConfig(f"{self.name} must be a number from 0 to 1, not {_shown(text)}")
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
-    """A configuration that is one of a few words; `unserved` says why a word that Kafka knows is not among them."""
+    """A configuration that is one of a few words, or a list of some of them."""
 
     name: str
     kind: Literal["string", "list"]
     default: str
     allowed: tuple[str, ...]
-    unserved: str
     documentation: str
 
     def canonical(self, text: str) -> str:
@@ -78,11 +95,10 @@ class Choice:
         words = listed(text) if self.kind == "list" else [text.strip()]
         if words and all(word in self.allowed for word in words):
             return ",".join(words)
-        reason = f" ({self.unserved})" if self.unserved else ""
-        raise InvalidConfig(f"{self.name} must be {' or '.join(self.allowed)}, not {_shown(text)}{reason}")
+        raise InvalidConfig(f"{self.name} must be {' or '.join(self.allowed)}, not {_shown(text)}")
 
 
-Definition = Number | Choice
+Definition = Number | Share | Choice
 
 DEFINITIONS: Final[Mapping[str, Definition]] = {
     definition.name: definition
@@ -91,16 +107,15 @@ DEFINITIONS: Final[Mapping[str, Definition]] = {
             "cleanup.policy",
             "list",
             "delete",
-            ("delete",),
-            "this broker does not compact yet",
-            "What becomes of old records: `delete` drops whole segments by age and by size.",
+            ("delete", "compact"),
+            "What becomes of old records: `delete` drops whole segments by age and by size, `compact` keeps the last "
+            "record of every key.",
         ),
         Choice(
             "compression.type",
             "string",
             "producer",
             ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
-            "",
             "A wish that is kept and shown. Records stay as their producer compressed them; consumers read all codecs.",
         ),
         Number(
@@ -109,7 +124,7 @@ DEFINITIONS: Final[Mapping[str, Definition]] = {
             str(DAY_MS),
             0,
             LONG_MAX,
-            "How long deletion markers stay in a compacted topic. No topic is compacted, so any value holds.",
+            "How long the record that deletes a key stays in a compacted topic, so that consumers come to see it.",
         ),
         Number(
             "flush.messages",
@@ -126,6 +141,14 @@ DEFINITIONS: Final[Mapping[str, Definition]] = {
             0,
             LONG_MAX,
             "Sync after so much time. When to sync is the broker's `--durability`, so any value is taken.",
+        ),
+        Number(
+            "max.compaction.lag.ms",
+            "long",
+            str(LONG_MAX),
+            1,
+            LONG_MAX,
+            "How long a record in a compacted topic may wait until it is compacted, however little there is to gain.",
         ),
         Number(
             "max.message.bytes",
@@ -156,8 +179,20 @@ DEFINITIONS: Final[Mapping[str, Definition]] = {
             "string",
             "CreateTime",
             ("CreateTime", "LogAppendTime"),
-            "",
             "Whose clock stamps the records: the producer's, or the broker's when it appends.",
+        ),
+        Share(
+            "min.cleanable.dirty.ratio",
+            "0.5",
+            "How large a part of a compacted partition has to be new before it is compacted again.",
+        ),
+        Number(
+            "min.compaction.lag.ms",
+            "long",
+            "0",
+            0,
+            LONG_MAX,
+            "How long a record in a compacted topic is left alone, so that consumers come to see every one.",
         ),
         Number(
             "min.insync.replicas",
@@ -215,6 +250,13 @@ class TopicConfigs:
     log_append_time: bool
     timestamp_before_max_ms: int
     timestamp_after_max_ms: int
+    # Whether old segments go, and whether superseded records do: either, both, never neither.
+    is_deleted: bool
+    is_compacted: bool
+    delete_retention_ms: int
+    compaction_lag_min_ms: int
+    compaction_lag_max_ms: int
+    dirty_ratio_min: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,15 +279,30 @@ def canonical(configs: Mapping[str, str | None]) -> dict[str, str]:
 def parse(configs: Mapping[str, str | None]) -> TopicConfigs:
     """What the log acts upon, with defaults for what is not set, or InvalidConfig."""
     values = {name: definition.default for name, definition in DEFINITIONS.items()} | canonical(configs)
+    policies = listed(values["cleanup.policy"])
+    lag_min_ms, lag_max_ms = int(values["min.compaction.lag.ms"]), int(values["max.compaction.lag.ms"])
+    if lag_min_ms > lag_max_ms:
+        raise InvalidConfig(
+            f"min.compaction.lag.ms ({lag_min_ms}) cannot be above max.compaction.lag.ms ({lag_max_ms})"
+        )
+    is_compacted = "compact" in policies
+    # A segment that still grows is not compacted, so it must not grow for longer than a record may wait.
+    segment_ms = min(int(values["segment.ms"]), lag_max_ms) if is_compacted else int(values["segment.ms"])
     return TopicConfigs(
         retention_ms=int(values["retention.ms"]),
         retention_bytes=int(values["retention.bytes"]),
         segment_bytes=int(values["segment.bytes"]),
-        segment_ms=int(values["segment.ms"]),
+        segment_ms=segment_ms,
         max_message_bytes=int(values["max.message.bytes"]),
         log_append_time=values["message.timestamp.type"] == "LogAppendTime",
         timestamp_before_max_ms=int(values["message.timestamp.before.max.ms"]),
         timestamp_after_max_ms=int(values["message.timestamp.after.max.ms"]),
+        is_deleted="delete" in policies,
+        is_compacted=is_compacted,
+        delete_retention_ms=int(values["delete.retention.ms"]),
+        compaction_lag_min_ms=lag_min_ms,
+        compaction_lag_max_ms=lag_max_ms,
+        dirty_ratio_min=float(values["min.cleanable.dirty.ratio"]),
     )
 
 

@@ -325,7 +325,7 @@ class Log:
         """Let go of what is older or more than the topics' configurations want to keep."""
         for topic in self.catalog:
             configs = topic.parsed
-            for partition in self._partitions[topic.number]:
+            for partition in self._partitions[topic.number] if configs.is_deleted else ():
                 start = partition.retained_from(now_ms, configs.retention_ms, configs.retention_bytes)
                 if start > partition.state.log_start:
                     self.commit(LogStartMoved(topic.number, partition.index, start))

@@ -25,7 +25,7 @@ _STATIC_BROKER_CONFIG: Final = 4
 _DEFAULT_CONFIG: Final = 5
 
 # And for what it is.
-_TYPES: Final = {"boolean": 1, "string": 2, "int": 3, "long": 5, "list": 7}
+_TYPES: Final = {"boolean": 1, "string": 2, "int": 3, "long": 5, "double": 6, "list": 7}
 
 
 class Configuration(NamedTuple):
@@ -34,7 +34,7 @@ class Configuration(NamedTuple):
     name: str
     value: str
     source: int
-    kind: Literal["boolean", "string", "int", "long", "list"]
+    kind: Literal["boolean", "string", "int", "long", "double", "list"]
     default: str
     documentation: str
 
