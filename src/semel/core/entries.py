@@ -134,7 +134,8 @@ class TransactionEnded:
     """A transaction came to its end, in all its partitions and groups at once.
 
     `marker_epoch` is the epoch that the control records bear; `next_producer_id` and `next_epoch` are what the
-    transactional id goes on with: the same ones, a later epoch, or a new id where the epochs are used up.
+    transactional id goes on with: the same ones, a later epoch, or a new id where the epochs are used up. `fenced`: it
+    was aborted against its owner, by a successor or by its timeout, and the owner is not heard any more.
     """
 
     producer_id: int
@@ -145,6 +146,7 @@ class TransactionEnded:
     partitions: tuple[PartitionName, ...]
     groups: tuple[str, ...]
     at_ms: int
+    fenced: bool = False
 
 
 @dataclass(frozen=True, slots=True)

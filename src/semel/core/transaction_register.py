@@ -1,0 +1,248 @@
+"""What is known of every transactional id: the producer it belongs to, and what takes part in its open transaction.
+
+`apply` is the one way in which any of it changes, in service and in recovery alike. What stands for an id is an
+immutable value, replaced with every change, so that a checkpoint can have all of them without copying any. A heap finds
+the earliest deadline without looking at all open transactions. Whether something may happen is decided by the rules in
+`semel.core.transactions` and never here.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import IntEnum
+from heapq import heapify, heappop, heappush
+from typing import Any, Final, NamedTuple
+
+from semel.core.entries import (
+    PartitionName,
+    TransactionalIdClaimed,
+    TransactionalIdsForgotten,
+    TransactionalOffsets,
+    TransactionEnded,
+    TransactionGrew,
+)
+
+TransactionEntry = (
+    TransactionalIdClaimed | TransactionGrew | TransactionalOffsets | TransactionEnded | TransactionalIdsForgotten
+)
+
+NO_PRODUCER: Final = -1
+NO_EPOCH: Final = -1
+
+# Deadlines of transactions that have ended stay in the heap until they come to its top, but no more than this many,
+# and no more than there are open ones.
+STALE_DEADLINES_MAX: Final = 1_000
+
+
+class State(IntEnum):
+    """What a transactional id is in, under the numbers that Kafka gives the states."""
+
+    EMPTY = 0
+    ONGOING = 1
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+
+
+class Owner(NamedTuple):
+    """A transactional id and the producer it belongs to. Immutable: every change makes a new one.
+
+    `last_producer_id` and `last_epoch` are what the owner knew before it was given what it has now, so that a request
+    it repeats because the answer was lost is recognised; -1 where there is nothing it could repeat.
+    """
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    last_producer_id: int
+    last_epoch: int
+    timeout_ms: int
+    last_end: State
+    changed_at_ms: int
+
+
+@dataclass(slots=True)
+class OpenTransaction:
+    """What takes part in a transaction that has begun and has not ended."""
+
+    began_at_ms: int
+    # In the order in which they came, each once.
+    partitions: dict[PartitionName, None] = field(default_factory=dict)
+    groups: dict[str, None] = field(default_factory=dict)
+    # The connection over which it grew last; 0 where that is not known any more.
+    connection: int = 0
+
+
+class Described(NamedTuple):
+    """A transactional id as it is shown to people."""
+
+    owner: Owner
+    state: State
+    began_at_ms: int
+    partitions: tuple[PartitionName, ...]
+
+
+class TransactionRegister:
+    """The transactional ids, and the transactions that are open."""
+
+    def __init__(self) -> None:
+        self._owners: dict[int, Owner] = {}
+        self._producer_ids: dict[str, int] = {}
+        self._open: dict[int, OpenTransaction] = {}
+        # (deadline, producer id), earliest first; those whose transaction has ended since are passed over.
+        self._deadlines: list[tuple[int, int]] = []
+
+    def __len__(self) -> int:
+        return len(self._owners)
+
+    @property
+    def open_count(self) -> int:
+        return len(self._open)
+
+    def is_open(self, producer_id: int) -> bool:
+        return producer_id in self._open
+
+    # -- deadlines ----------------------------------------------------------------------------------------------
+
+    def next_deadline_ms(self) -> int | None:
+        """When the earliest open transaction is overdue; None while none is open."""
+        deadlines = self._deadlines
+        while deadlines and not self._stands(*deadlines[0]):
+            heappop(deadlines)
+        return deadlines[0][0] if deadlines else None
+
+    def _deadline_ms(self, producer_id: int) -> int:
+        return self._open[producer_id].began_at_ms + self._owners[producer_id].timeout_ms
+
+    def _stands(self, deadline_ms: int, producer_id: int) -> bool:
+        return producer_id in self._open and self._deadline_ms(producer_id) == deadline_ms
+
+    def _find_deadlines(self) -> None:
+        self._deadlines = [(self._deadline_ms(producer_id), producer_id) for producer_id in self._open]
+        heapify(self._deadlines)
+
+    # -- looking up ---------------------------------------------------------------------------------------------
+
+    def state_of(self, owner: Owner) -> State:
+        return State.ONGOING if owner.producer_id in self._open else owner.last_end
+
+    def described(self, transactional_id: str) -> Described | None:
+        owner = self._named(transactional_id)
+        return None if owner is None else self._described(owner)
+
+    def all_described(self) -> Iterator[Described]:
+        return map(self._described, self._owners.values())
+
+    def _described(self, owner: Owner) -> Described:
+        transaction = self._open.get(owner.producer_id)
+        if transaction is None:
+            return Described(owner, owner.last_end, -1, ())
+        return Described(owner, State.ONGOING, transaction.began_at_ms, tuple(transaction.partitions))
+
+    def _named(self, transactional_id: str) -> Owner | None:
+        producer_id = self._producer_ids.get(transactional_id)
+        return None if producer_id is None else self._owners[producer_id]
+
+    # -- applying -----------------------------------------------------------------------------------------------
+
+    def apply(self, entry: TransactionEntry) -> None:
+        """ValueError if the entry speaks of a producer that there is not, as only a damaged journal says."""
+        if isinstance(entry, TransactionalIdClaimed):
+            self._apply_claim(entry)
+        elif isinstance(entry, TransactionGrew):
+            transaction = self._opened(entry.producer_id, entry.at_ms)
+            transaction.partitions.update((PartitionName(*name), None) for name in entry.partitions)
+            transaction.groups.update((group, None) for group in entry.groups)
+        elif isinstance(entry, TransactionalOffsets):
+            self._opened(entry.producer_id, entry.at_ms).groups[entry.group] = None
+        elif isinstance(entry, TransactionEnded):
+            self._apply_end(entry)
+        else:
+            for transactional_id in entry.transactional_ids:
+                del self._owners[self._producer_ids.pop(transactional_id)]
+
+    def apply_batch(self, producer_id: int, partition: PartitionName, at_ms: int) -> None:
+        """A transactional batch has become part of the log, and so of its producer's transaction."""
+        transaction = self._open.get(producer_id)
+        if transaction is None:
+            transaction = self._opened(producer_id, at_ms)
+        transaction.partitions[partition] = None
+
+    def topic_deleted(self, number: int) -> None:
+        """The partitions of a topic take part in nothing any more."""
+        for transaction in self._open.values():
+            for name in [name for name in transaction.partitions if name.number == number]:
+                del transaction.partitions[name]
+
+    def _apply_claim(self, entry: TransactionalIdClaimed) -> None:
+        before = self._producer_ids.get(entry.transactional_id)
+        if before is not None:
+            del self._owners[before]
+        self._producer_ids[entry.transactional_id] = entry.producer_id
+        self._owners[entry.producer_id] = Owner(
+            entry.transactional_id,
+            entry.producer_id,
+            entry.producer_epoch,
+            entry.last_producer_id,
+            entry.last_epoch,
+            entry.timeout_ms,
+            State.EMPTY,
+            entry.at_ms,
+        )
+
+    def _apply_end(self, entry: TransactionEnded) -> None:
+        owner = self._known(entry.producer_id)
+        self._open.pop(entry.producer_id, None)
+        del self._owners[entry.producer_id]
+        last_producer_id, last_epoch = owner.last_producer_id, owner.last_epoch
+        if entry.fenced:
+            last_producer_id, last_epoch = NO_PRODUCER, NO_EPOCH
+        elif entry.next_epoch != owner.producer_epoch:
+            last_producer_id, last_epoch = owner.producer_id, owner.producer_epoch
+        self._producer_ids[owner.transactional_id] = entry.next_producer_id
+        self._owners[entry.next_producer_id] = owner._replace(
+            producer_id=entry.next_producer_id,
+            producer_epoch=entry.next_epoch,
+            last_producer_id=last_producer_id,
+            last_epoch=last_epoch,
+            last_end=State.COMPLETE_COMMIT if entry.committed else State.COMPLETE_ABORT,
+            changed_at_ms=entry.at_ms,
+        )
+
+    def _opened(self, producer_id: int, at_ms: int) -> OpenTransaction:
+        """The open transaction of a producer, begun now if there was none."""
+        transaction = self._open.get(producer_id)
+        if transaction is None:
+            self._owners[producer_id] = self._known(producer_id)._replace(changed_at_ms=at_ms)
+            transaction = self._open[producer_id] = OpenTransaction(at_ms)
+            heappush(self._deadlines, (self._deadline_ms(producer_id), producer_id))
+            if len(self._deadlines) > 2 * len(self._open) + STALE_DEADLINES_MAX:
+                self._find_deadlines()
+        return transaction
+
+    def _known(self, producer_id: int) -> Owner:
+        owner = self._owners.get(producer_id)
+        if owner is None:
+            raise ValueError(f"no transactional id has producer id {producer_id}")
+        return owner
+
+    # -- checkpoints --------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "owners": list(self._owners.values()),
+            "open": [
+                (producer_id, transaction.began_at_ms, list(transaction.partitions), list(transaction.groups))
+                for producer_id, transaction in self._open.items()
+            ],
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Everything as it was when the snapshot was taken; for a register in which nothing is yet."""
+        for *values, last_end, changed_at_ms in snapshot["owners"]:
+            owner = Owner(*values, State(last_end), changed_at_ms)
+            self._owners[owner.producer_id] = owner
+            self._producer_ids[owner.transactional_id] = owner.producer_id
+        for producer_id, began_at_ms, partitions, groups in snapshot["open"]:
+            self._open[producer_id] = OpenTransaction(
+                began_at_ms, {PartitionName(*name): None for name in partitions}, dict.fromkeys(groups)
+            )
+        self._find_deadlines()
