@@ -44,3 +44,7 @@ class Limits:
     partitions_max: int = 20_000
     # Pairs of producer id and partition on record; all of them are 140 MB in a checkpoint and 300 MB in memory.
     producer_states_max: int = 1_000_000
+    # Consumer groups that exist at once; each stands in every checkpoint.
+    groups_max: int = 10_000
+    # Offsets of all groups together, those of open transactions included: 250 bytes each in memory.
+    group_offsets_max: int = 1_000_000

@@ -64,6 +64,7 @@ ANNOUNCED: Final[dict[int, VersionRange]] = {
     FETCH: VersionRange(4, 18),
     LIST_OFFSETS: VersionRange(1, 11),
     METADATA: VersionRange(0, 13),
+    FIND_COORDINATOR: VersionRange(0, 6),
     API_VERSIONS: VersionRange(0, 4),
     CREATE_TOPICS: VersionRange(2, 7),
     DELETE_TOPICS: VersionRange(1, 6),

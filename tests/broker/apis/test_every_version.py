@@ -19,6 +19,7 @@ from semel.wire.versions import (
     DESCRIBE_PRODUCERS,
     DESCRIBE_TOPIC_PARTITIONS,
     FETCH,
+    FIND_COORDINATOR,
     INCREMENTAL_ALTER_CONFIGS,
     INIT_PRODUCER_ID,
     LIST_OFFSETS,
@@ -72,6 +73,7 @@ def requests(topic_id: bytes) -> dict[int, dict[str, object]]:
             "include_cluster_authorized_operations": True,
             "include_topic_authorized_operations": True,
         },
+        FIND_COORDINATOR: {"key": "readers", "key_type": 0, "coordinator_keys": ["readers"]},
         API_VERSIONS: {"client_software_name": "test", "client_software_version": "1"},
         CREATE_TOPICS: {"topics": [created], "timeout": 1000, "validate_only": False},
         DELETE_TOPICS: {

@@ -1,28 +1,279 @@
 """All groups there are.
 
 A group is a name, the offsets it committed (`offsets.py`) and, while it has members or remembers having had them, one
-of two machines: the classic protocol (`classic.py`) or the one of KIP-848 (`consumer.py`).
+of two machines: the classic protocol (`classic.py`) or the one of KIP-848 (`consumer.py`). What the two have in common,
+as far as offsets are concerned, is `Machine`: they say who may commit and what is still of use. A group without a
+machine is one whose consumers share partitions out among themselves and only keep their offsets here.
 """
 
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol
 
-from semel.core.entries import GroupDeleted, OffsetsCommitted, OffsetsForgotten, TransactionalOffsets, TransactionEnded
+from semel.core.entries import (
+    GroupDeleted,
+    OffsetsCommitted,
+    OffsetsForgotten,
+    PartitionName,
+    StoredOffset,
+    TransactionalOffsets,
+    TransactionEnded,
+)
+from semel.core.groups.offsets import CommittedOffset, GroupOffsets, Tally
+from semel.core.refusals import (
+    GROUP_ID_NOT_FOUND,
+    GROUP_SUBSCRIBED_TO_TOPIC,
+    OFFSET_METADATA_TOO_LARGE,
+    POLICY_VIOLATION,
+    UNKNOWN_MEMBER_ID,
+    Refused,
+)
+
+# A group costs little, but each stands in every checkpoint; ten thousand is above what suites of clients leave behind.
+GROUPS_MAX: Final = 10_000
+# Of all groups together, pending ones included: 250 bytes each in memory and 100 in a checkpoint.
+GROUP_OFFSETS_MAX: Final = 1_000_000
+# What one offset may have noted beside it, as in Apache Kafka (offset.metadata.max.bytes, which counts characters too).
+METADATA_CHARACTERS_MAX: Final = 4096
+# What all offsets may have noted beside them, or a million of them would be 4 GB.
+METADATA_CHARACTERS_TOTAL_MAX: Final = 64 * 1024 * 1024
+# How long offsets outlive their last use, as in Apache Kafka (offsets.retention.minutes).
+OFFSETS_RETENTION_MS: Final = 10080 * 60 * 1000
 
 GroupEntry = OffsetsCommitted | OffsetsForgotten | TransactionalOffsets | TransactionEnded | GroupDeleted
+
+
+class Machine(Protocol):
+    """What offsets need to know of a group's members."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are no members."""
+
+    def check_commit(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation_or_epoch: int,
+        *,
+        transactional: bool,
+        version: int,
+    ) -> None:
+        """Refused unless whoever says to be this member in this generation may commit. `version` is the request's."""
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        """Refused if who asks says to be a member and is none."""
+
+    def check_forget(self) -> None:
+        """Refused if no offset of this group may be deleted as it is now."""
+
+    def is_subscribed_to(self, topic_name: str) -> bool:
+        """Whether a member reads this topic, as far as that is known."""
+
+    def retention_begins_ms(self, committed_at_ms: int) -> int | None:
+        """From when on an offset of that age is of no use, were nothing to happen any more; None while it is."""
+
+    def snapshot(self) -> dict[str, Any]: ...
+
+
+class Group:
+    """One group. Only `Groups.apply` changes its offsets."""
+
+    __slots__ = ("machine", "name", "offsets")
+
+    def __init__(self, name: str, offsets: GroupOffsets) -> None:
+        self.name = name
+        self.offsets = offsets
+        self.machine: Machine | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are no members."""
+        return self.machine is None or self.machine.is_empty
+
+    def check_commit(
+        self, member_id: str, instance_id: str | None, generation_or_epoch: int, *, transactional: bool, version: int
+    ) -> None:
+        if self.machine is not None:
+            self.machine.check_commit(
+                member_id, instance_id, generation_or_epoch, transactional=transactional, version=version
+            )
+        elif generation_or_epoch >= 0:
+            raise Refused(UNKNOWN_MEMBER_ID, f"group '{self.name}' has no members")
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        if self.machine is not None:
+            self.machine.check_fetch(member_id, member_epoch)
+
+    def is_subscribed_to(self, topic_name: str) -> bool:
+        return self.machine is not None and self.machine.is_subscribed_to(topic_name)
+
+    def decide_forget(self, topic_name: str, partitions: Sequence[PartitionName]) -> OffsetsForgotten | None:
+        """The entry that removes these offsets, all of one topic, on request; None if there is nothing to remove."""
+        if self.is_subscribed_to(topic_name):
+            raise Refused(GROUP_SUBSCRIBED_TO_TOPIC, f"group '{self.name}' reads topic '{topic_name}'")
+        offsets = self.offsets
+        known = [name for name in partitions if offsets.committed.get(name) or offsets.is_pending(name)]
+        return OffsetsForgotten(self.name, tuple(dict.fromkeys(known))) if known else None
+
+    def expired(self, now_ms: int, retention_ms: int, topic_name_of: Callable[[int], str]) -> list[PartitionName]:
+        """The partitions whose offsets nobody has used for so long that they may go."""
+        offsets = self.offsets
+        unread = {number for number in offsets.committed.topics if not self.is_subscribed_to(topic_name_of(number))}
+        return [
+            name
+            for name, offset in offsets.committed
+            if name.number in unread and self._is_too_old(offset, now_ms, retention_ms) and not offsets.is_pending(name)
+        ]
+
+    def _is_too_old(self, offset: CommittedOffset, now_ms: int, retention_ms: int) -> bool:
+        begins_ms: int | None = offset.at_ms
+        if self.machine is not None:
+            begins_ms = self.machine.retention_begins_ms(offset.at_ms)
+        if begins_ms is None:
+            return False
+        if offset.retention_ms >= 0:
+            # The client's own wish counts from the commit, whoever is there.
+            return now_ms >= offset.at_ms + offset.retention_ms
+        return now_ms - begins_ms >= retention_ms
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"name": self.name, "offsets": self.offsets.snapshot()}
 
 
 class Groups:
     """The groups, by name."""
 
+    def __init__(
+        self,
+        *,
+        groups_max: int = GROUPS_MAX,
+        offsets_max: int = GROUP_OFFSETS_MAX,
+        metadata_characters_total_max: int = METADATA_CHARACTERS_TOTAL_MAX,
+    ) -> None:
+        self._groups_max = groups_max
+        self._offsets_max = offsets_max
+        self._metadata_characters_total_max = metadata_characters_total_max
+        self._groups: dict[str, Group] = {}
+        self._tally = Tally()
+
+    # Looking up
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def __iter__(self) -> Iterator[Group]:
+        return iter(self._groups.values())
+
+    @property
+    def offset_count(self) -> int:
+        """The offsets of all groups together, pending ones included."""
+        return self._tally.offsets
+
+    def named(self, name: str) -> Group | None:
+        return self._groups.get(name)
+
+    def existing(self, name: str) -> Group:
+        group = self._groups.get(name)
+        if group is None:
+            raise Refused(GROUP_ID_NOT_FOUND, f"there is no group '{name}'")
+        return group
+
+    # Deciding
+
+    def check_room(self, name: str) -> None:
+        """Refused if this group does not exist and cannot be added."""
+        if name not in self._groups and len(self._groups) >= self._groups_max:
+            raise Refused(POLICY_VIOLATION, f"there are {self._groups_max} groups, no more are allowed")
+
+    def check_commit(
+        self,
+        name: str,
+        member_id: str,
+        instance_id: str | None,
+        generation_or_epoch: int,
+        *,
+        transactional: bool,
+        version: int,
+    ) -> None:
+        """Refused unless the group takes commits from who says to be this member. Who says nothing is no member."""
+        if name in self._groups or generation_or_epoch >= 0:
+            group = self.existing(name)
+            group.check_commit(
+                member_id, instance_id, generation_or_epoch, transactional=transactional, version=version
+            )
+
+    def check_offsets(self, name: str, offsets: Sequence[StoredOffset]) -> None:
+        """Refused unless there is room for these offsets of a group."""
+        self.check_room(name)
+        if self._tally.offsets + len(offsets) > self._offsets_max:
+            raise Refused(POLICY_VIOLATION, f"groups have {self._offsets_max} offsets, no more are allowed")
+        characters = self._tally.metadata_characters + sum(len(offset.metadata) for offset in offsets)
+        if characters > self._metadata_characters_total_max:
+            raise Refused(OFFSET_METADATA_TOO_LARGE, "there is no more room for what is noted beside offsets")
+
+    def decide_commit(
+        self, name: str, offsets: Sequence[StoredOffset], now_ms: int, *, retention_ms: int
+    ) -> OffsetsCommitted:
+        """The entry that moves a group on. Who asks was seen to by `check_commit`."""
+        self.check_offsets(name, offsets)
+        return OffsetsCommitted(name, tuple(offsets), retention_ms, now_ms)
+
+    def decide_expiry(
+        self, now_ms: int, retention_ms: int, topic_name_of: Callable[[int], str]
+    ) -> Iterator[OffsetsForgotten | GroupDeleted]:
+        """What is to be forgotten by now: offsets that are too old, and groups of which nothing is left.
+
+        To be applied before the next one is asked for, or not at all.
+        """
+        for group in list(self._groups.values()):
+            expired = group.expired(now_ms, retention_ms, topic_name_of)
+            if expired:
+                yield OffsetsForgotten(group.name, tuple(expired))
+            if group.is_empty and not group.offsets:
+                yield GroupDeleted(group.name)
+
+    # Applying
+
+    def add(self, name: str) -> Group:
+        """The group of this name, which comes to be if there was none."""
+        group = self._groups.get(name)
+        if group is None:
+            group = self._groups[name] = Group(name, GroupOffsets(self._tally))
+        return group
+
     def apply(self, entry: GroupEntry) -> None:
-        raise NotImplementedError
+        """Make an entry true. One of a group that is not there has nothing to say."""
+        match entry:
+            case OffsetsCommitted():
+                self.add(entry.group).offsets.commit(entry.offsets, entry.at_ms, entry.retention_ms)
+            case TransactionalOffsets():
+                self.add(entry.group).offsets.commit_when_ended(entry.producer_id, entry.offsets, entry.at_ms)
+            case TransactionEnded():
+                for name in entry.groups:
+                    if name in self._groups:
+                        offsets = self._groups[name].offsets
+                        offsets.end_transaction(entry.producer_id, committed=entry.committed)
+            case OffsetsForgotten():
+                if entry.group in self._groups:
+                    self._groups[entry.group].offsets.forget(entry.partitions)
+            case GroupDeleted():
+                group = self._groups.pop(entry.group, None)
+                if group is not None:
+                    group.offsets.clear()
 
     def topic_deleted(self, number: int) -> None:
         """No group has an offset in this topic any more."""
+        for group in self._groups.values():
+            group.offsets.forget_topic(number)
+
+    # Checkpoints
 
     def snapshot(self) -> dict[str, Any]:
-        return {}
+        """All of the state, in what JSON can say; nothing that happens later changes it."""
+        return {"groups": [group.snapshot() for group in self]}
 
-    @classmethod
-    def restore(cls, snapshot: dict[str, Any]) -> "Groups":
-        return cls()
+    def restore(self, snapshot: Mapping[str, Any]) -> None:
+        """Become what `snapshot` says. Nothing may have been here before."""
+        for kept in snapshot["groups"]:
+            group = Group(kept["name"], GroupOffsets.restore(kept["offsets"], self._tally))
+            self._groups[group.name] = group

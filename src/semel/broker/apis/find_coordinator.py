@@ -1,0 +1,35 @@
+"""FindCoordinator (10), versions 0 to 6: who looks after a group or a transactional id; always this broker.
+
+Versions 4 and up ask for several keys at once. What is asked for twice is answered once.
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+from semel.broker.apis.answered import Fields, answered, attempted
+from semel.broker.limits import NODE_ID
+from semel.core.refusals import INVALID_REQUEST, Refused
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+    from semel.broker.connection import Exchange
+
+_GROUP: Final = 0
+_TRANSACTION: Final = 1
+_SHARE: Final = 2
+_SHARE_FROM: Final = 6
+
+_NOBODY: Final = {"node_id": -1, "host": "", "port": -1}
+
+
+@answered
+def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
+    found = {**_NOBODY, **attempted(_find, broker, getattr(request, "key_type", _GROUP), exchange.version)}
+    keys = getattr(request, "coordinator_keys", ())
+    return {**found, "coordinators": [{"key": key, **found} for key in dict.fromkeys(keys)]}
+
+
+def _find(broker: "Broker", key_type: int, version: int) -> Fields:
+    known = (_GROUP, _TRANSACTION) if version < _SHARE_FROM else (_GROUP, _TRANSACTION, _SHARE)
+    if key_type not in known:
+        raise Refused(INVALID_REQUEST, f"keys of type {key_type} have no coordinator in version {version}")
+    return {"node_id": NODE_ID, "host": broker.advertised_host, "port": broker.advertised_port}

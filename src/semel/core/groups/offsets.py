@@ -1,0 +1,181 @@
+"""How far one group has come: what it committed, and what open transactions will commit for it when they end.
+
+An offset that belongs to a transaction is pending until the transaction ends; until then nobody is shown it, and who
+asks for stable offsets is told to wait. Of two commits for one partition the later one counts, and later is who asked
+later, not whose transaction ended later: a plain commit is not undone by the end of a transaction open before it.
+
+Partitions go by their topic's number, so nothing here outlives its topic. Which offsets are kept for how long is
+decided in `groups`, where members are known; this file must not know any.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from semel.core.entries import PartitionName, StoredOffset
+
+# As the broker is set to.
+DEFAULT_RETENTION: Final = -1
+
+
+class CommittedOffset(NamedTuple):
+    """How far a group has come in one partition. `order` is the place of this commit among all of its group."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    at_ms: int
+    retention_ms: int
+    order: int
+
+
+class Tally:
+    """What all offsets of all groups take together."""
+
+    __slots__ = ("metadata_characters", "offsets")
+
+    def __init__(self) -> None:
+        self.offsets = 0
+        self.metadata_characters = 0
+
+
+class OffsetTable:
+    """Offsets by topic and partition, so that a topic goes as a whole; every change is noted in a tally."""
+
+    __slots__ = ("_by_topic", "_tally")
+
+    def __init__(self, tally: Tally, kept: Mapping[str, Mapping[str, Iterable[Any]]] | None = None) -> None:
+        """`kept` is what `snapshot` answered, after it was written as JSON and read again."""
+        self._tally = tally
+        self._by_topic: dict[int, dict[int, CommittedOffset]] = {}
+        for number, partitions in (kept or {}).items():
+            for partition, fields in partitions.items():
+                self.put(PartitionName(int(number), int(partition)), CommittedOffset(*fields))
+
+    def __bool__(self) -> bool:
+        return bool(self._by_topic)
+
+    def __iter__(self) -> Iterator[tuple[PartitionName, CommittedOffset]]:
+        for number, partitions in self._by_topic.items():
+            for partition, offset in partitions.items():
+                yield PartitionName(number, partition), offset
+
+    def get(self, name: PartitionName) -> CommittedOffset | None:
+        return self._by_topic.get(name.number, {}).get(name.partition)
+
+    def of_topic(self, number: int) -> Mapping[int, CommittedOffset]:
+        return self._by_topic.get(number, {})
+
+    @property
+    def topics(self) -> Iterable[int]:
+        """The numbers of the topics there are offsets of."""
+        return self._by_topic.keys()
+
+    def put(self, name: PartitionName, offset: CommittedOffset) -> None:
+        self.discard(name)
+        self._by_topic.setdefault(name.number, {})[name.partition] = offset
+        self._tally.offsets += 1
+        self._tally.metadata_characters += len(offset.metadata)
+
+    def discard(self, name: PartitionName) -> None:
+        partitions = self._by_topic.get(name.number, {})
+        offset = partitions.pop(name.partition, None)
+        if offset is not None:
+            self._tally.offsets -= 1
+            self._tally.metadata_characters -= len(offset.metadata)
+            if not partitions:
+                del self._by_topic[name.number]
+
+    def discard_topic(self, number: int) -> None:
+        for partition in list(self.of_topic(number)):
+            self.discard(PartitionName(number, partition))
+
+    def clear(self) -> None:
+        for number in list(self._by_topic):
+            self.discard_topic(number)
+
+    def snapshot(self) -> dict[int, dict[int, CommittedOffset]]:
+        return {number: dict(partitions) for number, partitions in self._by_topic.items()}
+
+
+class GroupOffsets:
+    """The offsets of one group."""
+
+    __slots__ = ("_commits", "_tally", "committed", "pending")
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+        self._commits = 0
+        self.committed = OffsetTable(tally)
+        # By the producer whose transaction is open.
+        self.pending: dict[int, OffsetTable] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.committed) or bool(self.pending)
+
+    def is_pending(self, name: PartitionName) -> bool:
+        """Whether a transaction that is open may still move the group in this partition."""
+        return any(table.get(name) is not None for table in self.pending.values())
+
+    def commit(self, offsets: Iterable[StoredOffset], at_ms: int, retention_ms: int) -> None:
+        self._note(self.committed, offsets, at_ms, retention_ms)
+
+    def commit_when_ended(self, producer_id: int, offsets: Iterable[StoredOffset], at_ms: int) -> None:
+        """These count when the transaction of this producer is committed."""
+        table = self.pending.setdefault(producer_id, OffsetTable(self._tally))
+        self._note(table, offsets, at_ms, DEFAULT_RETENTION)
+
+    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
+        """What was pending for this producer counts from now on, or is dropped."""
+        ended = self.pending.pop(producer_id, None)
+        if ended is None:
+            return
+        if committed:
+            for name, offset in ended:
+                known = self.committed.get(name)
+                if known is None or known.order < offset.order:
+                    self.committed.put(name, offset)
+        ended.clear()
+
+    def forget(self, partitions: Iterable[PartitionName]) -> None:
+        """Nothing is known of these partitions any more, nor will it be when a transaction ends."""
+        for number, partition in partitions:
+            for table in self._tables():
+                table.discard(PartitionName(number, partition))
+        self._drop_empty()
+
+    def forget_topic(self, number: int) -> None:
+        for table in self._tables():
+            table.discard_topic(number)
+        self._drop_empty()
+
+    def clear(self) -> None:
+        for table in self._tables():
+            table.clear()
+        self.pending.clear()
+
+    def _note(self, table: OffsetTable, offsets: Iterable[StoredOffset], at_ms: int, retention_ms: int) -> None:
+        for number, partition, offset, leader_epoch, metadata in offsets:
+            self._commits += 1
+            noted = CommittedOffset(offset, leader_epoch, metadata, at_ms, retention_ms, self._commits)
+            table.put(PartitionName(number, partition), noted)
+
+    def _tables(self) -> list[OffsetTable]:
+        return [self.committed, *self.pending.values()]
+
+    def _drop_empty(self) -> None:
+        self.pending = {producer_id: table for producer_id, table in self.pending.items() if table}
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "commits": self._commits,
+            "committed": self.committed.snapshot(),
+            "pending": {producer_id: table.snapshot() for producer_id, table in self.pending.items()},
+        }
+
+    @classmethod
+    def restore(cls, snapshot: Mapping[str, Any], tally: Tally) -> "GroupOffsets":
+        offsets = cls(tally)
+        offsets._commits = snapshot["commits"]
+        offsets.committed = OffsetTable(tally, snapshot["committed"])
+        offsets.pending = {int(producer): OffsetTable(tally, kept) for producer, kept in snapshot["pending"].items()}
+        return offsets
