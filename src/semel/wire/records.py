@@ -2,8 +2,8 @@
 
 On the way in and out the broker never opens a batch; it reads the header (`semel.core.batch`) and hands the rest on.
 Here the records are unpacked one by one and decompressed, slowly and with a limit; the broker asks for their times
-alone, when somebody looks for one. Only format 2 is known. This file must never be imported by the path that serves
-Produce or Fetch.
+alone, when somebody looks for one, and compaction for the decompressed bytes. Only format 2 is known. This file must
+never be imported by the path that serves Fetch, nor by that of Produce but for what compacted topics ask for.
 """
 
 import zlib
@@ -101,7 +101,7 @@ def encode_batch(
     encoded = bytearray()
     for offset_delta, record in enumerate(records):
         _encode_record(encoded, record, offset_delta, record.timestamp_ms - base_timestamp_ms)
-    payload = bytes(encoded) if codec == "none" else _compress(codec, bytes(encoded))
+    payload = compressed(CODECS.index(codec), bytes(encoded))
     attributes = CODECS.index(codec)
     if transactional:
         attributes |= TRANSACTIONAL_BIT
@@ -147,18 +147,22 @@ def decode_batches(buffer: Buffer, decompressed_bytes_max: int = DECOMPRESSED_BY
         at = end
 
 
+def opened(batch: Buffer, attributes: int, decompressed_bytes_max: int) -> bytes:
+    """The records of one batch, decompressed, one behind the other; ProtocolError if that is too much or no codec's."""
+    payload = bytes(memoryview(batch)[HEADER_BYTES:])
+    codec = attributes & CODEC_MASK
+    if codec >= len(CODECS):
+        raise ProtocolError(f"a batch is compressed by codec {codec}, which nobody knows")
+    return _decompress(CODECS[codec], payload, decompressed_bytes_max) if codec else payload
+
+
 def record_times(batch: Buffer, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Iterator[tuple[int, int]]:
     """Offset and timestamp of each record of one batch whose checksum has been checked before.
 
     The records are not opened any further, so this takes a fraction of the time that `decode_batches` takes.
     """
     header = read_header(batch)
-    payload = bytes(memoryview(batch)[HEADER_BYTES:])
-    codec = header.attributes & CODEC_MASK
-    if codec >= len(CODECS):
-        raise ProtocolError(f"a batch is compressed by codec {codec}, which nobody knows")
-    if codec:
-        payload = _decompress(CODECS[codec], payload, decompressed_bytes_max)
+    payload = opened(batch, header.attributes, decompressed_bytes_max)
     append_time_ms = header.max_timestamp if header.attributes & APPEND_TIME_BIT else None
     at = 0
     try:
@@ -198,12 +202,7 @@ def _decode_batch(batch: memoryview, decompressed_bytes_max: int) -> Batch:
         raise ProtocolError(f"a batch of format {magic}; only format {MAGIC} is known")
     if crc32c(batch[CHECKED_FROM:]) != checksum:
         raise ProtocolError(f"the batch at offset {base_offset} does not match its checksum")
-    payload = bytes(batch[HEADER_BYTES:])
-    codec = attributes & CODEC_MASK
-    if codec >= len(CODECS):
-        raise ProtocolError(f"a batch is compressed by codec {codec}, which nobody knows")
-    if codec:
-        payload = _decompress(CODECS[codec], payload, decompressed_bytes_max)
+    payload = opened(batch, attributes, decompressed_bytes_max)
     # Where the log sets the time, it sets one for all of a batch.
     append_time_ms = max_timestamp_ms if attributes & APPEND_TIME_BIT else None
     records = _decode_records(payload, record_count, base_offset, base_timestamp_ms, append_time_ms)
@@ -305,7 +304,11 @@ def _bytes(value: bytes | None) -> bytes:
     return _varint(-1) if value is None else _varint(len(value)) + value
 
 
-def _compress(codec: str, payload: bytes) -> bytes:
+def compressed(attributes: int, payload: bytes) -> bytes:
+    """Records as they stand in a batch of these attributes."""
+    codec = CODECS[attributes & CODEC_MASK]
+    if codec == "none":
+        return payload
     if codec == "gzip":
         return zlib.compress(payload, wbits=_GZIP_WINDOW_BITS)
     # Imported when it is needed, which for a broker is hardly ever.
