@@ -227,22 +227,7 @@ def test_a_duplicate_keeps_its_original_offset_though_the_log_start_has_passed_i
     assert send(partition, ids, batch(producer_id, 0)) == duplicate(0, 0)
 
 
-# Transactional batches, of which none can have a transaction open here
-
-
-@pytest.mark.parametrize("producer_id", [NO_PRODUCER, STRANGER])
-def test_a_transactional_batch_without_an_open_transaction_is_refused(ids: ProducerIds, producer_id: int) -> None:
-    with refused(refusals.INVALID_TXN_STATE, "no transaction open"):
-        Partition().decide_append(batch(producer_id, 0, attributes=TRANSACTIONAL_BIT), ids, 0)
-
-
-@pytest.mark.parametrize(("epoch", "first"), [(2, 1), (2, 5), (3, 0), (3, 5)])
-def test_a_transactional_batch_is_refused_whatever_number_it_claims(ids: ProducerIds, epoch: int, first: int) -> None:
-    partition = Partition()
-    producer_id = hand_out(ids)
-    send(partition, ids, batch(producer_id, 0, epoch=2))
-    with refused(refusals.INVALID_TXN_STATE):
-        partition.decide_append(batch(producer_id, first, epoch=epoch, attributes=TRANSACTIONAL_BIT), ids, 0)
+# Transactional batches
 
 
 def test_a_transactional_zombie_hears_of_its_epoch_and_a_repetition_of_its_original(ids: ProducerIds) -> None:

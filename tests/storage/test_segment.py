@@ -8,7 +8,7 @@ from ledger import batch
 from semel.core.batch import place, read_header
 from semel.storage.files import DiskFiles, Files, MemoryFiles
 from semel.storage.journal import Damaged
-from semel.storage.segment import INDEX_INTERVAL_BYTES, Index, Segment, SegmentFiles, scan_index, segment_path
+from semel.storage.segment import INDEX_INTERVAL_BYTES, Index, Segment, SegmentFiles, scan_index
 
 BATCH_BYTES = 9_000
 
@@ -27,7 +27,7 @@ def write(segment_files: SegmentFiles, segment: Segment, count: int = 1, size: i
 
 
 def written(segment_files: SegmentFiles, count: int, base_offset: int = 0) -> Segment:
-    segment = Segment(segment_path("topics/0-orders/0", base_offset), base_offset, 0)
+    segment = Segment("topics/0-orders/0", base_offset, 0)
     segment.next_offset = base_offset
     write(segment_files, segment, count)
     return segment

@@ -18,10 +18,10 @@ from semel.core.entries import BatchAppended, Entry, TopicCreated
 from semel.core.producers import advance, epoch_of, last_heard_ms, window_of
 from semel.core.topics import Catalog
 from semel.storage import journal
+from semel.storage.contents import TOPICS
 from semel.storage.encoding import decode
 from semel.storage.examining import Examined, StoredBatch, examine, segment_paths, walk_segment
 from semel.storage.files import Files, ReadOnlyFiles
-from semel.storage.log import TOPICS
 
 EXAMPLE: Final = """  semel dump ./data
   semel dump ./data --journal --producers"""

@@ -47,12 +47,15 @@ CHECKED_FROM: Final = 21
 MAX_TIMESTAMP_POSITION: Final = 35
 MAGIC: Final = 2
 NO_PRODUCER: Final = -1
+NO_SEQUENCE: Final = -1
 NO_TIMESTAMP: Final = -1
 
 CODEC_MASK: Final = 0x07
 APPEND_TIME_BIT: Final = 0x08
 TRANSACTIONAL_BIT: Final = 0x10
 CONTROL_BIT: Final = 0x20
+# The base timestamp is the time from which on compaction may take the marks of deletion in the batch.
+HORIZON_BIT: Final = 0x40
 
 # How the bytes behind the header begin, for the codecs that announce themselves. Garbage that is merely called
 # compressed would be stored for ever and stop every consumer that reaches it; four bytes tell most of it apart.
@@ -63,6 +66,12 @@ RECORD_BYTES_MIN: Final = 7
 
 BASE_OFFSET: Final = struct.Struct(">q")
 BASE_OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
+# The one record of a control batch: its length, attributes and deltas, a key of 4 bytes (version, type), a value of 6
+# (version, coordinator epoch), no headers. All lengths are so small that they are one byte.
+_CONTROL_RECORD: Final = struct.Struct(">bbbbbhhbhib")
+_ABORT_TYPE: Final = 0
+_COMMIT_TYPE: Final = 1
+
 LEADER_EPOCH: Final = struct.Struct(">i")
 LEADER_EPOCH_POSITION: Final = 12
 CHECKSUM: Final = struct.Struct(">I")
@@ -143,6 +152,8 @@ def _check_fields(header: BatchHeader, batch: Buffer) -> None:
         )
     if header.producer_id != NO_PRODUCER and min(header.producer_id, header.producer_epoch, header.base_sequence) < 0:
         raise Refused(INVALID_RECORD, "a producer's id, epoch and sequence number are 0 or more")
+    if attributes & HORIZON_BIT:
+        raise Refused(INVALID_RECORD, "only the broker says when a mark of deletion may go")
     if attributes & APPEND_TIME_BIT:
         raise Refused(INVALID_TIMESTAMP, "only the broker may set the timestamp type to LogAppendTime")
     codec = attributes & CODEC_MASK
@@ -169,6 +180,48 @@ def check_timestamps(header: BatchHeader, now_ms: int, before_max_ms: int, after
         raise Refused(
             INVALID_TIMESTAMP, f"the batch is {late_ms} ms late, message.timestamp.before.max.ms is {before_max_ms}"
         )
+
+
+def control_batch(
+    producer_id: int, producer_epoch: int, base_offset: int, at_ms: int, committed: bool, coordinator_epoch: int = 0
+) -> bytearray:
+    """The marker that ends a producer's transaction in a partition: one control record, never shown to applications."""
+    record = _CONTROL_RECORD.pack(
+        _zigzag(_CONTROL_RECORD.size - 1),
+        0,
+        0,
+        0,
+        _zigzag(4),
+        0,
+        _COMMIT_TYPE if committed else _ABORT_TYPE,
+        _zigzag(6),
+        0,
+        coordinator_epoch,
+        0,
+    )
+    header = BatchHeader(
+        base_offset,
+        HEADER_BYTES + len(record) - LENGTH_PREFIX_BYTES,
+        0,
+        MAGIC,
+        0,
+        TRANSACTIONAL_BIT | CONTROL_BIT,
+        0,
+        at_ms,
+        at_ms,
+        producer_id,
+        producer_epoch,
+        NO_SEQUENCE,
+        1,
+    )
+    batch = bytearray(HEADER.pack(*header) + record)
+    CHECKSUM.pack_into(batch, CHECKSUM_POSITION, crc32c(memoryview(batch)[CHECKED_FROM:]))
+    return batch
+
+
+def _zigzag(length: int) -> int:
+    """A small number as the record format's variable-length integers have it, in their one byte."""
+    return length << 1
 
 
 def place(batch: bytearray | memoryview, header: BatchHeader, base_offset: int) -> BatchHeader:

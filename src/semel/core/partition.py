@@ -4,13 +4,19 @@
 of the journal. Recovery runs `apply` alone, on what the journal holds, and arrives at the same state.
 
 Offsets are dense: a batch of n records takes n of them. What lies behind `next_offset` does not exist, what lies below
-`log_start` is gone. How far consumers may read is no rule but a matter of durability, so it is not kept here.
+`log_start` is gone. How far consumers may read is no rule but a matter of durability, so it is not kept here; how far
+they may read at most if they want committed records only is one: up to `stable_offset`, where the oldest transaction
+that is still open begins.
+
+Whether a producer has a transaction open at all is the business of `core.transactions`. A partition knows of one from
+its first batch here on, until a marker ends it.
 """
 
 from typing import Final, NamedTuple
 
 from semel.core import refusals
-from semel.core.batch import APPEND_TIME_BIT, NO_PRODUCER, NO_TIMESTAMP, BatchHeader
+from semel.core.aborted import AbortedTransactions
+from semel.core.batch import APPEND_TIME_BIT, NO_PRODUCER, NO_TIMESTAMP, TRANSACTIONAL_BIT, BatchHeader
 from semel.core.producer_ids import ProducerIds
 from semel.core.producers import (
     ACCEPTED,
@@ -45,24 +51,41 @@ _NO_CLAIM: Final = Judgement(ACCEPTED)
 class Partition:
     """The state of one partition."""
 
-    __slots__ = ("forgotten_below", "log_start", "next_offset", "producers")
+    __slots__ = ("aborted", "forgotten_below", "log_start", "next_offset", "open_transactions", "producers")
 
     def __init__(self, forgotten_below: int = 0) -> None:
         self.log_start = 0
         self.next_offset = 0
         self.producers = Producers()
+        # The first offset of each open transaction, by producer id: in the order in which they began, so of offsets.
+        self.open_transactions: dict[int, int] = {}
+        self.aborted = AbortedTransactions()
         # Producer ids below this one may have had state in an earlier topic of the same name.
         self.forgotten_below = forgotten_below
 
+    @property
+    def stable_offset(self) -> int:
+        """No transaction reaches beyond this that could still be aborted."""
+        for first_offset in self.open_transactions.values():
+            return max(first_offset, self.log_start)
+        return self.next_offset
+
     def decide_append(
-        self, header: BatchHeader, ids: ProducerIds, now_ms: int, expiration_ms: int = PRODUCER_EXPIRATION_MS
+        self,
+        header: BatchHeader,
+        ids: ProducerIds,
+        now_ms: int,
+        expiration_ms: int = PRODUCER_EXPIRATION_MS,
+        *,
+        joins: bool = False,
     ) -> Decision:
         """What becomes of a batch whose header has been found consistent; `Refused` if it has no business here.
 
-        A repetition and a zombie hear that they are, whatever else is wrong with them.
+        A repetition and a zombie hear that they are, whatever else is wrong with them. `joins`: it may be the batch by
+        which a partition becomes part of a transaction.
         """
         claims = header.producer_id != NO_PRODUCER
-        judgement = self._judge(header, ids, now_ms, expiration_ms) if claims else _NO_CLAIM
+        judgement = self._judge(header, ids, now_ms, expiration_ms, joins) if claims else _NO_CLAIM
         outcome = judgement.outcome
         if outcome is DUPLICATE:
             return Decision(outcome, judgement.original)
@@ -72,9 +95,11 @@ class Partition:
                 error=refusals.INVALID_PRODUCER_EPOCH,
                 message=f"fenced (epoch {header.producer_epoch}, current {judgement.expected})",
             )
-        if header.is_transactional:
-            raise refusals.Refused(refusals.INVALID_TXN_STATE, "the producer has no transaction open here")
         if outcome is ACCEPTED:
+            if header.producer_id in self.open_transactions and not header.attributes & TRANSACTIONAL_BIT:
+                raise refusals.Refused(
+                    refusals.INVALID_TXN_STATE, "a batch outside of the transaction that its producer has open here"
+                )
             return _ACCEPTED
         return Decision(
             outcome,
@@ -82,11 +107,14 @@ class Partition:
             message=f"sequence gap (expected {judgement.expected}, got {header.base_sequence})",
         )
 
-    def _judge(self, header: BatchHeader, ids: ProducerIds, now_ms: int, expiration_ms: int) -> Judgement:
+    def _judge(self, header: BatchHeader, ids: ProducerIds, now_ms: int, expiration_ms: int, joins: bool) -> Judgement:
         producer_id = header.producer_id
         state = self.producers.get(producer_id)
+        # Where a batch by itself makes its partition part of a transaction every transaction has an epoch of its own,
+        # and so begins at 0 in each partition, whatever may have been forgotten of earlier ones.
         is_new = state is None and (
-            producer_id >= self.forgotten_below and ids.is_young(producer_id, now_ms, expiration_ms)
+            (joins and header.is_transactional)
+            or (producer_id >= self.forgotten_below and ids.is_young(producer_id, now_ms, expiration_ms))
         )
         return judge(state, is_new, header.producer_epoch, header.base_sequence, header.record_count)
 
@@ -105,6 +133,22 @@ class Partition:
                 answered_timestamp(header),
             )
 
+        if header.attributes & TRANSACTIONAL_BIT:
+            self.open_transactions.setdefault(header.producer_id, header.base_offset)
+
+    def apply_marker(self, header: BatchHeader, at_ms: int, committed: bool) -> None:
+        """A marker has become part of the log: the producer's transaction is over here, if there was one."""
+        producer_id = header.producer_id
+        self.next_offset = header.next_offset
+        self.producers.note_marker(producer_id, at_ms, header.producer_epoch)
+        first_offset = self.open_transactions.pop(producer_id, None)
+        if first_offset is not None and not committed:
+            self.aborted.note(producer_id, first_offset, header.base_offset, self.stable_offset)
+
+    def forget_silent(self, before_ms: int) -> int:
+        """Forget the producers not heard since `before_ms` that have no transaction open; answer how many."""
+        return self.producers.forget_silent(before_ms, self.open_transactions)
+
     def decide_log_start(self, offset: int, readable_until: int) -> int:
         """The log start that a request to delete what lies below `offset` (-1: all that can be read) would lead to."""
         wanted = readable_until if offset == -1 else offset
@@ -116,6 +160,7 @@ class Partition:
 
     def apply_log_start(self, offset: int) -> None:
         self.log_start = max(self.log_start, offset)
+        self.aborted.forget_below(self.log_start)
 
 
 def answered_timestamp(header: BatchHeader) -> int:

@@ -40,7 +40,7 @@ Judging and noting cost the same however many records or producers there are.
 """
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -189,6 +189,15 @@ def note(
     return head + state[kept_from:] + batch
 
 
+def note_marker(state: bytes | None, now_ms: int, epoch: int) -> bytes:
+    """The state after a transaction was ended in `epoch`. A marker claims no number; a later epoch empties the window,
+    so that the next number has to be 0 and whatever is late from before is fenced.
+    """
+    if state is None or epoch > epoch_of(state):
+        return _HEAD.pack(now_ms, epoch)
+    return _HEAD.pack(now_ms, epoch_of(state)) + state[_HEAD_BYTES:]
+
+
 def epoch_of(state: bytes) -> int:
     return state[8] | state[9] << 8
 
@@ -234,22 +243,28 @@ class Producers:
         base_offset: int,
         timestamp_ms: int,
     ) -> None:
-        """An accepted batch becomes part of the record. The only thing that adds to it."""
+        """An accepted batch becomes part of the record."""
         states = self._states
         states[producer_id] = note(
             states.pop(producer_id, None), now_ms, epoch, last_sequence, record_count, base_offset, timestamp_ms
         )
 
-    def forget_silent(self, before_ms: int) -> int:
-        """Forget the producers not heard since `before_ms`; answer how many."""
-        silent = 0
-        for state in self._states.values():
+    def note_marker(self, producer_id: int, now_ms: int, epoch: int) -> None:
+        """The end of a transaction becomes part of the record."""
+        states = self._states
+        states[producer_id] = note_marker(states.pop(producer_id, None), now_ms, epoch)
+
+    def forget_silent(self, before_ms: int, kept: Container[int] = ()) -> int:
+        """Forget the producers not heard since `before_ms`, except those that are `kept`; answer how many."""
+        silent: list[int] = []
+        for producer_id, state in self._states.items():
             if last_heard_ms(state) >= before_ms:
                 break
-            silent += 1
-        for producer_id in list(self._states)[:silent] if silent else ():
+            if producer_id not in kept:
+                silent.append(producer_id)
+        for producer_id in silent:
             del self._states[producer_id]
-        return silent
+        return len(silent)
 
     def snapshot(self) -> dict[int, bytes]:
         """The record as it stands now, not changed by anything that follows: the values are immutable."""

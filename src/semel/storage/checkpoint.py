@@ -5,7 +5,8 @@ So there is always one good checkpoint, and it is either the old one or the new 
 
     magic, size of the JSON part, size of the packed part, CRC-32C of both
     JSON    what there is little of: topics, producer ids, the segments of each partition
-    packed  what there may be a million of: the indexes of growing segments and the states of producers
+    packed  what there may be a million of: the indexes of growing segments, the states of producers, where open
+            transactions began and where aborted ones lie
 
 A disk that is full must not keep the log from checkpointing, because only a checkpoint lets go of old files: a reserve
 of `RESERVE_BYTES` is held for that moment.
@@ -17,16 +18,17 @@ import json
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from crc32c import crc32c
 
+from semel.core.aborted import AbortedTransactions
 from semel.storage.files import OUT_OF_SPACE, Files
 from semel.storage.journal import DIRECTORY as JOURNAL_DIRECTORY
 from semel.storage.journal import Damaged
-from semel.storage.segment import Index
+from semel.storage.segment import Index, Mark
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 NAME: Final = "checkpoint"
 RESERVE_BYTES: Final = 1024 * 1024
 _UNFINISHED: Final = "checkpoint.new"
@@ -34,6 +36,17 @@ _RESERVE: Final = "reserve"
 _HEAD: Final = struct.Struct("<8sIQI")
 _MAGIC: Final = b"semel-ck"
 _PRODUCER: Final = struct.Struct("<qH")
+_OPEN_TRANSACTION: Final = struct.Struct("<qqqq")
+
+
+class PartitionParts(NamedTuple):
+    """What is packed of one partition."""
+
+    growing_index: Index
+    producers: dict[int, bytes]
+    # By producer id, in the order in which they began.
+    open_transactions: dict[int, Mark]
+    aborted: AbortedTransactions
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +58,7 @@ class CheckpointJob:
     dirty: frozenset[str]
     grown: frozenset[str]
     state: dict[str, Any]
-    indexes: list[Index]
-    producers: list[dict[int, bytes]]
+    parts: list[PartitionParts]
     unnamed: list[str] = field(default_factory=list)
 
     def run(self) -> None:
@@ -57,9 +69,10 @@ class CheckpointJob:
             # Whatever the reason, want of space included: what was to be synced may be lost, so none may try again.
             raise OSError(errno.EIO, f"a sync failed: {error}") from error
         packed: list[bytes] = []
-        for record, index, producers in zip(self.state["partitions"], self.indexes, self.producers, strict=True):
-            packed += index.to_bytes(), pack_producers(producers.items())
-            record["packed"] = [len(packed[-2]), len(packed[-1])]
+        for record, parts in zip(self.state["partitions"], self.parts, strict=True):
+            packed_parts = pack(parts)
+            record["packed"] = [len(part) for part in packed_parts]
+            packed += packed_parts
         write(self.files, self.state, packed)
 
     def _sync(self) -> None:
@@ -141,6 +154,37 @@ def read(files: Files) -> tuple[dict[str, Any], memoryview] | None:
             f"{where}: written in format {state['format']} by another version of semel; this one reads {FORMAT}"
         )
     return state, body[text_bytes:]
+
+
+def pack(parts: PartitionParts) -> list[bytes]:
+    open_transactions = (_OPEN_TRANSACTION.pack(key, *mark) for key, mark in parts.open_transactions.items())
+    return [
+        parts.growing_index.to_bytes(),
+        pack_producers(parts.producers.items()),
+        b"".join(open_transactions),
+        parts.aborted.to_bytes(),
+    ]
+
+
+def unpack(records: list[dict[str, Any]], packed: memoryview) -> Iterator[tuple[dict[str, Any], PartitionParts]]:
+    """What there is of each partition: the record in words, and the packed parts whose sizes the record names."""
+    at = 0
+    for record in records:
+        parts: list[memoryview] = []
+        for size in record["packed"]:
+            parts.append(packed[at : at + size])
+            at += size
+        index, producers, open_transactions, aborted = parts
+        opened = {key: Mark(*mark) for key, *mark in _OPEN_TRANSACTION.iter_unpack(open_transactions)}
+        yield (
+            record,
+            PartitionParts(
+                Index.from_bytes(index),
+                dict(unpack_producers(producers)),
+                opened,
+                AbortedTransactions.from_bytes(aborted),
+            ),
+        )
 
 
 def pack_producers(states: Iterable[tuple[int, bytes]]) -> bytes:

@@ -13,24 +13,28 @@ from typing import Any, Final, NamedTuple
 
 from crc32c import crc32c
 
-from semel.core.batch import CHECKED_FROM, HEADER_BYTES, MAGIC, BatchHeader, read_header
+from semel.core.batch import CHECKED_FROM, HEADER_BYTES, MAGIC, BatchHeader, control_batch, read_header
 from semel.core.entries import (
     BatchAppended,
-    ConfigsChanged,
     LogStartMoved,
-    PartitionsAdded,
+    PartitionName,
     ProducerIdsReserved,
-    TopicCreated,
-    TopicDeleted,
+    TransactionalIdClaimed,
+    TransactionalIdsForgotten,
+    TransactionalOffsets,
+    TransactionEnded,
+    TransactionGrew,
 )
+from semel.core.groups.groups import GroupEntry, Groups
 from semel.core.partition import Partition
 from semel.core.producer_ids import ProducerIds
-from semel.core.producers import Producers
 from semel.core.topics import Catalog
+from semel.core.transactions import Transactions
 from semel.storage import checkpoint, journal
 from semel.storage.encoding import decode
 from semel.storage.files import File, Files
 from semel.storage.journal import Bookmark, Damaged
+from semel.storage.partition_log import restore_state
 from semel.storage.segment import FOOTER_MAGIC
 
 # A broker at work may recycle what is being read; then a newer checkpoint is there to begin from.
@@ -47,6 +51,8 @@ class Examined:
     checkpoint: dict[str, Any] | None = None
     catalog: Catalog = field(default_factory=Catalog)
     producer_ids: ProducerIds = field(default_factory=ProducerIds)
+    transactions: Transactions = field(default_factory=Transactions)
+    groups: Groups = field(default_factory=Groups)
     # By topic number and partition.
     partitions: dict[tuple[int, int], Partition] = field(default_factory=dict)
     replayed_entries: int = 0
@@ -95,31 +101,54 @@ def _examine_once(files: Files) -> Examined:
 def _restore(examined: Examined, state: dict[str, Any], packed: memoryview) -> None:
     examined.catalog.restore(state["catalog"])
     examined.producer_ids = ProducerIds.restore(state["producer_ids"])
-    at = 0
-    for record in state["partitions"]:
-        index_bytes, producers_bytes = record["packed"]
-        at += index_bytes
+    examined.transactions.restore(state["transactions"])
+    examined.groups.restore(state["groups"])
+    for record, parts in checkpoint.unpack(state["partitions"], packed):
         partition = examined.partitions[record["topic"], record["index"]] = Partition()
-        partition.producers = Producers(checkpoint.unpack_producers(packed[at : at + producers_bytes]))
-        partition.log_start = record["log_start"]
-        partition.next_offset = record["next_offset"]
-        at += producers_bytes
+        restore_state(partition, record, parts)
 
 
 def _replay(examined: Examined, entry: journal.JournalEntry) -> None:
     change = decode(entry.kind, entry.payload)
     if isinstance(change, BatchAppended):
-        partition = examined.partitions.setdefault((change.number, change.partition), Partition())
-        partition.apply_append(read_header(change.batch), change.at_ms)
+        header = read_header(change.batch)
+        name = PartitionName(change.number, change.partition)
+        examined.partitions.setdefault(name, Partition()).apply_append(header, change.at_ms)
+        if header.is_transactional:
+            examined.transactions.apply_batch(header.producer_id, name, change.at_ms)
+    elif isinstance(change, TransactionEnded):
+        _apply_end(examined, change)
     elif isinstance(change, LogStartMoved):
         examined.partitions.setdefault((change.number, change.partition), Partition()).apply_log_start(change.offset)
     elif isinstance(change, ProducerIdsReserved):
         examined.producer_ids.apply(change)
-    elif isinstance(change, TopicCreated | TopicDeleted | PartitionsAdded | ConfigsChanged):
+    elif isinstance(change, TransactionalIdClaimed | TransactionGrew | TransactionalIdsForgotten):
+        examined.transactions.apply(change)
+    elif isinstance(change, TransactionalOffsets):
+        examined.transactions.apply(change)
+        examined.groups.apply(change)
+    elif isinstance(change, GroupEntry):
+        examined.groups.apply(change)
+    else:
         topic = examined.catalog.apply(change)
         if examined.catalog.numbered(topic.number) is None:
             for index in range(topic.partition_count):
                 examined.partitions.pop((topic.number, index), None)
+            examined.transactions.topic_deleted(topic.number)
+            examined.groups.topic_deleted(topic.number)
+
+
+def _apply_end(examined: Examined, entry: TransactionEnded) -> None:
+    for number, index in entry.partitions:
+        topic = examined.catalog.numbered(number)
+        if topic is not None and index < topic.partition_count:
+            partition = examined.partitions.setdefault((number, index), Partition())
+            marker = control_batch(
+                entry.producer_id, entry.marker_epoch, partition.next_offset, entry.at_ms, entry.committed
+            )
+            partition.apply_marker(read_header(marker), entry.at_ms, entry.committed)
+    examined.transactions.apply(entry)
+    examined.groups.apply(entry)
 
 
 class StoredBatch(NamedTuple):

@@ -16,41 +16,30 @@ import contextlib
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from semel.core import batch as batches
 from semel.core import refusals
-from semel.core.batch import BatchHeader
+from semel.core.batch import TRANSACTIONAL_BIT, BatchHeader
 from semel.core.entries import (
     BatchAppended,
     Entry,
-    GroupDeleted,
     LogStartMoved,
-    OffsetsCommitted,
-    OffsetsForgotten,
-    ProducerIdsReserved,
-    TopicDeleted,
-    TransactionalIdClaimed,
-    TransactionalIdsForgotten,
-    TransactionalOffsets,
     TransactionEnded,
-    TransactionGrew,
 )
-from semel.core.groups.groups import Groups
+from semel.core.groups.groups import GROUP_OFFSETS_MAX, GROUPS_MAX, Groups
 from semel.core.partition import PRODUCER_EXPIRATION_MS, answered_timestamp
-from semel.core.producer_ids import ProducerIds
-from semel.core.producers import ACCEPTED, Outcome, Producers
+from semel.core.producers import ACCEPTED, GAP, Outcome, Producers
 from semel.core.topics import Catalog, Topic
 from semel.core.transactions import Transactions
 from semel.storage import checkpoint, journal
 from semel.storage.checkpoint import CheckpointJob
+from semel.storage.contents import TOPICS, Contents
 from semel.storage.encoding import BATCH_HEAD, BATCH_KIND, decode, encode
 from semel.storage.files import Files
 from semel.storage.journal import Bookmark, Damaged, Journal, SyncJob
-from semel.storage.partition_log import Mark, PartitionLog, Stretch
-from semel.storage.segment import Index, Segment, SegmentFiles
-
-TOPICS: Final = "topics"
+from semel.storage.partition_log import PartitionLog, Stretch
+from semel.storage.segment import Mark
 
 # One state is at most 350 bytes with its place in the table: a million of them is what a small machine can carry.
 PRODUCER_STATES_MAX: Final = 1_000_000
@@ -70,6 +59,8 @@ class LogSettings:
     producer_states_max: int = PRODUCER_STATES_MAX
     topics_max: int = 10_000
     partitions_max: int = 20_000
+    groups_max: int = GROUPS_MAX
+    group_offsets_max: int = GROUP_OFFSETS_MAX
 
 
 class Appended(NamedTuple):
@@ -82,25 +73,22 @@ class Appended(NamedTuple):
     message: str | None = None
 
 
-class Log:
-    """Everything that is kept. Make one with `Log.open`."""
+class Log(Contents):
+    """Everything that is kept, and kept for good. Make one with `Log.open`."""
 
     def __init__(self, files: Files, settings: LogSettings) -> None:
-        self.files = files
+        super().__init__(
+            files,
+            Catalog(topics_max=settings.topics_max, partitions_max=settings.partitions_max),
+            Transactions(),
+            Groups(groups_max=settings.groups_max, offsets_max=settings.group_offsets_max),
+        )
         self.settings = settings
-        self.catalog = Catalog(topics_max=settings.topics_max, partitions_max=settings.partitions_max)
-        self.producer_ids = ProducerIds()
-        self.transactions = Transactions()
-        self.groups = Groups()
-        self.cluster_id = ""
-        self.producer_states = 0
         # What recovery had to read, for the operator.
         self.replayed_bytes = 0
-        self._segment_files = SegmentFiles(files)
-        self._partitions: dict[int, list[PartitionLog]] = {}
-        self._unsettled: deque[tuple[int, PartitionLog, Mark]] = deque()
-        # Files and directories that nothing needs any more, once the next checkpoint is durable.
-        self._unnamed: list[str] = []
+        # What was appended and does not count yet: the position that has to be durable first, and where the readable
+        # and the stable part of a partition will end then.
+        self._unsettled: deque[tuple[int, PartitionLog, Mark, Mark]] = deque()
         self._checkpoint_position = 0
         self.checkpoint_running = False
         self._journal: Journal
@@ -148,6 +136,7 @@ class Log:
         for partition in self.partitions():
             partition.cut_behind_end()
             partition.readable = partition.end_mark()
+            partition.stable = partition.stable_mark(partition.readable)
         self._journal = Journal(self.files, life + 1, position, self.settings.journal_file_bytes)
         try:
             self.checkpoint_now()
@@ -155,45 +144,6 @@ class Log:
         except BaseException:
             self._journal.close()
             raise
-
-    def _restore(self, state: dict[str, Any], packed: memoryview) -> None:
-        self.cluster_id = state["cluster_id"]
-        self.catalog.restore(state["catalog"])
-        self.producer_ids = ProducerIds.restore(state["producer_ids"])
-        for topic in self.catalog:
-            self._partitions[topic.number] = [self._new_partition(topic, i) for i in range(topic.partition_count)]
-        at = 0
-        for record in state["partitions"]:
-            partition = self._partitions[record["topic"]][record["index"]]
-            index_bytes, producers_bytes = record["packed"]
-            index = Index.from_bytes(packed[at : at + index_bytes])
-            at += index_bytes
-            partition.state.producers = Producers(checkpoint.unpack_producers(packed[at : at + producers_bytes]))
-            at += producers_bytes
-            partition.state.log_start = record["log_start"]
-            partition.state.next_offset = record["next_offset"]
-            self.producer_states += len(partition.state.producers)
-            segments = [Segment.from_record(partition.directory, fields) for fields in record["segments"]]
-            if segments:
-                segments[-1].index = index
-            self._check_segments(segments)
-            partition.adopt(segments)
-
-    def _check_segments(self, segments: list[Segment]) -> None:
-        for segment in segments:
-            if segment.size == 0:
-                continue
-            try:
-                file = self.files.open(segment.path)
-            except FileNotFoundError:
-                raise Damaged(f"{self.files.describe(segment.path)}: missing, the checkpoint names it") from None
-            size = file.size()
-            file.close()
-            if size < segment.size:
-                raise Damaged(
-                    f"{self.files.describe(segment.path)}: ends at offset {size}, "
-                    f"the checkpoint knows {segment.size} bytes"
-                )
 
     def _replay(self, entry: journal.JournalEntry) -> None:
         try:
@@ -203,20 +153,14 @@ class Log:
                 header = batches.read_header(change.batch)
                 partition.write(header, change.batch, change.at_ms, topic.parsed)
                 self._apply_append(partition, header, change.at_ms)
+            elif isinstance(change, TransactionEnded):
+                self._apply_end(change, self._write_markers(change))
             else:
                 self._apply(change)
         except ValueError as error:
             raise Damaged(
                 f"{self.files.describe(journal.DIRECTORY)}: entry at position {entry.position}: {error}"
             ) from None
-
-    def _named_by(self, entry: BatchAppended | LogStartMoved) -> tuple[Topic, PartitionLog]:
-        """The partition that an entry speaks of; ValueError if there is none, as only a damaged journal says."""
-        topic = self.catalog.numbered(entry.number)
-        partition = self.partition(topic, entry.partition) if topic is not None else None
-        if topic is None or partition is None:
-            raise ValueError(f"there is no partition {entry.partition} of a topic with number {entry.number}")
-        return topic, partition
 
     def _remove_strangers(self) -> None:
         """Remove what a crash left of files that were being made or removed. The checkpoint before may name them."""
@@ -243,17 +187,7 @@ class Log:
         self._segment_files.close()
         self.files.close()
 
-    # -- looking up ---------------------------------------------------------------------------------------------
-
-    def partition(self, topic: Topic, index: int) -> PartitionLog | None:
-        partitions = self._partitions[topic.number]
-        return partitions[index] if 0 <= index < len(partitions) else None
-
-    def partitions_of(self, topic: Topic) -> list[PartitionLog]:
-        return self._partitions[topic.number]
-
-    def partitions(self) -> list[PartitionLog]:
-        return [partition for partitions in self._partitions.values() for partition in partitions]
+    # -- positions ----------------------------------------------------------------------------------------------
 
     @property
     def end(self) -> int:
@@ -268,20 +202,33 @@ class Log:
     # -- changing -----------------------------------------------------------------------------------------------
 
     def append(
-        self, topic: Topic, partition: PartitionLog, header: BatchHeader, batch: bytearray | memoryview, now_ms: int
+        self,
+        topic: Topic,
+        partition: PartitionLog,
+        header: BatchHeader,
+        batch: bytearray | memoryview,
+        now_ms: int,
+        *,
+        joins: bool = False,
     ) -> Appended:
         """Judge a batch that was found consistent and, if it is new, append it; its base offset is written into it.
 
+        `joins`: a transactional batch may make its partition part of the open transaction, or open one by itself.
         OSError means that nothing happened. Whatever the outcome, the answer is due when `end` as it stands after this
         call is durable: for a duplicate, too, whose original may still be on its way to the disk.
         """
         state = partition.state
-        decision = state.decide_append(header, self.producer_ids, now_ms, self.settings.producer_expiration_ms)
-        if decision.outcome is not ACCEPTED:
+        decision = state.decide_append(
+            header, self.producer_ids, now_ms, self.settings.producer_expiration_ms, joins=joins
+        )
+        outcome = decision.outcome
+        if header.attributes & TRANSACTIONAL_BIT and (outcome is ACCEPTED or outcome is GAP):
+            self.transactions.check_batch(header.producer_id, header.producer_epoch, partition.name, joins=joins)
+        if outcome is not ACCEPTED:
             original = decision.original
             if original is None:
-                return Appended(decision.outcome, error=decision.error, message=decision.message)
-            return Appended(decision.outcome, original.base_offset, original.timestamp_ms)
+                return Appended(outcome, error=decision.error, message=decision.message)
+            return Appended(outcome, original.base_offset, original.timestamp_ms)
         if self.producer_states >= self.settings.producer_states_max and header.producer_id != batches.NO_PRODUCER:
             self._refuse_one_more_producer(state.producers, header.producer_id)
         configs = topic.parsed
@@ -295,14 +242,28 @@ class Log:
         head = BATCH_HEAD.pack(partition.topic_number, partition.index, now_ms)
         end = self._journal.append(BATCH_KIND, [head, batch])
         self._apply_append(partition, header, now_ms)
-        self._unsettled.append((end, partition, partition.end_mark()))
+        readable = partition.end_mark()
+        self._unsettled.append((end, partition, readable, partition.stable_mark(readable)))
         return Appended(ACCEPTED, base_offset, answered_timestamp(header))
 
     def commit(self, entry: Entry) -> None:
         """Make any other decision part of the log. OSError means that nothing happened."""
+        if isinstance(entry, TransactionEnded):
+            self._end_transaction(entry)
+        else:
+            kind, parts = encode(entry)
+            self._journal.append(kind, parts)
+            self._apply(entry)
+
+    def _end_transaction(self, entry: TransactionEnded) -> None:
+        """One entry for all of it: with the entry every marker counts, without it none does."""
+        markers = self._write_markers(entry)
         kind, parts = encode(entry)
-        self._journal.append(kind, parts)
-        self._apply(entry)
+        end = self._journal.append(kind, parts)
+        self._apply_end(entry, markers)
+        for partition, _ in markers:
+            readable = partition.end_mark()
+            self._unsettled.append((end, partition, readable, partition.stable_mark(readable)))
 
     def new_producer_id(self, now_ms: int) -> int:
         """A producer id that was never handed out before; durable when `end`, as it stands afterwards, is."""
@@ -316,8 +277,9 @@ class Log:
         """Everything before this position of the journal counts from now on: let it be read."""
         unsettled = self._unsettled
         while unsettled and unsettled[0][0] <= position:
-            _, partition, mark = unsettled.popleft()
-            partition.readable = mark
+            _, partition, readable, stable = unsettled.popleft()
+            partition.readable = readable
+            partition.stable = stable
             for watcher in tuple(partition.watchers):
                 watcher.moved()
 
@@ -334,7 +296,7 @@ class Log:
         """Forget producers that were silent for too long, and what was only kept for their sake."""
         expiration_ms = self.settings.producer_expiration_ms
         for partition in self.partitions():
-            self.producer_states -= partition.state.producers.forget_silent(now_ms - expiration_ms)
+            self.producer_states -= partition.state.forget_silent(now_ms - expiration_ms)
         self.producer_ids.forget_old(now_ms, expiration_ms)
         self.catalog.expire(now_ms, expiration_ms)
 
@@ -344,50 +306,6 @@ class Log:
                 refusals.POLICY_VIOLATION,
                 f"{self.settings.producer_states_max} producers are on record, no more are allowed",
             )
-
-    def _apply_append(self, partition: PartitionLog, header: BatchHeader, at_ms: int) -> None:
-        producers = partition.state.producers
-        before = len(producers)
-        partition.apply_append(header, at_ms)
-        self.producer_states += len(producers) - before
-
-    def _apply(self, entry: Entry) -> None:
-        if isinstance(entry, ProducerIdsReserved):
-            self.producer_ids.apply(entry)
-        elif isinstance(entry, LogStartMoved):
-            _, partition = self._named_by(entry)
-            self._unnamed += partition.apply_log_start(entry.offset)
-        elif isinstance(entry, BatchAppended):
-            raise AssertionError("batches are applied with their headers")
-        elif isinstance(entry, TransactionalIdClaimed | TransactionGrew | TransactionalIdsForgotten):
-            self.transactions.apply(entry)
-        elif isinstance(entry, TransactionalOffsets | TransactionEnded):
-            self.transactions.apply(entry)
-            self.groups.apply(entry)
-        elif isinstance(entry, OffsetsCommitted | OffsetsForgotten | GroupDeleted):
-            self.groups.apply(entry)
-        else:
-            topic = self.catalog.apply(entry)
-            if isinstance(entry, TopicDeleted):
-                self._drop(topic)
-            else:
-                partitions = self._partitions.setdefault(topic.number, [])
-                more = range(len(partitions), topic.partition_count)
-                partitions.extend(self._new_partition(topic, index) for index in more)
-
-    def _new_partition(self, topic: Topic, index: int) -> PartitionLog:
-        # The name is for people; a file system has no room for the longest ones behind a number.
-        directory = f"{TOPICS}/{topic.number}-{topic.name[:200]}/{index}"
-        partition = PartitionLog(topic.number, index, directory, self._segment_files)
-        partition.state.forgotten_below = self.catalog.lenient_below(topic.name)
-        return partition
-
-    def _drop(self, topic: Topic) -> None:
-        for partition in self._partitions.pop(topic.number):
-            self.producer_states -= len(partition.state.producers)
-            self._unnamed += [segment.path for segment in partition.segments]
-            for watcher in tuple(partition.watchers):
-                watcher.moved()
 
     # -- syncing ------------------------------------------------------------------------------------------------
 
@@ -432,26 +350,18 @@ class Log:
     def begin_checkpoint(self, *, clean: bool = False) -> CheckpointJob:
         """All state as of now, to be written by `run` in any thread. `clean`: nothing will be appended any more."""
         self.checkpoint_running = True
-        partitions = [partition for partition in self.partitions() if partition.has_history]
+        contents, parts = self._snapshot()
         dirty, self._segment_files.dirty = self._segment_files.dirty, set()
         grown, self._segment_files.grown = self._segment_files.grown, set()
         unnamed, self._unnamed = self._unnamed, []
-        state = {
-            "journal": self._journal.bookmark,
-            "clean": clean,
-            "cluster_id": self.cluster_id,
-            "catalog": self.catalog.snapshot(),
-            "producer_ids": self.producer_ids.snapshot(),
-            "partitions": [partition.to_record() for partition in partitions],
-        }
+        state = {"journal": self._journal.bookmark, "clean": clean, **contents}
         return CheckpointJob(
             self.files,
             self.end,
             frozenset(dirty),
             frozenset(grown),
             state,
-            [partition.growing_index() for partition in partitions],
-            [partition.state.producers.snapshot() for partition in partitions],
+            parts,
             unnamed,
         )
 

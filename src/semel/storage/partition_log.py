@@ -1,8 +1,9 @@
 """One partition on disk: its state machine and the segments that hold its records.
 
 Reading needs no lock and no copy of the state: what may be read ends at a `Mark`, an offset together with its place in
-a segment, so that a fetch never has to look for the end. The mark is moved by `semel.storage.log` when what lies before
-it counts: after the sync, or after the write where the user chose so.
+a segment, so that a fetch never has to look for the end. There are two, one for those who read everything and one for
+those who read what is committed, and both are moved by `semel.storage.log` when what lies before them counts: after the
+sync, or after the write where the user chose so.
 """
 
 from bisect import bisect_right
@@ -10,23 +11,26 @@ from collections.abc import Iterator
 from itertools import takewhile, zip_longest
 from typing import Any, Final, NamedTuple
 
-from semel.core.batch import BASE_OFFSET_AND_LENGTH, HEADER_BYTES, LENGTH_PREFIX_BYTES, BatchHeader, Buffer, read_header
+from semel.core.batch import (
+    BASE_OFFSET_AND_LENGTH,
+    HEADER_BYTES,
+    LENGTH_PREFIX_BYTES,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    Buffer,
+    read_header,
+)
 from semel.core.configs import TopicConfigs
+from semel.core.entries import PartitionName
 from semel.core.partition import Partition
+from semel.core.producers import Producers
+from semel.storage.checkpoint import PartitionParts
 from semel.storage.journal import Damaged
-from semel.storage.segment import Index, Segment, SegmentFiles, headers, segment_path
+from semel.storage.segment import Index, Mark, Segment, SegmentFiles, headers
 
 # How many places where the next fetch will probably begin are remembered for a partition.
 _REMEMBERED_PLACES_MAX: Final = 16
 _SCAN_BYTES: Final = 64 * 1024
-
-
-class Mark(NamedTuple):
-    """An offset and where it is: the end of `position` bytes of the segment that begins at `segment_base`."""
-
-    offset: int
-    segment_base: int
-    position: int
 
 
 class Stretch(NamedTuple):
@@ -38,16 +42,21 @@ class Stretch(NamedTuple):
 
 
 class PartitionLog:
-    """A partition's rules (`state`), its records, and how far they may be read (`readable`)."""
+    """A partition's rules (`state`), its records, and how far they may be read: all of them up to `readable`, and up
+    to `stable` by those who want committed ones only.
+    """
 
     __slots__ = (
         "_bases",
+        "_opened",
         "_places",
         "_segment_files",
         "_segments",
+        "cleaned_until",
         "directory",
         "index",
         "readable",
+        "stable",
         "state",
         "topic_number",
         "watchers",
@@ -58,13 +67,21 @@ class PartitionLog:
         self.index = index
         self.directory = directory
         self.state = Partition()
-        self.readable = Mark(0, 0, 0)
-        # Called, in the order in which they came, whenever `readable` has moved; nothing here knows what they do.
+        # Below this offset compaction has left one record of each key.
+        self.cleaned_until = 0
+        self.readable = self.stable = Mark(0, 0, 0)
+        # Called, in the order in which they came, whenever a mark has moved; nothing here knows what they do.
         self.watchers: dict[Watcher, None] = {}
         self._segment_files = segment_files
         self._segments: list[Segment] = []
         self._bases: list[int] = []
+        # Where each open transaction begins, by producer id, in the order in which they began.
+        self._opened: dict[int, Mark] = {}
         self._places: dict[int, tuple[int, int]] = {}
+
+    @property
+    def name(self) -> PartitionName:
+        return PartitionName(self.topic_number, self.index)
 
     # -- writing ------------------------------------------------------------------------------------------------
 
@@ -75,8 +92,17 @@ class PartitionLog:
 
     def apply_append(self, header: BatchHeader, at_ms: int) -> None:
         """The batch that was written is part of the log now."""
-        self._segments[-1].note(header)
+        segment = self._segments[-1]
+        if header.attributes & TRANSACTIONAL_BIT and header.producer_id not in self._opened:
+            self._opened[header.producer_id] = Mark(header.base_offset, segment.base_offset, segment.size)
+        segment.note(header)
         self.state.apply_append(header, at_ms)
+
+    def apply_marker(self, header: BatchHeader, at_ms: int, committed: bool) -> None:
+        """The marker that was written is part of the log now, and ends its producer's transaction here."""
+        self._segments[-1].note(header)
+        self._opened.pop(header.producer_id, None)
+        self.state.apply_marker(header, at_ms, committed)
 
     def apply_log_start(self, offset: int) -> list[str]:
         """Records below `offset` are gone; answer the files that no longer hold anything."""
@@ -91,6 +117,24 @@ class PartitionLog:
         del self._segments[:gone]
         del self._bases[:gone]
         return paths
+
+    def roll(self, at_ms: int) -> None:
+        """Let the next batch begin a segment, so that the one that grows can be compacted."""
+        if self._segments and self._segments[-1].size:
+            self._begin_segment(at_ms)
+
+    def swap(self, old: list[Segment], new: Segment | None) -> bool:
+        """Put a segment, or none, in the place of sealed ones that it holds all of value of; False if they are not here.
+
+        Whoever reads notices nothing: what is gone from between two batches is as if it had never been there.
+        """
+        at = bisect_right(self._bases, old[0].base_offset) - 1
+        if at < 0 or self._segments[at : at + len(old)] != old:
+            return False
+        self._segments[at : at + len(old)] = [] if new is None else [new]
+        self._bases = [segment.base_offset for segment in self._segments]
+        self._places.clear()
+        return True
 
     def _segment_for(self, batch_bytes: int, at_ms: int, configs: TopicConfigs) -> Segment:
         if not self._segments:
@@ -109,7 +153,7 @@ class PartitionLog:
             if self._segments[-1].base_offset == base:
                 return
             self._segment_files.seal(self._segments[-1])
-        self._segments.append(Segment(segment_path(self.directory, base), base, at_ms))
+        self._segments.append(Segment(self.directory, base, at_ms))
         self._bases.append(base)
 
     # -- reading ------------------------------------------------------------------------------------------------
@@ -121,19 +165,30 @@ class PartitionLog:
         last = self._segments[-1]
         return Mark(self.state.next_offset, last.base_offset, last.size)
 
+    def stable_mark(self, end: Mark) -> Mark:
+        """Where the oldest open transaction begins, or else `end`, the end of everything that has been appended."""
+        for mark in self._opened.values():
+            return mark
+        return end
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where those who want committed records have to stop for now; never below the log's start."""
+        return max(self.stable.offset, self.state.log_start)
+
     def read(self, offset: int, bytes_max: int, until: Mark, *, whole_first_batch: bool) -> bytes | memoryview:
         """Whole batches from the one that holds `offset` on, at most `bytes_max`, none that begins at `until` or later.
 
         With `whole_first_batch` the first batch comes even if it alone is larger than `bytes_max`. `offset` has to lie
         between the log start and `until`.
         """
-        if offset >= until.offset or not self._segments:
-            return b""
         segment, position, end = self._locate(offset, until)
+        if segment is None:
+            return b""
         file = self._segment_files.file_of(segment)
         wanted = max(min(bytes_max, end - position), 0)
         if wanted == end - position:
-            next_offset = until.offset if segment.base_offset == until.segment_base else segment.next_offset
+            next_offset = min(segment.next_offset, until.offset)
             return self._taken(segment, position, file.read_at(wanted, position), next_offset)
         indexed, indexed_offset = self._segment_files.index_of(segment).before_position(position + wanted)
         if indexed > position:
@@ -151,9 +206,9 @@ class PartitionLog:
 
     def cold_stretch(self, offset: int, bytes_max: int, until: Mark) -> Stretch | None:
         """What `read` with these arguments would have to wait for the disk to get; None if it is all in memory."""
-        if offset >= until.offset or not self._segments or bytes_max <= 0:
-            return None
         segment, position, end = self._locate(offset, until)
+        if segment is None or bytes_max <= 0:
+            return None
         size = min(bytes_max, end - position)
         if self._segment_files.file_of(segment).is_cached(size, position):
             return None
@@ -238,24 +293,38 @@ class PartitionLog:
         return bool(self._segments) or self.state.next_offset > 0
 
     def to_record(self) -> dict[str, Any]:
-        """What a checkpoint remembers in words; `growing_index` and the producers' states go beside it, packed."""
+        """What a checkpoint remembers in words."""
         return {
             "topic": self.topic_number,
             "index": self.index,
             "log_start": self.state.log_start,
             "next_offset": self.state.next_offset,
+            "cleaned_until": self.cleaned_until,
             "segments": [segment.to_record() for segment in self._segments],
         }
 
-    def growing_index(self) -> Index:
-        """The index of the segment that still grows, as it is now."""
+    def to_parts(self) -> PartitionParts:
+        """What a checkpoint remembers beside that, packed."""
         growing = self._segments[-1].index if self._segments else None
-        return growing.copy() if growing is not None else Index()
+        state = self.state
+        return PartitionParts(
+            growing.copy() if growing is not None else Index(),
+            state.producers.snapshot(),
+            dict(self._opened),
+            state.aborted.copy(),
+        )
 
-    def adopt(self, segments: list[Segment]) -> None:
-        """These are the segments, as a checkpoint knew them."""
-        self._segments = segments
-        self._bases = [segment.base_offset for segment in segments]
+    def restore(self, record: dict[str, Any], parts: PartitionParts) -> None:
+        """All is as a checkpoint knew it; `Damaged` if there is less on disk than that."""
+        restore_state(self.state, record, parts)
+        self.cleaned_until = record["cleaned_until"]
+        self._opened = parts.open_transactions
+        self._segments = [Segment.from_record(self.directory, fields) for fields in record["segments"]]
+        self._bases = [segment.base_offset for segment in self._segments]
+        if self._segments:
+            self._segments[-1].index = parts.growing_index
+        for segment in self._segments:
+            self._segment_files.check(segment)
 
     def cut_behind_end(self) -> None:
         """Remove what was once written behind the end of the growing segment, and is not part of the log."""
@@ -265,11 +334,22 @@ class PartitionLog:
             if file.size() > last.size:
                 file.truncate(last.size)
 
-    def _locate(self, offset: int, until: Mark) -> tuple[Segment, int, int]:
-        """The segment with the batch that holds `offset`, where that batch begins, and where reading has to end."""
-        segment = self._segments[max(bisect_right(self._bases, offset) - 1, 0)]
-        end = until.position if segment.base_offset == until.segment_base else segment.size
-        return segment, self._place_of(segment, offset), end
+    def _locate(self, offset: int, until: Mark) -> tuple[Segment | None, int, int]:
+        """The segment with the batch that holds `offset`, where that batch begins, and where reading has to end.
+
+        Where compaction has left nothing at `offset`, it is the next batch; None if there is none before `until`.
+        """
+        slot = max(bisect_right(self._bases, offset) - 1, 0)
+        while offset < until.offset and slot < len(self._segments) and self._bases[slot] < until.offset:
+            segment = self._segments[slot]
+            # The place of a mark counts only within the segment that it is in the middle of: an older one may have
+            # been written anew since.
+            end = segment.size if segment.next_offset <= until.offset else until.position
+            position = self._place_of(segment, offset)
+            if position < end:
+                return segment, position, end
+            slot += 1
+        return None, 0, 0
 
     def _place_of(self, segment: Segment, offset: int) -> int:
         """Where in the segment the batch that holds `offset` begins."""
@@ -312,6 +392,15 @@ class PartitionLog:
             del places[next(iter(places))]
         places[offset] = (segment.base_offset, position + len(data))
         return data
+
+
+def restore_state(state: Partition, record: dict[str, Any], parts: PartitionParts) -> None:
+    """A partition's rules go on from where a checkpoint found them."""
+    state.log_start = record["log_start"]
+    state.next_offset = record["next_offset"]
+    state.producers = Producers(parts.producers.items())
+    state.open_transactions = {key: mark.offset for key, mark in parts.open_transactions.items()}
+    state.aborted = parts.aborted
 
 
 def _latest_ms(segment: Segment, following: Segment | None, now_ms: int) -> int:

@@ -13,7 +13,7 @@ from array import array
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
@@ -28,6 +28,14 @@ _SCAN_BYTES: Final = 1024 * 1024
 
 _FOOTER: Final = struct.Struct("<4sII")
 FOOTER_MAGIC: Final = b"smlx"
+
+
+class Mark(NamedTuple):
+    """An offset and where it is: the end of `position` bytes of the segment that begins at `segment_base`."""
+
+    offset: int
+    segment_base: int
+    position: int
 
 
 class Index:
@@ -78,12 +86,26 @@ class Index:
 class Segment:
     """What is known of one segment without opening it."""
 
-    __slots__ = ("base_offset", "begun_at_ms", "index", "max_timestamp", "next_offset", "path", "size")
+    __slots__ = (
+        "base_offset",
+        "begun_at_ms",
+        "generation",
+        "horizon_ms",
+        "index",
+        "max_timestamp",
+        "next_offset",
+        "path",
+        "size",
+    )
 
-    def __init__(self, path: str, base_offset: int, begun_at_ms: int) -> None:
-        self.path = path
+    def __init__(self, directory: str, base_offset: int, begun_at_ms: int, generation: int = 0) -> None:
+        self.path = _segment_path(directory, base_offset, generation)
         self.base_offset = base_offset
         self.begun_at_ms = begun_at_ms
+        # How often the segment was written anew, by compaction.
+        self.generation = generation
+        # When compaction may take the next of the marks of deletion that it left in here; -1 where it left none.
+        self.horizon_ms = -1
         self.next_offset = base_offset
         self.size = 0
         self.max_timestamp = -1
@@ -92,12 +114,21 @@ class Segment:
 
     def to_record(self) -> list[int]:
         """What a checkpoint remembers of a segment, besides the index of one that still grows."""
-        return [self.base_offset, self.next_offset, self.size, self.max_timestamp, self.begun_at_ms]
+        return [
+            self.base_offset,
+            self.next_offset,
+            self.size,
+            self.max_timestamp,
+            self.begun_at_ms,
+            self.generation,
+            self.horizon_ms,
+        ]
 
     @classmethod
     def from_record(cls, directory: str, record: list[int]) -> "Segment":
-        base_offset, next_offset, size, max_timestamp, begun_at_ms = record
-        segment = cls(segment_path(directory, base_offset), base_offset, begun_at_ms)
+        base_offset, next_offset, size, max_timestamp, begun_at_ms, generation, horizon_ms = record
+        segment = cls(directory, base_offset, begun_at_ms, generation)
+        segment.horizon_ms = horizon_ms
         segment.next_offset = next_offset
         segment.size = size
         segment.max_timestamp = max_timestamp
@@ -114,8 +145,9 @@ class Segment:
         self.max_timestamp = max(self.max_timestamp, header.max_timestamp)
 
 
-def segment_path(directory: str, base_offset: int) -> str:
-    return f"{directory}/{base_offset:020d}.log"
+def _segment_path(directory: str, base_offset: int, generation: int = 0) -> str:
+    """The generation keeps a segment that was written anew apart from the one whose place it takes."""
+    return f"{directory}/{base_offset:020d}{f'-{generation}' if generation else ''}.log"
 
 
 class SegmentFiles:
@@ -132,6 +164,21 @@ class SegmentFiles:
         self._open_max = open_max
         self._open: OrderedDict[str, File] = OrderedDict()
         self._indexes: OrderedDict[str, Index] = OrderedDict()
+
+    def check(self, segment: Segment) -> None:
+        """`Damaged` if the file of a segment that a checkpoint names is not there, or is shorter than it was."""
+        if segment.size == 0:
+            return
+        try:
+            file = self.files.open(segment.path)
+        except FileNotFoundError:
+            raise Damaged(f"{self.files.describe(segment.path)}: missing, the checkpoint names it") from None
+        size = file.size()
+        file.close()
+        if size < segment.size:
+            raise Damaged(
+                f"{self.files.describe(segment.path)}: ends at offset {size}, the checkpoint knows {segment.size} bytes"
+            )
 
     def write(self, segment: Segment, parts: list[Buffer], position: int) -> None:
         self.file_of(segment).write_at(parts, position)
@@ -177,9 +224,7 @@ class SegmentFiles:
         """The segment will not grow any more: put its index on disk, behind the last batch."""
         if segment.index is None:
             return
-        data = segment.index.to_bytes()
-        footer = _FOOTER.pack(FOOTER_MAGIC, len(data), crc32c(data))
-        self.write(segment, [footer, data], segment.size)
+        self.write(segment, footer(segment.index), segment.size)
         segment.index = None
 
     def forget(self, path: str) -> None:
@@ -193,6 +238,12 @@ class SegmentFiles:
     def close(self) -> None:
         while self._open:
             self._open.popitem()[1].close()
+
+
+def footer(index: Index) -> list[Buffer]:
+    """What stands behind the last batch of a sealed segment."""
+    data = index.to_bytes()
+    return [_FOOTER.pack(FOOTER_MAGIC, len(data), crc32c(data)), data]
 
 
 def _read_footer(file: File, position: int) -> Index | None:

@@ -1,0 +1,177 @@
+"""What a log holds: all state machines, the partitions with their records, and what each entry makes of them.
+
+Whether an entry is made now or comes back from the journal after a crash, it is applied here and nowhere else. What a
+checkpoint remembers of all this is taken and put back here, too. Nothing here writes to the journal, and nothing knows
+what is durable.
+"""
+
+from typing import Any, Final
+
+from semel.core import batch as batches
+from semel.core.batch import BatchHeader
+from semel.core.entries import (
+    BatchAppended,
+    Entry,
+    LogStartMoved,
+    ProducerIdsReserved,
+    TopicDeleted,
+    TransactionalIdClaimed,
+    TransactionalIdsForgotten,
+    TransactionalOffsets,
+    TransactionEnded,
+    TransactionGrew,
+)
+from semel.core.groups.groups import GroupEntry, Groups
+from semel.core.producer_ids import ProducerIds
+from semel.core.topics import Catalog, Topic
+from semel.core.transactions import Transactions
+from semel.storage import checkpoint
+from semel.storage.files import Files
+from semel.storage.partition_log import PartitionLog
+from semel.storage.segment import SegmentFiles
+
+TOPICS: Final = "topics"
+
+# A marker's partition and header, once it has been written to its segment.
+Markers = list[tuple[PartitionLog, BatchHeader]]
+
+
+class Contents:
+    """Everything that is kept, in memory and in segments."""
+
+    def __init__(self, files: Files, catalog: Catalog, transactions: Transactions, groups: Groups) -> None:
+        self.files = files
+        self.catalog = catalog
+        self.producer_ids = ProducerIds()
+        self.transactions = transactions
+        self.groups = groups
+        self.cluster_id = ""
+        # Pairs of producer and partition on record.
+        self.producer_states = 0
+        self._segment_files = SegmentFiles(files)
+        self._partitions: dict[int, list[PartitionLog]] = {}
+        # Files and directories that nothing needs any more, once the next checkpoint is durable.
+        self._unnamed: list[str] = []
+
+    # -- looking up ---------------------------------------------------------------------------------------------
+
+    def partition(self, topic: Topic, index: int) -> PartitionLog | None:
+        partitions = self._partitions[topic.number]
+        return partitions[index] if 0 <= index < len(partitions) else None
+
+    def partitions_of(self, topic: Topic) -> list[PartitionLog]:
+        return self._partitions[topic.number]
+
+    def partitions(self) -> list[PartitionLog]:
+        return [partition for partitions in self._partitions.values() for partition in partitions]
+
+    # -- changing -----------------------------------------------------------------------------------------------
+
+    def _apply_append(self, partition: PartitionLog, header: BatchHeader, at_ms: int) -> None:
+        """A batch that was written to its segment is part of the log."""
+        producers = partition.state.producers
+        before = len(producers)
+        partition.apply_append(header, at_ms)
+        self.producer_states += len(producers) - before
+        if header.is_transactional:
+            self.transactions.apply_batch(header.producer_id, partition.name, at_ms)
+
+    def _write_markers(self, entry: TransactionEnded) -> Markers:
+        """Write the marker of a transaction's end behind each of its partitions that still exist."""
+        markers: Markers = []
+        for number, index in entry.partitions:
+            topic = self.catalog.numbered(number)
+            partition = self.partition(topic, index) if topic is not None else None
+            if topic is not None and partition is not None:
+                marker = batches.control_batch(
+                    entry.producer_id, entry.marker_epoch, partition.state.next_offset, entry.at_ms, entry.committed
+                )
+                header = batches.read_header(marker)
+                partition.write(header, marker, entry.at_ms, topic.parsed)
+                markers.append((partition, header))
+        return markers
+
+    def _apply_end(self, entry: TransactionEnded, markers: Markers) -> None:
+        """A transaction whose markers were written is over, everywhere at once."""
+        for partition, header in markers:
+            before = len(partition.state.producers)
+            partition.apply_marker(header, entry.at_ms, entry.committed)
+            self.producer_states += len(partition.state.producers) - before
+        self.transactions.apply(entry)
+        self.groups.apply(entry)
+
+    def _apply(self, entry: Entry) -> None:
+        if isinstance(entry, ProducerIdsReserved):
+            self.producer_ids.apply(entry)
+        elif isinstance(entry, LogStartMoved):
+            _, partition = self._named_by(entry)
+            self._unnamed += partition.apply_log_start(entry.offset)
+        elif isinstance(entry, BatchAppended | TransactionEnded):
+            raise AssertionError("batches and markers are written before they are applied")
+        elif isinstance(entry, TransactionalIdClaimed | TransactionGrew | TransactionalIdsForgotten):
+            self.transactions.apply(entry)
+        elif isinstance(entry, TransactionalOffsets):
+            self.transactions.apply(entry)
+            self.groups.apply(entry)
+        elif isinstance(entry, GroupEntry):
+            self.groups.apply(entry)
+        else:
+            topic = self.catalog.apply(entry)
+            if isinstance(entry, TopicDeleted):
+                self._drop(topic)
+            else:
+                partitions = self._partitions.setdefault(topic.number, [])
+                more = range(len(partitions), topic.partition_count)
+                partitions.extend(self._new_partition(topic, index) for index in more)
+
+    def _named_by(self, entry: BatchAppended | LogStartMoved) -> tuple[Topic, PartitionLog]:
+        """The partition that an entry speaks of; ValueError if there is none, as only a damaged journal says."""
+        topic = self.catalog.numbered(entry.number)
+        partition = self.partition(topic, entry.partition) if topic is not None else None
+        if topic is None or partition is None:
+            raise ValueError(f"there is no partition {entry.partition} of a topic with number {entry.number}")
+        return topic, partition
+
+    def _new_partition(self, topic: Topic, index: int) -> PartitionLog:
+        # The name is for people; a file system has no room for the longest ones behind a number.
+        directory = f"{TOPICS}/{topic.number}-{topic.name[:200]}/{index}"
+        partition = PartitionLog(topic.number, index, directory, self._segment_files)
+        partition.state.forgotten_below = self.catalog.lenient_below(topic.name)
+        return partition
+
+    def _drop(self, topic: Topic) -> None:
+        for partition in self._partitions.pop(topic.number):
+            self.producer_states -= len(partition.state.producers)
+            self._unnamed += [segment.path for segment in partition.segments]
+            for watcher in tuple(partition.watchers):
+                watcher.moved()
+        self.transactions.topic_deleted(topic.number)
+        self.groups.topic_deleted(topic.number)
+
+    # -- for checkpoints ----------------------------------------------------------------------------------------
+
+    def _snapshot(self) -> tuple[dict[str, Any], list[checkpoint.PartitionParts]]:
+        """All state as of now, in words and packed; nothing that happens later changes it."""
+        partitions = [partition for partition in self.partitions() if partition.has_history]
+        state = {
+            "cluster_id": self.cluster_id,
+            "catalog": self.catalog.snapshot(),
+            "producer_ids": self.producer_ids.snapshot(),
+            "transactions": self.transactions.snapshot(),
+            "groups": self.groups.snapshot(),
+            "partitions": [partition.to_record() for partition in partitions],
+        }
+        return state, [partition.to_parts() for partition in partitions]
+
+    def _restore(self, state: dict[str, Any], packed: memoryview) -> None:
+        self.cluster_id = state["cluster_id"]
+        self.catalog.restore(state["catalog"])
+        self.producer_ids = ProducerIds.restore(state["producer_ids"])
+        self.transactions.restore(state["transactions"])
+        self.groups.restore(state["groups"])
+        for topic in self.catalog:
+            self._partitions[topic.number] = [self._new_partition(topic, i) for i in range(topic.partition_count)]
+        for record, parts in checkpoint.unpack(state["partitions"], packed):
+            partition = self._partitions[record["topic"]][record["index"]]
+            partition.restore(record, parts)
+            self.producer_states += len(partition.state.producers)
