@@ -60,7 +60,7 @@ def test_the_example_of_each_client_prints_what_it_says(client: str, bootstrap: 
 
 SESSIONS = {
     f"{path.name}-{number}": session
-    for path in (ROOT / "README.md", ROOT / "docs/explanation/deduplication.md")
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs/explanation").glob("*.md")))
     for number, session in enumerate(blocks("console", path.read_text()), start=1)
 }
 

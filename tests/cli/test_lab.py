@@ -6,6 +6,7 @@ import pty
 import subprocess
 from pathlib import Path
 
+import pytest
 from semel_command import SECONDS_MAX, SEMEL, semel, semel_failure, semel_lines
 
 EXAMPLES = Path(__file__).parents[2] / "docs/examples"
@@ -15,10 +16,11 @@ def answers(*lines: str) -> list[str]:
     return semel_lines("lab", stdin="".join(f"{line}\n" for line in lines))
 
 
-def test_the_example_is_answered_as_the_documents_show() -> None:
-    told = (EXAMPLES / "lab.out").read_text().splitlines()
-    assert semel_lines("lab", str(EXAMPLES / "lab.txt")) == told
-    assert semel_lines("lab", stdin=(EXAMPLES / "lab.txt").read_text()) == told
+@pytest.mark.parametrize("example", ["lab", "transactions"])
+def test_the_examples_are_answered_as_the_documents_show(example: str) -> None:
+    told = (EXAMPLES / f"{example}.out").read_text().splitlines()
+    assert semel_lines("lab", str(EXAMPLES / f"{example}.txt")) == told
+    assert semel_lines("lab", stdin=(EXAMPLES / f"{example}.txt").read_text()) == told
 
 
 def test_after_a_gap_every_number_but_the_next_is_a_gap_until_a_new_init() -> None:
@@ -60,6 +62,32 @@ def test_a_fenced_producer_is_refused_whatever_it_sends() -> None:
     assert told[2:] == ["PID 1000 EPOCH 1", *["ERROR: fenced (epoch 0, current 1)"] * 3, "1"]
 
 
+def test_a_transaction_goes_on_after_a_restart_between_any_two_of_its_steps() -> None:
+    steps = ["INIT p", "BEGIN p", "PRODUCE p 0 a", "PRODUCE p 0 b other", "COMMIT p", "COMMIT p", "READ lab"]
+    steps += ["BEGIN p", "PRODUCE p 1 c", "ABORT p", "READ lab", "READ lab uncommitted", "LOG_SIZE"]
+    plain = answers(*steps)
+    assert plain[6:] == ["0:a", "OK", "OK offset:2", "OK aborted", "0:a", "0:a 2:c", "3"]
+    for at in range(1, len(steps)):
+        told = answers(*steps[:at], "RESTART", *steps[at:])
+        assert told[:at] + told[at + 1 :] == plain
+
+
+def test_a_transaction_that_is_open_is_neither_begun_again_nor_left_out_of() -> None:
+    told = answers("INIT p", "COMMIT p", "BEGIN p", "BEGIN p", "COMMIT p", "ABORT p")
+    assert told[1:] == [
+        "ERROR: p never began a transaction",
+        "OK",
+        "ERROR: a transaction of p is open already",
+        "OK committed",
+        "ERROR: there is nothing to abort: COMPLETE_COMMIT",
+    ]
+
+
+def test_a_successor_aborts_what_its_predecessor_left_open() -> None:
+    told = answers("INIT p", "BEGIN p", "PRODUCE p 0 a", "FENCE p", "COMMIT p", "READ lab", "READ lab uncommitted")
+    assert told[3:] == ["PID 1000 EPOCH 1", "ERROR: fenced (epoch 0, current 1)", "(nothing)", "0:a"]
+
+
 def test_a_log_in_a_directory_is_there_the_next_time(tmp_path: Path) -> None:
     data = ("--data", str(tmp_path / "log"))
     semel_lines("lab", *data, stdin="INIT p\nPRODUCE p 0 a\n")
@@ -67,7 +95,7 @@ def test_a_log_in_a_directory_is_there_the_next_time(tmp_path: Path) -> None:
 
 
 def test_what_is_no_command_gets_one_line_and_the_lab_goes_on() -> None:
-    wrong = ["FOO", "PRODUCE", "PRODUCE q 0 a", "PRODUCE p x a", "PRODUCE p 0 a t:x", "INIT", "LOG_SIZE now"]
+    wrong = ["FOO", "PRODUCE", "PRODUCE q 0 a", "PRODUCE p x a", "PRODUCE p 0 a t:x", "READ none", "READ t x", "INIT", "LOG_SIZE now"]
     done = semel("lab", stdin="\n".join(["INIT p", *wrong, "", "# a comment", "LOG_SIZE"]))
     lines = done.stdout.splitlines()
     assert len(lines) == 2 + len(wrong)

@@ -23,9 +23,12 @@ from semel.wire.versions import (
     DELETE_TOPICS,
     DESCRIBE_CONFIGS,
     DESCRIBE_PRODUCERS,
+    DESCRIBE_TRANSACTIONS,
     FETCH,
+    FIND_COORDINATOR,
     INIT_PRODUCER_ID,
     LIST_OFFSETS,
+    LIST_TRANSACTIONS,
     METADATA,
     PRODUCE,
     VersionRange,
@@ -40,11 +43,16 @@ ANSWER_BYTES_MAX: Final = 256 * 1024 * 1024
 
 EARLIEST: Final = -2
 LATEST: Final = -1
+READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 
+# What a coordinator can be asked for.
+GROUP: Final = 0
+TRANSACTION: Final = 1
+
 _NAME: Final = "semel"
-# How long a topic that was just made may take until it can be used.
-_TOPIC_SECONDS_MAX: Final = 3.0
+# How long a topic that was just made, or a coordinator, may take until it can be used.
+_READY_SECONDS_MAX: Final = 3.0
 
 # What these commands can say. Topics go by their names, so some stop before the version in which ids replace them.
 _SPOKEN: Final[dict[int, VersionRange]] = {
@@ -57,7 +65,11 @@ _SPOKEN: Final[dict[int, VersionRange]] = {
     INIT_PRODUCER_ID: VersionRange(0, 4),
     DESCRIBE_CONFIGS: VersionRange(1, 4),
     DESCRIBE_PRODUCERS: VersionRange(0, 0),
+    FIND_COORDINATOR: VersionRange(1, 6),
+    DESCRIBE_TRANSACTIONS: VersionRange(0, 0),
+    LIST_TRANSACTIONS: VersionRange(0, 2),
 }
+_NO_COORDINATOR_YET: Final = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 _NOT_READY: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE)
 
 Address = tuple[str, int]
@@ -203,7 +215,7 @@ class Client:
 
     def topic(self, name: str, *, create: bool = False) -> TopicMetadata:
         """One topic. `create` lets the broker make it, where it does so for everybody."""
-        deadline = time.monotonic() + (_TOPIC_SECONDS_MAX if create else 0)
+        deadline = time.monotonic() + (_READY_SECONDS_MAX if create else 0)
         while True:
             answer = self.ask(METADATA, **_metadata([name], create=create))
             brokers = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
@@ -230,15 +242,34 @@ class Client:
             raise ConnectionLost(f"partition {partition} of topic {topic.name!r} has no leader now")
         return self.at(address)
 
-    def offsets(self, topic: TopicMetadata, partitions: Iterable[int], which: int) -> dict[int, int]:
-        """The offset that is `EARLIEST` or `LATEST` in each partition, of what is committed."""
+    def coordinator(self, key: str, key_type: int) -> Connection:
+        """The broker that looks after a group or a transactional id."""
+        deadline = time.monotonic() + _READY_SECONDS_MAX
+        while True:
+            answer = self.ask(FIND_COORDINATOR, key=key, key_type=key_type, coordinator_keys=[key])
+            (found,) = getattr(answer, "coordinators", None) or [answer]
+            if not found.error_code:
+                return self.at((found.host, found.port))
+            if found.error_code not in _NO_COORDINATOR_YET or time.monotonic() >= deadline:
+                raise Refused(f"the coordinator of {key!r}", found.error_code, found.error_message)
+            time.sleep(0.1)
+
+    def brokers(self) -> list[Connection]:
+        """Every broker of the cluster."""
+        answer = self.ask(METADATA, **_metadata([], create=False))
+        return [self.at((broker.host, broker.port)) for broker in answer.brokers]
+
+    def offsets(
+        self, topic: TopicMetadata, partitions: Iterable[int], which: int, isolation: int = READ_COMMITTED
+    ) -> dict[int, int]:
+        """The offset that is `EARLIEST` or `LATEST` in each partition; of what is committed, unless told otherwise."""
         found = {}
         for connection, led in self.by_leader(topic, partitions).items():
             wanted = [{"partition_index": p, "current_leader_epoch": -1, "timestamp": which} for p in led]
             answer = connection.ask(
                 LIST_OFFSETS,
                 replica_id=-1,
-                isolation_level=READ_COMMITTED,
+                isolation_level=isolation,
                 topics=[{"name": topic.name, "partitions": wanted}],
             )
             for partition in answer.topics[0].partitions:

@@ -1,4 +1,4 @@
-"""`semel lab`: the rules of idempotent producing in the smallest form, on the same log that the broker drives.
+"""`semel lab`: the rules of idempotence and transactions in the smallest form, on the same log that the broker drives.
 
 Every line is a command, and every command has an answer of one line. There is no network and no client: what a real
 producer does for itself, numbering its batches, is in the reader's hands here, and so is doing it wrong.
@@ -23,7 +23,8 @@ from semel.core.topics import Topic
 from semel.storage.files import DiskFiles
 from semel.storage.journal import Damaged
 from semel.storage.log import Log
-from semel.wire.records import Record, encode_batch
+from semel.storage.partition_log import PartitionLog
+from semel.wire.records import Record, decode_batches, encode_batch
 
 EXAMPLE: Final = """\
   semel lab docs/examples/lab.txt
@@ -32,11 +33,18 @@ EXAMPLE: Final = """\
 
 _PROMPT: Final = "semel> "
 _TOPIC: Final = "lab"
+# Nobody in the lab looks at a clock; a log on a directory may be looked at again days later.
+_TIMEOUT_MS: Final = 900_000
+_ISOLATIONS: Final = ("committed", "uncommitted")
 _WORD: Final = re.compile(r'"([^"]*)"(?!\S)|(\S+)')
 
 COMMANDS: Final = """\
 INIT p                              give producer p a new producer id
 PRODUCE p SEQ payload [topic[:n]]   have p send a record under this sequence number
+BEGIN p                             open a transaction: what p sends from now on is part of it
+COMMIT p                            end it in all its partitions at once: its records count
+ABORT p                             end it in all its partitions at once: its records are never seen
+READ topic [committed|uncommitted]  what a consumer of a topic is given, with the offsets (committed)
 FENCE p                             let a successor of p begin: from now on p is a zombie, until INIT
 LOG_SIZE                            how many records were accepted
 RESTART                             crash the log and recover it from disk
@@ -107,8 +115,9 @@ class Answer(NamedTuple):
 
 
 class Producer(NamedTuple):
-    """A producer by the name the reader gave it."""
+    """A producer by the name the reader gave it, and the transactional id that is claimed when it needs one."""
 
+    transactional_id: str
     producer_id: int
     epoch: int
 
@@ -124,11 +133,13 @@ class Lab:
         self._directory = directory
         self._log = self._open()
         self._producers: dict[str, Producer] = {}
-        # The epoch under which the successor of each fenced producer id has begun.
-        self._successors: dict[int, int] = {}
         self._commands: dict[str, tuple[int, int, Callable[..., str]]] = {
             "INIT": (1, 1, self._init),
             "PRODUCE": (3, 4, self._produce),
+            "BEGIN": (1, 1, self._begin),
+            "COMMIT": (1, 1, lambda name: self._end(name, committed=True)),
+            "ABORT": (1, 1, lambda name: self._end(name, committed=False)),
+            "READ": (1, 2, self._read),
             "FENCE": (1, 1, self._fence),
             "LOG_SIZE": (0, 0, self._log_size),
             "RESTART": (0, 0, self._restart),
@@ -162,18 +173,18 @@ class Lab:
         return Log.open(DiskFiles(self._directory), new_cluster_id=str(uuid.uuid4()))
 
     def _init(self, name: str) -> str:
-        producer = Producer(self._log.new_producer_id(_now_ms()), 0)
+        producer_id = self._log.new_producer_id(_now_ms())
+        producer = self._producers[name] = Producer(f"{name}/{producer_id}", producer_id, 0)
         self._log.sync_now()
-        self._producers[name] = producer
         return f"PID {producer.producer_id} EPOCH {producer.epoch}"
 
     def _produce(self, name: str, sequence: str, payload: str, place: str = _TOPIC) -> str:
         producer = self._named(name)
         if not sequence.isascii() or not sequence.isdigit() or int(sequence) > SEQUENCE_MASK:
             raise NotUnderstood(f"'{sequence}' is no sequence number: 0 to {SEQUENCE_MASK} are")
-        successor = self._successors.get(producer.producer_id)
-        if successor is not None:
-            return f"ERROR: fenced (epoch {producer.epoch}, current {successor})"
+        owner = self._log.transactions.described(producer.transactional_id)
+        if owner is not None and owner.owner.producer_epoch > producer.epoch:
+            return f"ERROR: fenced (epoch {producer.epoch}, current {owner.owner.producer_epoch})"
         topic, index = self._place(place)
         partition = self._log.partition(topic, index)
         if partition is None:
@@ -184,9 +195,10 @@ class Lab:
             producer_id=producer.producer_id,
             producer_epoch=producer.epoch,
             base_sequence=int(sequence),
+            transactional=self._log.transactions.is_open(producer.producer_id),
         )
         header = batches.accept_from_client(batch, topic.parsed.max_message_bytes)
-        appended = self._log.append(topic, partition, header, batch, now_ms)
+        appended = self._log.append(topic, partition, header, batch, now_ms, joins=True)
         self._log.sync_now()
         if appended.outcome is Outcome.ACCEPTED:
             return f"OK offset:{appended.base_offset}"
@@ -194,14 +206,63 @@ class Lab:
             return f"DUPLICATE offset:{appended.base_offset}"
         return f"ERROR: {appended.message}"
 
+    def _begin(self, name: str) -> str:
+        producer = self._named(name)
+        transactions = self._log.transactions
+        if transactions.described(producer.transactional_id) is None:
+            self._claim(producer)
+        opened = transactions.decide_add_partitions(*producer, (), _now_ms())
+        if opened is None:
+            return f"ERROR: a transaction of {name} is open already"
+        self._log.commit(opened)
+        self._log.sync_now()
+        return "OK"
+
+    def _end(self, name: str, *, committed: bool) -> str:
+        producer = self._named(name)
+        if self._log.transactions.described(producer.transactional_id) is None:
+            return f"ERROR: {name} never began a transaction"
+        end = self._log.transactions.decide_end(
+            *producer, committed, lambda: self._log.new_producer_id(_now_ms()), _now_ms(), raises_epoch=False
+        )
+        ended = "committed" if committed else "aborted"
+        if end.entry is None:
+            return f"DUPLICATE {ended}"
+        self._log.commit(end.entry)
+        self._log.sync_now()
+        return f"OK {ended}"
+
+    def _read(self, topic_name: str, isolation: str = "committed") -> str:
+        if isolation not in _ISOLATIONS:
+            raise NotUnderstood(f"'{isolation}' is neither committed nor uncommitted")
+        topic = self._log.catalog.named(topic_name)
+        if topic is None:
+            raise NotUnderstood(f"there is no topic '{topic_name}', PRODUCE makes one")
+        shown = []
+        for partition in self._log.partitions_of(topic):
+            place = f"{partition.index}@" if topic.partition_count > 1 else ""
+            shown += [f"{place}{text}" for text in _records(partition, isolation == "committed")]
+        return " ".join(shown) or "(nothing)"
+
     def _fence(self, name: str) -> str:
         producer = self._named(name)
-        epoch = self._successors.get(producer.producer_id, producer.epoch) + 1
-        self._successors[producer.producer_id] = epoch
-        return f"PID {producer.producer_id} EPOCH {epoch}"
+        if self._log.transactions.described(producer.transactional_id) is None:
+            self._claim(producer)
+        return f"PID {producer.producer_id} EPOCH {self._claim(producer)}"
+
+    def _claim(self, producer: Producer) -> int:
+        """Claim the producer's transactional id, from itself or from whoever has it; answer the epoch that gives."""
+        claim = self._log.transactions.decide_init(
+            producer.transactional_id, _TIMEOUT_MS, None, lambda: producer.producer_id, _now_ms()
+        )
+        for entry in claim.entries:
+            self._log.commit(entry)
+        self._log.sync_now()
+        return claim.producer_epoch
 
     def _log_size(self) -> str:
-        return str(sum(partition.state.next_offset for partition in self._log.partitions()))
+        batches_of = (partition.batches(0, partition.end_mark()) for partition in self._log.partitions())
+        return str(sum(header.record_count for found in batches_of for header, _ in found if not header.is_control))
 
     def _restart(self) -> str:
         self._log.abandon()
@@ -227,6 +288,25 @@ class Lab:
         elif topic.partition_count <= index:
             self._log.commit(catalog.decide_partitions(name, index + 1))
         return catalog.existing(name), index
+
+
+def _records(partition: PartitionLog, committed: bool) -> Iterator[str]:
+    """Offset and payload of each record that a consumer gets; a word says so where an open transaction stops it."""
+    until = partition.stable if committed else partition.readable
+    aborted = partition.state.aborted
+    for header, batch in partition.batches(0, until):
+        reached = aborted.between(header.base_offset, header.next_offset)
+        is_aborted = header.is_transactional and any(producer_id == header.producer_id for producer_id, _ in reached)
+        if not header.is_control and not (committed and is_aborted):
+            for decoded in decode_batches(batch):
+                yield from (f"{record.offset}:{_payload(record)}" for record in decoded.records)
+    if until.offset < partition.readable.offset:
+        yield f"{until.offset}:(open)"
+
+
+def _payload(record: Record) -> str:
+    text = (record.value or b"").decode(errors="surrogateescape")
+    return f'"{text}"' if " " in text else text
 
 
 def _words(line: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 Each record is shown with its partition and offset, its time, and the claim it came under: producer id, epoch and
 sequence number. The same number twice in a partition would be a duplicate. What a transaction has not committed is not
-shown. This command must never change anything: it joins no group and commits no offset.
+shown, unless it is asked for. This command must never change anything: it joins no group and commits no offset.
 """
 
 import argparse
@@ -19,6 +19,7 @@ from semel.cli.client import (
     EARLIEST,
     LATEST,
     READ_COMMITTED,
+    READ_UNCOMMITTED,
     Client,
     Connection,
     ConnectionLost,
@@ -40,6 +41,7 @@ _WAIT_MS: Final = 500
 # How long a broker may be away while its records are waited for.
 _RECONNECT_SECONDS_MAX: Final = 60.0
 _PAUSE_SECONDS: Final = 0.2
+_ISOLATIONS: Final = {"committed": READ_COMMITTED, "uncommitted": READ_UNCOMMITTED}
 
 _MOVED: Final = (
     ErrorCode.LEADER_NOT_AVAILABLE,
@@ -75,6 +77,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--partition", type=int, metavar="P", help="only this partition (all)")
     parser.add_argument("-f", "--follow", action="store_true", help="at the end, wait for more")
     parser.add_argument("-n", dest="count", type=_count, metavar="N", help="stop after this many records")
+    parser.add_argument(
+        "--isolation",
+        choices=tuple(_ISOLATIONS),
+        default="committed",
+        help="uncommitted shows records of open and aborted transactions, too (committed)",
+    )
     parser.add_argument("--format", choices=("line", "json"), default="line", help="one line each, or JSON (line)")
     add_bootstrap(parser)
 
@@ -99,7 +107,8 @@ def run(options: argparse.Namespace) -> int:
     left = options.count
     try:
         with Client(options.bootstrap) as client:
-            reader = _Reader(client, options.topic, options.partition, options.begin, options.follow)
+            isolation = _ISOLATIONS[options.isolation]
+            reader = _Reader(client, options.topic, options.partition, options.begin, options.follow, isolation)
             for batch in () if left == 0 else reader.batches():
                 shown = batch[:left]
                 # One write for many lines: a write for each line takes longer than all the rest.
@@ -118,13 +127,16 @@ def run(options: argparse.Namespace) -> int:
 class _Reader:
     """Reads partitions from where the user wants to begin, up to what is there now or without an end."""
 
-    def __init__(self, client: Client, name: str, partition: int | None, begin: int, follow: bool) -> None:
+    def __init__(
+        self, client: Client, name: str, partition: int | None, begin: int, follow: bool, isolation: int
+    ) -> None:
         self._client = client
         self._follow = follow
+        self._isolation = isolation
         self._topic: TopicMetadata = client.topic(name)
         partitions = list(self._topic.leaders) if partition is None else [partition]
         first = client.offsets(self._topic, partitions, EARLIEST)
-        self._ends = client.offsets(self._topic, partitions, LATEST)
+        self._ends = client.offsets(self._topic, partitions, LATEST, isolation)
         self._next = {EARLIEST: first, LATEST: self._ends}.get(begin, dict.fromkeys(partitions, begin)).copy()
         for index, offset in self._next.items():
             # Of several partitions some may be shorter; a single one was meant.
@@ -172,7 +184,7 @@ class _Reader:
             max_wait=wait_ms,
             min_bytes=1,
             max_bytes=_FETCH_BYTES,
-            isolation_level=READ_COMMITTED,
+            isolation_level=self._isolation,
             session_id=0,
             session_epoch=-1,
             topics=[{"topic": self._topic.name, "partitions": wanted}],
@@ -190,6 +202,7 @@ class _Reader:
             where = f"partition {partition} of topic {self._topic.name!r} at offset {self._next[partition]}"
             raise Refused(where, answer.error_code)
         try:
+            # Of what is read uncommitted the broker names no aborted transactions, and so nothing is left out.
             for batch in _committed(answer.records or b"", answer.aborted_transactions or ()):
                 begin = self._next[partition]
                 self._next[partition] = max(begin, batch.base_offset + batch.last_offset_delta + 1)

@@ -1,0 +1,148 @@
+"""`semel transactions`: what is open, since when and where, and ending what nobody will end.
+
+It works against semel and against Apache Kafka. `abort` claims the transactional id, as a new instance of the producer
+would: the broker fences whoever has it and aborts what was open, so a zombie that wakes up is refused.
+"""
+
+import argparse
+import sys
+import time
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from semel.cli.client import TRANSACTION, Client, Refused, add_bootstrap
+from semel.cli.errors import Failure
+from semel.wire.errors import ErrorCode
+from semel.wire.versions import DESCRIBE_TRANSACTIONS, INIT_PRODUCER_ID, LIST_TRANSACTIONS
+
+EXAMPLE: Final = """  semel transactions list --state Ongoing
+  semel transactions describe billing-1
+  semel transactions abort billing-1"""
+
+_STATES: Final = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead")
+_OPEN: Final = "Ongoing"
+_NOBODY: Final = -1
+# What the id is claimed with; whoever claims it next brings a timeout of its own.
+_TIMEOUT_MS: Final = 60_000
+# Apache Kafka answers that the abort is under way, and has to be asked again.
+_UNDER_WAY: Final = (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+_ABORT_SECONDS_MAX: Final = 30.0
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+
+    def action(name: str, purpose: str) -> argparse.ArgumentParser:
+        own = actions.add_parser(name, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
+        if name != "list":
+            own.add_argument("id", metavar="ID", help="the transactional id")
+        add_bootstrap(own)
+        return own
+
+    listing = action("list", "show every transactional id, whose it is and how its transaction stands")
+    listing.add_argument("--state", choices=_STATES, action="append", help="only these; may be given several times")
+    action("describe", "show one transactional id, with the partitions of its open transaction")
+    abort = action("abort", "abort what is open under a transactional id, and fence the producer that has it")
+    abort.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def run(options: argparse.Namespace) -> int:
+    with Client(options.bootstrap) as client:
+        if options.action == "list":
+            _list(client, options.state or [])
+        elif options.action == "describe":
+            _describe(client, options.id)
+        else:
+            _abort(client, options.id, options.yes)
+    return 0
+
+
+def _list(client: Client, states: list[str]) -> None:
+    rows = [("TRANSACTIONAL ID", "PRODUCER", "STATE")]
+    for broker in client.brokers():
+        answer = broker.ask(LIST_TRANSACTIONS, state_filters=states, producer_id_filters=[])
+        if answer.error_code:
+            raise Refused("the list of transactions", answer.error_code)
+        rows += [(found.transactional_id, str(found.producer_id), found.transaction_state) for found in _sorted(answer)]
+    width = max(len(name) for name, _, _ in rows)
+    for name, producer_id, state in rows:
+        print(f"{name:{width}}  {producer_id:>10}  {state}")
+
+
+def _sorted(answer: Any) -> list[Any]:
+    return sorted(answer.transaction_states, key=lambda found: str(found.transactional_id))
+
+
+def _described(client: Client, transactional_id: str) -> Any:
+    coordinator = client.coordinator(transactional_id, TRANSACTION)
+    (described,) = coordinator.ask(DESCRIBE_TRANSACTIONS, transactional_ids=[transactional_id]).transaction_states
+    if described.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+        raise Failure(f"there is no transactional id {transactional_id!r}")
+    if described.error_code:
+        raise Refused(f"transactional id {transactional_id!r}", described.error_code)
+    return described
+
+
+def _describe(client: Client, transactional_id: str) -> None:
+    described = _described(client, transactional_id)
+    print(f"transactional id {transactional_id}")
+    print(f"  producer {described.producer_id}  epoch {described.producer_epoch}")
+    print(f"  state {described.transaction_state}  timeout {_milliseconds(described.transaction_timeout)} ms")
+    began_ms = _milliseconds(described.transaction_start_time)
+    if described.transaction_state == _OPEN and began_ms >= 0:
+        age_seconds = max(time.time() - began_ms / 1000, 0)
+        began = datetime.fromtimestamp(began_ms / 1000, UTC)
+        print(f"  open since {began:%Y-%m-%dT%H:%M:%SZ}, for {age_seconds:.0f} s")
+    for topic in sorted(described.topics, key=lambda topic: str(topic.topic)):
+        print(f"  topic {topic.topic}  partitions {', '.join(map(str, sorted(topic.partitions)))}")
+
+
+def _milliseconds(value: Any) -> int:
+    """A duration or a time of day in kio's types, or a number, as milliseconds; -1 for none."""
+    if value is None:
+        return _NOBODY
+    if isinstance(value, datetime):
+        return round(value.timestamp() * 1000)
+    if hasattr(value, "total_seconds"):
+        return round(float(value.total_seconds()) * 1000)
+    return int(value)
+
+
+def _abort(client: Client, transactional_id: str, sure: bool) -> None:
+    described = _described(client, transactional_id)
+    if described.transaction_state != _OPEN:
+        raise Failure(f"nothing is open under {transactional_id!r}: its state is {described.transaction_state}")
+    if not sure:
+        if not sys.stdin.isatty():
+            raise Failure("the producer will be fenced and its records never be seen; say --yes")
+        print(
+            f"Abort the transaction of {transactional_id}, and fence producer {described.producer_id} "
+            f"in epoch {described.producer_epoch}? [y/N] ",
+            end="",
+            flush=True,
+        )
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            print("left open")
+            return
+    claimed = _claim(client, transactional_id)
+    print(
+        f"aborted; producer {described.producer_id} is fenced in epoch {described.producer_epoch}, "
+        f"the id goes on with producer {claimed.producer_id} in epoch {claimed.producer_epoch}"
+    )
+
+
+def _claim(client: Client, transactional_id: str) -> Any:
+    deadline = time.monotonic() + _ABORT_SECONDS_MAX
+    while True:
+        answer = client.coordinator(transactional_id, TRANSACTION).ask(
+            INIT_PRODUCER_ID,
+            transactional_id=transactional_id,
+            transaction_timeout=_TIMEOUT_MS,
+            producer_id=_NOBODY,
+            producer_epoch=_NOBODY,
+        )
+        if not answer.error_code:
+            return answer
+        if answer.error_code not in _UNDER_WAY or time.monotonic() >= deadline:
+            raise Refused(f"transactional id {transactional_id!r}", answer.error_code)
+        time.sleep(0.1)
