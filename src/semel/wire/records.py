@@ -283,14 +283,15 @@ def _read_bytes(buffer: bytes, at: int) -> tuple[bytes | None, int]:
 
 def _encode_record(encoded: bytearray, record: Record, offset_delta: int, timestamp_delta_ms: int) -> None:
     body = bytearray(1)
-    body += _varint(timestamp_delta_ms) + _varint(offset_delta) + _bytes(record.key) + _bytes(record.value)
-    body += _varint(len(record.headers))
+    body += varint(timestamp_delta_ms) + varint(offset_delta) + _bytes(record.key) + _bytes(record.value)
+    body += varint(len(record.headers))
     for name, value in record.headers:
         body += _bytes(name.encode()) + _bytes(value)
-    encoded += _varint(len(body)) + body
+    encoded += varint(len(body)) + body
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
+    """A signed number as records have it: zigzag, then seven bits to a byte."""
     value = value << 1 ^ value >> 63
     encoded = bytearray()
     while value >= 0x80:
@@ -301,7 +302,7 @@ def _varint(value: int) -> bytes:
 
 
 def _bytes(value: bytes | None) -> bytes:
-    return _varint(-1) if value is None else _varint(len(value)) + value
+    return varint(-1) if value is None else varint(len(value)) + value
 
 
 def compressed(attributes: int, payload: bytes) -> bytes:

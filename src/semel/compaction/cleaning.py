@@ -1,0 +1,221 @@
+"""One pass over the sealed segments of a partition: the last offset of each key is found, then segments are rewritten.
+
+What is rewritten lies in new files beside the old ones; the log goes on as if nothing had happened until it swaps them
+(`Log.swap`), group by group and in the order of the log, so that a mark of deletion never goes before what it deleted.
+A pass that is given up half-way, or cut off by a crash, leaves files that nobody knows of, and nothing else.
+
+Made on the event loop of values that do not change, run in a thread, and never in both: nothing here touches the log.
+Memory is bounded by the table of keys, by one batch and what it decompresses to, and by a piece of output.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from crc32c import crc32c
+
+from semel.compaction.keys import LastOffsets, digest
+from semel.compaction.opening import records_in
+from semel.compaction.output import SegmentOutput
+from semel.compaction.rewriting import (
+    NO_HORIZON,
+    Rules,
+    has_gone_by,
+    horizon_of,
+    marker_with_horizon,
+    without_superseded,
+)
+from semel.compaction.transactions import TransactionsPassed
+from semel.core.batch import CHECKED_FROM, BatchHeader, Buffer, read_header
+from semel.storage.files import Files
+from semel.storage.journal import Damaged
+from semel.storage.segment import Segment, headers
+from semel.wire.errors import ProtocolError
+from semel.wire.records import opened
+
+_PIECE_BYTES: Final = 1024 * 1024
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a pass did, for the operator."""
+
+    read_bytes: int = 0
+    written_bytes: int = 0
+    removed_records: int = 0
+    # Batches that stay as they are because they cannot be opened, or are too large when opened.
+    unopened_batches: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """Sealed segments, and the one that may take their place; None where nothing of them is left."""
+
+    old: list[Segment]
+    new: Segment | None
+
+
+@dataclass(slots=True)
+class Pass:
+    """What one pass is about, and how far it has come. `pause` is called again and again, to let others work."""
+
+    files: Files
+    directory: str
+    segments: list[Segment]
+    cleaned_until: int
+    transactions: TransactionsPassed
+    rules: Rules
+    key_bytes_max: int
+    segment_bytes: int
+    pause: Callable[[], None]
+    tally: Tally = field(default_factory=Tally)
+    last_offsets: LastOffsets = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.last_offsets = LastOffsets(self.key_bytes_max, self.segments[-1].next_offset)
+
+    @property
+    def until(self) -> int:
+        """Below this offset the partition is clean once all groups were swapped."""
+        return self.last_offsets.until
+
+    def survey(self) -> None:
+        """Find the last record of each key in what is new; where the table is full, `until` is lowered."""
+        last_offsets = self.last_offsets
+        for segment in self.segments:
+            if segment.next_offset <= self.cleaned_until:
+                continue
+            for header, batch in self._batches(segment):
+                if header.next_offset <= self.cleaned_until or self._supersedes_nothing(header):
+                    continue
+                if header.record_count > last_offsets.keys_max or not _is_intact(header, batch):
+                    self.tally.unopened_batches += 1
+                    continue
+                if not last_offsets.has_room(header.record_count):
+                    last_offsets.until = header.base_offset
+                    return
+                try:
+                    self._note_keys(header, batch)
+                except ProtocolError:
+                    self.tally.unopened_batches += 1
+
+    def _note_keys(self, header: BatchHeader, batch: memoryview) -> None:
+        offsets = self.last_offsets.offsets
+        base_offset = header.base_offset
+        records = opened(batch, header.attributes, self.rules.opened_bytes_max)
+        for _, _, offset_delta, key, _ in records_in(records, header):
+            if key is not None:
+                offsets[digest(key)] = base_offset + offset_delta
+
+    def groups(self) -> list[list[Segment]]:
+        """The segments to rewrite: as many in one as surely fit a segment, so that small ones do not pile up."""
+        groups: list[list[Segment]] = []
+        room = 0
+        for segment in self.segments:
+            if segment.base_offset >= self.until:
+                break
+            if segment.size > room:
+                groups.append([])
+                room = self.segment_bytes
+            groups[-1].append(segment)
+            room -= segment.size
+        return groups
+
+    def rewrite(self, group: list[Segment]) -> Rewritten | None:
+        """Write what is left of these segments; None if that is all there is. To be called in the order of `groups`."""
+        output = SegmentOutput(self.files, self.directory, group, self.rules.now_ms)
+        is_begun = len(group) > 1
+        try:
+            for segment in group:
+                passed_bytes = 0
+                for header, batch in self._batches(segment):
+                    kept = self._kept(header, batch)
+                    if kept is not batch and not is_begun:
+                        # The first difference: up to here nothing had to be written.
+                        self._copy(segment, passed_bytes, output)
+                        is_begun = True
+                    passed_bytes += len(batch)
+                    if kept is None:
+                        self.tally.removed_records += header.record_count
+                        continue
+                    if is_begun:
+                        stays = read_header(kept)
+                        self.tally.removed_records += header.record_count - stays.record_count
+                        output.add(stays, kept)
+                    if header.is_transactional and not header.is_control:
+                        self.transactions.note_kept(header.producer_id)
+            if not is_begun:
+                return None
+            new = output.finish()
+        except BaseException:
+            output.discard()
+            raise
+        self.tally.written_bytes += 0 if new is None else new.size
+        return Rewritten(group, new)
+
+    def _copy(self, segment: Segment, size: int, output: SegmentOutput) -> None:
+        """The first so many bytes of a segment stay as they are."""
+        copied = 0
+        for header, batch in self._batches(segment) if size else ():
+            output.add(header, batch)
+            copied += len(batch)
+            if copied >= size:
+                break
+
+    def _kept(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
+        """What is left of a batch: itself, or less, or nothing."""
+        rules = self.rules
+        if not _is_intact(header, batch):
+            # Written anew its checksum would be right, and nobody would ever know.
+            return batch
+        if header.is_control:
+            has_records = self.transactions.end(header.producer_id)
+            if has_records or header.base_offset >= self.until:
+                return batch
+            if horizon_of(header) == NO_HORIZON:
+                return marker_with_horizon(header, batch, rules)
+            is_late = has_gone_by(horizon_of(header), rules.now_ms)
+            return None if is_late and header.base_offset != rules.last_offset else batch
+        if header.is_transactional and self.transactions.is_aborted(header.producer_id, header.base_offset):
+            return None
+        if header.base_offset >= self.until or header.record_count > self.last_offsets.keys_max:
+            return batch
+        try:
+            return without_superseded(header, batch, self.last_offsets.offsets, rules)
+        except ProtocolError:
+            return batch
+
+    def _supersedes_nothing(self, header: BatchHeader) -> bool:
+        return header.is_control or (
+            header.is_transactional and self.transactions.is_aborted(header.producer_id, header.base_offset)
+        )
+
+    def _batches(self, segment: Segment) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """The batches of a segment, one at a time, and time for others after each."""
+        if segment.size == 0:
+            return
+        file = self.files.open(segment.path)
+        try:
+            position = 0
+            while position < segment.size:
+                piece = memoryview(file.read_at(min(_PIECE_BYTES, segment.size - position), position))
+                at = 0
+                for at, header in headers(piece, segment, position):
+                    if position + at + header.batch_bytes > segment.size:
+                        raise Damaged(f"{self.files.describe(segment.path)}: a batch goes beyond the end")
+                    batch = piece[at : at + header.batch_bytes]
+                    if len(batch) < header.batch_bytes:
+                        if at:
+                            break
+                        batch = memoryview(file.read_at(header.batch_bytes, position))
+                    yield header, batch
+                    at += header.batch_bytes
+                    self.pause()
+                position += at
+                self.tally.read_bytes += at
+        finally:
+            file.close()
+
+
+def _is_intact(header: BatchHeader, batch: memoryview) -> bool:
+    return crc32c(batch[CHECKED_FROM:]) == header.checksum

@@ -1,0 +1,118 @@
+"""Batches opened as far as compaction needs it: where each record lies, its offset, its key, whether it has a value.
+
+This is the inner loop of compaction, and it runs for every record of a topic, so it spells out what could be calls. The
+bytes may be anything at all, because the broker took them as they came: what is no record raises `ProtocolError`, and
+neither the size of what is decompressed nor the number of records ever goes beyond what the caller and the batch's
+header say. Nothing here decides which records stay.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from semel.core.batch import BatchHeader, Buffer
+from semel.core.refusals import INVALID_RECORD, Refused
+from semel.wire.errors import ProtocolError
+from semel.wire.records import opened
+
+# A 64-bit number in pieces of seven bits takes ten bytes.
+_SHIFT_MAX: Final = 63
+
+# Where a record begins and ends among all, its offset less the batch's, its key, and whether it has a value.
+FoundRecord = tuple[int, int, int, bytes | None, bool]
+
+
+class KeylessRecords(Refused):
+    """Records without a key, by their places in the batch: in a compacted topic nothing could ever supersede them."""
+
+    def __init__(self, places: list[int]) -> None:
+        super().__init__(INVALID_RECORD, "the topic is compacted, and takes no record without a key")
+        self.places = places
+
+
+def records_in(records: bytes, header: BatchHeader) -> Iterator[FoundRecord]:
+    """All records of a batch whose header this is, given what `semel.wire.records.opened` made of it."""
+    at = 0
+    size = len(records)
+    left = header.record_count
+    last_offset_delta = header.last_offset_delta
+    try:
+        while at < size:
+            begin = at
+            byte = records[at]
+            if byte < 0x80:
+                at += 1
+            else:
+                byte, at = _unsigned(records, at)
+            end = at + (byte >> 1)
+            if byte & 1 or end > size or left == 0:
+                raise ProtocolError("no record")
+            left -= 1
+            # One byte of attributes, then the timestamp.
+            at += 1
+            while records[at] >= 0x80:
+                at += 1
+            at += 1
+            offset_delta = records[at]
+            if offset_delta < 0x80:
+                at += 1
+            else:
+                offset_delta, at = _unsigned(records, at)
+            if offset_delta & 1 or offset_delta >> 1 > last_offset_delta:
+                raise ProtocolError("an offset beyond its batch")
+            byte = records[at]
+            if byte < 0x80:
+                at += 1
+            else:
+                byte, at = _unsigned(records, at)
+            if byte == 1:
+                key = None
+            elif byte & 1:
+                raise ProtocolError("a key of no length")
+            else:
+                key = records[at : at + (byte >> 1)]
+                at += byte >> 1
+            # -1, for no value, is the byte 1.
+            has_value = records[at] != 1
+            if at >= end:
+                raise ProtocolError("a record that goes beyond its end")
+            yield begin, end, offset_delta >> 1, key, has_value
+            at = end
+    except (IndexError, ProtocolError) as error:
+        raise ProtocolError(f"a record in the batch at offset {header.base_offset}: {error}") from error
+    if left:
+        raise ProtocolError(f"the batch at offset {header.base_offset} has {left} records less than it says")
+
+
+def check_keys(batch: Buffer, header: BatchHeader, opened_bytes_max: int) -> None:
+    """Refuse a batch that a client sends to a compacted topic if a record has no key, or the batch cannot be opened.
+
+    What cannot be opened could never be compacted; and here, unlike anywhere else, it is noticed in time.
+    """
+    try:
+        records = opened(batch, header.attributes, opened_bytes_max)
+        places = [place for place, found in enumerate(records_in(records, header)) if found[3] is None]
+    except ProtocolError as error:
+        raise Refused(INVALID_RECORD, f"the topic is compacted, and the batch cannot be opened: {error}") from error
+    if places:
+        raise KeylessRecords(places)
+
+
+def timestamp_delta(records: bytes, begin: int) -> tuple[int, int, int, int]:
+    """Of the record at `begin`: its length, where what is so long begins, its timestamp delta, and where that ends."""
+    length, attributes_at = _unsigned(records, begin)
+    delta, end = _unsigned(records, attributes_at + 1)
+    return length >> 1, attributes_at, delta >> 1 ^ -(delta & 1), end
+
+
+def _unsigned(buffer: bytes, at: int) -> tuple[int, int]:
+    """A number in pieces of seven bits, the lowest first, and where it ends."""
+    value = shift = 0
+    while True:
+        byte = buffer[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+        if shift > _SHIFT_MAX:
+            raise ProtocolError("a variable-length number is longer than ten bytes")

@@ -1,0 +1,164 @@
+"""What becomes of one batch: it stays as it is, it is written anew with fewer records, or it goes.
+
+Offsets never change. A batch that is written anew keeps its header's base offset, last offset delta, producer, sequence
+and codec; what changes is the number of records, the latest timestamp, the length and the checksum.
+
+A record that deletes its key, and the marker of a transaction that has no records any more, stay for a while, so that
+consumers come to see them. How long is written into their batch, as Apache Kafka does it (KIP-534): one bit of the
+attributes says that the base timestamp is not the first record's time but that of the deletion. The timestamps of the
+records are counted from it all the same.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from semel.compaction.keys import digest
+from semel.compaction.opening import records_in, timestamp_delta
+from semel.core.batch import (
+    APPEND_TIME_BIT,
+    CHECKED_FROM,
+    CHECKSUM,
+    CHECKSUM_POSITION,
+    HEADER,
+    HEADER_BYTES,
+    HORIZON_BIT,
+    LENGTH_PREFIX_BYTES,
+    NO_TIMESTAMP,
+    BatchHeader,
+    Buffer,
+)
+from semel.wire.errors import ProtocolError
+from semel.wire.records import compressed, opened, varint
+
+NO_HORIZON: Final = -1
+# Times, and differences between them, have 64 bits, one of which is the sign.
+TIME_MAX: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What one pass over a partition goes by."""
+
+    now_ms: int
+    # How long a mark of deletion stays after the pass that found it the last of its key.
+    delete_retention_ms: int
+    # The last offset of all that is cleaned: its record stays even if it is a mark of deletion whose time is up, or a
+    # consumer on its way to the end would never be told that it has arrived.
+    last_offset: int
+    # A batch that is larger than this when it is decompressed stays as it is.
+    opened_bytes_max: int
+
+    @property
+    def horizon_ms(self) -> int:
+        """Until when marks of deletion stay that this pass finds."""
+        return min(self.now_ms + self.delete_retention_ms, TIME_MAX)
+
+
+def horizon_of(header: BatchHeader) -> int:
+    """When the marks of deletion in a batch may go; NO_HORIZON where no pass has seen them yet, or there are none."""
+    return header.base_timestamp if header.attributes & HORIZON_BIT else NO_HORIZON
+
+
+def has_gone_by(horizon_ms: int, now_ms: int) -> bool:
+    return horizon_ms != NO_HORIZON and horizon_ms <= now_ms
+
+
+class _Survivors(NamedTuple):
+    """The records of a batch that stay: their stretches among all, how many, and whether one deletes its key."""
+
+    stretches: list[tuple[int, int]]
+    record_count: int
+    has_deletion: bool
+
+
+def without_superseded(header: BatchHeader, batch: Buffer, offsets: Mapping[bytes, int], rules: Rules) -> Buffer | None:
+    """The batch with the records that stay, given the last offset of each key; None if there are none.
+
+    It is the very same batch if nothing changes. ProtocolError if it cannot be opened.
+    """
+    records = opened(batch, header.attributes, rules.opened_bytes_max)
+    survivors = _surviving(header, records, offsets, rules)
+    if survivors.record_count == 0:
+        return None
+    is_marked = horizon_of(header) != NO_HORIZON
+    horizon_ms = rules.horizon_ms if survivors.has_deletion and not is_marked else NO_HORIZON
+    if survivors.record_count == header.record_count and horizon_ms == NO_HORIZON:
+        return batch
+    return _rebuilt(header, records, survivors, horizon_ms)
+
+
+def marker_with_horizon(header: BatchHeader, batch: Buffer, rules: Rules) -> Buffer:
+    """The marker of a transaction that has no records any more, with the time from which on it may go."""
+    records = opened(batch, header.attributes, rules.opened_bytes_max)
+    return _rebuilt(header, records, _Survivors([(0, len(records))], header.record_count, True), rules.horizon_ms)
+
+
+def _surviving(header: BatchHeader, records: bytes, offsets: Mapping[bytes, int], rules: Rules) -> _Survivors:
+    base_offset = header.base_offset
+    last_delta = rules.last_offset - base_offset
+    is_late = has_gone_by(horizon_of(header), rules.now_ms)
+    last_offset_of = offsets.get
+    stretches: list[tuple[int, int]] = []
+    stretch_begin = stretch_end = count = 0
+    has_deletion = False
+    for begin, end, offset_delta, key, has_value in records_in(records, header):
+        if key is None or last_offset_of(digest(key), -1) > base_offset + offset_delta:
+            continue
+        if not has_value:
+            if is_late and offset_delta != last_delta:
+                continue
+            has_deletion = True
+        count += 1
+        if begin != stretch_end:
+            stretches.append((stretch_begin, stretch_end))
+            stretch_begin = begin
+        stretch_end = end
+    stretches.append((stretch_begin, stretch_end))
+    return _Survivors(stretches, count, has_deletion)
+
+
+def _rebuilt(header: BatchHeader, records: bytes, survivors: _Survivors, new_horizon_ms: int) -> bytearray:
+    """A batch of some of its records, with a new horizon if there is one."""
+    latest = NO_TIMESTAMP
+    is_marked_anew = new_horizon_ms != NO_HORIZON
+    base_timestamp = new_horizon_ms if is_marked_anew else header.base_timestamp
+    kept = bytearray()
+    for begin, end in survivors.stretches:
+        if not is_marked_anew:
+            kept += memoryview(records)[begin:end]
+        for attributes_at, delta, delta_end, record_end in _timestamps(records, begin, end):
+            timestamp = header.base_timestamp + delta
+            latest = max(latest, timestamp)
+            if is_marked_anew:
+                body = records[attributes_at : attributes_at + 1] + varint(timestamp - base_timestamp)
+                kept += varint(len(body) + record_end - delta_end) + body
+                kept += memoryview(records)[delta_end:record_end]
+            if max(abs(timestamp), abs(timestamp - base_timestamp)) > TIME_MAX:
+                raise ProtocolError(f"a record in the batch at offset {header.base_offset} of time {timestamp}")
+    payload = compressed(header.attributes, bytes(kept))
+    batch = bytearray(
+        HEADER.pack(
+            *header._replace(
+                length=HEADER_BYTES - LENGTH_PREFIX_BYTES + len(payload),
+                attributes=header.attributes | (HORIZON_BIT if is_marked_anew else 0),
+                base_timestamp=base_timestamp,
+                # Where the log set the time it set one for all.
+                max_timestamp=header.max_timestamp if header.attributes & APPEND_TIME_BIT else latest,
+                record_count=survivors.record_count,
+            )
+        )
+        + payload
+    )
+    CHECKSUM.pack_into(batch, CHECKSUM_POSITION, crc32c(memoryview(batch)[CHECKED_FROM:]))
+    return batch
+
+
+def _timestamps(records: bytes, begin: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+    """For each record of a stretch: where its attributes are, its timestamp delta, and where that and it end."""
+    while begin < end:
+        record_bytes, attributes_at, delta, delta_end = timestamp_delta(records, begin)
+        begin = attributes_at + record_bytes
+        yield attributes_at, delta, delta_end, begin
