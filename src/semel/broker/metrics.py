@@ -5,10 +5,13 @@ batches that were judged.
 """
 
 from bisect import bisect_left
-from typing import Final
+from typing import Final, Literal
 
 # Upper bounds of the latency histograms, in seconds: from a request in memory to a disk that is stuck.
 LATENCY_BOUNDS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+
+# How a transaction may end: as its producer wished, because a successor claimed its id, or because it took too long.
+TransactionOutcome = Literal["committed", "aborted", "fenced", "timed_out"]
 
 
 class Histogram:
@@ -34,11 +37,14 @@ class Metrics:
         "bytes_in",
         "bytes_out",
         "checkpoints",
+        "committed_offsets",
         "connections_open",
         "connections_opened",
         "connections_refused",
         "duplicate_batches",
+        "ended_transactions",
         "fenced_batches",
+        "fenced_requests",
         "gap_batches",
         "latencies",
         "protocol_errors",
@@ -56,6 +62,11 @@ class Metrics:
         self.gap_batches = 0
         self.fenced_batches = 0
         self.refused_batches = 0
+        self.ended_transactions: dict[TransactionOutcome, int] = dict.fromkeys(
+            ("committed", "aborted", "fenced", "timed_out"), 0
+        )
+        # Requests about transactions whose sender had a successor, or had taken too long.
+        self.fenced_requests = 0
         self.bytes_in = 0
         self.bytes_out = 0
         self.connections_open = 0
@@ -64,6 +75,8 @@ class Metrics:
         self.protocol_errors = 0
         self.storage_errors = 0
         self.checkpoints = 0
+        # Offsets of groups, by consumers and by transactions.
+        self.committed_offsets = 0
         self.syncs = 0
         # Answers that waited for those syncs: divided by `syncs` this is the batch of the group commit.
         self.sync_waiters = 0

@@ -6,6 +6,8 @@ from asking import Asker, at
 from semel.broker.apis import HANDLERS
 from semel.wire.records import encode_batch
 from semel.wire.versions import (
+    ADD_OFFSETS_TO_TXN,
+    ADD_PARTITIONS_TO_TXN,
     ALTER_CONFIGS,
     ANNOUNCED,
     API_VERSIONS,
@@ -18,15 +20,22 @@ from semel.wire.versions import (
     DESCRIBE_LOG_DIRS,
     DESCRIBE_PRODUCERS,
     DESCRIBE_TOPIC_PARTITIONS,
+    DESCRIBE_TRANSACTIONS,
+    END_TXN,
     FETCH,
     FIND_COORDINATOR,
     INCREMENTAL_ALTER_CONFIGS,
     INIT_PRODUCER_ID,
     LIST_OFFSETS,
+    LIST_TRANSACTIONS,
     METADATA,
+    OFFSET_COMMIT,
+    OFFSET_DELETE,
+    OFFSET_FETCH,
     OFFSET_FOR_LEADER_EPOCH,
     PRODUCE,
     PRODUCE_SERVED_MIN,
+    TXN_OFFSET_COMMIT,
 )
 
 TOPIC = 2
@@ -41,6 +50,11 @@ def requests(topic_id: bytes) -> dict[int, dict[str, object]]:
     place = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1}
     wanted = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000, "log_start_offset": -1}
     epoch = {"partition": 0, "current_leader_epoch": -1, "leader_epoch": 0}
+    committed = {"partition_index": 0, "committed_offset": 1, "committed_leader_epoch": 0, "committed_metadata": None}
+    # The first one that a broker hands out.
+    producer = {"transactional_id": "payments", "producer_id": 1000, "producer_epoch": 0}
+    joining = [{"name": "orders", "partitions": [0, 1]}]
+    asked = [{"name": "orders", "topic_id": topic_id, "partition_indexes": [0]}]
     return {
         PRODUCE: {
             "transactional_id": None,
@@ -86,10 +100,45 @@ def requests(topic_id: bytes) -> dict[int, dict[str, object]]:
             "timeout": 1000,
         },
         INIT_PRODUCER_ID: {
-            "transactional_id": None,
+            "transactional_id": "payments",
             "transaction_timeout": 1000,
             "producer_id": -1,
             "producer_epoch": -1,
+        },
+        ADD_PARTITIONS_TO_TXN: {
+            **{f"v3_and_below_{field}": value for field, value in {**producer, "topics": joining}.items()},
+            "transactions": [{**producer, "verify_only": False, "topics": joining}],
+        },
+        ADD_OFFSETS_TO_TXN: {**producer, "group_id": "readers"},
+        END_TXN: {**producer, "committed": True},
+        TXN_OFFSET_COMMIT: {
+            **producer,
+            "group_id": "readers",
+            "topics": [{"name": "orders", "partitions": [committed]}],
+        },
+        DESCRIBE_TRANSACTIONS: {"transactional_ids": ["payments"]},
+        LIST_TRANSACTIONS: {
+            "state_filters": ["Ongoing"],
+            "producer_id_filters": [1000],
+            "duration_filter": 1000,
+            "transactional_id_pattern": "pay.*",
+        },
+        OFFSET_COMMIT: {
+            "group_id": "readers",
+            "generation_id_or_member_epoch": -1,
+            "member_id": "",
+            "retention_time": -1,
+            "topics": [{"name": "orders", "topic_id": topic_id, "partitions": [committed]}],
+        },
+        OFFSET_FETCH: {
+            "group_id": "readers",
+            "topics": asked,
+            "groups": [{"group_id": "readers", "topics": asked}],
+            "require_stable": True,
+        },
+        OFFSET_DELETE: {
+            "group_id": "readers",
+            "topics": [{"name": "orders", "partitions": [{"partition_index": 0}]}],
         },
         OFFSET_FOR_LEADER_EPOCH: {"replica_id": -1, "topics": [{"topic": "orders", "partitions": [epoch]}]},
         DESCRIBE_CONFIGS: {
@@ -125,9 +174,19 @@ def error_codes(answer: object) -> list[int]:
     found = []
     for name in getattr(answer, "__dataclass_fields__", {}):
         value = getattr(answer, name)
-        found += [int(value)] if name == "error_code" else error_codes(value)
+        found += [int(value)] if name.endswith("error_code") else error_codes(value)
     return found
 
+
+# What has to be asked for before, so that there is something to ask about.
+BEFORE: dict[int, tuple[int, ...]] = {
+    OFFSET_DELETE: (OFFSET_COMMIT,),
+    ADD_PARTITIONS_TO_TXN: (INIT_PRODUCER_ID,),
+    ADD_OFFSETS_TO_TXN: (INIT_PRODUCER_ID,),
+    END_TXN: (INIT_PRODUCER_ID, ADD_PARTITIONS_TO_TXN),
+    TXN_OFFSET_COMMIT: (INIT_PRODUCER_ID, ADD_OFFSETS_TO_TXN),
+    DESCRIBE_TRANSACTIONS: (INIT_PRODUCER_ID,),
+}
 
 VERSIONS = [
     (api_key, version)
@@ -140,6 +199,8 @@ VERSIONS = [
 @pytest.mark.parametrize(("api_key", "version"), VERSIONS)
 def test_a_sensible_request_is_granted_in_every_version(ask: Asker, api_key: int, version: int) -> None:
     topic_id = ask.create("orders", partitions=2).topic_id.bytes
+    for before in BEFORE.get(api_key, ()):
+        ask(before, **requests(topic_id)[before])
     answer = ask(api_key, version, **requests(topic_id)[api_key])
     assert set(error_codes(answer)) <= {0}
     assert ask(API_VERSIONS, 0).error_code == 0, "the connection is still good"

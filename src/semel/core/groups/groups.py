@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from semel.core.entries import (
+    ClassicGroupChanged,
     GroupDeleted,
     OffsetsCommitted,
     OffsetsForgotten,
@@ -18,7 +19,8 @@ from semel.core.entries import (
     TransactionalOffsets,
     TransactionEnded,
 )
-from semel.core.groups.offsets import CommittedOffset, GroupOffsets, Tally
+from semel.core.groups.classic import ClassicGroup
+from semel.core.groups.offsets import CommittedOffset, GroupOffsets, Tally, growth
 from semel.core.refusals import (
     GROUP_ID_NOT_FOUND,
     GROUP_SUBSCRIBED_TO_TOPIC,
@@ -39,7 +41,9 @@ METADATA_CHARACTERS_TOTAL_MAX: Final = 64 * 1024 * 1024
 # How long offsets outlive their last use, as in Apache Kafka (offsets.retention.minutes).
 OFFSETS_RETENTION_MS: Final = 10080 * 60 * 1000
 
-GroupEntry = OffsetsCommitted | OffsetsForgotten | TransactionalOffsets | TransactionEnded | GroupDeleted
+GroupEntry = (
+    OffsetsCommitted | OffsetsForgotten | TransactionalOffsets | TransactionEnded | ClassicGroupChanged | GroupDeleted
+)
 
 
 class Machine(Protocol):
@@ -71,6 +75,22 @@ class Machine(Protocol):
 
     def retention_begins_ms(self, committed_at_ms: int) -> int | None:
         """From when on an offset of that age is of no use, were nothing to happen any more; None while it is."""
+
+    @property
+    def group_type(self) -> str:
+        """By which protocol the members go: `classic` or `consumer`."""
+
+    @property
+    def state_name(self) -> str:
+        """Where the group is, by Kafka's name."""
+
+    @property
+    def protocol_type(self) -> str | None:
+        """What kind of members there are, in their own words."""
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether there is anything about the members that outlives the process."""
 
     def snapshot(self) -> dict[str, Any]: ...
 
@@ -104,6 +124,10 @@ class Group:
         if self.machine is not None:
             self.machine.check_fetch(member_id, member_epoch)
 
+    def check_forget(self) -> None:
+        if self.machine is not None:
+            self.machine.check_forget()
+
     def is_subscribed_to(self, topic_name: str) -> bool:
         return self.machine is not None and self.machine.is_subscribed_to(topic_name)
 
@@ -126,18 +150,19 @@ class Group:
         ]
 
     def _is_too_old(self, offset: CommittedOffset, now_ms: int, retention_ms: int) -> bool:
-        begins_ms: int | None = offset.at_ms
-        if self.machine is not None:
-            begins_ms = self.machine.retention_begins_ms(offset.at_ms)
+        begins_ms = offset.at_ms if self.machine is None else self.machine.retention_begins_ms(offset.at_ms)
         if begins_ms is None:
             return False
         if offset.retention_ms >= 0:
-            # The client's own wish counts from the commit, whoever is there.
+            # The client's own wish counts from the commit.
             return now_ms >= offset.at_ms + offset.retention_ms
-        return now_ms - begins_ms >= retention_ms
+        # Kafka takes the time at which the group became empty alone, and so forgets within the hour what somebody has
+        # just set a group to that was empty for a week.
+        return now_ms - max(begins_ms, offset.at_ms) >= retention_ms
 
     def snapshot(self) -> dict[str, Any]:
-        return {"name": self.name, "offsets": self.offsets.snapshot()}
+        members = self.machine.snapshot() if self.machine is not None and self.machine.is_stored else None
+        return {"name": self.name, "offsets": self.offsets.snapshot(), "members": members}
 
 
 class Groups:
@@ -202,13 +227,16 @@ class Groups:
                 member_id, instance_id, generation_or_epoch, transactional=transactional, version=version
             )
 
-    def check_offsets(self, name: str, offsets: Sequence[StoredOffset]) -> None:
-        """Refused unless there is room for these offsets of a group."""
+    def check_offsets(self, name: str, offsets: Sequence[StoredOffset], producer_id: int | None = None) -> None:
+        """Refused unless there is room for these offsets of a group, pending for a producer where one is given."""
         self.check_room(name)
-        if self._tally.offsets + len(offsets) > self._offsets_max:
+        group = self._groups.get(name)
+        table = None if group is None else group.offsets.table_of(producer_id)
+        more, more_characters = growth(table, offsets)
+        if more > 0 and self._tally.offsets + more > self._offsets_max:
             raise Refused(POLICY_VIOLATION, f"groups have {self._offsets_max} offsets, no more are allowed")
-        characters = self._tally.metadata_characters + sum(len(offset.metadata) for offset in offsets)
-        if characters > self._metadata_characters_total_max:
+        characters = self._tally.metadata_characters + more_characters
+        if more_characters > 0 and characters > self._metadata_characters_total_max:
             raise Refused(OFFSET_METADATA_TOO_LARGE, "there is no more room for what is noted beside offsets")
 
     def decide_commit(
@@ -241,6 +269,18 @@ class Groups:
             group = self._groups[name] = Group(name, GroupOffsets(self._tally))
         return group
 
+    def classic(self, name: str) -> ClassicGroup:
+        """The machine of the classic protocol for this group, which speaks that protocol from now on."""
+        group = self.add(name)
+        if not isinstance(group.machine, ClassicGroup):
+            group.machine = ClassicGroup(name)
+        return group.machine
+
+    def drop(self, group: Group) -> None:
+        """Let go of a group of which nothing is stored and nothing is left."""
+        if group.is_empty and not group.offsets and (group.machine is None or not group.machine.is_stored):
+            self._groups.pop(group.name, None)
+
     def apply(self, entry: GroupEntry) -> None:
         """Make an entry true. One of a group that is not there has nothing to say."""
         match entry:
@@ -256,6 +296,8 @@ class Groups:
             case OffsetsForgotten():
                 if entry.group in self._groups:
                     self._groups[entry.group].offsets.forget(entry.partitions)
+            case ClassicGroupChanged():
+                self.classic(entry.group).apply(entry)
             case GroupDeleted():
                 group = self._groups.pop(entry.group, None)
                 if group is not None:
@@ -277,3 +319,5 @@ class Groups:
         for kept in snapshot["groups"]:
             group = Group(kept["name"], GroupOffsets.restore(kept["offsets"], self._tally))
             self._groups[group.name] = group
+            if kept["members"] is not None:
+                self.classic(group.name).restore(kept["members"])

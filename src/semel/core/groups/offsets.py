@@ -97,6 +97,13 @@ class OffsetTable:
         return {number: dict(partitions) for number, partitions in self._by_topic.items()}
 
 
+def growth(table: OffsetTable | None, offsets: Iterable[StoredOffset]) -> tuple[int, int]:
+    """By how many offsets and characters of metadata a table would grow; it may be one that is yet to come."""
+    new = {PartitionName(offset.number, offset.partition): len(offset.metadata) for offset in offsets}
+    known = [] if table is None else [offset for offset in map(table.get, new) if offset is not None]
+    return len(new) - len(known), sum(new.values()) - sum(len(offset.metadata) for offset in known)
+
+
 class GroupOffsets:
     """The offsets of one group."""
 
@@ -111,6 +118,10 @@ class GroupOffsets:
 
     def __bool__(self) -> bool:
         return bool(self.committed) or bool(self.pending)
+
+    def table_of(self, producer_id: int | None) -> OffsetTable | None:
+        """The offsets that are pending for a producer, or, without one, those that are committed."""
+        return self.committed if producer_id is None else self.pending.get(producer_id)
 
     def is_pending(self, name: PartitionName) -> bool:
         """Whether a transaction that is open may still move the group in this partition."""

@@ -1,0 +1,54 @@
+"""OffsetCommit (8), versions 2 to 10: how far a group has come, partition by partition.
+
+Who is a member of the group has to say so and to be of its present generation, or a consumer that lost its partitions
+would put back whoever has them now. Who is none may commit as long as the group has no members: that is a consumer
+that shares partitions out by itself, or somebody who sets a group back. The answer goes when the offsets are durable.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from semel.broker.apis.answered import Fields, answered, attempted
+from semel.broker.apis.committing import answered_topics, commit, judged, offsets_of
+from semel.core.entries import StoredOffset
+from semel.core.groups.offsets import DEFAULT_RETENTION
+from semel.core.refusals import Refused
+from semel.wire.errors import ErrorCode
+from semel.wire.messages import milliseconds
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+    from semel.broker.connection import Exchange
+
+# Clients of older versions would not know what a group that does not exist means.
+_GROUP_NOT_FOUND_FROM = 9
+
+
+@answered
+def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
+    topics = judged(broker, request.topics)
+    offsets = offsets_of(topics)
+    outcome = attempted(_commit, broker, exchange.version, request, offsets) if offsets else {}
+    return {"topics": answered_topics(topics, outcome.get("error_code", ErrorCode.NONE))}
+
+
+def _commit(broker: "Broker", version: int, request: Any, offsets: list[StoredOffset]) -> Fields:
+    groups = broker.log.groups
+    try:
+        groups.check_commit(
+            request.group_id,
+            request.member_id,
+            getattr(request, "group_instance_id", None),
+            request.generation_id_or_member_epoch,
+            transactional=False,
+            version=version,
+        )
+    except Refused as refused:
+        if refused.error == ErrorCode.GROUP_ID_NOT_FOUND and version < _GROUP_NOT_FOUND_FROM:
+            raise Refused(ErrorCode.ILLEGAL_GENERATION, refused.message) from None
+        raise
+    wish = getattr(request, "retention_time", None)
+    retention_ms = DEFAULT_RETENTION if wish is None else milliseconds(wish)
+    entry = groups.decide_commit(request.group_id, offsets, broker.now_ms(), retention_ms=retention_ms)
+    commit(broker, entry)
+    broker.metrics.committed_offsets += len(offsets)
+    return {}

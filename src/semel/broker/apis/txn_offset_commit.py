@@ -1,0 +1,76 @@
+"""TxnOffsetCommit (28), versions 0 to 5: offsets of a group that count when a transaction is committed.
+
+Until then they are pending. The producer has to own its transactional id, and the group has to take part in the
+transaction: by AddOffsetsToTxn, or, since version 5, by this very request. Since version 3 a consumer also says which
+member of the group it is, in which generation, and is refused if that is over (KIP-447): so a consumer that lost its
+partitions cannot commit for whoever has them now, whatever its producer believes.
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+from semel.broker.apis.answered import Fields, answered, attempted
+from semel.broker.apis.committing import answered_topics, commit, judged, offsets_of
+from semel.core.entries import StoredOffset, TransactionalOffsets
+from semel.core.refusals import Refused
+from semel.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+    from semel.broker.connection import Exchange
+
+_JOINS_FROM: Final = 5
+_ABORTABLE_FROM: Final = 4
+
+
+@answered
+def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
+    topics = judged(broker, request.topics)
+    offsets = offsets_of(topics)
+    outcome = attempted(_commit, broker, exchange.version, request, offsets) if offsets else {}
+    error = outcome.get("error_code", ErrorCode.NONE)
+    return {"topics": answered_topics(topics, _TOLD.get(error, error))}
+
+
+# What clients of this API expect to hear. A member's epoch of the new protocol is a generation to a producer.
+_TOLD: Final[dict[object, ErrorCode]] = {
+    ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.STALE_MEMBER_EPOCH: ErrorCode.ILLEGAL_GENERATION,
+}
+
+
+def _commit(broker: "Broker", version: int, request: Any, offsets: list[StoredOffset]) -> Fields:
+    group = request.group_id
+    if not group:
+        raise Refused(ErrorCode.INVALID_GROUP_ID, "a group that takes part in transactions needs a name")
+    entry = _decided(broker, version, request, offsets)
+    broker.log.groups.check_commit(
+        group,
+        getattr(request, "member_id", ""),
+        getattr(request, "group_instance_id", None),
+        getattr(request, "generation_id", -1),
+        transactional=True,
+        version=version,
+    )
+    broker.log.groups.check_offsets(group, offsets, request.producer_id)
+    commit(broker, entry)
+    broker.alarm.look()
+    broker.metrics.committed_offsets += len(offsets)
+    return {}
+
+
+def _decided(broker: "Broker", version: int, request: Any, offsets: list[StoredOffset]) -> TransactionalOffsets:
+    try:
+        return broker.log.transactions.decide_offsets(
+            request.transactional_id,
+            request.producer_id,
+            request.producer_epoch,
+            request.group_id,
+            tuple(offsets),
+            broker.now_ms(),
+            joins=version >= _JOINS_FROM,
+        )
+    except Refused as refused:
+        if refused.error == ErrorCode.INVALID_TXN_STATE and version >= _ABORTABLE_FROM:
+            raise Refused(ErrorCode.TRANSACTION_ABORTABLE, refused.message) from None
+        raise

@@ -1,0 +1,460 @@
+"""Groups keep their offsets: each promise by itself, then all of it against a naive model."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from semel.core.entries import (
+    GroupDeleted,
+    OffsetsForgotten,
+    PartitionName,
+    StoredOffset,
+    TransactionalOffsets,
+    TransactionEnded,
+)
+from semel.core.groups.groups import Group, Groups
+from semel.core.groups.offsets import DEFAULT_RETENTION, CommittedOffset
+from semel.core.refusals import Refused
+from semel.wire.errors import ErrorCode
+
+ORDERS, PAYMENTS = 1, 2
+TOPIC_NAMES = {ORDERS: "orders", PAYMENTS: "payments"}
+RETENTION_MS = 1_000
+PRODUCER, OTHER_PRODUCER = 7, 8
+
+
+def offset(value: int, partition: int = 0, *, number: int = ORDERS, metadata: str = "") -> StoredOffset:
+    return StoredOffset(number, partition, value, 0, metadata)
+
+
+def commit(
+    groups: Groups, *offsets: StoredOffset, group: str = "readers", at_ms: int = 0, wish_ms: int = DEFAULT_RETENTION
+) -> None:
+    groups.apply(groups.decide_commit(group, offsets, at_ms, retention_ms=wish_ms))
+
+
+def commit_in_transaction(groups: Groups, *offsets: StoredOffset, producer_id: int = PRODUCER, at_ms: int = 0) -> None:
+    groups.apply(TransactionalOffsets(producer_id, 0, "readers", offsets, at_ms))
+
+
+def end(groups: Groups, *, committed: bool, producer_id: int = PRODUCER, names: tuple[str, ...] = ("readers",)) -> None:
+    groups.apply(TransactionEnded(producer_id, 0, producer_id, 0, committed, (), names, 0))
+
+
+def committed(groups: Groups, partition: int = 0, *, number: int = ORDERS, group: str = "readers") -> int | None:
+    known = groups.existing(group).offsets.committed.get(PartitionName(number, partition))
+    return None if known is None else known.offset
+
+
+def expire(groups: Groups, now_ms: int) -> list[OffsetsForgotten | GroupDeleted]:
+    """Forget what is too old, and answer the entries."""
+    entries = []
+    for entry in groups.decide_expiry(now_ms, RETENTION_MS, TOPIC_NAMES.__getitem__):
+        groups.apply(entry)
+        entries.append(entry)
+    return entries
+
+
+class Members:
+    """Members as far as offsets need to know them."""
+
+    def __init__(self, *topics: str, is_empty: bool = False, retention_begins_ms: int | None = None) -> None:
+        self.topics = topics
+        self.is_empty = is_empty
+        self.is_stored = False
+        self._retention_begins_ms = retention_begins_ms
+
+    def check_commit(
+        self, member_id: str, instance_id: str | None, generation_or_epoch: int, *, transactional: bool, version: int
+    ) -> None:
+        if member_id != "m1":
+            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, "not a member")
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> None: ...
+
+    def check_forget(self) -> None: ...
+
+    def is_subscribed_to(self, topic_name: str) -> bool:
+        return topic_name in self.topics
+
+    def retention_begins_ms(self, committed_at_ms: int) -> int | None:
+        return self._retention_begins_ms
+
+    def snapshot(self) -> dict[str, Any]:
+        return {}
+
+
+def with_members(groups: Groups, members: Members) -> Group:
+    group = groups.add("readers")
+    group.machine = members
+    return group
+
+
+def test_the_last_commit_of_a_partition_counts() -> None:
+    groups = Groups()
+    commit(groups, offset(5), offset(6, 1))
+    commit(groups, offset(3), offset(4))
+    assert (committed(groups), committed(groups, 1), groups.offset_count) == (4, 6, 2)
+
+
+def test_offsets_of_a_transaction_count_when_it_is_committed_and_not_before() -> None:
+    groups = Groups()
+    commit(groups, offset(1))
+    commit_in_transaction(groups, offset(5), offset(6, 1))
+    assert (committed(groups), committed(groups, 1)) == (1, None)
+    assert groups.existing("readers").offsets.is_pending(PartitionName(ORDERS, 0))
+    end(groups, committed=True)
+    assert (committed(groups), committed(groups, 1)) == (5, 6)
+    assert not groups.existing("readers").offsets.is_pending(PartitionName(ORDERS, 0))
+    assert groups.offset_count == 2
+
+
+def test_offsets_of_an_aborted_transaction_never_count() -> None:
+    groups = Groups()
+    commit(groups, offset(1))
+    commit_in_transaction(groups, offset(5), offset(6, 1))
+    end(groups, committed=False)
+    end(groups, committed=True)
+    assert (committed(groups), committed(groups, 1), groups.offset_count) == (1, None, 1)
+
+
+def test_the_end_of_one_transaction_is_not_that_of_another() -> None:
+    groups = Groups()
+    commit_in_transaction(groups, offset(5))
+    commit_in_transaction(groups, offset(6), producer_id=OTHER_PRODUCER)
+    end(groups, committed=True)
+    assert committed(groups) == 5
+    assert groups.existing("readers").offsets.is_pending(PartitionName(ORDERS, 0))
+    end(groups, committed=False, producer_id=OTHER_PRODUCER)
+    assert committed(groups) == 5
+
+
+def test_a_plain_commit_is_not_undone_by_the_end_of_a_transaction_from_before() -> None:
+    groups = Groups()
+    commit_in_transaction(groups, offset(5))
+    commit_in_transaction(groups, offset(6), producer_id=OTHER_PRODUCER)
+    commit(groups, offset(9))
+    end(groups, committed=True)
+    end(groups, committed=True, producer_id=OTHER_PRODUCER)
+    assert committed(groups) == 9
+
+
+def test_of_two_transactions_the_one_that_committed_its_offset_later_counts_whichever_ends_first() -> None:
+    for first, second in ((PRODUCER, OTHER_PRODUCER), (OTHER_PRODUCER, PRODUCER)):
+        groups = Groups()
+        commit_in_transaction(groups, offset(5))
+        commit_in_transaction(groups, offset(6), producer_id=OTHER_PRODUCER)
+        end(groups, committed=True, producer_id=first)
+        end(groups, committed=True, producer_id=second)
+        assert committed(groups) == 6
+
+
+def test_the_offsets_of_a_deleted_topic_are_gone_pending_ones_too() -> None:
+    groups = Groups()
+    commit(groups, offset(1), offset(2, number=PAYMENTS, metadata="note"))
+    commit_in_transaction(groups, offset(3), offset(4, number=PAYMENTS))
+    groups.topic_deleted(PAYMENTS)
+    end(groups, committed=True)
+    assert (committed(groups), committed(groups, number=PAYMENTS), groups.offset_count) == (3, None, 1)
+
+
+def test_forgotten_offsets_do_not_come_back_with_the_end_of_a_transaction() -> None:
+    groups = Groups()
+    commit(groups, offset(1), offset(2, 1))
+    commit_in_transaction(groups, offset(3))
+    group = groups.existing("readers")
+    entry = group.decide_forget("orders", [PartitionName(ORDERS, partition) for partition in (0, 0, 2)])
+    assert entry == OffsetsForgotten("readers", (PartitionName(ORDERS, 0),))
+    groups.apply(entry)
+    end(groups, committed=True)
+    assert (committed(groups), committed(groups, 1)) == (None, 2)
+    assert group.decide_forget("orders", [PartitionName(ORDERS, 0)]) is None
+
+
+def test_offsets_of_a_topic_that_members_read_are_not_forgotten() -> None:
+    groups = Groups()
+    commit(groups, offset(1))
+    group = with_members(groups, Members("orders"))
+    with pytest.raises(Refused) as refusal:
+        group.decide_forget("orders", [PartitionName(ORDERS, 0)])
+    assert refusal.value.error == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+
+
+def test_a_deleted_group_takes_its_offsets_along_and_a_late_end_finds_nothing() -> None:
+    groups = Groups()
+    commit(groups, offset(1))
+    commit_in_transaction(groups, offset(5))
+    groups.apply(GroupDeleted("readers"))
+    end(groups, committed=True)
+    groups.apply(GroupDeleted("readers"))
+    groups.apply(OffsetsForgotten("readers", (PartitionName(ORDERS, 0),)))
+    assert (len(groups), groups.offset_count) == (0, 0)
+    with pytest.raises(Refused) as refusal:
+        groups.existing("readers")
+    assert refusal.value.error == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+# Who may commit
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+def test_a_group_without_members_takes_commits_from_whoever_is_no_member(transactional: bool) -> None:
+    groups = Groups()
+    for _ in range(2):
+        groups.check_commit("readers", "", None, -1, transactional=transactional, version=9)
+        commit(groups, offset(1))
+
+
+def test_a_member_of_a_group_that_is_not_there_is_told_so() -> None:
+    groups = Groups()
+    with pytest.raises(Refused) as refusal:
+        groups.check_commit("readers", "m1", None, 3, transactional=False, version=9)
+    assert refusal.value.error == ErrorCode.GROUP_ID_NOT_FOUND
+    commit(groups, offset(1))
+    with pytest.raises(Refused) as refusal:
+        groups.check_commit("readers", "m1", None, 3, transactional=False, version=9)
+    assert refusal.value.error == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_where_there_are_members_they_say_who_may_commit() -> None:
+    groups = Groups()
+    with_members(groups, Members())
+    groups.check_commit("readers", "m1", None, 3, transactional=False, version=9)
+    with pytest.raises(Refused) as refusal:
+        groups.check_commit("readers", "", None, -1, transactional=False, version=9)
+    assert refusal.value.error == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+# Bounds
+
+
+def test_groups_are_bounded_and_those_that_are_there_go_on() -> None:
+    groups = Groups(groups_max=1)
+    commit(groups, offset(1))
+    with pytest.raises(Refused) as refusal:
+        commit(groups, offset(1), group="writers")
+    assert refusal.value.error == ErrorCode.POLICY_VIOLATION
+    commit(groups, offset(2))
+    assert (len(groups), committed(groups)) == (1, 2)
+
+
+def test_offsets_are_bounded_pending_ones_among_them() -> None:
+    groups = Groups(offsets_max=3)
+    commit(groups, offset(1), offset(1, 1))
+    commit_in_transaction(groups, offset(5, 2))
+    with pytest.raises(Refused) as refusal:
+        commit(groups, offset(1, 3))
+    assert refusal.value.error == ErrorCode.POLICY_VIOLATION
+    # What is known already takes no more room, or a full broker could not get on.
+    commit(groups, offset(2), offset(2, 1))
+    end(groups, committed=False)
+    commit(groups, offset(1, 3))
+    assert groups.offset_count == 3
+
+
+def test_what_is_noted_beside_all_offsets_is_bounded() -> None:
+    groups = Groups(metadata_characters_total_max=10)
+    commit(groups, offset(1, metadata="12345678"))
+    with pytest.raises(Refused) as refusal:
+        commit(groups, offset(1, 1, metadata="123"))
+    assert refusal.value.error == ErrorCode.OFFSET_METADATA_TOO_LARGE
+    commit(groups, offset(2, metadata="123"))
+    commit(groups, offset(1, 1, metadata="1234567"))
+
+
+# Expiry
+
+
+def test_an_offset_without_members_is_forgotten_when_it_is_too_old_and_the_group_with_its_last() -> None:
+    groups = Groups()
+    commit(groups, offset(1), at_ms=0)
+    commit(groups, offset(2, 1), at_ms=500)
+    assert expire(groups, 999) == []
+    assert expire(groups, 1_000) == [OffsetsForgotten("readers", (PartitionName(ORDERS, 0),))]
+    assert expire(groups, 1_500) == [OffsetsForgotten("readers", (PartitionName(ORDERS, 1),)), GroupDeleted("readers")]
+    assert len(groups) == 0
+
+
+def test_the_wish_of_an_old_client_counts_from_the_commit() -> None:
+    groups = Groups()
+    commit(groups, offset(1), at_ms=100, wish_ms=50)
+    commit(groups, offset(2, 1), at_ms=100, wish_ms=5_000)
+    assert expire(groups, 149) == []
+    assert expire(groups, 150) == [OffsetsForgotten("readers", (PartitionName(ORDERS, 0),))]
+    assert expire(groups, 5_099) == []
+    assert committed(groups, 1) == 2
+
+
+def test_what_members_read_is_kept_however_old_and_the_rest_is_not() -> None:
+    groups = Groups()
+    commit(groups, offset(1), offset(2, number=PAYMENTS))
+    with_members(groups, Members("orders", retention_begins_ms=0))
+    assert expire(groups, 10_000) == [OffsetsForgotten("readers", (PartitionName(PAYMENTS, 0),))]
+    assert committed(groups) == 1
+
+
+def test_while_members_are_at_odds_nothing_is_forgotten() -> None:
+    groups = Groups()
+    commit(groups, offset(1))
+    with_members(groups, Members(retention_begins_ms=None))
+    assert expire(groups, 10**9) == []
+
+
+def test_the_offsets_of_a_group_count_from_when_its_last_member_left_or_from_a_later_commit() -> None:
+    groups = Groups()
+    commit(groups, offset(1), at_ms=0)
+    with_members(groups, Members(is_empty=True, retention_begins_ms=600))
+    assert expire(groups, 1_599) == []
+    commit(groups, offset(2, 1), at_ms=1_500)
+    assert expire(groups, 1_600) == [OffsetsForgotten("readers", (PartitionName(ORDERS, 0),))]
+    assert expire(groups, 2_499) == []
+    assert expire(groups, 2_500)[-1] == GroupDeleted("readers")
+
+
+def test_an_offset_that_a_transaction_may_still_move_is_kept() -> None:
+    groups = Groups()
+    commit(groups, offset(1))
+    commit_in_transaction(groups, offset(2))
+    assert expire(groups, 10_000) == []
+    end(groups, committed=False)
+    assert expire(groups, 10_000)[-1] == GroupDeleted("readers")
+
+
+def test_a_group_of_which_nothing_is_left_goes_and_one_with_members_stays() -> None:
+    groups = Groups()
+    groups.add("readers")
+    with_members(groups, Members(is_empty=False))
+    groups.add("gone")
+    assert expire(groups, 0) == [GroupDeleted("gone")]
+    assert [group.name for group in groups] == ["readers"]
+
+
+# Against a naive model
+
+NAMES = st.sampled_from(["readers", "writers"])
+PRODUCERS = st.sampled_from([PRODUCER, OTHER_PRODUCER])
+NUMBERS = st.sampled_from([ORDERS, PAYMENTS])
+OFFSETS = st.lists(
+    st.builds(StoredOffset, NUMBERS, st.integers(0, 2), st.integers(0, 99), st.integers(-1, 3), st.text(max_size=3)),
+    min_size=1,
+    max_size=4,
+)
+
+
+class GroupsAgainstModel(RuleBasedStateMachine):
+    """The model is the list of all that was ever asked for; what counts is found by going through it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.groups = Groups()
+        self.now_ms = 0
+        # group, producer (None: none), number, partition, offset, whether it counts, whether it waits
+        self.wishes: list[dict[str, Any]] = []
+
+    def _wish(self, group: str, producer: int | None, offsets: list[StoredOffset]) -> None:
+        for stored in offsets:
+            self.wishes.append(
+                {
+                    "group": group,
+                    "producer": producer,
+                    "offset": stored,
+                    "at_ms": self.now_ms,
+                    "pending": producer is not None,
+                }
+            )
+
+    def _drop(self, *, group: str | None = None, number: int | None = None, partition: int | None = None) -> None:
+        self.wishes = [
+            wish
+            for wish in self.wishes
+            if (group not in (None, wish["group"]))
+            or (number not in (None, wish["offset"].number))
+            or (partition not in (None, wish["offset"].partition))
+        ]
+
+    @rule(group=NAMES, offsets=OFFSETS)
+    def commit(self, group: str, offsets: list[StoredOffset]) -> None:
+        self.groups.apply(self.groups.decide_commit(group, offsets, self.now_ms, retention_ms=DEFAULT_RETENTION))
+        self._wish(group, None, offsets)
+
+    @rule(group=NAMES, producer=PRODUCERS, offsets=OFFSETS)
+    def commit_in_transaction(self, group: str, producer: int, offsets: list[StoredOffset]) -> None:
+        self.groups.apply(TransactionalOffsets(producer, 0, group, tuple(offsets), self.now_ms))
+        self._wish(group, producer, offsets)
+
+    @rule(producer=PRODUCERS, committed=st.booleans())
+    def end(self, producer: int, committed: bool) -> None:
+        end(self.groups, committed=committed, producer_id=producer, names=("readers", "writers", "none"))
+        ended = [wish for wish in self.wishes if wish["pending"] and wish["producer"] == producer]
+        if committed:
+            for wish in ended:
+                wish["pending"] = False
+        else:
+            self.wishes = [wish for wish in self.wishes if wish not in ended]
+
+    @rule(group=NAMES, number=NUMBERS, partition=st.integers(0, 2))
+    def forget(self, group: str, number: int, partition: int) -> None:
+        self.groups.apply(OffsetsForgotten(group, (PartitionName(number, partition),)))
+        self._drop(group=group, number=number, partition=partition)
+
+    @rule(number=NUMBERS)
+    def delete_topic(self, number: int) -> None:
+        self.groups.topic_deleted(number)
+        self._drop(number=number)
+
+    @rule(group=NAMES)
+    def delete_group(self, group: str) -> None:
+        self.groups.apply(GroupDeleted(group))
+        self._drop(group=group)
+
+    @rule()
+    def restart(self) -> None:
+        kept = json.loads(json.dumps(self.groups.snapshot()))
+        self.groups = Groups()
+        self.groups.restore(kept)
+
+    @rule(later_ms=st.integers(1, RETENTION_MS))
+    def time_passes(self, later_ms: int) -> None:
+        self.now_ms += later_ms
+        pending = {(wish["group"], *wish["offset"][:2]) for wish in self.wishes if wish["pending"]}
+        old = [key for key, wish in self._counting().items() if self.now_ms - wish["at_ms"] >= RETENTION_MS]
+        expire(self.groups, self.now_ms)
+        for group, number, partition in set(old) - pending:
+            self._drop(group=group, number=number, partition=partition)
+        assert {group.name for group in self.groups} == {wish["group"] for wish in self.wishes}
+
+    def _counting(self) -> dict[tuple[str, int, int], dict[str, Any]]:
+        """What counts: of each partition the last wish that does not wait."""
+        return {(wish["group"], *wish["offset"][:2]): wish for wish in self.wishes if not wish["pending"]}
+
+    @invariant()
+    def what_counts_is_what_was_wished_for_last(self) -> None:
+        for name in ("readers", "writers"):
+            expected = {key[1:]: wish for key, wish in self._counting().items() if key[0] == name}
+            group = self.groups.named(name)
+            found: dict[PartitionName, CommittedOffset] = {} if group is None else dict(group.offsets.committed)
+            assert {tuple(key): value[:4] for key, value in found.items()} == {
+                key: (*wish["offset"][2:], wish["at_ms"]) for key, wish in expected.items()
+            }
+
+    @invariant()
+    def what_waits_is_known(self) -> None:
+        waiting = {(wish["group"], *wish["offset"][:2]) for wish in self.wishes if wish["pending"]}
+        for group in self.groups:
+            for number in (ORDERS, PAYMENTS):
+                for partition in range(3):
+                    expected = (group.name, number, partition) in waiting
+                    assert group.offsets.is_pending(PartitionName(number, partition)) == expected
+
+    @invariant()
+    def the_count_is_right(self) -> None:
+        pending = {(wish["producer"], wish["group"], *wish["offset"][:2]) for wish in self.wishes if wish["pending"]}
+        assert self.groups.offset_count == len(self._counting()) + len(pending)
+
+
+TestGroupsAgainstModel = GroupsAgainstModel.TestCase
+TestGroupsAgainstModel.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
