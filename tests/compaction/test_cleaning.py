@@ -1,0 +1,244 @@
+"""One pass over any history: what stays is what the rules say, and no consumer comes to another result than before."""
+
+from typing import Any
+
+import pytest
+from histories import KEY_BYTES, NOW_MS, RETENTION_MS, History, Kept, last_values
+from hypothesis import given
+from hypothesis import strategies as st
+
+from semel.compaction.keys import BYTES_PER_KEY
+from semel.core.batch import HEADER_BYTES, HORIZON_BIT
+from semel.wire.records import CODECS, Record, encode_batch
+
+LONG_KEY = b"a key that is longer than its digest"
+KEYS = (b"", b"a", b"b", b"c", b"sixteen bytes ..", LONG_KEY, LONG_KEY + b"!")
+RECORD = st.builds(
+    Record,
+    key=st.sampled_from(KEYS),
+    value=st.one_of(st.none(), st.binary(max_size=40), st.just(b"v" * 300)),
+    headers=st.sampled_from(([], [("h", b"1")], [("h", None), ("i", b"")])),
+    timestamp_ms=st.integers(NOW_MS - 10_000_000, NOW_MS),
+)
+STEP = st.one_of(
+    st.tuples(
+        st.just("append"),
+        st.lists(RECORD, min_size=1, max_size=6),
+        st.sampled_from(CODECS),
+        st.sampled_from((-1, -1, 7, 8)),
+    ),
+    st.tuples(st.just("end"), st.sampled_from((7, 8)), st.booleans()),
+    st.tuples(st.just("roll")),
+)
+
+
+def played(steps: list[Any]) -> History:
+    history = History()
+    for step in steps:
+        getattr(history, step[0])(*step[1:])
+    history.end_all()
+    history.roll()
+    return history
+
+
+def naive(history: History, end: int) -> list[Kept]:
+    """All that has to stay, as the rules are written down, while no mark of deletion has had its time."""
+    records = history.records()
+
+    def is_aborted(record: Kept) -> bool:
+        return any(p == record.producer_id and first <= record.offset <= at for p, first, at in history.aborted)
+
+    last = {r.key: r.offset for r in records if not r.is_marker and not is_aborted(r) and r.offset < end}
+    return [r for r in records if r.is_marker or r.offset >= end or (not is_aborted(r) and last[r.key] == r.offset)]
+
+
+@given(st.lists(STEP, max_size=25))
+def test_the_last_record_of_every_key_stays_at_its_offset_and_nothing_else_does(steps: list[Any]) -> None:
+    history = played(steps)
+    if not history.sealed:
+        return
+    end = history.sealed[-1].next_offset
+    expected, table = naive(history, end), last_values(history.committed())
+    history.clean()
+    assert history.records() == expected
+    assert last_values(history.committed()) == table
+
+
+@given(
+    st.lists(st.one_of(STEP, st.tuples(st.just("clean"), st.sampled_from((0, RETENTION_MS, 10**9)))), max_size=40),
+    st.sampled_from((KEY_BYTES, 8 * BYTES_PER_KEY)),
+    st.sampled_from((1, 1000, 10**6)),
+)
+def test_passes_at_any_time_never_change_what_a_consumer_ends_up_with(
+    steps: list[Any], key_bytes: int, segment_bytes: int
+) -> None:
+    history, cleaned_until = History(), 0
+    plain = History()
+    for step in [*steps, ("end", 7, True), ("end", 8, False), ("roll",), ("clean", 0)]:
+        if step[0] != "clean":
+            getattr(history, step[0])(*step[1:])
+            getattr(plain, step[0])(*step[1:])
+            continue
+        history.now_ms += step[1]
+        if history.sealed:
+            done = history.clean(cleaned_until, key_bytes=key_bytes, segment_bytes=segment_bytes)
+            assert done.until >= cleaned_until
+            cleaned_until = done.until
+        assert last_values(history.committed()) == last_values(plain.committed())
+        shown = history.records()
+        assert [record.offset for record in shown] == sorted({record.offset for record in shown})
+        assert set(shown) <= {record for record in plain.records() if not record.is_marker} | {
+            record for record in shown if record.is_marker
+        }
+        below = [record for record in history.committed() if record.offset < cleaned_until]
+        assert len({record.key for record in below}) == len(below), "two records of one key"
+
+
+@given(st.lists(STEP, max_size=25))
+def test_when_their_time_is_up_all_marks_of_deletion_go_but_the_last_offset_stays(steps: list[Any]) -> None:
+    history = played(steps)
+    if not history.sealed:
+        return
+    end = history.sealed[-1].next_offset
+    history.clean()
+    cleaned = history.records()
+    history.now_ms += RETENTION_MS - 1
+    history.clean(end)
+    assert history.records() == cleaned, "something went before its time"
+    history.now_ms += 1
+    history.clean(end)
+    assert all(record.is_marker or record.value is not None or record.offset == end - 1 for record in history.records())
+    # A marker's own time begins when the last of its records is gone.
+    history.now_ms += RETENTION_MS
+    history.clean(end)
+    left = history.records()
+    committed = {record.producer_id for record in left if not record.is_marker}
+    for record in left:
+        assert not record.is_marker or record.producer_id in committed or record.offset == end - 1, record
+    assert left[-1].offset == end - 1
+
+
+def test_a_pass_that_finds_nothing_to_do_writes_nothing() -> None:
+    history = History()
+    for key in KEYS:
+        history.append([Record(key=key, value=b"1")])
+        history.roll()
+    done = history.clean(segment_bytes=1)
+    assert (done.tally.written_bytes, done.tally.removed_records) == (0, 0)
+    assert [segment.generation for segment in history.segments] == [0] * len(history.segments)
+
+
+def test_small_segments_become_one_and_large_ones_stay_apart() -> None:
+    history = History()
+    for number in range(6):
+        history.append([Record(key=b"%d" % number, value=b"v" * (100 if number < 4 else 1000))])
+        history.roll()
+    history.clean(segment_bytes=1200)
+    assert [(segment.base_offset, segment.generation) for segment in history.segments] == [
+        *((0, 1), (4, 0), (5, 0)),
+        (6, 0),
+    ]
+
+
+def test_segments_of_which_nothing_is_left_go_without_a_file_in_their_place() -> None:
+    history = History()
+    for value in (b"1", b"2", b"3"):
+        history.append([Record(key=b"a", value=value)])
+        history.roll()
+    before = history.files.names("topics/0-orders/0")
+    history.clean(segment_bytes=1)
+    assert [segment.base_offset for segment in history.segments] == [2, 3]
+    assert history.files.names("topics/0-orders/0") == before
+
+
+def test_what_changes_in_the_header_of_a_rewritten_batch_is_what_has_to() -> None:
+    history = History()
+    history.append([Record(key=b"a", value=b"1", timestamp_ms=50), Record(key=b"b", value=b"1", timestamp_ms=90)])
+    history.append([Record(key=b"b", value=b"2", timestamp_ms=80), Record(key=b"c", value=None, timestamp_ms=70)])
+    history.roll()
+    (first, second), now_ms = history.headers(), history.now_ms
+    history.clean()
+    rewritten, marked = history.headers()
+    assert rewritten == first._replace(
+        length=rewritten.length, checksum=rewritten.checksum, max_timestamp=50, record_count=1
+    )
+    assert marked == second._replace(
+        length=marked.length,
+        checksum=marked.checksum,
+        attributes=HORIZON_BIT,
+        base_timestamp=now_ms + RETENTION_MS,
+    )
+    assert [record.timestamp_ms for record in history.records()] == [50, 80, 70]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_rewritten_batch_is_compressed_as_its_producer_compressed_it(codec: str) -> None:
+    history = History()
+    history.append([Record(key=b"a", value=b"1" * 2000), Record(key=b"b", value=b"1" * 2000)], codec)
+    history.append([Record(key=b"a", value=b"2")])
+    history.roll()
+    history.clean()
+    assert history.headers()[0].attributes == CODECS.index(codec)
+    assert [(record.key, record.value) for record in history.records()] == [(b"b", b"1" * 2000), (b"a", b"2")]
+
+
+@pytest.mark.parametrize("codec", CODECS[1:])
+def test_a_bomb_stays_as_it_is_and_supersedes_nothing(codec: str) -> None:
+    history = History()
+    history.append([Record(key=b"a", value=b"1"), Record(key=b"b", value=b"1")])
+    history.append([Record(key=b"a", value=b"0" * 5_000_000)], codec)
+    history.append([Record(key=b"b", value=b"2")])
+    history.roll()
+    bomb = history.batches()[1]
+    done = history.clean(opened_bytes_max=1_000_000)
+    assert done.tally.unopened_batches == 1
+    assert history.batches()[1] == bomb
+    assert [record.offset for record in history.records()] == [0, 2, 3]
+
+
+@pytest.mark.parametrize("place", [HEADER_BYTES + 3, 25, 33])
+def test_a_batch_that_is_damaged_stays_as_it_is(place: int) -> None:
+    history = History()
+    history.append([Record(key=b"a", value=b"1"), Record(key=b"b", value=b"1")])
+    history.append([Record(key=b"a", value=b"2"), Record(key=b"c", value=b"1")])
+    history.roll()
+    segment = history.segments[0]
+    history.segment_files.file_of(segment).write_at([b"\xff"], place)
+    damaged = history.batches()[0]
+    history.append([Record(key=b"c", value=b"2")])
+    history.roll()
+    done = history.clean(segment_bytes=10**6)
+    assert done.tally.unopened_batches == 1
+    assert history.batches()[0] == damaged
+
+
+@given(st.binary(max_size=60), st.integers(1, 5), st.integers(0, 70))
+def test_records_that_are_none_stop_no_pass(garbage: bytes, count: int, cut: int) -> None:
+    history = History()
+    good = encode_batch([Record(key=b"a", value=b"1")] * count)
+    payload = (bytes(good[HEADER_BYTES:])[:cut] + garbage)[:100]
+    history.append_payload(payload, count)
+    history.append([Record(key=b"a", value=b"2")])
+    history.roll()
+    before = history.batches()
+    history.clean()
+    assert history.batches()[-1] == before[-1]
+
+
+def test_in_several_rounds_a_small_table_comes_to_the_same_as_a_large_one() -> None:
+    def made() -> History:
+        history = History()
+        for number in range(200):
+            history.append([Record(key=b"%d" % (number * 7 % 50), value=b"%d" % number)])
+            if number % 20 == 19:
+                history.roll()
+        return history
+
+    large, small = made(), made()
+    large.clean()
+    rounds = cleaned_until = 0
+    while cleaned_until < 200:
+        cleaned_until = small.clean(cleaned_until, key_bytes=12 * BYTES_PER_KEY).until
+        rounds += 1
+    assert rounds > 3
+    assert small.records() == large.records()
