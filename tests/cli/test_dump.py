@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from semel_command import semel, semel_failure, semel_lines
 
+from semel.core.entries import OffsetsCommitted, PartitionName, StoredOffset, TransactionalOffsets
 from semel.storage.examining import examine, segment_paths, walk_segment
-from semel.storage.files import ReadOnlyFiles
+from semel.storage.files import DiskFiles, ReadOnlyFiles
 from semel.storage.journal import look_into, starts_of
+from semel.storage.log import Log
 from semel.testing.broker import FaultyBroker
 
 Contents = dict[str, tuple[int, int, bytes]]
@@ -67,6 +69,28 @@ def test_entries_batches_and_producers_are_shown_with_their_numbers(copy: Path) 
     assert any("producer 1000  epoch 0  last sequence 6 " in line for line in said)
     # The window of five, oldest first.
     assert [line.split()[1] for line in said if "went to offsets" in line] == ["2", "3", "4", "5", "6"]
+
+
+def test_open_transactions_and_groups_are_shown_with_what_would_come_of_them(tmp_path: Path) -> None:
+    data = str(tmp_path / "data")
+    semel_lines("lab", "--data", data, stdin="INIT p\nPRODUCE p 0 a\nBEGIN p\nPRODUCE p 1 b\nPRODUCE p 0 c other\n")
+    log = Log.open(DiskFiles(data), new_cluster_id="unused")
+    name = PartitionName(0, 0)
+    log.commit(OffsetsCommitted("readers", (StoredOffset(*name, 1, 0, "half way"),), -1, 5))
+    log.commit(TransactionalOffsets(1000, 0, "readers", (StoredOffset(*name, 2, 0, ""),), 6))
+    log.abandon()
+    said = semel_lines("dump", data, "--transactions", "--groups")
+    assert "  partition 0  offsets 0 to 2, stable to 1, 1 producer" in said
+    assert "transactions  1 transactional id, 1 open" in said
+    assert "groups        1 group" in said
+    begin = next(index for index, line in enumerate(said) if line.startswith("transactional id p/1000  producer 1000"))
+    assert "  epoch 0  ONGOING  timeout " in said[begin]
+    assert said[begin + 1 : begin + 3] == ["    lab-0  from offset 1 on", "    other-0  from offset 0 on"]
+    assert said[said.index("group readers") :] == [
+        "group readers",
+        "    lab-0  offset 1  committed 5  noted 'half way'",
+        "    lab-0  offset 2  if producer 1000 commits",
+    ]
 
 
 def test_the_directory_of_a_running_broker_is_left_alone(copy: Path) -> None:

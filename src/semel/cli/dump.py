@@ -7,6 +7,7 @@ else there is.
 
 import argparse
 import itertools
+import json
 import os
 import struct
 from typing import Final
@@ -35,6 +36,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--journal", action="store_true", help="show every entry of the journal")
     parser.add_argument("--segments", action="store_true", help="show every batch of every segment")
     parser.add_argument("--producers", action="store_true", help="show every producer, with its window of batches")
+    parser.add_argument(
+        "--transactions", action="store_true", help="show every transactional id, and what takes part in what is open"
+    )
+    parser.add_argument("--groups", action="store_true", help="show every group, with its offsets and members")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -56,6 +61,10 @@ def run(options: argparse.Namespace) -> int:
         troubles += _show_segments(files)
     if options.producers:
         _show_producers(examined)
+    if options.transactions:
+        _show_transactions(examined)
+    if options.groups:
+        _show_groups(examined)
     return 1 if troubles else 0
 
 
@@ -79,8 +88,14 @@ def _show_overview(files: Files, examined: Examined) -> None:
         for index in range(topic.partition_count):
             partition = examined.partitions.get((topic.number, index))
             if partition is not None:
-                producers = _plural(len(partition.producers), "producer")
-                print(f"  partition {index}  offsets {partition.log_start} to {partition.next_offset}, {producers}")
+                parts = [f"offsets {partition.log_start} to {partition.next_offset}"]
+                if partition.open_transactions:
+                    parts.append(f"stable to {partition.stable_offset}")
+                parts.append(_plural(len(partition.producers), "producer"))
+                print(f"  partition {index}  {', '.join(parts)}")
+    transactions = examined.transactions
+    print(f"transactions  {_plural(len(transactions), 'transactional id')}, {transactions.open_count} open")
+    print(f"groups        {_plural(len(examined.groups), 'group')}")
 
 
 # -- journal ----------------------------------------------------------------------------------------------------
@@ -223,6 +238,44 @@ def _show_producers(examined: Examined) -> None:
                     f"    sequences {batch.first_sequence} to {batch.last_sequence} "
                     f"went to offsets {batch.base_offset} to {batch.base_offset + batch.record_count - 1}"
                 )
+
+
+# -- transactions and groups ------------------------------------------------------------------------------------
+
+
+def _show_transactions(examined: Examined) -> None:
+    """Who owns each transactional id, and what its end will reach."""
+    print()
+    for described in examined.transactions.all_described():
+        owner = described.owner
+        print(
+            f"transactional id {owner.transactional_id}  producer {owner.producer_id}  epoch {owner.producer_epoch}  "
+            f"{described.state.name}  timeout {owner.timeout_ms} ms  changed {owner.changed_at_ms}"
+        )
+        for name in described.partitions:
+            partition = examined.partitions.get(name)
+            first = None if partition is None else partition.open_transactions.get(owner.producer_id)
+            begins = "nothing in it yet" if first is None else f"from offset {first} on"
+            print(f"    {_name_of(examined.catalog, name.number)}-{name.partition}  {begins}")
+
+
+def _show_groups(examined: Examined) -> None:
+    """How far each group has come, what open transactions would make of that, and who is in it."""
+    print()
+    for group in examined.groups:
+        print(f"group {group.name}")
+        for name, offset in group.offsets.committed:
+            noted = f"  noted {offset.metadata!r}" if offset.metadata else ""
+            print(
+                f"    {_name_of(examined.catalog, name.number)}-{name.partition}  offset {offset.offset}  "
+                f"committed {offset.at_ms}{noted}"
+            )
+        for producer_id, pending in group.offsets.pending.items():
+            for name, offset in pending:
+                where = f"{_name_of(examined.catalog, name.number)}-{name.partition}"
+                print(f"    {where}  offset {offset.offset}  if producer {producer_id} commits")
+        if group.machine is not None:
+            print(f"    members {json.dumps(group.machine.snapshot())}")
 
 
 def _name_of(catalog: Catalog, number: int) -> str:
