@@ -7,7 +7,7 @@ request.
 
 Deadlines are times of the broker's clock, which may be set, and the timer runs by the event loop's, which may not: the
 broker looks again every few seconds while it keeps house. Whoever does not do what it was rung for, because the disk
-refused, is rung again a little later, and its deadline is never lost. This file must never know what a deadline is for.
+refused, is rung again a little later: no deadline is ever lost. This file must never know what a deadline is for.
 """
 
 import asyncio
@@ -19,17 +19,17 @@ RING_AGAIN_MS: Final = 1_000
 
 Deadline = Callable[[], int | None]
 Ring = Callable[[int], None]
+# Calls what it is given, and sees to whatever that raises.
+Guard = Callable[[Callable[[], None]], None]
 
 
 class Alarm:
-    """Rings whoever's deadline has passed. `on_error` hears of what went wrong in a ring."""
+    """Rings whoever's deadline has passed. Every ring is made under `guard`."""
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, now_ms: Callable[[], int], on_error: Callable[[Exception], None]
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, now_ms: Callable[[], int], guard: Guard) -> None:
         self._loop = loop
         self._now_ms = now_ms
-        self._on_error = on_error
+        self._guard = guard
         self._watches: list[_Watch] = []
         self._timer: asyncio.TimerHandle | None = None
         self._set_for_ms = 0
@@ -82,10 +82,7 @@ class Alarm:
         self.look()
 
     def _ring(self, watch: "_Watch", now_ms: int) -> None:
-        try:
-            watch.ring(now_ms)
-        except Exception as error:
-            self._on_error(error)
+        self._guard(lambda: watch.ring(now_ms))
         watch.note_rung(now_ms)
 
 

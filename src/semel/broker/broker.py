@@ -15,13 +15,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Literal
 
+from semel.broker.alarm import Alarm
 from semel.broker.apis import HANDLERS
 from semel.broker.connection import Connection, Exchange
+from semel.broker.coordinator import GroupCoordinator
 from semel.broker.disk_thread import DiskThread, Outcome
 from semel.broker.events import Events
-from semel.broker.limits import Limits
+from semel.broker.limits import Limits, log_settings
 from semel.broker.metrics import Metrics
 from semel.broker.sessions import FetchSessions
+from semel.broker.transactions import FORGET_SECONDS, TransactionCoordinator
 from semel.core.entries import Entry
 from semel.storage.checkpoint import CheckpointJob
 from semel.storage.files import OUT_OF_SPACE, DiskFiles, Files, MemoryFiles
@@ -75,6 +78,9 @@ class Broker:
         self.auto_create_topics = auto_create_topics
         self.partitions_default = partitions_default
         self.log: Log
+        self.alarm: Alarm
+        self.transactions = TransactionCoordinator(self)
+        self.groups = GroupCoordinator(self)
         self.fetch_sessions = FetchSessions(self.limits.fetch_sessions_max, self.limits.fetch_session_partitions_max)
         self.waiting_partitions = 0
         # The position of the journal before which every change counts: answers that depend on it may go.
@@ -86,7 +92,7 @@ class Broker:
         self.failed: asyncio.Future[None]
         self._data = data
         self._files = files
-        self._settings = settings or self._default_settings()
+        self._settings = settings or log_settings(self.limits, in_memory=data is None and files is None)
         self._clock = clock
         self._disk_threads = disk_threads
         # All of these in the order in which they came, so that the same events have the same outcome.
@@ -109,18 +115,6 @@ class Broker:
         # Whether something was done about a full disk since the house was kept last.
         self._space_sought = False
         self._timers: list[asyncio.TimerHandle] = []
-
-    def _default_settings(self) -> LogSettings:
-        limits = self.limits
-        bounds = {
-            "topics_max": limits.topics_max,
-            "partitions_max": limits.partitions_max,
-            "producer_states_max": limits.producer_states_max,
-        }
-        if self._data is None and self._files is None:
-            # In memory the journal protects nothing; a small one costs little.
-            return LogSettings(journal_file_bytes=1024 * 1024, checkpoint_bytes=4 * 1024 * 1024, **bounds)
-        return LogSettings(**bounds)
 
     # -- life ---------------------------------------------------------------------------------------------------
 
@@ -165,8 +159,13 @@ class Broker:
         self._reader = self._disk_threads("semel-read", self._loop)
         self._threads_running = True
         self._stopping = False
+        self.alarm = Alarm(self._loop, self.now_ms, self._attempt)
+        self.alarm.watch(self.log.transactions.next_deadline_ms, self.transactions.end_overdue)
+        self.groups.begin()
+        self.alarm.look()
         self._every(HOUSEKEEPING_SECONDS, self._keep_house)
         self._every(RETENTION_SECONDS, self._retain)
+        self._every(FORGET_SECONDS, self.transactions.forget_silent)
 
     @property
     def bootstrap(self) -> str:
@@ -186,6 +185,7 @@ class Broker:
         await self._stop_listening()
         for connection in self._connections:
             connection.stop_serving()
+        self.groups.stop()
         try:
             async with asyncio.timeout(STOP_SECONDS_MAX):
                 await self._until(lambda: not self._waiting_for_sync or self.failed.done())
@@ -222,6 +222,7 @@ class Broker:
         self.log.abandon()
 
     async def _stop_listening(self) -> None:
+        self.alarm.stop()
         for timer in self._timers:
             timer.cancel()
         if self._server is not None:
@@ -264,6 +265,7 @@ class Broker:
         self._connections[connection] = None
         self.metrics.connections_opened += 1
         self.metrics.connections_open += 1
+        connection.number = self.metrics.connections_opened
         return True
 
     def farewell(self, connection: Connection) -> None:
@@ -461,16 +463,20 @@ class Broker:
                 return
             # First of all: whatever becomes of it this time, there is a next one.
             self._timers[slot] = self._loop.call_later(seconds, run)
-            try:
-                job()
-            except OSError as error:
-                self.storage_error(error)
-            except Exception as error:
-                self.events.tell(logging.ERROR, "housekeeping_failed", error=error)
-            self.follow_journal()
+            self._attempt(job)
 
         slot = len(self._timers)
         self._timers.append(self._loop.call_later(seconds, run))
+
+    def _attempt(self, job: Callable[[], None]) -> None:
+        """Do what nobody asked for and nobody hears of; if it breaks off it is told here, and tried at another time."""
+        try:
+            job()
+        except OSError as error:
+            self.storage_error(error)
+        except Exception as error:
+            self.events.tell(logging.ERROR, "housekeeping_failed", error=error)
+        self.follow_journal()
 
     def _keep_house(self) -> None:
         """End connections that hold things up, forget what has become too old, and checkpoint if it is time."""
@@ -487,6 +493,7 @@ class Broker:
             elif silent > idle and not connection.is_waiting:
                 connection.close()
         self._offer_receive_bytes()
+        self.alarm.look_again()
         self.log.forget(self.now_ms())
         self._checkpoint_postponed = False
         if self._space_sought:

@@ -115,6 +115,11 @@ class Exchange:
     def peer(self) -> str:
         return self._connection.peer
 
+    @property
+    def connection_number(self) -> int:
+        """Which connection it came over: a later one has a higher number."""
+        return self._connection.number
+
 
 class Connection(asyncio.BufferedProtocol):
     """The protocol object of one socket."""
@@ -141,6 +146,8 @@ class Connection(asyncio.BufferedProtocol):
         self._bytes_since_progress = 0
         self.last_progress_at = broker.uptime()
         self.peer = ""
+        # Later connections have higher numbers.
+        self.number = 0
 
     # -- what the event loop calls ------------------------------------------------------------------------------
 

@@ -28,7 +28,15 @@ _Sample = tuple[str, float]
 def exposition(broker: "Broker") -> str:
     """All that there is to know of a broker at this moment."""
     return "\n".join(
-        (*_batches(broker), *_durability(broker), *_connections(broker), *_state(broker), *_latency(broker), "")
+        (
+            *_batches(broker),
+            *_transactions(broker),
+            *_durability(broker),
+            *_connections(broker),
+            *_state(broker),
+            *_latency(broker),
+            "",
+        )
     )
 
 
@@ -57,6 +65,24 @@ def _batches(broker: "Broker") -> Iterator[str]:
         [(f'{{outcome="{outcome}"}}', count) for outcome, count in outcomes.items()],
     )
     yield from _family("counter", "records_total", "Records in accepted batches.", metrics.accepted_records)
+
+
+def _transactions(broker: "Broker") -> Iterator[str]:
+    metrics, transactions = broker.metrics, broker.log.transactions
+    yield from _family(
+        "counter",
+        "transactions_total",
+        "Transactions that ended: as their producer wished, fenced by a successor, or because they took too long.",
+        [(f'{{outcome="{outcome}"}}', count) for outcome, count in metrics.ended_transactions.items()],
+    )
+    yield from _family("gauge", "open_transactions", "Transactions that are open.", transactions.open_count)
+    yield from _family("gauge", "transactional_ids", "Transactional ids on record.", len(transactions))
+    yield from _family(
+        "counter",
+        "fenced_requests_total",
+        "Requests about transactions whose sender had a successor, or had taken too long.",
+        metrics.fenced_requests,
+    )
 
 
 def _durability(broker: "Broker") -> Iterator[str]:

@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from typing import Final
 
+from semel.core.transactions import TransactionBounds
+from semel.storage.log import LogSettings
+
 # There is one broker, and this is its number.
 NODE_ID: Final = 1
 
@@ -48,3 +51,50 @@ class Limits:
     groups_max: int = 10_000
     # Offsets of all groups together, those of open transactions included: 250 bytes each in memory.
     group_offsets_max: int = 1_000_000
+    # Members of one group. Each joins when another comes or goes, and the leader hears of all.
+    group_members_max: int = 2_000
+    # What members of one group bring, and what each of them takes otherwise: 1 KB. The leader gets it in one answer.
+    group_bytes_max: int = 8 * 1024 * 1024
+    # The members of all groups together.
+    groups_bytes_max: int = 256 * 1024 * 1024
+    # How long a member may ask to be silent, as in Apache Kafka.
+    group_session_timeout_ms_min: int = 6_000
+    group_session_timeout_ms_max: int = 1_800_000
+    # How long the first member of a group waits for others. Apache Kafka has 3 s, and advises 0 for development: what
+    # it saves is a rebalance for each member that starts a little later.
+    group_initial_rebalance_delay_ms: int = 0
+    # How long a new member may wait to hear its generation, as in Apache Kafka: clients give up after this long.
+    group_new_member_join_timeout_ms: int = 300_000
+    # Transactional ids on record: what is known of one takes half a kilobyte, and stands in every checkpoint.
+    transactional_ids_max: int = 100_000
+    # So that they take no more than 100 MB, whatever clients call themselves.
+    transactional_id_bytes_max: int = 1_024
+    # How long a transactional id is kept after it was used last, as in Apache Kafka: seven days.
+    transactional_id_expiration_ms: int = 604_800_000
+    # Transactions that are open at once, each of which holds back what consumers of committed records may read.
+    open_transactions_max: int = 10_000
+    # Partitions and groups in one transaction, which stand in the one entry that ends it.
+    transaction_partitions_max: int = 20_000
+    # The longest a client may ask for as the time that its transactions may take, as in Apache Kafka.
+    transaction_timeout_ms_max: int = 900_000
+
+
+def log_settings(limits: Limits, *, in_memory: bool) -> LogSettings:
+    """What these limits mean to the log."""
+    # In memory the journal protects nothing; a small one costs little.
+    sizes = {"journal_file_bytes": 1024 * 1024, "checkpoint_bytes": 4 * 1024 * 1024} if in_memory else {}
+    return LogSettings(
+        **sizes,
+        topics_max=limits.topics_max,
+        partitions_max=limits.partitions_max,
+        producer_states_max=limits.producer_states_max,
+        groups_max=limits.groups_max,
+        group_offsets_max=limits.group_offsets_max,
+        transactions=TransactionBounds(
+            ids_max=limits.transactional_ids_max,
+            id_bytes_max=limits.transactional_id_bytes_max,
+            open_max=limits.open_transactions_max,
+            partitions_max=limits.transaction_partitions_max,
+            timeout_ms_max=limits.transaction_timeout_ms_max,
+        ),
+    )

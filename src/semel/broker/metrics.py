@@ -46,6 +46,7 @@ class Metrics:
         "fenced_batches",
         "fenced_requests",
         "gap_batches",
+        "group_events",
         "latencies",
         "protocol_errors",
         "refused_batches",
@@ -67,6 +68,8 @@ class Metrics:
         )
         # Requests about transactions whose sender had a successor, or had taken too long.
         self.fenced_requests = 0
+        # What befell groups, by the names of the events.
+        self.group_events = dict.fromkeys(("group_rebalanced", "group_emptied", "member_expired"), 0)
         self.bytes_in = 0
         self.bytes_out = 0
         self.connections_open = 0

@@ -41,6 +41,11 @@ class State(IntEnum):
     COMPLETE_COMMIT = 4
     COMPLETE_ABORT = 5
 
+    @property
+    def shown(self) -> str:
+        """The name that people see: `CompleteCommit`."""
+        return self.name.title().replace("_", "")
+
 
 class Owner(NamedTuple):
     """A transactional id and the producer it belongs to. Immutable: every change makes a new one.
@@ -67,8 +72,6 @@ class OpenTransaction:
     # In the order in which they came, each once.
     partitions: dict[PartitionName, None] = field(default_factory=dict)
     groups: dict[str, None] = field(default_factory=dict)
-    # The connection over which it grew last; 0 where that is not known any more.
-    connection: int = 0
 
 
 class Described(NamedTuple):
@@ -237,8 +240,9 @@ class TransactionRegister:
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Everything as it was when the snapshot was taken; for a register in which nothing is yet."""
-        for *values, last_end, changed_at_ms in snapshot["owners"]:
-            owner = Owner(*values, State(last_end), changed_at_ms)
+        for values in snapshot["owners"]:
+            owner = Owner(*values)
+            owner = owner._replace(last_end=State(owner.last_end))
             self._owners[owner.producer_id] = owner
             self._producer_ids[owner.transactional_id] = owner.producer_id
         for producer_id, began_at_ms, partitions, groups in snapshot["open"]:

@@ -124,12 +124,15 @@ class TransactionBounds:
     timeout_ms_max: int = 900_000
 
 
+TRANSACTION_BOUNDS: Final = TransactionBounds()
+
+
 class Transactions(TransactionRegister):
     """Every transactional id with its producer and its transaction, and the rules for them."""
 
-    def __init__(self, bounds: TransactionBounds | None = None) -> None:
+    def __init__(self, bounds: TransactionBounds = TRANSACTION_BOUNDS) -> None:
         super().__init__()
-        self.bounds = bounds or TransactionBounds()
+        self.bounds = bounds
 
     # -- claiming -----------------------------------------------------------------------------------------------
 
@@ -305,7 +308,7 @@ class Transactions(TransactionRegister):
             raise _fenced(owner, producer_epoch)
         if ending is Ending.INVALID:
             what = "commit" if committed else "abort"
-            raise Refused(refusals.INVALID_TXN_STATE, f"there is nothing to {what}: {state.name}")
+            raise Refused(refusals.INVALID_TXN_STATE, f"there is nothing to {what} ({state.shown})")
         if ending is Ending.REPEATED:
             return End(None, owner.producer_id, owner.producer_epoch)
         if not raises_epoch:
@@ -313,15 +316,6 @@ class Transactions(TransactionRegister):
         raised = producer_epoch + 1
         goes_on = (new_producer_id(), 0) if raised > EPOCH_GIVEN_MAX else (producer_id, raised)
         return End(self._end(owner, committed, raised, goes_on, now_ms), *goes_on)
-
-    def decide_abort(self, producer_id: int, producer_epoch: int, now_ms: int) -> TransactionEnded:
-        """Abort the open transaction of a producer on somebody else's word."""
-        owner = self._owners.get(producer_id)
-        if owner is None or producer_id not in self._open:
-            raise Refused(refusals.INVALID_TXN_STATE, f"producer id {producer_id} has no transaction open")
-        if producer_epoch != owner.producer_epoch:
-            raise _fenced(owner, producer_epoch)
-        return self._fence(owner, now_ms)
 
     def _end(
         self,

@@ -31,7 +31,7 @@ from semel.core.groups.groups import GROUP_OFFSETS_MAX, GROUPS_MAX, Groups
 from semel.core.partition import PRODUCER_EXPIRATION_MS, answered_timestamp
 from semel.core.producers import ACCEPTED, GAP, Outcome, Producers
 from semel.core.topics import Catalog, Topic
-from semel.core.transactions import Transactions
+from semel.core.transactions import TRANSACTION_BOUNDS, TransactionBounds, Transactions
 from semel.storage import checkpoint, journal
 from semel.storage.checkpoint import CheckpointJob
 from semel.storage.contents import TOPICS, Contents
@@ -61,6 +61,7 @@ class LogSettings:
     partitions_max: int = 20_000
     groups_max: int = GROUPS_MAX
     group_offsets_max: int = GROUP_OFFSETS_MAX
+    transactions: TransactionBounds = TRANSACTION_BOUNDS
 
 
 class Appended(NamedTuple):
@@ -80,7 +81,7 @@ class Log(Contents):
         super().__init__(
             files,
             Catalog(topics_max=settings.topics_max, partitions_max=settings.partitions_max),
-            Transactions(),
+            Transactions(settings.transactions),
             Groups(groups_max=settings.groups_max, offsets_max=settings.group_offsets_max),
         )
         self.settings = settings

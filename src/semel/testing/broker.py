@@ -85,7 +85,7 @@ class FaultyBroker(EmbeddedBroker):
         return self._call(names())
 
     def clear(self) -> None:
-        """Delete all topics and forget all faults, as between two tests."""
+        """Delete all topics and forget all transactions and faults, as between two tests."""
 
         async def delete() -> None:
             self._broker.clear()
@@ -170,5 +170,11 @@ class _Misbehaving(Broker):
     def clear(self) -> None:
         self.acks_to_drop = 0
         self.hang_seconds = 0.0
+        # By then every open transaction is overdue.
+        later_ms = self.now_ms() + self.limits.transaction_timeout_ms_max
+        for end in self.log.transactions.overdue(later_ms):
+            self.commit(end)
+        for forgotten in self.log.transactions.silent(later_ms, 0):
+            self.commit(forgotten)
         for topic in list(self.log.catalog):
             self.commit(self.log.catalog.decide_delete(topic.name, self.log.producer_ids.next_id, self.now_ms()))

@@ -1,36 +1,47 @@
-"""InitProducerId (22), versions 0 to 5: an id for a producer that wants to be idempotent.
+"""InitProducerId (22), versions 0 to 5: an id for an idempotent producer, and who owns a transactional id.
 
-Without a transactional id every request gets a new id, with epoch 0, durable before it is handed out.
+Without a transactional id every request gets a new id, with epoch 0, durable before it is handed out. With one the
+producer gets what the transactional id has, in a new epoch: whoever had it before is fenced, and what was open is
+aborted before the answer goes. Apache Kafka has the client ask again until that is done.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from semel.broker.apis.answered import Fields, answered, attempted
+from semel.broker.apis.answered import Fields, answered
+from semel.broker.apis.transactional import attempted_for_owner
 from semel.core.batch import NO_PRODUCER
 from semel.core.refusals import Refused
 from semel.wire.errors import ErrorCode
+from semel.wire.messages import milliseconds
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
     from semel.broker.connection import Exchange
 
-_NO_EPOCH = -1
+_NO_EPOCH: Final = -1
+# Since when clients know what it is to be fenced.
+_FENCED_FROM: Final = 4
 
 
 @answered
 def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
-    return {"producer_id": NO_PRODUCER, "producer_epoch": _NO_EPOCH, **attempted(_begin, broker, request)}
+    begun = attempted_for_owner(broker, exchange, lambda: _begin(broker, request), fenced_from=_FENCED_FROM)
+    return {"producer_id": NO_PRODUCER, "producer_epoch": _NO_EPOCH, **begun}
 
 
 def _begin(broker: "Broker", request: Any) -> Fields:
-    if request.transactional_id is not None:
-        raise Refused(ErrorCode.INVALID_REQUEST, "there are no transactions yet")
-    has_id = getattr(request, "producer_id", NO_PRODUCER) != NO_PRODUCER
-    if has_id != (getattr(request, "producer_epoch", _NO_EPOCH) != _NO_EPOCH):
+    supplied = (getattr(request, "producer_id", NO_PRODUCER), getattr(request, "producer_epoch", _NO_EPOCH))
+    if (supplied[0] != NO_PRODUCER) != (supplied[1] != _NO_EPOCH):
         raise Refused(ErrorCode.INVALID_REQUEST, "a producer id and its epoch come together or not at all")
     try:
-        return {"producer_id": broker.log.new_producer_id(broker.now_ms()), "producer_epoch": 0}
+        if request.transactional_id is None:
+            return {"producer_id": broker.log.new_producer_id(broker.now_ms()), "producer_epoch": 0}
+        claim = broker.transactions.claim(
+            request.transactional_id,
+            milliseconds(request.transaction_timeout),
+            supplied if supplied[0] != NO_PRODUCER else None,
+        )
     except OSError as refusal:
         broker.storage_error(refusal)
-        # The error that every client takes as a reason to try again.
-        raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the disk would not take it") from refusal
+        raise
+    return {"producer_id": claim.producer_id, "producer_epoch": claim.producer_epoch}

@@ -1,0 +1,33 @@
+"""AddOffsetsToTxn (25), versions 0 to 4: a producer announces that offsets of a group will take part in its transaction.
+
+The answer waits for no disk: what it promises is worth something only together with the offsets that follow, which lie
+behind it in the journal and are waited for.
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+from semel.broker.apis.answered import Fields, answer
+from semel.broker.apis.transactional import attempted_for_owner, is_straggler
+from semel.wire import messages
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+    from semel.broker.connection import Exchange
+
+# Since when clients know what it is to be fenced.
+_FENCED_FROM: Final = 2
+
+
+def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> None:
+    request = messages.decode_request(exchange.api_key, exchange.version, body)
+    if is_straggler(broker, exchange, request.producer_id):
+        return
+    added = attempted_for_owner(broker, exchange, lambda: _add(broker, exchange, request), fenced_from=_FENCED_FROM)
+    answer(exchange, added)
+
+
+def _add(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
+    producer_id = request.producer_id
+    broker.transactions.add_group(request.transactional_id, producer_id, request.producer_epoch, request.group_id)
+    broker.transactions.note_heard(producer_id, exchange.connection_number)
+    return {}

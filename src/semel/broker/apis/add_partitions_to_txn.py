@@ -1,0 +1,130 @@
+"""AddPartitionsToTxn (24), versions 0 to 5: a producer announces which partitions will take part in its transaction.
+
+Versions 4 and 5 are those in which brokers of a cluster ask each other, for several transactions at once, and may only
+want to know whether the partitions take part. Where one partition of a transaction does not exist none is added.
+
+The answer waits for no disk: what it promises is worth something only together with the batches that follow, which lie
+behind it in the journal and are waited for.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from semel.broker.apis.answered import Fields, answer
+from semel.broker.apis.lookup import partition_of
+from semel.broker.apis.transactional import attempted_for_owner, is_straggler
+from semel.core.entries import PartitionName
+from semel.core.refusals import Refused
+from semel.wire import messages
+from semel.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+    from semel.broker.connection import Exchange
+
+# Since when clients know what it is to be fenced.
+_FENCED_FROM: Final = 2
+_SEVERAL_FROM: Final = 4
+
+# A partition as clients name it.
+_Named = tuple[str, int]
+
+
+class _Asked(NamedTuple):
+    """What is asked about one transaction."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    verify_only: bool
+    partitions: dict[_Named, None]
+
+
+def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> None:
+    request = messages.decode_request(exchange.api_key, exchange.version, body)
+    several = exchange.version >= _SEVERAL_FROM
+    asked = [_asked(transaction) for transaction in request.transactions] if several else [_asked_alone(request)]
+    if not several and is_straggler(broker, exchange, asked[0].producer_id):
+        return
+    results = [(one.transactional_id, _results(_outcome(broker, exchange, one))) for one in asked]
+    if several:
+        fields: Fields = {
+            "results_by_transaction": [
+                {"transactional_id": transactional_id, "topic_results": topics} for transactional_id, topics in results
+            ]
+        }
+    else:
+        fields = {"results_by_topic_v3_and_below": results[0][1]}
+    answer(exchange, fields)
+
+
+def _asked_alone(request: Any) -> _Asked:
+    return _Asked(
+        request.v3_and_below_transactional_id,
+        request.v3_and_below_producer_id,
+        request.v3_and_below_producer_epoch,
+        False,
+        _partitions(request.v3_and_below_topics),
+    )
+
+
+def _asked(transaction: Any) -> _Asked:
+    return _Asked(
+        transaction.transactional_id,
+        transaction.producer_id,
+        transaction.producer_epoch,
+        transaction.verify_only,
+        _partitions(transaction.topics),
+    )
+
+
+def _partitions(topics: Iterable[Any]) -> dict[_Named, None]:
+    return {(topic.name, index): None for topic in topics for index in topic.partitions}
+
+
+def _outcome(broker: "Broker", exchange: "Exchange", asked: _Asked) -> Mapping[_Named, int]:
+    """The error code of each partition."""
+    found = {named: _found(broker, *named) for named in asked.partitions}
+    if None in found.values():
+        unknown, others = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
+        return {named: unknown if name is None else others for named, name in found.items()}
+    names = {named: name for named, name in found.items() if name is not None}
+    fields = attempted_for_owner(
+        broker, exchange, lambda: _attempt(broker, exchange, asked, names), fenced_from=_FENCED_FROM
+    )
+    error = fields.get("error_code")
+    if isinstance(error, int):
+        return dict.fromkeys(found, error)
+    missing = fields["missing"]
+    assert isinstance(missing, set)
+    return {
+        named: ErrorCode.TRANSACTION_ABORTABLE if name in missing else ErrorCode.NONE for named, name in names.items()
+    }
+
+
+def _attempt(broker: "Broker", exchange: "Exchange", asked: _Asked, names: Mapping[_Named, PartitionName]) -> Fields:
+    """Add the partitions, or say which are missing where that is all that is wanted."""
+    owner = (asked.transactional_id, asked.producer_id, asked.producer_epoch)
+    if asked.verify_only:
+        return {"missing": broker.log.transactions.missing_partitions(*owner, names.values())}
+    broker.transactions.add_partitions(*owner, list(names.values()))
+    if exchange.version < _SEVERAL_FROM:
+        broker.transactions.note_heard(asked.producer_id, exchange.connection_number)
+    return {"missing": set()}
+
+
+def _found(broker: "Broker", topic_name: str, index: int) -> PartitionName | None:
+    try:
+        topic, _ = partition_of(broker, topic_name, index)
+    except Refused:
+        return None
+    return PartitionName(topic.number, index)
+
+
+def _results(outcome: Mapping[_Named, int]) -> list[Fields]:
+    """Error codes in the shape of an answer: by topic, and partitions in the order in which they were asked for."""
+    by_topic: dict[str, list[Fields]] = {}
+    for (topic_name, index), error in outcome.items():
+        result = {"partition_index": index, "partition_error_code": error}
+        by_topic.setdefault(topic_name, []).append(result)
+    return [{"name": topic_name, "results_by_partition": results} for topic_name, results in by_topic.items()]

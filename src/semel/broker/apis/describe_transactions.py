@@ -1,0 +1,68 @@
+"""DescribeTransactions (65), version 0: whose a transactional id is, and what takes part in its open transaction."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from semel.broker.apis.answered import Fields, answered, attempted
+from semel.core.entries import PartitionName
+from semel.core.refusals import Refused
+from semel.core.transaction_register import NO_EPOCH, NO_PRODUCER
+from semel.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+    from semel.broker.connection import Exchange
+
+_NOTHING: Fields = {
+    "transaction_state": "",
+    "transaction_timeout": 0,
+    "transaction_start_time": -1,
+    "producer_id": NO_PRODUCER,
+    "producer_epoch": NO_EPOCH,
+    "topics": [],
+}
+
+
+@answered
+def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
+    # Once each, or a small request could have an answer of any size.
+    wanted = dict.fromkeys(request.transactional_ids)
+    return {
+        "transaction_states": [
+            {
+                "transactional_id": transactional_id,
+                **_NOTHING,
+                **attempted(_describe, broker, transactional_id),
+            }
+            for transactional_id in wanted
+        ]
+    }
+
+
+def _describe(broker: "Broker", transactional_id: str) -> Fields:
+    if not transactional_id:
+        raise Refused(ErrorCode.INVALID_REQUEST, "a transactional id must not be empty")
+    described = broker.log.transactions.described(transactional_id)
+    if described is None:
+        raise Refused(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"there is no transactional id '{transactional_id}'")
+    owner = described.owner
+    return {
+        "transaction_state": described.state.shown,
+        "transaction_timeout": owner.timeout_ms,
+        "transaction_start_time": described.began_at_ms,
+        "producer_id": owner.producer_id,
+        "producer_epoch": owner.producer_epoch,
+        "topics": _topics(broker, described.partitions),
+    }
+
+
+def _topics(broker: "Broker", partitions: Iterable[PartitionName]) -> list[Fields]:
+    by_topic: dict[int, list[int]] = {}
+    for name in partitions:
+        by_topic.setdefault(name.number, []).append(name.partition)
+    numbered = broker.log.catalog.numbered
+    return [
+        {"topic": topic.name, "partitions": indexes}
+        for number, indexes in by_topic.items()
+        if (topic := numbered(number)) is not None
+    ]

@@ -1,0 +1,43 @@
+"""EndTxn (26), versions 0 to 5: a transaction is committed or aborted, in all its partitions and groups at once.
+
+Version 5 is the second version of transactions: it raises the epoch, and answers what the producer goes on with.
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+from semel.broker.apis.answered import Fields, answer
+from semel.broker.apis.transactional import attempted_for_owner, is_straggler
+from semel.core.transaction_register import NO_EPOCH, NO_PRODUCER
+from semel.wire import messages
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+    from semel.broker.connection import Exchange
+
+# Since when clients know what it is to be fenced.
+_FENCED_FROM: Final = 2
+_RAISES_EPOCH_FROM: Final = 5
+
+
+def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> None:
+    request = messages.decode_request(exchange.api_key, exchange.version, body)
+    raises_epoch = exchange.version >= _RAISES_EPOCH_FROM
+    if not raises_epoch and is_straggler(broker, exchange, request.producer_id):
+        return
+    ended = attempted_for_owner(
+        broker, exchange, lambda: _end(broker, exchange, request, raises_epoch), fenced_from=_FENCED_FROM
+    )
+    answer(exchange, {"producer_id": NO_PRODUCER, "producer_epoch": NO_EPOCH, **ended}, after=broker.log.end)
+
+
+def _end(broker: "Broker", exchange: "Exchange", request: Any, raises_epoch: bool) -> Fields:
+    end = broker.transactions.end(
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        request.committed,
+        raises_epoch=raises_epoch,
+    )
+    if not raises_epoch:
+        broker.transactions.note_heard(request.producer_id, exchange.connection_number)
+    return {"producer_id": end.producer_id, "producer_epoch": end.producer_epoch}

@@ -1,0 +1,43 @@
+"""What the APIs of transactions answer alike: the refusals, under the numbers that a request's version knows.
+
+Older versions of each API do not know that a producer can be fenced, and call it an invalid epoch. Clients that use
+them take that for what it is. This file must never decide anything.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from semel.broker.apis.answered import Fields, attempted
+from semel.core.refusals import INVALID_PRODUCER_EPOCH, PRODUCER_FENCED
+from semel.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+    from semel.broker.connection import Exchange
+
+
+def attempted_for_owner(
+    broker: "Broker", exchange: "Exchange", work: Callable[[], Fields], *, fenced_from: int
+) -> Fields:
+    """The fields that `work` answers, or the error code. From version `fenced_from` on a producer may be fenced."""
+    fields = attempted(work)
+    error = fields.get("error_code", ErrorCode.NONE)
+    if error == PRODUCER_FENCED:
+        broker.metrics.fenced_requests += 1
+        if exchange.version < fenced_from:
+            return {**fields, "error_code": INVALID_PRODUCER_EPOCH}
+    if error == ErrorCode.KAFKA_STORAGE_ERROR:
+        # The error that every client takes as a reason to try again.
+        return {**fields, "error_code": ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    return fields
+
+
+def is_straggler(broker: "Broker", exchange: "Exchange", producer_id: int) -> bool:
+    """Whether this came over a connection that its client has given up; if so it is closed, and nothing is to be done.
+
+    Why that is needed is said in `semel.broker.transactions`.
+    """
+    if broker.transactions.is_straggler(producer_id, exchange.connection_number):
+        exchange.reply_by_hanging_up()
+        return True
+    return False

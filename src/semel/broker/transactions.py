@@ -1,0 +1,129 @@
+"""What the broker does about transactions besides answering: commits decisions, counts, ends what takes too long.
+
+The rules are those of `semel.core.transactions`. Here is what they must not know: the journal that makes their
+decisions durable, the alarm that rings when a transaction is overdue, and over which connection a request came.
+
+In version 1 of the protocol a request does not say which transaction it means. One that was delayed on a connection
+which its client has given up could end the client's next transaction, half done. No client goes back to an older
+connection after it was heard over a newer one, so a request that comes over an older one is such a straggler, and its
+connection is closed instead of being answered. A client for which this should not hold connects anew, asks again, and
+is served.
+"""
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from semel.broker.metrics import TransactionOutcome
+from semel.core.entries import PartitionName, TransactionEnded
+from semel.core.transactions import Claim, End
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+
+# How often it is looked which transactional ids were silent for too long, as in Apache Kafka.
+FORGET_SECONDS: Final = 3600.0
+
+
+class TransactionCoordinator:
+    """The transactions of one broker."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        # The newest connection over which each producer's version 1 transactions were heard of; a connection does not
+        # outlive the process, so none of this has to. The one heard longest ago comes first.
+        self._newest_connections: dict[int, int] = {}
+
+    # -- requests -----------------------------------------------------------------------------------------------
+
+    def claim(self, transactional_id: str, timeout_ms: int, supplied: tuple[int, int] | None) -> Claim:
+        broker = self._broker
+        claim = broker.log.transactions.decide_init(
+            transactional_id, timeout_ms, supplied, self._new_producer_id, broker.now_ms()
+        )
+        for entry in claim.entries:
+            broker.commit(entry)
+            if isinstance(entry, TransactionEnded):
+                self._count(entry, "fenced")
+        return claim
+
+    def add_partitions(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: list[PartitionName]
+    ) -> None:
+        broker = self._broker
+        grew = broker.log.transactions.decide_add_partitions(
+            transactional_id, producer_id, producer_epoch, partitions, broker.now_ms()
+        )
+        if grew is not None:
+            broker.commit(grew)
+            broker.alarm.look()
+
+    def add_group(self, transactional_id: str, producer_id: int, producer_epoch: int, group: str) -> None:
+        broker = self._broker
+        grew = broker.log.transactions.decide_add_group(
+            transactional_id, producer_id, producer_epoch, group, broker.now_ms()
+        )
+        if grew is not None:
+            broker.commit(grew)
+            broker.alarm.look()
+
+    def end(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, committed: bool, *, raises_epoch: bool
+    ) -> End:
+        broker = self._broker
+        end = broker.log.transactions.decide_end(
+            transactional_id,
+            producer_id,
+            producer_epoch,
+            committed,
+            self._new_producer_id,
+            broker.now_ms(),
+            raises_epoch=raises_epoch,
+        )
+        if end.entry is not None:
+            broker.commit(end.entry)
+            self._count(end.entry, "committed" if committed else "aborted")
+        return end
+
+    def _new_producer_id(self) -> int:
+        return self._broker.log.new_producer_id(self._broker.now_ms())
+
+    def _count(self, entry: TransactionEnded, outcome: TransactionOutcome) -> None:
+        if entry.partitions or entry.groups:
+            self._broker.metrics.ended_transactions[outcome] += 1
+
+    # -- stragglers ---------------------------------------------------------------------------------------------
+
+    def is_straggler(self, producer_id: int, connection: int) -> bool:
+        """Whether a request of this producer comes over a connection that its client has given up."""
+        return connection < self._newest_connections.get(producer_id, 0)
+
+    def note_heard(self, producer_id: int, connection: int) -> None:
+        """The producer, found to be who it says, was heard over this connection."""
+        newest = self._newest_connections
+        newest.pop(producer_id, None)
+        newest[producer_id] = connection
+        if len(newest) > self._broker.limits.transactional_ids_max:
+            del newest[next(iter(newest))]
+
+    # -- time ---------------------------------------------------------------------------------------------------
+
+    def end_overdue(self, now_ms: int) -> None:
+        """Fence the owners of transactions that take too long, and abort what they left open."""
+        broker = self._broker
+        for entry in broker.log.transactions.overdue(now_ms):
+            broker.log.commit(entry)
+            self._count(entry, "timed_out")
+            broker.events.tell(
+                logging.WARNING,
+                "transaction_timed_out",
+                producer_id=entry.producer_id,
+                partitions=len(entry.partitions),
+                groups=len(entry.groups),
+            )
+
+    def forget_silent(self) -> None:
+        """Forget the transactional ids that were not used for so long that nobody will miss them."""
+        broker = self._broker
+        expiration_ms = broker.limits.transactional_id_expiration_ms
+        for entry in broker.log.transactions.silent(broker.now_ms(), expiration_ms):
+            broker.log.commit(entry)
