@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 ACKS_ALL: Final = -1
 ACKS_NONE: Final = 0
 _ZSTD_FROM: Final = 7
+# From here on a client knows an error that tells it to abort its transaction and to go on with the next one.
+_ABORTABLE_FROM: Final = 11
+# From here on a batch by itself makes its partition part of a transaction.
+_JOINS_FROM: Final = 12
 
 
 def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> None:
@@ -92,11 +96,20 @@ def _append(
         raise Refused(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional batch in a request without a transaction"
         )
-    outcome, base_offset, timestamp_ms, error, message = log.append(topic, partition, header, records, broker.now_ms())
+    try:
+        appended = log.append(topic, partition, header, records, broker.now_ms(), joins=version >= _JOINS_FROM)
+    except Refused as refused:
+        if refused.error == ErrorCode.INVALID_TXN_STATE and header.is_transactional and version >= _ABORTABLE_FROM:
+            raise Refused(ErrorCode.TRANSACTION_ABORTABLE, refused.message) from None
+        raise
+    outcome, base_offset, timestamp_ms, error, message = appended
     metrics = broker.metrics
     if outcome is ACCEPTED:
         metrics.accepted_batches += 1
         metrics.accepted_records += header.record_count
+        if header.is_transactional:
+            # It may have opened a transaction, which has a deadline.
+            broker.alarm.look()
     elif outcome is DUPLICATE:
         metrics.duplicate_batches += 1
     elif outcome is GAP:
