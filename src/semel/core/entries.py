@@ -26,6 +26,19 @@ class StoredOffset(NamedTuple):
     metadata: str
 
 
+class StoredMember(NamedTuple):
+    """A member of a classic group. What it asked for and what it was given are bytes of the clients', as base64."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    subscription: str
+    assignment: str
+
+
 @dataclass(frozen=True, slots=True)
 class TopicCreated:
     """A topic came to be. `number` names it in the journal and is never used again, not by a namesake either."""
@@ -175,10 +188,88 @@ class OffsetsForgotten:
 
 
 @dataclass(frozen=True, slots=True)
+class ClassicGroupChanged:
+    """A generation of a classic group has its assignments; without members: nobody is left in the group."""
+
+    group: str
+    generation: int
+    protocol_type: str | None
+    protocol: str | None
+    leader: str | None
+    members: tuple[StoredMember, ...]
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class GroupDeleted:
     """A group is gone, with its members and its offsets."""
 
     group: str
+
+
+class ConsumerSubscription(NamedTuple):
+    """What a member of a consumer group last said of itself. An empty `topic_regex` is none.
+
+    `classic_session_timeout_ms` is -1 but for a member that speaks the classic protocol; `classic_protocols` is what
+    that one brought: names of protocols and, in base64, the bytes for each.
+    """
+
+    member_id: str
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    topic_names: tuple[str, ...]
+    topic_regex: str
+    assignor: str | None
+    classic_session_timeout_ms: int = -1
+    classic_protocols: tuple[tuple[str, str], ...] = ()
+
+
+class HeldPartition(NamedTuple):
+    """A partition that a member may read, and since which epoch."""
+
+    number: int
+    partition: int
+    epoch: int
+
+
+class ConsumerPosition(NamedTuple):
+    """Where a member of a consumer group is on its way to its target: what it may read, and what it has to let go."""
+
+    member_id: str
+    epoch: int
+    previous_epoch: int
+    state: int
+    held: tuple[HeldPartition, ...]
+    revoking: tuple[HeldPartition, ...]
+
+
+class ConsumerTarget(NamedTuple):
+    """What a member of a consumer group is to read in the end."""
+
+    member_id: str
+    partitions: tuple[PartitionName, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupChanged:
+    """What one step changed in a group of the new protocol: all of it counts, or none.
+
+    The epochs and the digest of the topics are the group's from now on. Of members and targets only those are named
+    that changed. A group of the classic protocol of this name is one of the new protocol from now on.
+    """
+
+    group: str
+    epoch: int
+    target_epoch: int
+    topics_digest: str
+    left: tuple[str, ...]
+    subscriptions: tuple[ConsumerSubscription, ...]
+    targets: tuple[ConsumerTarget, ...]
+    positions: tuple[ConsumerPosition, ...]
+    at_ms: int
 
 
 Entry = (
@@ -196,5 +287,7 @@ Entry = (
     | TransactionalIdsForgotten
     | OffsetsCommitted
     | OffsetsForgotten
+    | ClassicGroupChanged
     | GroupDeleted
+    | ConsumerGroupChanged
 )

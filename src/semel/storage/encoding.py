@@ -33,6 +33,8 @@ _KINDS: Final[dict[int, type[Any]]] = {
     13: entries.OffsetsCommitted,
     14: entries.OffsetsForgotten,
     15: entries.GroupDeleted,
+    16: entries.ClassicGroupChanged,
+    17: entries.ConsumerGroupChanged,
 }
 _KIND_OF: Final = {entry_type: kind for kind, entry_type in _KINDS.items()}
 

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 
 from semel.core.entries import (
     ClassicGroupChanged,
+    ConsumerGroupChanged,
     GroupDeleted,
     OffsetsCommitted,
     OffsetsForgotten,
@@ -19,7 +20,9 @@ from semel.core.entries import (
     TransactionalOffsets,
     TransactionEnded,
 )
+from semel.core.groups import consumer
 from semel.core.groups.classic import ClassicGroup
+from semel.core.groups.consumer import ConsumerGroup
 from semel.core.groups.offsets import CommittedOffset, GroupOffsets, Tally, growth
 from semel.core.refusals import (
     GROUP_ID_NOT_FOUND,
@@ -42,7 +45,13 @@ METADATA_CHARACTERS_TOTAL_MAX: Final = 64 * 1024 * 1024
 OFFSETS_RETENTION_MS: Final = 10080 * 60 * 1000
 
 GroupEntry = (
-    OffsetsCommitted | OffsetsForgotten | TransactionalOffsets | TransactionEnded | ClassicGroupChanged | GroupDeleted
+    OffsetsCommitted
+    | OffsetsForgotten
+    | TransactionalOffsets
+    | TransactionEnded
+    | ClassicGroupChanged
+    | ConsumerGroupChanged
+    | GroupDeleted
 )
 
 
@@ -276,6 +285,13 @@ class Groups:
             group.machine = ClassicGroup(name)
         return group.machine
 
+    def consumer(self, name: str) -> ConsumerGroup:
+        """The machine of the new protocol for this group, which speaks that protocol from now on."""
+        group = self.add(name)
+        if not isinstance(group.machine, ConsumerGroup):
+            group.machine = ConsumerGroup()
+        return group.machine
+
     def drop(self, group: Group) -> None:
         """Let go of a group of which nothing is stored and nothing is left."""
         if group.is_empty and not group.offsets and (group.machine is None or not group.machine.is_stored):
@@ -298,6 +314,8 @@ class Groups:
                     self._groups[entry.group].offsets.forget(entry.partitions)
             case ClassicGroupChanged():
                 self.classic(entry.group).apply(entry)
+            case ConsumerGroupChanged():
+                self.consumer(entry.group).apply(entry)
             case GroupDeleted():
                 group = self._groups.pop(entry.group, None)
                 if group is not None:
@@ -319,5 +337,8 @@ class Groups:
         for kept in snapshot["groups"]:
             group = Group(kept["name"], GroupOffsets.restore(kept["offsets"], self._tally))
             self._groups[group.name] = group
-            if kept["members"] is not None:
-                self.classic(group.name).restore(kept["members"])
+            members = kept["members"]
+            if members is not None and members.get("kind") == consumer.KIND:
+                self.consumer(group.name).restore(members)
+            elif members is not None:
+                self.classic(group.name).restore(members)

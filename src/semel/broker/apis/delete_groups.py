@@ -1,0 +1,27 @@
+"""DeleteGroups (42), versions 0 to 2: groups without members go, with all they have committed."""
+
+from typing import TYPE_CHECKING, Any
+
+from semel.broker.apis.answered import Fields, answered, attempted
+from semel.core.entries import GroupDeleted
+from semel.core.refusals import NON_EMPTY_GROUP, Refused
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+    from semel.broker.connection import Exchange
+
+
+@answered
+def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
+    return {
+        "results": [
+            {"group_id": name, **attempted(_delete, broker, name)} for name in dict.fromkeys(request.groups_names)
+        ]
+    }
+
+
+def _delete(broker: "Broker", name: str) -> Fields:
+    if not broker.log.groups.existing(name).is_empty:
+        raise Refused(NON_EMPTY_GROUP, f"group '{name}' has members")
+    broker.commit(GroupDeleted(name))
+    return {}

@@ -1,0 +1,59 @@
+"""DescribeGroups (15), versions 0 to 6: groups of the classic protocol with their members and what those were given.
+
+A group that does not exist is described as dead; since version 6 it is an error.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from semel.broker.apis.answered import Fields, answered, attempted
+from semel.broker.apis.authorized import GROUP_OPERATIONS, NOT_ASKED
+from semel.core.groups.classic import ClassicGroup
+from semel.core.groups.classic_members import Member
+from semel.core.groups.classic_state import State
+from semel.core.refusals import GROUP_ID_NOT_FOUND, Refused
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+    from semel.broker.connection import Exchange
+
+_NOT_FOUND_FROM = 6
+
+
+@answered
+def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
+    operations = GROUP_OPERATIONS if getattr(request, "include_authorized_operations", False) else NOT_ASKED
+    unknown = {"group_state": State.DEAD.value, "protocol_type": "", "protocol_data": "", "members": []}
+    described = []
+    for name in dict.fromkeys(request.groups):
+        fields = {**unknown, **attempted(_describe, broker, name)}
+        if exchange.version < _NOT_FOUND_FROM and fields.get("error_code") == GROUP_ID_NOT_FOUND:
+            fields["error_code"] = 0
+        described.append({"group_id": name, "authorized_operations": operations, **fields})
+    return {"groups": described}
+
+
+def _describe(broker: "Broker", name: str) -> Fields:
+    machine = broker.log.groups.existing(name).machine
+    if machine is None:
+        return {"group_state": State.EMPTY.value}
+    if not isinstance(machine, ClassicGroup):
+        raise Refused(GROUP_ID_NOT_FOUND, f"group '{name}' is not a classic group")
+    # Until the generation is complete there is nothing to show of what members asked for and were given.
+    protocol = machine.protocol if machine.state is State.STABLE else None
+    return {
+        "group_state": machine.state.value,
+        "protocol_type": machine.protocol_type or "",
+        "protocol_data": protocol or "",
+        "members": [_member_fields(member, protocol) for member in machine.members],
+    }
+
+
+def _member_fields(member: Member, protocol: str | None) -> Fields:
+    return {
+        "member_id": member.member_id,
+        "group_instance_id": member.instance_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "member_metadata": b"" if protocol is None else member.protocols.get(protocol, b""),
+        "member_assignment": b"" if protocol is None else member.assignment,
+    }

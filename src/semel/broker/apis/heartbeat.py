@@ -1,0 +1,20 @@
+"""Heartbeat (12), versions 0 to 4: a member is there, and hears whether it has to join again."""
+
+from typing import TYPE_CHECKING, Any
+
+from semel.broker.apis.answered import Fields, answered, attempted
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+    from semel.broker.connection import Exchange
+
+
+@answered
+def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
+    return attempted(_heartbeat, broker, request)
+
+
+def _heartbeat(broker: "Broker", request: Any) -> Fields:
+    instance_id = getattr(request, "group_instance_id", None)
+    broker.groups.heartbeat(request.group_id, request.member_id, instance_id, request.generation_id)
+    return {}

@@ -1,0 +1,62 @@
+"""JoinGroup (11), versions 0 to 9: to be a member of a group, or to stay one when the members change.
+
+It is answered when all members have joined, or those who have not are late: up to the longest time that a member asked
+for. From version 4 on a new member is told its id first, so that one whose answer was lost does not stay as a ghost.
+"""
+
+from typing import TYPE_CHECKING
+
+from semel.broker.apis.answered import Fields
+from semel.broker.coordinator import new_member_id
+from semel.core.groups.classic_steps import JoinAnswer, JoinRequest
+from semel.wire import messages
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+    from semel.broker.connection import Exchange
+
+_KNOWN_ID_FROM = 4
+_NO_PROTOCOL_FROM = 7
+_SKIPS_ASSIGNMENT_FROM = 9
+
+
+def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> None:
+    asked = messages.decode_request(exchange.api_key, exchange.version, body)
+    version = exchange.version
+    client_id = exchange.client_id or ""
+    instance_id = getattr(asked, "group_instance_id", None)
+    protocols: dict[str, bytes] = {}
+    for protocol in asked.protocols:
+        protocols.setdefault(protocol.name, protocol.metadata)
+    request = JoinRequest(
+        member_id=asked.member_id,
+        new_member_id=new_member_id(client_id if instance_id is None else instance_id),
+        instance_id=instance_id,
+        client_id=client_id,
+        client_host=f"/{exchange.peer.rpartition(':')[0]}",
+        protocol_type=asked.protocol_type,
+        protocols=protocols,
+        session_timeout_ms=messages.milliseconds(asked.session_timeout),
+        # Version 0 knows one time for both.
+        rebalance_timeout_ms=messages.milliseconds(getattr(asked, "rebalance_timeout", asked.session_timeout)),
+        requires_known_id=version >= _KNOWN_ID_FROM,
+        may_skip_assignment=version >= _SKIPS_ASSIGNMENT_FROM,
+    )
+
+    def fields_of(answer: JoinAnswer) -> Fields:
+        no_protocol = None if version >= _NO_PROTOCOL_FROM else ""
+        return {
+            "error_code": answer.error,
+            "generation_id": answer.generation,
+            "protocol_type": answer.protocol_type,
+            "protocol_name": no_protocol if answer.protocol is None else answer.protocol,
+            "leader": answer.leader,
+            "skip_assignment": answer.skip_assignment,
+            "member_id": answer.member_id,
+            "members": [
+                {"member_id": member.member_id, "group_instance_id": member.instance_id, "metadata": member.metadata}
+                for member in answer.members
+            ],
+        }
+
+    broker.groups.join(exchange, asked.group_id, request, fields_of)

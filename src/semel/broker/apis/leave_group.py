@@ -1,0 +1,45 @@
+"""LeaveGroup (13), versions 0 to 5: members go, one in versions 0 to 2, since then several, static ones by instance."""
+
+from typing import TYPE_CHECKING, Any
+
+from semel.broker.apis.answered import Fields, answered, attempted
+from semel.core.groups.classic_steps import Leaver
+from semel.core.refusals import UNKNOWN_MEMBER_ID, Refused
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+    from semel.broker.connection import Exchange
+
+_SEVERAL_FROM = 3
+
+
+@answered
+def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
+    if exchange.version < _SEVERAL_FROM:
+        leavers = [Leaver(request.member_id, None)]
+    else:
+        leavers = [Leaver(member.member_id, member.group_instance_id) for member in request.members]
+    fields = attempted(_leave, broker, request.group_id, leavers)
+    return fields if exchange.version >= _SEVERAL_FROM else {**fields, **_first(fields)}
+
+
+def _leave(broker: "Broker", group_id: str, leavers: list[Leaver]) -> Fields:
+    try:
+        left = broker.groups.leave(group_id, leavers)
+    except Refused as refused:
+        if refused.error != UNKNOWN_MEMBER_ID:
+            raise
+        # There is no such group: so nobody is in it, and each of them is told.
+        left = [refused.error] * len(leavers)
+    return {
+        "members": [
+            {"member_id": leaver.member_id, "group_instance_id": leaver.instance_id, "error_code": error}
+            for leaver, error in zip(leavers, left, strict=True)
+        ]
+    }
+
+
+def _first(fields: Fields) -> Fields:
+    """What became of the only one, where there is no room for several."""
+    members = fields.get("members")
+    return {"error_code": members[0]["error_code"]} if isinstance(members, list) else {}

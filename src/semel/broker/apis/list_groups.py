@@ -1,0 +1,37 @@
+"""ListGroups (16), versions 0 to 5: which groups there are, if wished only those in some states or of some types."""
+
+from typing import TYPE_CHECKING, Any
+
+from semel.broker.apis.answered import Fields, answered
+from semel.core.groups.classic_state import State
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+    from semel.broker.connection import Exchange
+    from semel.core.groups.groups import Group
+
+_CLASSIC = "classic"
+
+
+@answered
+def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
+    states = {state.strip().lower() for state in getattr(request, "states_filter", ())}
+    types = {group_type.strip().lower() for group_type in getattr(request, "types_filter", ())}
+    listed = [_listed(group) for group in broker.log.groups]
+    return {
+        "groups": [
+            fields
+            for fields in listed
+            if (not states or fields["group_state"].lower() in states) and (not types or fields["group_type"] in types)
+        ]
+    }
+
+
+def _listed(group: "Group") -> dict[str, str]:
+    machine = group.machine
+    return {
+        "group_id": group.name,
+        "protocol_type": (machine.protocol_type or "") if machine is not None else "",
+        "group_state": machine.state_name if machine is not None else State.EMPTY.value,
+        "group_type": machine.group_type if machine is not None else _CLASSIC,
+    }

@@ -1,0 +1,37 @@
+"""SyncGroup (14), versions 0 to 5: the leader hands out assignments, and each member gets its own.
+
+It is answered when the leader has assigned and the generation is durable: nobody begins to read what a loss of power
+could give to somebody else.
+"""
+
+from typing import TYPE_CHECKING
+
+from semel.broker.apis.answered import Fields
+from semel.core.groups.classic_steps import SyncAnswer, SyncRequest
+from semel.wire import messages
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+    from semel.broker.connection import Exchange
+
+
+def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> None:
+    asked = messages.decode_request(exchange.api_key, exchange.version, body)
+    request = SyncRequest(
+        member_id=asked.member_id,
+        instance_id=getattr(asked, "group_instance_id", None),
+        generation=asked.generation_id,
+        protocol_type=getattr(asked, "protocol_type", None),
+        protocol=getattr(asked, "protocol_name", None),
+        assignments={one.member_id: one.assignment for one in asked.assignments},
+    )
+    broker.groups.sync(exchange, asked.group_id, request, _fields_of)
+
+
+def _fields_of(answer: SyncAnswer) -> Fields:
+    return {
+        "error_code": answer.error,
+        "protocol_type": answer.protocol_type,
+        "protocol_name": answer.protocol,
+        "assignment": answer.assignment,
+    }

@@ -1,0 +1,269 @@
+"""Drives the machines of groups: requests that wait, entries that become durable, members that fall silent.
+
+The rules are those of `semel.core.groups`. Here is what they must not know: the exchanges behind the tokens that they
+hand back, the journal that keeps what they propose, and the alarm that rings when a member was silent for too long.
+A step is carried out as a whole before the next one begins, so no machine ever sees half of another step.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
+from uuid import uuid4
+
+from semel.broker.apis.answered import Fields, answer
+from semel.core.groups.classic import ClassicGroup
+from semel.core.groups.classic_members import protocols_bytes
+from semel.core.groups.classic_steps import (
+    NO_MEMBER_ID,
+    ClassicRules,
+    JoinAnswer,
+    JoinRequest,
+    Leaver,
+    Step,
+    SyncAnswer,
+    SyncRequest,
+)
+from semel.core.refusals import (
+    GROUP_MAX_SIZE_REACHED,
+    INVALID_GROUP_ID,
+    INVALID_SESSION_TIMEOUT,
+    REBALANCE_IN_PROGRESS,
+    UNKNOWN_MEMBER_ID,
+    Refused,
+)
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+    from semel.broker.connection import Exchange
+    from semel.broker.limits import Limits
+
+A = TypeVar("A", bound=JoinAnswer | SyncAnswer)
+
+
+class WaitingRequest(Generic[A]):
+    """A JoinGroup or SyncGroup: the token that the rules are given for it, and the way to its answer."""
+
+    __slots__ = ("_broker", "_exchange", "_fields_of", "_group", "_is_answered", "_otherwise")
+
+    def __init__(
+        self, broker: "Broker", exchange: "Exchange", group: str, fields_of: Callable[[A], Fields], otherwise: A
+    ) -> None:
+        """`otherwise` is the answer where nobody can wait any longer: to try again."""
+        self._broker = broker
+        self._exchange = exchange
+        self._group = group
+        self._fields_of = fields_of
+        self._otherwise = otherwise
+        self._is_answered = False
+
+    def answer(self, answered: A) -> None:
+        """Answer when all that the answer may speak of is durable."""
+        self._is_answered = True
+        self._exchange.unpark(self)
+        answer(self._exchange, self._fields_of(answered), after=self._broker.log.end)
+
+    def wait(self) -> None:
+        """The step that the request led to is over: wait for another one, unless it was answered."""
+        if not self._is_answered:
+            self._exchange.park(self)
+
+    def give_up(self) -> None:
+        self._exchange.unpark(self)
+        self._broker.groups.forget(self._group, self)
+
+    def answer_now(self) -> None:
+        self._broker.groups.forget(self._group, self)
+        self.answer(self._otherwise)
+
+
+class GroupCoordinator:
+    """The groups of one broker, as far as they have members."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._rules = _rules_of(broker.limits)
+        # What the members of each group take in memory.
+        self._sizes: dict[str, int] = {}
+        self._size_bytes = 0
+        # The earliest time at which each group has something to do; it may have moved to a later one meanwhile. The
+        # heap has an item for each, and some that do not count any more.
+        self._due_ms: dict[str, int] = {}
+        self._heap: list[tuple[int, str]] = []
+
+    def begin(self) -> None:
+        """The log was recovered: members have their whole session to show that they are still there."""
+        self._broker.alarm.watch(self.next_deadline_ms, self.pass_time)
+        now_ms = self._broker.now_ms()
+        for group in self._broker.log.groups:
+            if isinstance(group.machine, ClassicGroup):
+                group.machine.begin(now_ms)
+                self._note(group.machine)
+
+    def stop(self) -> None:
+        """Let nobody wait any longer; clients look for their coordinator until it is here again."""
+        for group in list(self._broker.log.groups):
+            if isinstance(group.machine, ClassicGroup):
+                self._carry_out(group.machine, group.machine.close(self._broker.now_ms()))
+
+    # -- requests -----------------------------------------------------------------------------------------------
+
+    def join(
+        self, exchange: "Exchange", name: str, request: JoinRequest, fields_of: Callable[[JoinAnswer], Fields]
+    ) -> None:
+        """Answer a JoinGroup, now or later."""
+        try_again = JoinAnswer(REBALANCE_IN_PROGRESS, request.member_id)
+        waiter = WaitingRequest(self._broker, exchange, name, fields_of, try_again)
+        try:
+            self._check_join(name, request)
+            if request.member_id == NO_MEMBER_ID:
+                self._broker.log.groups.check_room(name)
+                machine = self._broker.log.groups.classic(name)
+            else:
+                machine = self._existing(name)
+        except Refused as refused:
+            waiter.answer(JoinAnswer(refused.error, request.member_id))
+            return
+        self._carry_out(machine, machine.join(request, waiter, self._broker.now_ms(), self._rules))
+        waiter.wait()
+
+    def sync(
+        self, exchange: "Exchange", name: str, request: SyncRequest, fields_of: Callable[[SyncAnswer], Fields]
+    ) -> None:
+        """Answer a SyncGroup, now or later."""
+        waiter = WaitingRequest(self._broker, exchange, name, fields_of, SyncAnswer(REBALANCE_IN_PROGRESS))
+        try:
+            machine = self._existing(name)
+        except Refused as refused:
+            waiter.answer(SyncAnswer(refused.error))
+            return
+        self._carry_out(machine, machine.sync(request, waiter, self._broker.now_ms()))
+        waiter.wait()
+
+    def heartbeat(self, name: str, member_id: str, instance_id: str | None, generation: int) -> None:
+        """`Refused` if the member has to do something about it."""
+        self._existing(name).heartbeat(member_id, instance_id, generation, self._broker.now_ms())
+
+    def leave(self, name: str, leavers: Iterable[Leaver]) -> list[int]:
+        """What becomes of each who leaves."""
+        machine = self._existing(name)
+        step = machine.leave(leavers, self._broker.now_ms())
+        self._carry_out(machine, step)
+        return step.left
+
+    def hear(self, name: str, member_id: str) -> None:
+        """A member has shown in some other way that it is there."""
+        group = self._broker.log.groups.named(name)
+        if group is not None and isinstance(group.machine, ClassicGroup):
+            member = group.machine.members.get(member_id)
+            if member is not None:
+                group.machine.hear(member, self._broker.now_ms())
+
+    def forget(self, name: str, waiter: WaitingRequest[A]) -> None:
+        """Nobody would hear the answer any more."""
+        group = self._broker.log.groups.named(name)
+        if group is not None and isinstance(group.machine, ClassicGroup):
+            group.machine.forget(waiter, self._broker.now_ms())
+            self._note(group.machine)
+
+    def _check_join(self, name: str, request: JoinRequest) -> None:
+        _check_group_id(name)
+        rules = self._rules
+        if not rules.session_timeout_min_ms <= request.session_timeout_ms <= rules.session_timeout_max_ms:
+            raise Refused(
+                INVALID_SESSION_TIMEOUT,
+                f"a session takes from {rules.session_timeout_min_ms} to {rules.session_timeout_max_ms} ms",
+            )
+        if self._size_bytes + protocols_bytes(request.protocols) > self._broker.limits.groups_bytes_max:
+            raise Refused(GROUP_MAX_SIZE_REACHED, f"the members of all groups take {self._size_bytes} bytes")
+
+    def _existing(self, name: str) -> ClassicGroup:
+        _check_group_id(name)
+        group = self._broker.log.groups.named(name)
+        if group is None or not isinstance(group.machine, ClassicGroup):
+            raise Refused(UNKNOWN_MEMBER_ID, f"group '{name}' has no members")
+        return group.machine
+
+    # -- steps --------------------------------------------------------------------------------------------------
+
+    def _carry_out(self, machine: ClassicGroup, step: Step) -> None:
+        """Keep what a step proposes, then tell everybody concerned what came of it."""
+        broker = self._broker
+        proposal = step.proposal
+        if proposal is not None:
+            try:
+                broker.commit(proposal.entry)
+            except OSError:
+                proposal.refused()
+            else:
+                proposal.kept()
+        for waiter, answered in step.answers:
+            cast("WaitingRequest[JoinAnswer | SyncAnswer]", waiter).answer(answered)
+        for event in step.events:
+            broker.metrics.group_events[event.name] += 1
+            broker.events.tell(
+                logging.INFO,
+                event.name,
+                group=machine.name,
+                generation=machine.generation,
+                members=len(machine.members),
+                reason=event.reason,
+            )
+        group = broker.log.groups.named(machine.name)
+        if group is not None:
+            broker.log.groups.drop(group)
+        self._note(machine)
+
+    def _note(self, machine: ClassicGroup) -> None:
+        """Take note of how large a group is now, and of when there is something to do about it."""
+        size_bytes = machine.size_bytes
+        self._size_bytes += size_bytes - self._sizes.pop(machine.name, 0)
+        if size_bytes:
+            self._sizes[machine.name] = size_bytes
+        deadline_ms = machine.next_deadline_ms()
+        if deadline_ms is not None and deadline_ms < self._due_ms.get(machine.name, deadline_ms + 1):
+            self._due_ms[machine.name] = deadline_ms
+            heappush(self._heap, (deadline_ms, machine.name))
+            self._broker.alarm.look()
+
+    # -- time ---------------------------------------------------------------------------------------------------
+
+    def next_deadline_ms(self) -> int | None:
+        """When the next group has something to do, or is looked at because it was thought to have."""
+        heap = self._heap
+        while heap and self._due_ms.get(heap[0][1]) != heap[0][0]:
+            heappop(heap)
+        return heap[0][0] if heap else None
+
+    def pass_time(self, now_ms: int) -> None:
+        """Do what is due in all groups."""
+        due = []
+        while (deadline_ms := self.next_deadline_ms()) is not None and deadline_ms <= now_ms:
+            _, name = heappop(self._heap)
+            del self._due_ms[name]
+            due.append(name)
+        for name in due:
+            group = self._broker.log.groups.named(name)
+            if group is not None and isinstance(group.machine, ClassicGroup):
+                self._carry_out(group.machine, group.machine.pass_time(now_ms))
+
+
+def new_member_id(prefix: str) -> str:
+    """An id that nobody has, recognisable by what the client calls itself."""
+    return f"{prefix}-{uuid4()}"
+
+
+def _check_group_id(name: str) -> None:
+    if not name:
+        raise Refused(INVALID_GROUP_ID, "a group has a name")
+
+
+def _rules_of(limits: "Limits") -> ClassicRules:
+    return ClassicRules(
+        members_max=limits.group_members_max,
+        group_bytes_max=limits.group_bytes_max,
+        session_timeout_min_ms=limits.group_session_timeout_ms_min,
+        session_timeout_max_ms=limits.group_session_timeout_ms_max,
+        initial_rebalance_delay_ms=limits.group_initial_rebalance_delay_ms,
+        new_member_join_timeout_ms=limits.group_new_member_join_timeout_ms,
+    )

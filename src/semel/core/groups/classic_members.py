@@ -1,0 +1,210 @@
+"""The members of a classic group: who they are, who leads them, and which protocols all of them could use.
+
+A member brings, for each protocol it knows, bytes that only clients understand; the leader gets those of all members
+and answers with an assignment for each. Which member waits for what is kept here as well, as a token of whoever will
+answer. This file must never decide when something happens: that is the business of `classic`.
+"""
+
+from base64 import b64decode, b64encode
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from semel.core.entries import StoredMember
+
+# What a member takes in memory beside the bytes it brought.
+MEMBER_BYTES: Final = 1024
+
+# Stands for a request that waits for its answer. The rules hand it back with the answer, and do nothing else with it.
+Waiter = object
+
+
+class Member:
+    """One member, as it last said what it is."""
+
+    __slots__ = (
+        "assignment",
+        "client_host",
+        "client_id",
+        "deadline_ms",
+        "instance_id",
+        "is_new",
+        "join_waiter",
+        "member_id",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session_timeout_ms",
+        "stored",
+        "sync_waiter",
+    )
+
+    def __init__(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        client_id: str,
+        client_host: str,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        protocols: Mapping[str, bytes],
+    ) -> None:
+        self.member_id = member_id
+        self.instance_id = instance_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.session_timeout_ms = session_timeout_ms
+        # In the order in which the member prefers them. Changed by `Members` only.
+        self.protocols = protocols
+        self.assignment = b""
+        # Has not been told its generation yet, so it cannot send heartbeats.
+        self.is_new = False
+        self.join_waiter: Waiter | None = None
+        self.sync_waiter: Waiter | None = None
+        # When it will have been silent for too long.
+        self.deadline_ms = 0
+        # What was proposed last to be stored of it.
+        self.stored: StoredMember | None = None
+
+    @classmethod
+    def restored(cls, stored: StoredMember, protocol: str) -> "Member":
+        """A member of which no more is known than was stored: of its protocols, the one that was in use."""
+        return cls(
+            stored.member_id,
+            stored.instance_id,
+            stored.client_id,
+            stored.client_host,
+            stored.rebalance_timeout_ms,
+            stored.session_timeout_ms,
+            {protocol: b64decode(stored.subscription)},
+        )
+
+    def to_store(self, protocol: str, assignment: bytes) -> StoredMember:
+        self.stored = StoredMember(
+            self.member_id,
+            self.instance_id,
+            self.client_id,
+            self.client_host,
+            self.rebalance_timeout_ms,
+            self.session_timeout_ms,
+            b64encode(self.protocols.get(protocol, b"")).decode(),
+            b64encode(assignment).decode(),
+        )
+        return self.stored
+
+    def take_assignment(self, stored: StoredMember) -> None:
+        """What was proposed is stored. Before the member is one of `Members`, who keep count of the bytes."""
+        self.assignment = b64decode(stored.assignment)
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether its silence is counted. Whoever waits for an answer of ours has no reason to speak."""
+        return self.is_new or (self.join_waiter is None and self.sync_waiter is None)
+
+    @property
+    def size_bytes(self) -> int:
+        return MEMBER_BYTES + len(self.assignment) + protocols_bytes(self.protocols)
+
+
+def protocols_bytes(protocols: Mapping[str, bytes]) -> int:
+    return sum(len(name) + len(metadata) for name, metadata in protocols.items())
+
+
+class Members:
+    """The members of one group, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self.leader: str | None = None
+        # About what they take in memory.
+        self.size_bytes = 0
+        self._members: dict[str, Member] = {}
+        self._of_instance: dict[str, Member] = {}
+        # How many members know a protocol.
+        self._supporters: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(self._members.values())
+
+    def __contains__(self, member_id: str) -> bool:
+        return member_id in self._members
+
+    def get(self, member_id: str) -> Member | None:
+        return self._members.get(member_id)
+
+    def of_instance(self, instance_id: str) -> Member | None:
+        """The static member of this instance id."""
+        return self._of_instance.get(instance_id)
+
+    def add(self, member: Member) -> None:
+        """The first one leads, until somebody else has to."""
+        self._members[member.member_id] = member
+        if member.instance_id is not None:
+            self._of_instance[member.instance_id] = member
+        self._support(member)
+        self.size_bytes += member.size_bytes
+        if self.leader is None:
+            self.leader = member.member_id
+
+    def remove(self, member: Member) -> None:
+        del self._members[member.member_id]
+        if member.instance_id is not None:
+            del self._of_instance[member.instance_id]
+        self._withdraw(member)
+        self.size_bytes -= member.size_bytes
+        if self.leader == member.member_id:
+            self.leader = next(iter(self._members), None)
+
+    def replace(self, old: Member, new: Member) -> None:
+        """The same instance goes on under another member id, and leads if it led."""
+        led = self.leader == old.member_id
+        self.remove(old)
+        self.add(new)
+        if led:
+            self.leader = new.member_id
+
+    def change_protocols(self, member: Member, protocols: Mapping[str, bytes]) -> None:
+        self._withdraw(member)
+        self.size_bytes += protocols_bytes(protocols) - protocols_bytes(member.protocols)
+        member.protocols = protocols
+        self._support(member)
+
+    def _support(self, member: Member) -> None:
+        self._supporters.update(member.protocols.keys())
+
+    def _withdraw(self, member: Member) -> None:
+        for name in member.protocols:
+            self._supporters[name] -= 1
+            if not self._supporters[name]:
+                del self._supporters[name]
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """How long the slowest of them may take."""
+        return max((member.rebalance_timeout_ms for member in self), default=0)
+
+    @property
+    def waiting_to_join(self) -> int:
+        return sum(member.join_waiter is not None for member in self)
+
+    def all_know_one_of(self, protocols: Mapping[str, bytes]) -> bool:
+        """Whether there is a protocol among these that every member knows."""
+        return any(self._supporters[name] == len(self) for name in protocols)
+
+    def select_protocol(self) -> str:
+        """The protocol most members prefer, of those that all of them know; of equals the first member's choice."""
+        candidates = {name for name, count in self._supporters.items() if count == len(self)}
+        votes: Counter[str] = Counter()
+        for member in self:
+            votes[next(name for name in member.protocols if name in candidates)] += 1
+        return votes.most_common(1)[0][0]
+
+    def elect_leader(self) -> bool:
+        """See to it that one leads who waits to join; False if nobody does."""
+        if self.leader is not None and self._members[self.leader].join_waiter is not None:
+            return True
+        joined = next((member.member_id for member in self if member.join_waiter is not None), None)
+        self.leader = joined or self.leader
+        return joined is not None

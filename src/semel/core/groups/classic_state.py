@@ -1,0 +1,220 @@
+"""What a classic group is: its members and its generation, what of them is stored, and what others may ask.
+
+Whoever commits offsets or deletes them asks here whether they may, and here is said since when offsets are of no use.
+How a group changes is the business of `classic`; this file must never change one but by an entry.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Final
+
+from semel.core import refusals
+from semel.core.entries import ClassicGroupChanged, StoredMember
+from semel.core.groups.classic_members import MEMBER_BYTES, Member, Members
+from semel.core.groups.classic_steps import NO_MEMBER_ID
+from semel.core.groups.subscriptions import subscribed_topics
+from semel.core.refusals import Refused
+
+# The protocol type whose metadata name topics.
+CONSUMER: Final = "consumer"
+
+
+class State(StrEnum):
+    """Where a group is, by Kafka's names."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class ClassicState:
+    """The state of one group."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.state = State.EMPTY
+        self.generation = 0
+        self.protocol_type: str | None = None
+        self.protocol: str | None = None
+        self.members = Members()
+        # Members that were told an id and have not come back with it, and until when they may.
+        self.expected: dict[str, int] = {}
+        self._stored: ClassicGroupChanged | None = None
+        # Read when they are asked for, once in a generation: there may be two thousand members.
+        self._topics: frozenset[str] | None = None
+        self._topics_read_in: int | None = None
+
+    # -- what is stored -----------------------------------------------------------------------------------------
+
+    def apply(self, entry: ClassicGroupChanged) -> None:
+        """An entry became part of the log: this is the group from now on. Members that are known stay who they are."""
+        known = self.members
+        self.members = Members()
+        for values in entry.members:
+            stored = StoredMember(*values)
+            member = known.get(stored.member_id)
+            if member is None or member.stored != stored:
+                member = Member.restored(stored, entry.protocol or "")
+            member.take_assignment(stored)
+            self.members.add(member)
+        self.members.leader = entry.leader
+        self.generation = entry.generation
+        self.protocol_type = entry.protocol_type
+        self.protocol = entry.protocol
+        self.state = State.STABLE if entry.members else State.EMPTY
+        self._stored = entry
+
+    def begin(self, now_ms: int) -> None:
+        """The process has started: every member has its whole session before it, to show that it is still there."""
+        for member in self.members:
+            self.hear(member, now_ms)
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether anything of the group would outlive the process."""
+        return self._stored is not None
+
+    def snapshot(self) -> dict[str, Any]:
+        """What was stored last, in what JSON can say."""
+        entry = self._stored
+        if entry is None:
+            raise ValueError("nothing of the group was stored")
+        return {
+            "generation": entry.generation,
+            "protocol_type": entry.protocol_type,
+            "protocol": entry.protocol,
+            "leader": entry.leader,
+            "members": entry.members,
+            "at_ms": entry.at_ms,
+        }
+
+    def restore(self, snapshot: Mapping[str, Any]) -> None:
+        """Become what `snapshot` says, after it was written as JSON and read again."""
+        members = tuple(StoredMember(*values) for values in snapshot["members"])
+        self.apply(ClassicGroupChanged(self.name, **{**snapshot, "members": members}))
+
+    def to_store(self, assignments: Mapping[str, bytes], now_ms: int) -> ClassicGroupChanged:
+        """The entry that makes these the assignments of the generation."""
+        protocol = self.protocol or ""
+        return ClassicGroupChanged(
+            self.name,
+            self.generation,
+            self.protocol_type,
+            self.protocol,
+            self.members.leader,
+            tuple(member.to_store(protocol, assignments.get(member.member_id, b"")) for member in self.members),
+            now_ms,
+        )
+
+    # -- asking -------------------------------------------------------------------------------------------------
+
+    def member(self, member_id: str, instance_id: str | None) -> Member:
+        if self.state is State.DEAD:
+            raise Refused(refusals.COORDINATOR_NOT_AVAILABLE, "the group is gone")
+        if instance_id is not None:
+            owner = self.members.of_instance(instance_id)
+            if owner is not None and owner.member_id != member_id:
+                raise Refused(refusals.FENCED_INSTANCE_ID, "another process has taken this instance id")
+            if owner is None:
+                raise Refused(refusals.UNKNOWN_MEMBER_ID, "no member has this instance id")
+        member = self.members.get(member_id)
+        if member is None:
+            raise Refused(refusals.UNKNOWN_MEMBER_ID, "no member has this id")
+        return member
+
+    def member_of_generation(self, member_id: str, instance_id: str | None, generation: int) -> Member:
+        member = self.member(member_id, instance_id)
+        if generation != self.generation:
+            raise Refused(
+                refusals.ILLEGAL_GENERATION, f"the group is in generation {self.generation}, not in {generation}"
+            )
+        return member
+
+    def hear(self, member: Member, now_ms: int) -> None:
+        """A sign of life."""
+        member.deadline_ms = now_ms + member.session_timeout_ms
+
+    def check_commit(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation_or_epoch: int,
+        *,
+        transactional: bool,
+        version: int,
+    ) -> None:
+        """`Refused` unless these may commit offsets for the group now."""
+        if self.state is State.DEAD:
+            raise Refused(refusals.COORDINATOR_NOT_AVAILABLE, "the group is gone")
+        if generation_or_epoch < 0 and self.state is State.EMPTY:
+            return
+        if generation_or_epoch >= 0 or member_id != NO_MEMBER_ID or instance_id is not None:
+            self.member_of_generation(member_id, instance_id, generation_or_epoch)
+        elif not transactional:
+            raise Refused(refusals.UNKNOWN_MEMBER_ID, "the group has members, and only they may commit")
+        if not transactional and self.state is State.COMPLETING_REBALANCE:
+            raise Refused(refusals.REBALANCE_IN_PROGRESS, "the generation has no assignments yet")
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        """Anybody may ask how far a classic group has come."""
+        if self.state is State.DEAD:
+            raise Refused(refusals.GROUP_ID_NOT_FOUND, "the group is gone")
+
+    def check_forget(self) -> None:
+        """`Refused` if the members may rely on offsets in a way that nobody here understands."""
+        if self.state is State.DEAD:
+            raise Refused(refusals.GROUP_ID_NOT_FOUND, "the group is gone")
+        if self.state is not State.EMPTY and self.protocol_type != CONSUMER:
+            raise Refused(refusals.NON_EMPTY_GROUP, "the group has members, which do not say what they read")
+
+    @property
+    def group_type(self) -> str:
+        return "classic"
+
+    @property
+    def state_name(self) -> str:
+        return self.state.value
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are no members, and nobody is about to become one."""
+        return self.state in (State.EMPTY, State.DEAD) and not self.expected
+
+    @property
+    def size_bytes(self) -> int:
+        """About what the group takes in memory."""
+        return self.members.size_bytes + MEMBER_BYTES * len(self.expected)
+
+    def subscribed_topics(self) -> frozenset[str] | None:
+        """The names of the topics that the members of a consumer group ask for; None if nobody can tell."""
+        if self._topics_read_in != self.generation:
+            self._topics = self._read_subscriptions()
+            self._topics_read_in = self.generation
+        return self._topics
+
+    def _read_subscriptions(self) -> frozenset[str] | None:
+        if self.protocol_type != CONSUMER:
+            return None
+        topics: frozenset[str] = frozenset()
+        for member in self.members:
+            asked_for = subscribed_topics(member.protocols.get(self.protocol or "", b""))
+            if asked_for is None:
+                return None
+            topics |= asked_for
+        return topics
+
+    def is_subscribed_to(self, topic_name: str) -> bool:
+        """Whether a member reads this topic; a consumer group of which nobody can tell may read any."""
+        topics = self.subscribed_topics()
+        return self.protocol_type == CONSUMER if topics is None else topic_name in topics
+
+    def retention_begins_ms(self, committed_at_ms: int) -> int | None:
+        """From when on an offset of that age, in a topic no member reads, is of no use; None while it is."""
+        if self.protocol_type is None:
+            return committed_at_ms
+        if self.state is State.EMPTY:
+            return committed_at_ms if self._stored is None else self._stored.at_ms
+        is_known = self.state is State.STABLE and self.subscribed_topics() is not None
+        return committed_at_ms if is_known else None
