@@ -196,7 +196,7 @@ class LogMachine(RuleBasedStateMachine):
         until = partition.readable
         log_start = partition.state.log_start
         offset = log_start + int((until.offset - log_start) * at)
-        data = bytes(partition.read(offset, bytes_max, until, whole_first_batch=whole))
+        data, behind = partition.read(offset, bytes_max, until, whole_first_batch=whole)
         contents = self.caller.ledger.content(len(self.caller.ledger.changes))
         held = contents[partition.topic_number].partitions[partition.index].batches
         wanted = [stored for stored in held if offset < read_header(stored).next_offset <= until.offset]
@@ -205,7 +205,8 @@ class LogMachine(RuleBasedStateMachine):
         count = 0
         while count < len(wanted) and len(b"".join(wanted[:count])) < len(data):
             count += 1
-        assert data == b"".join(wanted[:count]), "not whole batches from the one that holds the offset on"
+        assert bytes(data) == b"".join(wanted[:count]), "not whole batches from the one that holds the offset on"
+        assert behind == (read_header(wanted[count - 1]).next_offset if count else offset)
         assert len(data) <= bytes_max or (whole and count == 1)
 
     # How it ends

@@ -60,13 +60,13 @@ def test_whatever_is_asked_for_the_answer_is_whole_batches_from_the_right_one_on
             first = offset // 3
             for bytes_max in (0, 1, 99, 100, 450, 1000, 2000, 100_000):
                 for whole in (True, False):
-                    data = bytes(partition.read(offset, bytes_max, until, whole_first_batch=whole))
-                    options = [b"".join(sent[first:last]) for last in range(first, count + 1)]
-                    assert data in options
+                    data, behind = partition.read(offset, bytes_max, until, whole_first_batch=whole)
+                    options = {b"".join(sent[first:last]): last * 3 for last in range(first, count + 1)}
+                    assert behind == (options[bytes(data)] if data else offset)
                     assert len(data) <= bytes_max or (whole and data == sent[first])
                     if whole or bytes_max >= len(sent[first]):
                         assert data
-        assert partition.read(until.offset, 1000, until, whole_first_batch=True) == b""
+        assert partition.read(until.offset, 1000, until, whole_first_batch=True) == (b"", until.offset)
 
 
 def test_a_mark_ends_reading_where_it_was_set_however_the_log_has_grown_and_rolled(files: Files) -> None:
@@ -75,7 +75,7 @@ def test_a_mark_ends_reading_where_it_was_set_however_the_log_has_grown_and_roll
     until = partition.end_mark()
     for _ in range(5):
         append(partition, 700)
-    assert bytes(partition.read(0, 10_000, until, whole_first_batch=True)) == b"".join(sent)
+    assert partition.read(0, 10_000, until, whole_first_batch=True) == (b"".join(sent), 2)
     assert [bytes(data) for _, data in partition.batches(0, until)] == sent
 
 
@@ -145,11 +145,11 @@ def test_deleting_records_lets_go_of_the_files_that_hold_nothing_else(files: Fil
     assert partition.apply_log_start(5) == paths[:1]
     assert partition.apply_log_start(4) == []
     assert partition.state.log_start == 5
-    assert bytes(partition.read(5, 1, partition.readable, whole_first_batch=True))
+    assert partition.read(5, 1, partition.readable, whole_first_batch=True)[0]
     assert partition.apply_log_start(9) == paths[1:]
-    assert partition.read(9, 1000, partition.readable, whole_first_batch=True) == b""
+    assert partition.read(9, 1000, partition.readable, whole_first_batch=True) == (b"", 9)
     again = append(partition)
-    assert bytes(partition.read(9, 1000, partition.readable, whole_first_batch=True)) == again
+    assert partition.read(9, 1000, partition.readable, whole_first_batch=True)[0] == again
     assert partition.segments[0].path not in paths
 
 

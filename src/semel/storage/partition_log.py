@@ -176,15 +176,18 @@ class PartitionLog:
         """Where those who want committed records have to stop for now; never below the log's start."""
         return max(self.stable.offset, self.state.log_start)
 
-    def read(self, offset: int, bytes_max: int, until: Mark, *, whole_first_batch: bool) -> bytes | memoryview:
-        """Whole batches from the one that holds `offset` on, at most `bytes_max`, none that begins at `until` or later.
+    def read(
+        self, offset: int, bytes_max: int, until: Mark, *, whole_first_batch: bool
+    ) -> tuple[bytes | memoryview, int]:
+        """Whole batches from the one that holds `offset` on, at most `bytes_max`, none that begins at `until` or later;
+        and the offset behind them.
 
         With `whole_first_batch` the first batch comes even if it alone is larger than `bytes_max`. `offset` has to lie
         between the log start and `until`.
         """
         segment, position, end = self._locate(offset, until)
         if segment is None:
-            return b""
+            return b"", offset
         file = self._segment_files.file_of(segment)
         wanted = max(min(bytes_max, end - position), 0)
         if wanted == end - position:
@@ -199,7 +202,7 @@ class PartitionLog:
         kept, next_offset = self._whole_batches(segment, position, data)
         if kept == 0:
             if not whole_first_batch:
-                return b""
+                return b"", offset
             first = read_header(file.read_at(HEADER_BYTES, position))
             return self._taken(segment, position, file.read_at(first.batch_bytes, position), first.next_offset)
         return self._taken(segment, position, data[:kept], next_offset)
@@ -216,13 +219,14 @@ class PartitionLog:
 
     def batches(self, offset: int, until: Mark) -> Iterator[tuple[BatchHeader, bytes | memoryview]]:
         """The batches from the one that holds `offset` on, each with its header."""
-        while data := self.read(offset, _SCAN_BYTES, until, whole_first_batch=True):
+        data, offset = self.read(offset, _SCAN_BYTES, until, whole_first_batch=True)
+        while data:
             at = 0
             while at < len(data):
                 header = read_header(data, at)
                 yield header, data[at : at + header.batch_bytes]
                 at += header.batch_bytes
-                offset = header.next_offset
+            data, offset = self.read(offset, _SCAN_BYTES, until, whole_first_batch=True)
 
     def batches_since(self, timestamp_ms: int, until: Mark) -> Iterator[tuple[BatchHeader, bytes | memoryview]]:
         """The batches that may be read and hold a record of `timestamp_ms` or later, in their order."""
@@ -385,13 +389,15 @@ class PartitionLog:
             at += length
         return at, next_offset
 
-    def _taken(self, segment: Segment, position: int, data: bytes | memoryview, offset: int) -> bytes | memoryview:
+    def _taken(
+        self, segment: Segment, position: int, data: bytes | memoryview, offset: int
+    ) -> tuple[bytes | memoryview, int]:
         """These bytes go to somebody, whose next fetch will begin behind them, at `offset`."""
         places = self._places
         if offset not in places and len(places) >= _REMEMBERED_PLACES_MAX:
             del places[next(iter(places))]
         places[offset] = (segment.base_offset, position + len(data))
-        return data
+        return data, offset
 
 
 def restore_state(state: Partition, record: dict[str, Any], parts: PartitionParts) -> None:

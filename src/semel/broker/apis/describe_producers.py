@@ -1,7 +1,8 @@
 """DescribeProducers (61), version 0: who has written to a partition with numbered batches, and how far they got.
 
 `semel.core.producers` forgets those that were silent for long, and so does this answer. It shows a bounded number,
-those of each partition that were heard last first.
+those of each partition that were heard last first, each with the place where its open transaction begins, if it has
+one.
 """
 
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from semel.broker.apis.answered import Fields, answered, attempted
 from semel.broker.apis.lookup import partition_of
+from semel.core.batch import NO_SEQUENCE
 from semel.core.producers import epoch_of, last_heard_ms, window_of
 from semel.core.topics import check_name
 
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 
 # There may be a million, and an answer of that size would hold up everybody else for many seconds.
 PRODUCERS_PER_ANSWER_MAX: Final = 10_000
+NO_TRANSACTION: Final = -1
+# There is one coordinator, and it has no epochs.
+NO_COORDINATOR_EPOCH: Final = -1
 
 
 @answered
@@ -47,16 +52,23 @@ def _describe(broker: "Broker", topic_name: str, index: int, places: Iterator[in
     check_name(topic_name)
     _, partition = partition_of(broker, topic_name, index)
     heard = partition.state.producers.snapshot().items()
+    begun = partition.state.open_transactions
     return {
         "active_producers": [
-            {
-                "producer_id": producer_id,
-                "producer_epoch": epoch_of(state),
-                "last_sequence": window_of(state)[-1].last_sequence,
-                "last_timestamp": last_heard_ms(state),
-                "coordinator_epoch": -1,
-                "current_txn_start_offset": -1,
-            }
+            _producer(producer_id, state, begun.get(producer_id, NO_TRANSACTION))
             for (producer_id, state), _ in zip(reversed(heard), places, strict=False)
         ]
+    }
+
+
+def _producer(producer_id: int, state: bytes, begun_at: int) -> Fields:
+    window = window_of(state)
+    return {
+        "producer_id": producer_id,
+        "producer_epoch": epoch_of(state),
+        # A marker that raised the epoch has left none.
+        "last_sequence": window[-1].last_sequence if window else NO_SEQUENCE,
+        "last_timestamp": last_heard_ms(state),
+        "coordinator_epoch": NO_COORDINATOR_EPOCH,
+        "current_txn_start_offset": begun_at,
     }

@@ -5,9 +5,13 @@ than the client's minimum, the request is parked until records arrive or its tim
 would have to come from the disk are brought into memory by a thread first, so that one consumer far behind does not
 hold up all others. Partitions go by name up to version 12 and by id from 13 on, so that a topic that was deleted and
 made again is noticed.
+
+A consumer that wants committed records only is given everything up to where the oldest open transaction begins, and the
+list of the transactions in there that were aborted: it leaves out their records by itself.
 """
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from semel.broker.sessions import FetchContext, Interest
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
 
 _TOPIC_IDS_FROM = 13
 _LEADER_EPOCH = 0
+_READ_COMMITTED = 1
 # A client that would not wait for records at all still waits for those that exist.
 _DISK_WAIT_MS = 1_000
 
@@ -167,12 +172,13 @@ def _read(
         return FetchPartitionAnswer(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
     if asked.current_leader_epoch > _LEADER_EPOCH:
         return FetchPartitionAnswer(index, ErrorCode.UNKNOWN_LEADER_EPOCH, -1)
-    until = partition.readable
+    committed_only = request.isolation_level == _READ_COMMITTED
+    until = partition.stable if committed_only else partition.readable
     log_start = partition.state.log_start
     if not log_start <= asked.fetch_offset <= partition.state.next_offset:
         return FetchPartitionAnswer(index, ErrorCode.OFFSET_OUT_OF_RANGE, -1, -1, log_start)
     gathered.watched.append(partition)
-    aborted = () if request.isolation_level else None
+    aborted: Sequence[tuple[int, int]] | None = () if committed_only else None
     bytes_max = min(asked.bytes_max, room)
     data: bytes | memoryview = b""
     try:
@@ -183,12 +189,22 @@ def _read(
         else:
             # The first batch of an answer comes whatever its size, or a client with a small limit would never get on.
             first = gathered.bytes == gathered.cold_bytes == 0
-            data = partition.read(asked.fetch_offset, bytes_max, until, whole_first_batch=first)
+            data, behind = partition.read(asked.fetch_offset, bytes_max, until, whole_first_batch=first)
+            if committed_only and data:
+                aborted = partition.state.aborted.between(asked.fetch_offset, behind)
     except (OSError, Damaged) as error:
         broker.unreadable(error)
         return FetchPartitionAnswer(index, ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, log_start)
     gathered.bytes += len(data)
-    return FetchPartitionAnswer(index, 0, until.offset, until.offset, log_start, aborted, (data,) if data else ())
+    return FetchPartitionAnswer(
+        index,
+        0,
+        partition.readable.offset,
+        partition.last_stable_offset,
+        log_start,
+        aborted,
+        (data,) if data else (),
+    )
 
 
 def _topic_of(broker: "Broker", interest: Interest) -> Topic | None:

@@ -13,12 +13,15 @@ from semel.broker.apis.lookup import LEADER_EPOCH, check_leader_epoch, partition
 from semel.core.batch import BatchHeader, Buffer
 from semel.core.refusals import Refused
 from semel.storage.partition_log import PartitionLog
+from semel.storage.segment import Mark
 from semel.wire.errors import ErrorCode, ProtocolError
 from semel.wire.records import record_times
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
     from semel.broker.connection import Exchange
+
+_READ_COMMITTED: Final = 1
 
 _LATEST: Final = -1
 _EARLIEST: Final = -2
@@ -44,6 +47,7 @@ OPENED_BYTES_MAX: Final = 4 * 1024 * 1024
 
 @answered
 def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
+    committed_only = getattr(request, "isolation_level", 0) == _READ_COMMITTED
     twice = repeated((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
     return {
         "topics": [
@@ -55,7 +59,7 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
                         "timestamp": -1,
                         "offset": -1,
                         "leader_epoch": -1,
-                        **attempted(_find, broker, topic.name, asked, exchange.version, twice),
+                        **attempted(_find, broker, topic.name, asked, exchange.version, twice, committed_only),
                     }
                     for asked in topic.partitions
                 ],
@@ -65,32 +69,35 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
     }
 
 
-def _find(broker: "Broker", topic_name: str, asked: Any, version: int, twice: set[tuple[str, int]]) -> Fields:
+def _find(
+    broker: "Broker", topic_name: str, asked: Any, version: int, twice: set[tuple[str, int]], committed_only: bool
+) -> Fields:
     if (topic_name, asked.partition_index) in twice:
         raise Refused(ErrorCode.INVALID_REQUEST, "the partition is asked about more than once")
     _, partition = partition_of(broker, topic_name, asked.partition_index)
     check_leader_epoch(getattr(asked, "current_leader_epoch", -1))
+    until = partition.stable if committed_only else partition.readable
     wanted = asked.timestamp
     if wanted < 0 and version < _PLACES_SINCE.get(wanted, version + 1):
         raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"place {wanted} is not known in version {version}")
     if wanted == _LATEST:
-        return _found(partition.readable.offset)
+        return _found(max(until.offset, partition.state.log_start))
     if wanted in (_EARLIEST, _EARLIEST_LOCAL):
         return _found(partition.state.log_start)
     if wanted in (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD):
         return {}
     if wanted == _MAX_TIMESTAMP:
-        wanted = partition.latest_timestamp(partition.readable)
-    return _first_since(partition, wanted)
+        wanted = partition.latest_timestamp(until)
+    return _first_since(partition, wanted, until)
 
 
 def _found(offset: int, timestamp_ms: int = -1) -> Fields:
     return {"offset": offset, "timestamp": timestamp_ms, "leader_epoch": LEADER_EPOCH}
 
 
-def _first_since(partition: PartitionLog, timestamp_ms: int) -> Fields:
+def _first_since(partition: PartitionLog, timestamp_ms: int, until: Mark) -> Fields:
     log_start = partition.state.log_start
-    for header, batch in partition.batches_since(timestamp_ms, partition.readable):
+    for header, batch in partition.batches_since(timestamp_ms, until):
         record = _record_in(header, batch, timestamp_ms, log_start)
         if record is not None:
             return _found(*record)

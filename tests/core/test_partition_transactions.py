@@ -1,0 +1,300 @@
+"""Transactions in one partition: its promises one by one, then a machine that holds it against a list of everything."""
+
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from semel.core import refusals
+from semel.core.aborted import AbortedTransactions
+from semel.core.batch import NO_PRODUCER, TRANSACTIONAL_BIT, BatchHeader, control_batch, read_header
+from semel.core.partition import PRODUCER_EXPIRATION_MS, Decision, Partition
+from semel.core.producer_ids import ProducerIds
+from semel.core.producers import Outcome, Producers, epoch_of, window_of
+from semel.core.refusals import Refused
+
+ACCEPTED, DUPLICATE, GAP, FENCED = Outcome.ACCEPTED, Outcome.DUPLICATE, Outcome.GAP, Outcome.FENCED
+ONE, TWO, THREE = 1, 2, 3
+
+
+def batch(producer_id: int, first: int, count: int = 1, epoch: int = 0, *, transactional: bool = True) -> BatchHeader:
+    attributes = TRANSACTIONAL_BIT if transactional else 0
+    return BatchHeader(0, 0, 0, 2, 0, attributes, count - 1, 500, 600, producer_id, epoch, first, count)
+
+
+def send(partition: Partition, header: BatchHeader, now_ms: int = 0, *, joins: bool = False) -> Decision:
+    """Decide, and apply if accepted, as the log does for a producer that has a transaction open."""
+    decision = partition.decide_append(header, ProducerIds(), now_ms, joins=joins)
+    if decision.outcome is ACCEPTED:
+        partition.apply_append(header._replace(base_offset=partition.next_offset), now_ms)
+    return decision
+
+
+def end(partition: Partition, producer_id: int, *, committed: bool, epoch: int = 0, now_ms: int = 0) -> None:
+    marker = control_batch(producer_id, epoch, partition.next_offset, now_ms, committed)
+    partition.apply_marker(read_header(marker), now_ms, committed)
+
+
+def test_what_is_stable_ends_where_the_oldest_open_transaction_begins() -> None:
+    partition = Partition()
+    send(partition, batch(NO_PRODUCER, -1, 2, transactional=False))
+    assert partition.stable_offset == 2
+    send(partition, batch(ONE, 0, 3))
+    send(partition, batch(TWO, 0))
+    send(partition, batch(ONE, 3))
+    assert partition.stable_offset == 2
+    end(partition, ONE, committed=True)
+    assert partition.stable_offset == 5
+    end(partition, TWO, committed=False)
+    assert partition.stable_offset == partition.next_offset == 9
+
+
+def test_a_marker_takes_one_offset_and_claims_no_number() -> None:
+    partition = Partition()
+    send(partition, batch(ONE, 0, 2))
+    end(partition, ONE, committed=True)
+    assert partition.next_offset == 3
+    assert send(partition, batch(ONE, 2)).outcome is ACCEPTED
+    assert send(partition, batch(ONE, 0, 2)).outcome is DUPLICATE
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_the_end_of_a_transaction_without_a_record_here_leaves_nothing_but_its_marker(committed: bool) -> None:
+    partition = Partition()
+    end(partition, ONE, committed=committed)
+    assert (partition.next_offset, partition.stable_offset) == (1, 1)
+    assert partition.aborted.between(0, 1) == []
+
+
+def test_the_list_of_the_aborted_has_those_that_began_before_in_the_order_in_which_they_were_aborted() -> None:
+    partition = Partition()
+    send(partition, batch(ONE, 0))
+    send(partition, batch(TWO, 0))
+    send(partition, batch(THREE, 0))
+    end(partition, THREE, committed=True)
+    end(partition, TWO, committed=False)
+    end(partition, ONE, committed=False)
+    assert partition.aborted.between(0, 6) == [(TWO, 1), (ONE, 0)]
+    assert partition.aborted.between(2, 6) == [(TWO, 1), (ONE, 0)]
+    assert partition.aborted.between(5, 6) == [(ONE, 0)]
+    assert partition.aborted.between(0, 1) == [(ONE, 0)]
+    assert partition.aborted.between(6, 6) == []
+
+
+def test_a_batch_outside_of_its_producers_open_transaction_is_refused_once_its_number_is_right() -> None:
+    partition = Partition()
+    send(partition, batch(ONE, 0))
+    assert send(partition, batch(ONE, 5, transactional=False)).outcome is GAP
+    assert send(partition, batch(ONE, 0, transactional=False)).outcome is DUPLICATE
+    with pytest.raises(Refused, check=lambda refusal: refusal.error == refusals.INVALID_TXN_STATE):
+        send(partition, batch(ONE, 1, transactional=False))
+    assert send(partition, batch(TWO, 0, transactional=False)).outcome is ACCEPTED
+    end(partition, ONE, committed=True)
+    assert send(partition, batch(ONE, 1, transactional=False)).outcome is ACCEPTED
+
+
+def test_after_a_marker_of_a_later_epoch_numbers_begin_at_0_and_the_earlier_epoch_is_fenced() -> None:
+    partition = Partition()
+    send(partition, batch(ONE, 0))
+    end(partition, ONE, committed=True, epoch=1)
+    state = partition.producers.get(ONE)
+    assert state is not None
+    assert (epoch_of(state), window_of(state)) == (1, [])
+    assert send(partition, batch(ONE, 1)).outcome is FENCED
+    assert send(partition, batch(ONE, 0)).outcome is FENCED
+    assert send(partition, batch(ONE, 1, epoch=1)).message == "sequence gap (expected 0, got 1)"
+    assert send(partition, batch(ONE, 0, epoch=1)).outcome is ACCEPTED
+    assert send(partition, batch(ONE, 1, epoch=1)).outcome is ACCEPTED
+
+
+def test_a_marker_fences_even_where_its_producer_never_wrote() -> None:
+    partition = Partition()
+    end(partition, ONE, committed=False, epoch=4)
+    assert send(partition, batch(ONE, 0, epoch=3)).outcome is FENCED
+    assert send(partition, batch(ONE, 7, epoch=4)).outcome is GAP
+    assert send(partition, batch(ONE, 0, epoch=4)).outcome is ACCEPTED
+
+
+def test_a_batch_that_may_begin_a_transaction_by_itself_begins_at_0_whatever_was_forgotten() -> None:
+    partition = Partition()
+    assert send(partition, batch(ONE, 3), joins=True).outcome is GAP
+    assert send(partition, batch(ONE, 3, transactional=False), joins=True).outcome is ACCEPTED
+    assert send(partition, batch(TWO, 0), joins=True).outcome is ACCEPTED
+    assert send(partition, batch(THREE, 3)).outcome is ACCEPTED
+
+
+def test_a_producer_is_not_forgotten_while_its_transaction_is_open() -> None:
+    partition = Partition()
+    send(partition, batch(ONE, 0))
+    send(partition, batch(TWO, 0, transactional=False))
+    later_ms = PRODUCER_EXPIRATION_MS + 1
+    assert partition.forget_silent(later_ms) == 1
+    assert partition.producers.get(ONE) is not None
+    end(partition, ONE, committed=True, now_ms=later_ms)
+    assert partition.forget_silent(later_ms) == 0
+    assert partition.forget_silent(later_ms + 1) == 1
+
+
+def test_what_is_stable_never_ends_below_the_log_start() -> None:
+    partition = Partition()
+    send(partition, batch(ONE, 0, 4))
+    send(partition, batch(TWO, 0))
+    partition.apply_log_start(3)
+    assert partition.stable_offset == 3
+    end(partition, ONE, committed=False)
+    assert partition.aborted.between(3, 6) == [(ONE, 0)]
+    partition.apply_log_start(5)
+    assert partition.aborted.between(5, 6) == [(ONE, 0)]
+    partition.apply_log_start(6)
+    assert len(partition.aborted) == 0
+
+
+# Against a list of everything
+
+
+class Item(NamedTuple):
+    """A batch or a marker. `commits` is None for a batch."""
+
+    offset: int
+    count: int
+    producer_id: int
+    transactional: bool
+    commits: bool | None
+
+
+PRODUCERS = st.sampled_from([11, 12, 13, 14])
+
+
+class TransactionsAgainstAList(RuleBasedStateMachine):
+    """The model is the list of every batch and marker; whatever it knows it finds by going through all of it."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.partition = Partition()
+        self.items: list[Item] = []
+        self.sequences: dict[int, tuple[int, int]] = {}
+        self.log_start = 0
+
+    # The model
+
+    @property
+    def log_end(self) -> int:
+        return self.items[-1].offset + self.items[-1].count if self.items else 0
+
+    def transactions(self) -> list[tuple[int, int, int | None, bool]]:
+        """Producer, first offset, marker (None: still open) and whether it was committed, of every transaction."""
+        found = []
+        for producer_id in {item.producer_id for item in self.items if item.transactional}:
+            first: int | None = None
+            for item in self.items:
+                if item.producer_id != producer_id or not item.transactional:
+                    continue
+                if item.commits is None:
+                    first = item.offset if first is None else first
+                elif first is not None:
+                    found.append((producer_id, first, item.offset, item.commits))
+                    first = None
+            if first is not None:
+                found.append((producer_id, first, None, False))
+        return found
+
+    def stable_offset(self) -> int:
+        return max(
+            min([first for _, first, marker, _ in self.transactions() if marker is None], default=self.log_end),
+            self.log_start,
+        )
+
+    def aborted(self, begin: int, end: int) -> list[tuple[int, int]]:
+        ended = [
+            (marker, producer_id, first)
+            for producer_id, first, marker, committed in self.transactions()
+            if marker is not None and not committed and marker >= begin and first < end
+        ]
+        return [(producer_id, first) for _, producer_id, first in sorted(ended)]
+
+    def is_visible(self, item: Item) -> bool:
+        if item.commits is not None:
+            return False
+        return not item.transactional or any(
+            producer_id == item.producer_id and marker is not None and committed and first <= item.offset < marker
+            for producer_id, first, marker, committed in self.transactions()
+        )
+
+    # The senders
+
+    @rule(producer_id=PRODUCERS, counts=st.lists(st.integers(1, 3), min_size=1, max_size=3), plain=st.booleans())
+    def send(self, producer_id: int, counts: list[int], plain: bool) -> None:
+        epoch, sequence = self.sequences.get(producer_id, (0, 0))
+        for count in counts:
+            header = batch(producer_id, sequence, count, epoch, transactional=not plain)
+            is_open = any(known == producer_id and marker is None for known, _, marker, _ in self.transactions())
+            if plain and is_open:
+                with pytest.raises(Refused):
+                    send(self.partition, header)
+                return
+            assert send(self.partition, header).outcome is ACCEPTED
+            self.items.append(Item(self.log_end, count, producer_id, not plain, None))
+            sequence += count
+            self.sequences[producer_id] = epoch, sequence
+
+    @rule(producer_id=PRODUCERS, committed=st.booleans(), raises=st.booleans())
+    def end(self, producer_id: int, committed: bool, raises: bool) -> None:
+        epoch, sequence = self.sequences.get(producer_id, (0, 0))
+        if raises:
+            epoch, sequence = epoch + 1, 0
+        end(self.partition, producer_id, committed=committed, epoch=epoch)
+        self.sequences[producer_id] = epoch, sequence
+        self.items.append(Item(self.log_end, 1, producer_id, True, committed))
+
+    @rule(share=st.floats(0, 1))
+    def delete(self, share: float) -> None:
+        self.log_start = max(self.log_start, int(self.log_end * share))
+        self.partition.apply_log_start(self.log_start)
+
+    @rule()
+    def start_again(self) -> None:
+        before, again = self.partition, Partition()
+        again.log_start, again.next_offset = before.log_start, before.next_offset
+        again.producers = Producers(before.producers.snapshot().items())
+        again.open_transactions = dict(before.open_transactions)
+        again.aborted = AbortedTransactions.from_bytes(before.aborted.to_bytes())
+        self.partition = again
+
+    # The readers
+
+    @precondition(lambda self: self.items)
+    @rule(data=st.data())
+    def read_committed(self, data: Any) -> None:
+        stable = self.stable_offset()
+        assert self.partition.stable_offset == stable
+        assert self.partition.next_offset == self.log_end
+        if self.log_start >= stable:
+            return
+        begin = data.draw(st.integers(self.log_start, stable - 1), "begin")
+        given = [item for item in self.items if begin < item.offset + item.count and item.offset < stable]
+        given = given[: data.draw(st.integers(1, len(given)), "batches")]
+        behind = given[-1].offset + given[-1].count
+        listed = self.partition.aborted.between(begin, behind)
+        assert listed == self.aborted(begin, behind)
+        assert self.seen(given, listed) == [item for item in given if self.is_visible(item)]
+
+    @staticmethod
+    def seen(given: list[Item], aborted: list[tuple[int, int]]) -> list[Item]:
+        """What a consumer shows of the batches that it was given, by the rule that all clients follow."""
+        to_come = sorted(aborted, key=lambda found: found[1])
+        dropped: set[int] = set()
+        shown = []
+        for item in given:
+            while to_come and to_come[0][1] < item.offset + item.count:
+                dropped.add(to_come.pop(0)[0])
+            if item.commits is not None:
+                dropped.discard(item.producer_id)
+            elif not (item.transactional and item.producer_id in dropped):
+                shown.append(item)
+        return shown
+
+
+TransactionsAgainstAList.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+test_whatever_is_begun_and_ended_a_list_of_everything_says_the_same = TransactionsAgainstAList.TestCase
