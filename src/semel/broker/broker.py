@@ -18,6 +18,7 @@ from typing import Final, Literal
 from semel.broker.alarm import Alarm
 from semel.broker.apis import HANDLERS
 from semel.broker.connection import Connection, Exchange
+from semel.broker.consumer_groups import ConsumerGroupCoordinator
 from semel.broker.coordinator import GroupCoordinator
 from semel.broker.disk_thread import DiskThread, Outcome
 from semel.broker.events import Events
@@ -81,6 +82,7 @@ class Broker:
         self.alarm: Alarm
         self.transactions = TransactionCoordinator(self)
         self.groups = GroupCoordinator(self)
+        self.consumer_groups = ConsumerGroupCoordinator(self)
         self.fetch_sessions = FetchSessions(self.limits.fetch_sessions_max, self.limits.fetch_session_partitions_max)
         self.waiting_partitions = 0
         # The position of the journal before which every change counts: answers that depend on it may go.
@@ -162,6 +164,7 @@ class Broker:
         self.alarm = Alarm(self._loop, self.now_ms, self._attempt)
         self.alarm.watch(self.log.transactions.next_deadline_ms, self.transactions.end_overdue)
         self.groups.begin()
+        self.consumer_groups.begin()
         self.alarm.look()
         self._every(HOUSEKEEPING_SECONDS, self._keep_house)
         self._every(RETENTION_SECONDS, self._retain)

@@ -63,6 +63,10 @@ class Limits:
     # How long the first member of a group waits for others. Apache Kafka has 3 s, and advises 0 for development: what
     # it saves is a rebalance for each member that starts a little later.
     group_initial_rebalance_delay_ms: int = 0
+    # How long a member of the new protocol may be silent, and how often it is told to speak, as in Apache Kafka
+    # (group.consumer.session.timeout.ms, group.consumer.heartbeat.interval.ms).
+    consumer_group_session_timeout_ms: int = 45_000
+    consumer_group_heartbeat_interval_ms: int = 5_000
     # How long a new member may wait to hear its generation, as in Apache Kafka: clients give up after this long.
     group_new_member_join_timeout_ms: int = 300_000
     # Transactional ids on record: what is known of one takes half a kilobyte, and stands in every checkpoint.

@@ -101,6 +101,8 @@ class Catalog:
         self._clear()
 
     def _clear(self) -> None:
+        # Rises when a topic comes, goes or grows, so that whoever has drawn conclusions need not draw them again.
+        self.changes = 0
         self._next_number = 0
         self._partition_count = 0
         self._by_name: dict[str, Topic] = {}
@@ -211,6 +213,7 @@ class Catalog:
 
         ValueError for an entry that cannot follow on those before it, as only a damaged or foreign journal holds.
         """
+        self.changes += 1
         match entry:
             case TopicCreated():
                 return self._add(

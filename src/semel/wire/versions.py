@@ -95,6 +95,8 @@ ANNOUNCED: Final[dict[int, VersionRange]] = {
     DESCRIBE_PRODUCERS: VersionRange(0, 0),
     DESCRIBE_TRANSACTIONS: VersionRange(0, 0),
     LIST_TRANSACTIONS: VersionRange(0, 2),
+    CONSUMER_GROUP_HEARTBEAT: VersionRange(0, 1),
+    CONSUMER_GROUP_DESCRIBE: VersionRange(0, 1),
     DESCRIBE_TOPIC_PARTITIONS: VersionRange(0, 0),
 }
 

@@ -11,6 +11,8 @@ from semel.broker.apis import (
     add_partitions_to_txn,
     alter_configs,
     api_versions,
+    consumer_group_describe,
+    consumer_group_heartbeat,
     create_partitions,
     create_topics,
     delete_groups,
@@ -83,5 +85,7 @@ HANDLERS: Final[dict[int, "Handler"]] = {
     versions.DESCRIBE_PRODUCERS: describe_producers.handle,
     versions.DESCRIBE_TRANSACTIONS: describe_transactions.handle,
     versions.LIST_TRANSACTIONS: list_transactions.handle,
+    versions.CONSUMER_GROUP_HEARTBEAT: consumer_group_heartbeat.handle,
+    versions.CONSUMER_GROUP_DESCRIBE: consumer_group_describe.handle,
     versions.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions.handle,
 }

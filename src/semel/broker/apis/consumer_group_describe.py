@@ -1,0 +1,75 @@
+"""ConsumerGroupDescribe (69), versions 0 and 1: groups of the new protocol, with what each member reads and is to."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from semel.broker.apis.answered import Fields, answered, attempted
+from semel.broker.apis.authorized import GROUP_OPERATIONS, NOT_ASKED
+from semel.core.entries import PartitionName
+from semel.core.groups.consumer import ConsumerGroup
+from semel.core.groups.consumer_members import Member
+from semel.core.refusals import GROUP_ID_NOT_FOUND, Refused
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+    from semel.broker.connection import Exchange
+
+_CLASSIC_MEMBER = 0
+_CONSUMER_MEMBER = 1
+_UNKNOWN = {"group_state": "", "group_epoch": 0, "assignment_epoch": 0, "assignor_name": "", "members": []}
+
+
+@answered
+def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
+    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+    return {
+        "groups": [
+            {**_UNKNOWN, "group_id": name, "authorized_operations": operations, **attempted(_describe, broker, name)}
+            for name in dict.fromkeys(request.group_ids)
+        ]
+    }
+
+
+def _describe(broker: "Broker", name: str) -> Fields:
+    machine = broker.log.groups.existing(name).machine
+    if not isinstance(machine, ConsumerGroup):
+        raise Refused(GROUP_ID_NOT_FOUND, f"group '{name}' is not a consumer group")
+    return {
+        "group_state": machine.state_name,
+        "group_epoch": machine.epoch,
+        "assignment_epoch": machine.target_epoch,
+        "assignor_name": machine.assignor,
+        "members": [
+            _member_fields(broker, member, machine.target_of(member.member_id)) for member in machine.members.values()
+        ],
+    }
+
+
+def _member_fields(broker: "Broker", member: Member, target: Iterable[PartitionName]) -> Fields:
+    subscription = member.subscription
+    return {
+        "member_id": member.member_id,
+        "instance_id": subscription.instance_id,
+        "rack_id": subscription.rack_id,
+        "member_epoch": member.epoch,
+        "client_id": subscription.client_id,
+        "client_host": subscription.client_host,
+        "subscribed_topic_names": subscription.topic_names,
+        "subscribed_topic_regex": subscription.topic_regex or None,
+        "assignment": _assignment(broker, member.held),
+        "target_assignment": _assignment(broker, target),
+        "member_type": _CLASSIC_MEMBER if member.is_classic else _CONSUMER_MEMBER,
+    }
+
+
+def _assignment(broker: "Broker", names: Iterable[PartitionName]) -> Fields:
+    by_number: dict[int, list[int]] = {}
+    for number, index in sorted(names):
+        by_number.setdefault(number, []).append(index)
+    return {
+        "topic_partitions": [
+            {"topic_id": topic.topic_id, "topic_name": topic.name, "partitions": indexes}
+            for number, indexes in by_number.items()
+            if (topic := broker.log.catalog.numbered(number)) is not None
+        ]
+    }

@@ -1,0 +1,83 @@
+"""ConsumerGroupHeartbeat (68), versions 0 and 1: to join a group of the new protocol, to stay in it, and to leave it.
+
+One request for everything: the member says where it is and what it reads, and hears where it should be. In version 0
+the broker makes up the member's id, from version 1 on the client does.
+"""
+
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from semel.broker.apis.answered import Fields, answer, attempted
+from semel.core.entries import PartitionName
+from semel.core.groups.consumer_requests import JOIN_EPOCH, Heartbeat
+from semel.wire import messages
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+    from semel.broker.connection import Exchange
+    from semel.broker.consumer_groups import Heard
+
+# Of a topic that is not there.
+_NO_NUMBER = -1
+_NOTHING_TO_TELL = {"member_id": None, "member_epoch": 0, "heartbeat_interval": 0, "assignment": None}
+
+
+def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> None:
+    request = messages.decode_request(exchange.api_key, exchange.version, body)
+    heard: Heard | None = None
+
+    def serve() -> Fields:
+        nonlocal heard
+        heard = broker.consumer_groups.heartbeat(request.group_id, _heartbeat(broker, exchange, request))
+        return _fields_of(broker, heard)
+
+    fields = {**_NOTHING_TO_TELL, **attempted(serve)}
+    answer(exchange, fields, after=broker.log.end if heard is None else heard.after)
+
+
+def _heartbeat(broker: "Broker", exchange: "Exchange", request: Any) -> Heartbeat:
+    member_id = request.member_id
+    if exchange.version == 0 and not member_id and request.member_epoch == JOIN_EPOCH:
+        member_id = str(uuid4())
+    rebalance_timeout_ms = messages.milliseconds(request.rebalance_timeout)
+    return Heartbeat(
+        member_id=member_id,
+        epoch=request.member_epoch,
+        client_id=exchange.client_id or "",
+        client_host=f"/{exchange.peer.rpartition(':')[0]}",
+        instance_id=request.instance_id,
+        rack_id=request.rack_id,
+        rebalance_timeout_ms=rebalance_timeout_ms,
+        topic_names=request.subscribed_topic_names,
+        topic_regex=getattr(request, "subscribed_topic_regex", None),
+        assignor=request.server_assignor,
+        owned=_owned(broker, request.topic_partitions),
+    )
+
+
+def _owned(broker: "Broker", topics: Any) -> frozenset[PartitionName] | None:
+    if topics is None:
+        return None
+    owned = set()
+    for entry in topics:
+        topic = broker.log.catalog.identified(messages.topic_id_bytes(entry.topic_id))
+        number = _NO_NUMBER if topic is None else topic.number
+        owned.update(PartitionName(number, index) for index in entry.partitions)
+    return frozenset(owned)
+
+
+def _fields_of(broker: "Broker", heard: "Heard") -> Fields:
+    by_number: dict[int, list[int]] = {}
+    for number, index in heard.may_read or ():
+        by_number.setdefault(number, []).append(index)
+    topics = [
+        {"topic_id": topic.topic_id, "partitions": indexes}
+        for number, indexes in by_number.items()
+        if (topic := broker.log.catalog.numbered(number)) is not None
+    ]
+    return {
+        "member_id": heard.member_id,
+        "member_epoch": heard.epoch,
+        "heartbeat_interval": broker.consumer_groups.rules.heartbeat_interval_ms,
+        "assignment": None if heard.may_read is None else {"topic_partitions": topics},
+    }

@@ -1,0 +1,466 @@
+"""A consumer group of the new protocol (KIP-848): the broker says who reads what, and each member gets there by itself.
+
+A group has an epoch, which rises whenever something changes that the assignment depends on: members, subscriptions, or
+the topics they mean. From it follows a target, made by an assignor for all members at once, with the epoch it was made
+for. Every member goes its own way to its target, one heartbeat at a time (`consumer_members`), and its epoch says how
+far it is; so nobody waits for everybody.
+
+Deciding answers one entry, or None where nothing changes, as with nearly all heartbeats. What comes of a heartbeat is
+durable; who was heard when is not, and begins anew with the process. Time, ids and topics come in as arguments.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from semel.core.entries import (
+    ConsumerGroupChanged,
+    ConsumerPosition,
+    ConsumerSubscription,
+    ConsumerTarget,
+    PartitionName,
+)
+from semel.core.groups.assignors import ASSIGNORS, Reader
+from semel.core.groups.consumer_members import AWAY_EPOCH, Member, new_subscription, next_position
+from semel.core.groups.consumer_requests import JOIN_EPOCH, Heartbeat, with_what_was_said
+from semel.core.groups.consumer_topics import WantedTopics, digest_of, is_same_wish, preferred_assignor
+from semel.core.refusals import (
+    FENCED_INSTANCE_ID,
+    FENCED_MEMBER_EPOCH,
+    GROUP_MAX_SIZE_REACHED,
+    ILLEGAL_GENERATION,
+    STALE_MEMBER_EPOCH,
+    UNKNOWN_MEMBER_ID,
+    UNRELEASED_INSTANCE_ID,
+    UNSUPPORTED_VERSION,
+    Refused,
+)
+from semel.core.topics import Catalog
+
+# How a snapshot of this machine is told from one of the classic protocol.
+KIND: Final = "consumer"
+# The first version of OffsetCommit that says which member epoch it means.
+COMMIT_VERSION_MIN: Final = 9
+NOTHING: Final[frozenset[PartitionName]] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerRules:
+    """What the broker is set to, with Kafka's defaults (group.consumer.*)."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    members_max: int = 2_000
+
+
+class _Plan(NamedTuple):
+    """The group's epochs and targets after a step; of the targets, those that differ from what they were."""
+
+    epoch: int
+    target_epoch: int
+    topics_digest: str
+    left: tuple[str, ...]
+    targets: Mapping[str, frozenset[PartitionName]]
+
+
+class ConsumerGroup:
+    """One group. Only `apply` changes what is kept of it."""
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        self.target_epoch = 0
+        self.topics_digest = ""
+        self.members: dict[str, Member] = {}
+        self.targets: dict[str, frozenset[PartitionName]] = {}
+        self.changed_at_ms = 0
+        self._of_instance: dict[str, str] = {}
+        self._owner_of: dict[PartitionName, str] = {}
+        # What was concluded from the catalog and the members as they are, and for which state of the catalog.
+        self._digested: tuple[int, str] | None = None
+        self._topics = WantedTopics()
+        # Not after the earliest deadline there is, but perhaps before: deadlines move to later with every heartbeat.
+        self._no_deadline_before_ms: int | None = None
+
+    # Looking up
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether anything about the members outlives the process: the epoch does, even without members."""
+        return True
+
+    @property
+    def state_name(self) -> str:
+        """The group's state under Kafka's name."""
+        if not self.members:
+            return "Empty"
+        if self.epoch > self.target_epoch:
+            return "Assigning"
+        reconciled = all(member.is_reconciled_to(self.target_epoch) for member in self.members.values())
+        return "Stable" if reconciled else "Reconciling"
+
+    @property
+    def group_type(self) -> str:
+        return KIND
+
+    @property
+    def protocol_type(self) -> str:
+        """What kind of members there are, as the classic protocol calls it."""
+        return KIND
+
+    @property
+    def assignor(self) -> str:
+        """The assignor that most members ask for."""
+        return preferred_assignor(self._subscriptions())
+
+    def member(self, member_id: str) -> Member:
+        member = self.members.get(member_id)
+        if member is None:
+            raise Refused(UNKNOWN_MEMBER_ID, f"'{member_id}' is no member of this group")
+        return member
+
+    def target_of(self, member_id: str) -> frozenset[PartitionName]:
+        return self.targets.get(member_id, NOTHING)
+
+    def is_subscribed_to(self, topic_name: str) -> bool:
+        """Whether a member reads this topic."""
+        return any(self._topics.includes(subscription, topic_name) for subscription in self._subscriptions())
+
+    # What the group's offsets ask
+
+    def check_commit(
+        self, member_id: str, instance_id: str | None, generation_or_epoch: int, *, transactional: bool, version: int
+    ) -> None:
+        """Refused unless this member may commit in this epoch. An empty group takes commits from who is no member."""
+        if generation_or_epoch < 0 and not self.members:
+            return
+        member = self.member(member_id)
+        if not (transactional or member.is_classic) and version < COMMIT_VERSION_MIN:
+            raise Refused(
+                UNSUPPORTED_VERSION, f"members of this group commit with version {COMMIT_VERSION_MIN} or later"
+            )
+        _check_current(member, generation_or_epoch)
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        """Refused if who asks says to be a member, and is none in this epoch."""
+        if member_id is not None or member_epoch >= 0:
+            _check_current(self.member(member_id or ""), member_epoch)
+
+    def check_forget(self) -> None:
+        """Offsets of topics that nobody reads may be deleted at any time."""
+
+    def retention_begins_ms(self, committed_at_ms: int) -> int | None:
+        """As in Kafka an offset of a topic that nobody reads ages from its commit, whoever is there."""
+        return committed_at_ms
+
+    # Heartbeats
+
+    def decide_heartbeat(
+        self, group: str, beat: Heartbeat, catalog: Catalog, rules: ConsumerRules, now_ms: int
+    ) -> ConsumerGroupChanged | None:
+        """What a heartbeat of a member that stays or joins changes."""
+        if len(self.members) >= rules.members_max and beat.member_id not in self.members:
+            raise Refused(GROUP_MAX_SIZE_REACHED, f"the group has {rules.members_max} members, no more are allowed")
+        before = self._said_to_be(beat)
+        known = new_subscription(beat.member_id, beat.instance_id) if before is None else before.subscription
+        subscription = with_what_was_said(known, beat)
+        if subscription.topic_regex and subscription.topic_regex != known.topic_regex:
+            self._topics.check_pattern(subscription.topic_regex)
+        member = before
+        if member is None or member.member_id != beat.member_id:
+            member = _newcomer(subscription, before)
+        return self._decide_step(group, member, subscription, beat.owned, beat.epoch, catalog, now_ms)
+
+    def _said_to_be(self, beat: Heartbeat) -> Member | None:
+        """The member that sends a heartbeat, or whose place it takes; None for one that is new. Refused if fenced."""
+        if beat.instance_id is None:
+            member = self.members.get(beat.member_id)
+        else:
+            member = self.members.get(self._of_instance.get(beat.instance_id, ""))
+        if member is None:
+            if beat.epoch != JOIN_EPOCH:
+                raise Refused(UNKNOWN_MEMBER_ID, f"'{beat.instance_id or beat.member_id}' is no member of this group")
+            return None
+        if member.member_id != beat.member_id:
+            if beat.epoch != JOIN_EPOCH:
+                raise Refused(FENCED_INSTANCE_ID, f"instance '{beat.instance_id}' goes on as '{member.member_id}'")
+            if member.epoch != AWAY_EPOCH and not member.is_classic:
+                raise Refused(UNRELEASED_INSTANCE_ID, f"instance '{beat.instance_id}' is '{member.member_id}' still")
+            return member
+        _check_epoch(member, beat)
+        return member
+
+    def _decide_step(
+        self,
+        group: str,
+        member: Member,
+        subscription: ConsumerSubscription,
+        owned: frozenset[PartitionName] | None,
+        said_epoch: int,
+        catalog: Catalog,
+        now_ms: int,
+    ) -> ConsumerGroupChanged | None:
+        """What changes by a member having been heard; `member` is how it was, `subscription` what it says now."""
+        plan = self._plan(member, subscription, catalog)
+        target = plan.targets.get(subscription.member_id, self.target_of(subscription.member_id))
+        position = next_position(member, target, plan.target_epoch, self._is_free, owned)
+        _check_said_epoch(member, position, said_epoch)
+        is_new = self.members.get(subscription.member_id) is not member
+        changed = ConsumerGroupChanged(
+            group,
+            plan.epoch,
+            plan.target_epoch,
+            plan.topics_digest,
+            plan.left,
+            subscriptions=(subscription,) if is_new or subscription != member.subscription else (),
+            targets=tuple([ConsumerTarget(member_id, tuple(sorted(to))) for member_id, to in plan.targets.items()]),
+            positions=(position,) if is_new or position is not member.position else (),
+            at_ms=now_ms,
+        )
+        nothing_new = plan.epoch == self.epoch and not (changed.subscriptions or changed.targets or changed.positions)
+        return None if nothing_new else changed
+
+    def _plan(self, member: Member, subscription: ConsumerSubscription, catalog: Catalog) -> _Plan:
+        """Whether a new target is due now that this is what a member says, and which."""
+        is_as_known = member is self.members.get(subscription.member_id) and is_same_wish(
+            subscription, member.subscription
+        )
+        if is_as_known and self.epoch == self.target_epoch and self._digest_now(catalog) == self.topics_digest:
+            return _Plan(self.epoch, self.target_epoch, self.topics_digest, (), {})
+        known_as = self._of_instance.get(subscription.instance_id or "", subscription.member_id)
+        known = self.members.get(known_as)
+        subscriptions = {member_id: other.subscription for member_id, other in self.members.items()}
+        subscriptions.pop(known_as, None)
+        subscriptions[subscription.member_id] = subscription
+        targets: Mapping[str, frozenset[PartitionName]]
+        targets = {**self.targets, subscription.member_id: self.target_of(known_as)}
+        digest = digest_of(self._topics.wanted(subscriptions.values(), catalog))
+        wish_is_new = known is None or not is_same_wish(subscription, known.subscription)
+        epoch = self.epoch + (wish_is_new or digest != self.topics_digest)
+        target_epoch = self.target_epoch
+        if epoch > target_epoch:
+            targets = self._make_targets(subscriptions, targets, catalog)
+            target_epoch = epoch
+        left = (known_as,) if known is not None and known_as != subscription.member_id else ()
+        differing = {member_id: to for member_id, to in targets.items() if to != self.target_of(member_id)}
+        return _Plan(epoch, target_epoch, digest, left, differing)
+
+    def _is_free(self, name: PartitionName) -> bool:
+        return name not in self._owner_of
+
+    # Leaving
+
+    def decide_leave(self, group: str, beat: Heartbeat, catalog: Catalog, now_ms: int) -> ConsumerGroupChanged:
+        """What changes as a member says that it leaves, for good or, being static, for a while."""
+        if beat.instance_id is None:
+            member = self.member(beat.member_id)
+        else:
+            member = self.member(self._of_instance.get(beat.instance_id, ""))
+            if member.member_id != beat.member_id:
+                raise Refused(FENCED_INSTANCE_ID, f"instance '{beat.instance_id}' goes on as '{member.member_id}'")
+        if beat.epoch != AWAY_EPOCH:
+            return self.decide_removal(group, [member.member_id], catalog, now_ms)
+        away = member.position._replace(epoch=AWAY_EPOCH, previous_epoch=member.epoch, revoking=())
+        return ConsumerGroupChanged(
+            group, self.epoch, self.target_epoch, self.topics_digest, (), (), (), (away,), now_ms
+        )
+
+    def decide_removal(
+        self, group: str, member_ids: Iterable[str], catalog: Catalog, now_ms: int
+    ) -> ConsumerGroupChanged:
+        """What changes as these members are gone. The next heartbeat of another makes the new target."""
+        left = tuple(member_ids)
+        remaining = [member.subscription for member_id, member in self.members.items() if member_id not in left]
+        digest = digest_of(self._topics.wanted(remaining, catalog))
+        return ConsumerGroupChanged(group, self.epoch + 1, self.target_epoch, digest, left, (), (), (), now_ms)
+
+    # Deadlines
+
+    def hear(self, member_id: str, rules: ConsumerRules, now_ms: int) -> None:
+        """A member was heard: count its silence anew."""
+        member = self.members.get(member_id)
+        if member is not None:
+            timeout_ms = member.subscription.classic_session_timeout_ms
+            member.session_deadline_ms = now_ms + (timeout_ms if member.is_classic else rules.session_timeout_ms)
+            self._note_deadline(member.deadline_ms)
+
+    def hear_all(self, rules: ConsumerRules, now_ms: int) -> None:
+        """The process has just begun, so nobody has been silent yet, and nobody slow."""
+        for member in self.members.values():
+            if member.revoke_deadline_ms is not None:
+                member.revoke_deadline_ms = now_ms + member.subscription.rebalance_timeout_ms
+            self.hear(member.member_id, rules, now_ms)
+
+    def next_deadline_ms(self) -> int | None:
+        """When to look for members that are overdue; None is never."""
+        return self._no_deadline_before_ms
+
+    def overdue(self, now_ms: int) -> list[str]:
+        """Who has been silent for too long, or has taken too long to let go of partitions."""
+        self._no_deadline_before_ms = None
+        late = []
+        for member in self.members.values():
+            deadline_ms = member.deadline_ms
+            if deadline_ms is not None and deadline_ms <= now_ms:
+                late.append(member.member_id)
+            self._note_deadline(deadline_ms)
+        return late
+
+    def _note_deadline(self, deadline_ms: int | None) -> None:
+        bound_ms = self._no_deadline_before_ms
+        if deadline_ms is not None and (bound_ms is None or deadline_ms < bound_ms):
+            self._no_deadline_before_ms = deadline_ms
+
+    # Topics
+
+    def _make_targets(
+        self,
+        subscriptions: Mapping[str, ConsumerSubscription],
+        targets: Mapping[str, frozenset[PartitionName]],
+        catalog: Catalog,
+    ) -> Mapping[str, frozenset[PartitionName]]:
+        readers = {
+            member_id: Reader(
+                self._topics.of(subscription, catalog), targets.get(member_id, NOTHING), subscription.instance_id
+            )
+            for member_id, subscription in subscriptions.items()
+        }
+        counts = {number: count for _, number, count in self._topics.wanted(subscriptions.values(), catalog)}
+        return ASSIGNORS[preferred_assignor(subscriptions.values())](readers, counts)
+
+    def _digest_now(self, catalog: Catalog) -> str:
+        """What tells apart the topics that the members want, as the topics are now."""
+        if self._digested is None or self._digested[0] != catalog.changes:
+            self._digested = catalog.changes, digest_of(self._topics.wanted(self._subscriptions(), catalog))
+        return self._digested[1]
+
+    def _subscriptions(self) -> Iterable[ConsumerSubscription]:
+        return (member.subscription for member in self.members.values())
+
+    # Applying
+
+    def apply(self, entry: ConsumerGroupChanged) -> None:
+        """Make an entry true."""
+        self.epoch = entry.epoch
+        self.target_epoch = entry.target_epoch
+        self.topics_digest = entry.topics_digest
+        self.changed_at_ms = entry.at_ms
+        for member_id in entry.left:
+            self._remove(member_id)
+        for fields in entry.subscriptions:
+            self._subscribe(ConsumerSubscription(*fields))
+        for member_id, partitions in entry.targets:
+            self.targets[member_id] = frozenset(PartitionName(*name) for name in partitions)
+        for position in entry.positions:
+            self._move(ConsumerPosition(*position), entry.at_ms)
+        if entry.left or entry.subscriptions:
+            self._digested = None
+            self._topics.forget_all_but(subscription.topic_regex for subscription in self._subscriptions())
+
+    def _remove(self, member_id: str) -> None:
+        member = self.members.pop(member_id)
+        self._disown(member)
+        self.targets.pop(member_id, None)
+        if member.subscription.instance_id is not None:
+            self._of_instance.pop(member.subscription.instance_id, None)
+
+    def _subscribe(self, subscription: ConsumerSubscription) -> None:
+        member = self.members.get(subscription.member_id)
+        if member is None:
+            self.members[subscription.member_id] = Member(subscription)
+        else:
+            member.subscription = subscription
+        if subscription.instance_id is not None:
+            self._of_instance[subscription.instance_id] = subscription.member_id
+
+    def _move(self, position: ConsumerPosition, at_ms: int) -> None:
+        member = self.members[position.member_id]
+        self._disown(member)
+        member.move(position, at_ms)
+        self._owner_of.update(dict.fromkeys([*member.held, *member.revoking], member.member_id))
+        self._note_deadline(member.revoke_deadline_ms)
+
+    def _disown(self, member: Member) -> None:
+        for name in (*member.held, *member.revoking):
+            del self._owner_of[name]
+
+    # Checkpoints
+
+    def as_entry(self, group: str) -> ConsumerGroupChanged:
+        """The entry that makes a new group what this one is."""
+        members = self.members.values()
+        return ConsumerGroupChanged(
+            group,
+            self.epoch,
+            self.target_epoch,
+            self.topics_digest,
+            left=(),
+            subscriptions=tuple([member.subscription for member in members]),
+            targets=tuple([ConsumerTarget(member_id, tuple(target)) for member_id, target in self.targets.items()]),
+            positions=tuple([member.position for member in members]),
+            at_ms=self.changed_at_ms,
+        )
+
+    def snapshot(self) -> dict[str, Any]:
+        """All that is kept, in what JSON can say; nothing that happens later changes it."""
+        entry = self.as_entry("")
+        return {
+            "kind": KIND,
+            "epoch": entry.epoch,
+            "target_epoch": entry.target_epoch,
+            "topics_digest": entry.topics_digest,
+            "subscriptions": entry.subscriptions,
+            "targets": entry.targets,
+            "positions": entry.positions,
+            "at_ms": entry.at_ms,
+        }
+
+    def restore(self, snapshot: Mapping[str, Any]) -> None:
+        """Become what `snapshot` says. Nothing may have been here before."""
+        kept = {name: value for name, value in snapshot.items() if name != "kind"}
+        self.apply(ConsumerGroupChanged(group="", left=(), **kept))
+
+
+def _newcomer(subscription: ConsumerSubscription, before: Member | None) -> Member:
+    """A member that is not in the group yet. One that takes a static member's place goes on where that one was."""
+    member = Member(subscription)
+    if before is not None:
+        member.move(before.position._replace(member_id=subscription.member_id, epoch=0, previous_epoch=0), 0)
+    return member
+
+
+def _check_current(member: Member, epoch: int) -> None:
+    """Refused unless this is the member's epoch."""
+    if epoch != member.epoch:
+        error = ILLEGAL_GENERATION if member.is_classic else STALE_MEMBER_EPOCH
+        raise Refused(error, f"member '{member.member_id}' is in epoch {member.epoch}, not {epoch}")
+
+
+def _check_epoch(member: Member, beat: Heartbeat) -> None:
+    """Refused if the member is not where it says to be, unless all that happened is that it missed one answer."""
+    if beat.epoch in (JOIN_EPOCH, member.epoch):
+        return
+    missed_one = beat.epoch == member.position.previous_epoch and beat.epoch < member.epoch
+    if not (missed_one and beat.owned is not None and beat.owned <= member.held.keys()):
+        raise Refused(
+            FENCED_MEMBER_EPOCH,
+            f"member '{member.member_id}' is in epoch {member.epoch}, not {beat.epoch}: it must give up all partitions",
+        )
+
+
+def _check_said_epoch(member: Member, position: ConsumerPosition, said_epoch: int) -> None:
+    """Refused if partitions were taken for let go of because of what was said before the member's own epoch.
+
+    Kafka believes it. But what a member read in an earlier epoch says nothing about what it got in this one.
+    """
+    if said_epoch in (JOIN_EPOCH, member.epoch) or position is member.position:
+        return
+    kept = {(number, partition) for number, partition, _ in (*position.held, *position.revoking)}
+    if not kept >= {*member.held, *member.revoking}:
+        raise Refused(
+            FENCED_MEMBER_EPOCH,
+            f"member '{member.member_id}' is in epoch {member.epoch}, not {said_epoch}: it must give up all partitions",
+        )

@@ -1,0 +1,125 @@
+"""One member of a consumer group (KIP-848): what it said of itself, what it may read, and its way to its target.
+
+The way has three states. A member that has to let go of partitions is told so and waited for, in the epoch it has
+(`UNREVOKED`). One that is to read what another has not let go of yet is in the target's epoch already and gets the rest
+when it is free (`UNRELEASED`). One that has all it is to have is `STABLE`. A partition is free for another only when
+its member has said that it reads it no more, so nowhere on the way are there two who may read it.
+
+Nothing here knows the group, but for who holds which partition.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from semel.core.entries import ConsumerPosition, ConsumerSubscription, HeldPartition, PartitionName
+
+STABLE: Final = 0
+UNREVOKED: Final = 1
+UNRELEASED: Final = 2
+
+# The epoch of a static member that has left for a while.
+AWAY_EPOCH: Final = -2
+
+# How long a member may take to let go of partitions if it does not say; members that join have to.
+REBALANCE_TIMEOUT_MS_DEFAULT: Final = 300_000
+
+
+class Member:
+    """A member as it is. Only the group's `apply` changes what is kept of it; deadlines are soft."""
+
+    __slots__ = ("held", "position", "revoke_deadline_ms", "revoking", "session_deadline_ms", "subscription")
+
+    def __init__(self, subscription: ConsumerSubscription) -> None:
+        self.subscription = subscription
+        self.position = ConsumerPosition(subscription.member_id, 0, 0, STABLE, (), ())
+        # The same, to look things up in: since which epoch each partition is the member's.
+        self.held: Mapping[PartitionName, int] = {}
+        self.revoking: Mapping[PartitionName, int] = {}
+        # When it will have been silent for too long; None as long as nobody counts.
+        self.session_deadline_ms: int | None = None
+        # When it will have taken too long to let go of what it was asked for.
+        self.revoke_deadline_ms: int | None = None
+
+    @property
+    def member_id(self) -> str:
+        return self.subscription.member_id
+
+    @property
+    def epoch(self) -> int:
+        return self.position.epoch
+
+    @property
+    def is_classic(self) -> bool:
+        """Whether it speaks the classic protocol."""
+        return self.subscription.classic_session_timeout_ms >= 0
+
+    def move(self, position: ConsumerPosition, at_ms: int) -> None:
+        self.position = position
+        self.held = _to_look_up(position.held)
+        self.revoking = _to_look_up(position.revoking)
+        self.revoke_deadline_ms = None
+        if position.state == UNREVOKED:
+            self.revoke_deadline_ms = at_ms + self.subscription.rebalance_timeout_ms
+
+    def is_reconciled_to(self, target_epoch: int) -> bool:
+        """Whether it has all that this target gives it."""
+        return self.position.state == STABLE and self.epoch == target_epoch
+
+    @property
+    def deadline_ms(self) -> int | None:
+        """When it will have to be fenced, unless it does something before."""
+        return min((at for at in (self.session_deadline_ms, self.revoke_deadline_ms) if at is not None), default=None)
+
+
+def new_subscription(member_id: str, instance_id: str | None) -> ConsumerSubscription:
+    """What is known of a member before it has said anything."""
+    return ConsumerSubscription(member_id, instance_id, None, "", "", REBALANCE_TIMEOUT_MS_DEFAULT, (), "", None)
+
+
+def next_position(
+    member: Member,
+    target: frozenset[PartitionName],
+    target_epoch: int,
+    is_free: Callable[[PartitionName], bool],
+    owned: frozenset[PartitionName] | None,
+) -> ConsumerPosition:
+    """Where a member is after it was heard; `owned` is what it says to read, None if it says nothing."""
+    position = member.position
+    if position.state == STABLE and position.epoch == target_epoch:
+        return position
+    if position.state == UNREVOKED and _still_reads(owned, member.revoking):
+        return position
+    kept = {name: epoch for name, epoch in member.held.items() if name in target}
+    to_revoke = {name: epoch for name, epoch in member.held.items() if name not in target}
+    if _still_reads(owned, to_revoke):
+        return _moved(position, position.epoch, UNREVOKED, kept, to_revoke)
+    missing = target - kept.keys()
+    # What the member itself has just let go of is free as well: there is one owner at a time.
+    ready = {name for name in missing if name in member.revoking or is_free(name)}
+    held = kept | dict.fromkeys(ready, target_epoch)
+    return _moved(position, target_epoch, STABLE if ready == missing else UNRELEASED, held, {})
+
+
+def _still_reads(owned: frozenset[PartitionName] | None, revoking: Mapping[PartitionName, int]) -> bool:
+    """Whether a member has not let go of these yet, as far as it says."""
+    return bool(revoking) and (owned is None or not owned.isdisjoint(revoking))
+
+
+def _moved(
+    position: ConsumerPosition,
+    epoch: int,
+    state: int,
+    held: Mapping[PartitionName, int],
+    revoking: Mapping[PartitionName, int],
+) -> ConsumerPosition:
+    """The position as it becomes; the very same one if nothing becomes different by it."""
+    moved = ConsumerPosition(position.member_id, epoch, position.epoch, state, as_held(held), as_held(revoking))
+    return position if moved._replace(previous_epoch=position.previous_epoch) == position else moved
+
+
+def as_held(partitions: Mapping[PartitionName, int]) -> tuple[HeldPartition, ...]:
+    return tuple([HeldPartition(*name, partitions[name]) for name in sorted(partitions)])
+
+
+def _to_look_up(partitions: tuple[HeldPartition, ...]) -> dict[PartitionName, int]:
+    return {PartitionName(number, partition): epoch for number, partition, epoch in partitions}

@@ -1,0 +1,103 @@
+"""What a member of a consumer group says in a heartbeat, whether it may say that, and what of it is news.
+
+A heartbeat says in full who the member is and what it wants when it joins, and afterwards only what has changed; what
+is left out stands as it was. Nothing here knows the group.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from semel.core.entries import ConsumerSubscription, PartitionName
+from semel.core.groups.assignors import ASSIGNORS
+from semel.core.groups.consumer_members import AWAY_EPOCH
+from semel.core.refusals import INVALID_REQUEST, UNSUPPORTED_ASSIGNOR, Refused
+
+JOIN_EPOCH: Final = 0
+LEAVE_EPOCH: Final = -1
+# All names one member asks for; each stands in the journal. A name has 249 characters at most, most have a dozen.
+SUBSCRIPTION_CHARACTERS_MAX: Final = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """One heartbeat. None, and -1 for a time, is what was not said.
+
+    What the member says to own is by numbers of topics; a topic that is not there has number -1.
+    """
+
+    member_id: str
+    epoch: int
+    client_id: str
+    client_host: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    topic_names: tuple[str, ...] | None = None
+    topic_regex: str | None = None
+    assignor: str | None = None
+    owned: frozenset[PartitionName] | None = None
+
+    @property
+    def says_all(self) -> bool:
+        """Whether nothing was left out: the member has just joined, or does not know what was heard of it."""
+        names_topics = self.topic_names is not None or self.topic_regex is not None
+        return self.epoch == JOIN_EPOCH or (self.rebalance_timeout_ms != -1 and names_topics and self.owned is not None)
+
+    @property
+    def leaves(self) -> bool:
+        return self.epoch in (LEAVE_EPOCH, AWAY_EPOCH)
+
+
+def check(beat: Heartbeat) -> None:
+    """Refused if a heartbeat cannot be meant, whatever the group is like."""
+    if not beat.member_id:
+        _refuse("a member has an id")
+    if beat.instance_id == "":
+        _refuse("an instance id may be left out, but not be empty")
+    if beat.rack_id == "":
+        _refuse("a rack id may be left out, but not be empty")
+    if beat.epoch < AWAY_EPOCH:
+        _refuse(f"{beat.epoch} is no member epoch")
+    if beat.epoch == AWAY_EPOCH and beat.instance_id is None:
+        _refuse("only a static member leaves for a while")
+    if beat.epoch == JOIN_EPOCH:
+        _check_joining(beat)
+    if sum(map(len, beat.topic_names or ())) > SUBSCRIPTION_CHARACTERS_MAX:
+        _refuse(f"the names of the topics have more than {SUBSCRIPTION_CHARACTERS_MAX} characters")
+    if beat.assignor is not None and beat.assignor not in ASSIGNORS:
+        raise Refused(
+            UNSUPPORTED_ASSIGNOR, f"assignor '{beat.assignor}' is not known; there are {', '.join(ASSIGNORS)}"
+        )
+
+
+def _check_joining(beat: Heartbeat) -> None:
+    if beat.rebalance_timeout_ms == -1:
+        _refuse("a member that joins says its rebalance timeout")
+    if beat.owned is None or beat.owned:
+        _refuse("a member that joins says that it owns no partitions")
+    if beat.topic_names is None and beat.topic_regex is None:
+        _refuse("a member that joins says which topics it wants")
+
+
+def _refuse(reason: str) -> None:
+    raise Refused(INVALID_REQUEST, reason)
+
+
+def with_what_was_said(known: ConsumerSubscription, beat: Heartbeat) -> ConsumerSubscription:
+    """What is known of a member after this heartbeat."""
+    news: dict[str, object] = {
+        "rack_id": beat.rack_id,
+        "rebalance_timeout_ms": None if beat.rebalance_timeout_ms == -1 else beat.rebalance_timeout_ms,
+        "topic_names": None if beat.topic_names is None else tuple(sorted(set(beat.topic_names))),
+        "topic_regex": beat.topic_regex,
+        "assignor": beat.assignor,
+    }
+    said = {name: value for name, value in news.items() if value is not None}
+    return known._replace(
+        member_id=beat.member_id,
+        client_id=beat.client_id,
+        client_host=beat.client_host,
+        classic_session_timeout_ms=-1,
+        classic_protocols=(),
+        **said,
+    )
