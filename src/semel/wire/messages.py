@@ -201,6 +201,8 @@ def _converter(declared: Any, kafka_type: str | None) -> Callable[[Any, int, Kin
             return None if values is None else _build(struct_type, values, api_key, kind)
 
         return convert_struct
+    if kafka_type == "datetime_i64" and type(None) in arguments:
+        return _to_nullable_datetime
     return _PRIMITIVES.get(kafka_type or "", _unchanged)
 
 
@@ -212,8 +214,12 @@ def _to_timedelta(duration_ms: int, api_key: int, kind: Kind) -> timedelta:
     return timedelta(milliseconds=duration_ms)
 
 
-def _to_datetime(time_ms: int, api_key: int, kind: Kind) -> datetime | None:
-    return None if time_ms == -1 else _EPOCH + timedelta(milliseconds=time_ms)
+def _to_datetime(time_ms: int, api_key: int, kind: Kind) -> datetime:
+    return _EPOCH + timedelta(milliseconds=time_ms)
+
+
+def _to_nullable_datetime(time_ms: int, api_key: int, kind: Kind) -> datetime | None:
+    return None if time_ms == -1 else _to_datetime(time_ms, api_key, kind)
 
 
 def _to_error_code(number: int, api_key: int, kind: Kind) -> Any:
