@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from semel.broker.broker import Broker
 from semel.broker.connection import Buffer, Exchange
+from semel.core.entries import GroupDeleted
 from semel.embedded import EmbeddedBroker
 from semel.wire.records import decode_batches
 from semel.wire.versions import PRODUCE
@@ -85,7 +86,7 @@ class FaultyBroker(EmbeddedBroker):
         return self._call(names())
 
     def clear(self) -> None:
-        """Delete all topics and forget all transactions and faults, as between two tests."""
+        """Delete all topics and groups and forget all transactions and faults, as between two tests."""
 
         async def delete() -> None:
             self._broker.clear()
@@ -178,3 +179,6 @@ class _Misbehaving(Broker):
             self.commit(forgotten)
         for topic in list(self.log.catalog):
             self.commit(self.log.catalog.decide_delete(topic.name, self.log.producer_ids.next_id, self.now_ms()))
+        self.groups.stop()
+        for group in list(self.log.groups):
+            self.commit(GroupDeleted(group.name))

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 class JudgedTopic(NamedTuple):
     """A topic of a request: what it goes by, and of each partition the offset to commit or the reason not to."""
 
-    name: str | None
-    topic_id: bytes
+    handle: Fields
     partitions: list[tuple[int, StoredOffset | ErrorCode]]
 
 
@@ -41,8 +40,7 @@ def answered_topics(topics: Iterable[JudgedTopic], error: object) -> list[Fields
     """What is answered where this became of the offsets that nothing was wrong with."""
     return [
         {
-            "name": topic.name,
-            "topic_id": topic.topic_id,
+            **topic.handle,
             "partitions": [
                 {"partition_index": index, "error_code": error if isinstance(found, StoredOffset) else found}
                 for index, found in topic.partitions
@@ -62,12 +60,16 @@ def commit(broker: "Broker", entry: Entry) -> None:
 
 def _judged_topic(broker: "Broker", asked: Any) -> JudgedTopic:
     catalog = broker.log.catalog
-    name = getattr(asked, "name", None)
-    topic_id = messages.topic_id_bytes(getattr(asked, "topic_id", None))
-    topic = catalog.identified(topic_id) if name is None else catalog.named(name)
-    missing = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    handle: Fields
+    if hasattr(asked, "name"):
+        handle, missing = {"name": asked.name}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        topic = catalog.named(asked.name)
+    else:
+        topic_id = messages.topic_id_bytes(asked.topic_id)
+        handle, missing = {"topic_id": topic_id}, ErrorCode.UNKNOWN_TOPIC_ID
+        topic = catalog.identified(topic_id)
     partitions = [(one.partition_index, _judged_partition(topic, one, missing)) for one in asked.partitions]
-    return JudgedTopic(name, topic_id, partitions)
+    return JudgedTopic(handle, partitions)
 
 
 def _judged_partition(topic: Topic | None, asked: Any, missing: ErrorCode) -> StoredOffset | ErrorCode:

@@ -46,6 +46,7 @@ def _commit(broker: "Broker", version: int, request: Any, offsets: list[StoredOf
         if refused.error == ErrorCode.GROUP_ID_NOT_FOUND and version < _GROUP_NOT_FOUND_FROM:
             raise Refused(ErrorCode.ILLEGAL_GENERATION, refused.message) from None
         raise
+    broker.groups.hear(request.group_id, request.member_id)
     wish = getattr(request, "retention_time", None)
     retention_ms = DEFAULT_RETENTION if wish is None else milliseconds(wish)
     entry = groups.decide_commit(request.group_id, offsets, broker.now_ms(), retention_ms=retention_ms)

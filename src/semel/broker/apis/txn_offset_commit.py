@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 _JOINS_FROM: Final = 5
 _ABORTABLE_FROM: Final = 4
 
+# What clients of this API expect to hear. A member's epoch of the new protocol is a generation to a producer.
+_TOLD: Final[dict[object, ErrorCode]] = {
+    ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.STALE_MEMBER_EPOCH: ErrorCode.ILLEGAL_GENERATION,
+}
+
 
 @answered
 def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
@@ -29,14 +36,6 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
     outcome = attempted(_commit, broker, exchange.version, request, offsets) if offsets else {}
     error = outcome.get("error_code", ErrorCode.NONE)
     return {"topics": answered_topics(topics, _TOLD.get(error, error))}
-
-
-# What clients of this API expect to hear. A member's epoch of the new protocol is a generation to a producer.
-_TOLD: Final[dict[object, ErrorCode]] = {
-    ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
-    ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.ILLEGAL_GENERATION,
-    ErrorCode.STALE_MEMBER_EPOCH: ErrorCode.ILLEGAL_GENERATION,
-}
 
 
 def _commit(broker: "Broker", version: int, request: Any, offsets: list[StoredOffset]) -> Fields:
