@@ -4,6 +4,7 @@ import struct
 from typing import Any
 
 import pytest
+from aiokafka.record.default_records import DefaultRecordBatch
 from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from semel.core.batch import (
     BatchHeader,
     accept_from_client,
     check_timestamps,
+    control_batch,
     place,
     read_header,
     stamp,
@@ -321,3 +323,39 @@ def test_stamping_a_batch_sets_the_brokers_time_and_keeps_the_checksum_right(bat
     assert batch[:17] == before[:17]
     assert batch[23:35] == before[23:35]
     assert batch[43:] == before[43:]
+
+
+# Control batches
+
+
+@pytest.mark.parametrize(("committed", "kind"), [(False, 0), (True, 1)])
+def test_a_marker_is_read_by_the_clients_as_the_end_of_a_transaction(committed: bool, kind: int) -> None:
+    marker = control_batch(2**40, 7, 123, 1_700_000_000_000, committed, coordinator_epoch=3)
+    read_by = DefaultRecordBatch(bytes(marker))
+    assert read_by.validate_crc()
+    assert read_by.is_control_batch
+    assert read_by.is_transactional
+    assert (read_by.producer_id, read_by.producer_epoch, read_by.base_sequence) == (2**40, 7, -1)
+    (record,) = read_by
+    assert (record.offset, record.timestamp) == (123, 1_700_000_000_000)
+    assert record.key == struct.pack(">hh", 0, kind)
+    assert record.value == struct.pack(">hi", 0, 3)
+    assert record.headers == []
+
+
+# Fetched from Apache Kafka 4.3.1, as its consumers get them.
+KAFKA_COMMITTED = (
+    "0000000000000001000000420000000002b92282fe003000000000000001a1fe5ced04000001a1fe5ced0400000000000000000000"
+    "ffffffff000000012000000008000000010c00000000000000"
+)
+KAFKA_ABORTED = (
+    "000000000000000300000042000000000214274ca0003000000000000001a1fe5ced58000001a1fe5ced5800000000000000000000"
+    "ffffffff000000012000000008000000000c00000000000000"
+)
+
+
+@pytest.mark.parametrize(("written", "committed"), [(KAFKA_COMMITTED, True), (KAFKA_ABORTED, False)])
+def test_a_marker_is_byte_for_byte_what_apache_kafka_writes(written: str, committed: bool) -> None:
+    header = read_header(bytes.fromhex(written))
+    made = control_batch(header.producer_id, header.producer_epoch, header.base_offset, header.max_timestamp, committed)
+    assert made.hex() == written

@@ -185,7 +185,7 @@ class TransactionsAgainstAList(RuleBasedStateMachine):
 
     def transactions(self) -> list[tuple[int, int, int | None, bool]]:
         """Producer, first offset, marker (None: still open) and whether it was committed, of every transaction."""
-        found = []
+        found: list[tuple[int, int, int | None, bool]] = []
         for producer_id in {item.producer_id for item in self.items if item.transactional}:
             first: int | None = None
             for item in self.items:
