@@ -15,7 +15,6 @@ from semel.broker.apis.answered import Fields, answer
 from semel.core.groups.classic import ClassicGroup
 from semel.core.groups.classic_members import protocols_bytes
 from semel.core.groups.classic_steps import (
-    NO_MEMBER_ID,
     ClassicRules,
     JoinAnswer,
     JoinRequest,
@@ -26,6 +25,7 @@ from semel.core.groups.classic_steps import (
 )
 from semel.core.refusals import (
     GROUP_MAX_SIZE_REACHED,
+    INCONSISTENT_GROUP_PROTOCOL,
     INVALID_GROUP_ID,
     INVALID_SESSION_TIMEOUT,
     REBALANCE_IN_PROGRESS,
@@ -116,11 +116,7 @@ class GroupCoordinator:
         waiter = WaitingRequest(self._broker, exchange, name, fields_of, try_again)
         try:
             self._check_join(name, request)
-            if request.member_id == NO_MEMBER_ID:
-                self._broker.log.groups.check_room(name)
-                machine = self._broker.log.groups.classic(name)
-            else:
-                machine = self._existing(name)
+            machine = self._existing(name) if request.member_id else self._joinable(name)
         except Refused as refused:
             waiter.answer(JoinAnswer(refused.error, request.member_id))
             return
@@ -176,6 +172,15 @@ class GroupCoordinator:
             )
         if self._size_bytes + protocols_bytes(request.protocols) > self._broker.limits.groups_bytes_max:
             raise Refused(GROUP_MAX_SIZE_REACHED, f"the members of all groups take {self._size_bytes} bytes")
+
+    def _joinable(self, name: str) -> ClassicGroup:
+        """The group to be of, which comes to be if there is none."""
+        groups = self._broker.log.groups
+        groups.check_room(name)
+        group = groups.named(name)
+        if group is not None and not isinstance(group.machine, ClassicGroup) and not group.is_empty:
+            raise Refused(INCONSISTENT_GROUP_PROTOCOL, f"the members of group '{name}' go by another protocol")
+        return groups.classic(name)
 
     def _existing(self, name: str) -> ClassicGroup:
         _check_group_id(name)

@@ -77,6 +77,8 @@ class ClassicGroup(ClassicState):
 
     def _check_room(self, request: JoinRequest, rules: ClassicRules) -> None:
         member = self.members.get(request.member_id)
+        if member is None and request.instance_id is not None:
+            member = self.members.of_instance(request.instance_id)
         if member is None:
             count = len(self.members) + len(self.expected) - (request.member_id in self.expected)
             if count >= rules.members_max:
