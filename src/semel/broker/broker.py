@@ -17,6 +17,7 @@ from typing import Final, Literal
 
 from semel.broker.alarm import Alarm
 from semel.broker.apis import HANDLERS
+from semel.broker.compactor import LOOK_SECONDS, Compactor
 from semel.broker.connection import Connection, Exchange
 from semel.broker.consumer_groups import ConsumerGroupCoordinator
 from semel.broker.coordinator import GroupCoordinator
@@ -24,6 +25,7 @@ from semel.broker.disk_thread import DiskThread, Outcome
 from semel.broker.events import Events
 from semel.broker.limits import Limits, log_settings
 from semel.broker.metrics import Metrics
+from semel.broker.offset_expiry import EXPIRY_SECONDS, forget_old_offsets
 from semel.broker.sessions import FetchSessions
 from semel.broker.transactions import FORGET_SECONDS, TransactionCoordinator
 from semel.core.entries import Entry
@@ -82,6 +84,7 @@ class Broker:
         self.alarm: Alarm
         self.transactions = TransactionCoordinator(self)
         self.groups = GroupCoordinator(self)
+        self.compactor = Compactor(self)
         self.consumer_groups = ConsumerGroupCoordinator(self)
         self.fetch_sessions = FetchSessions(self.limits.fetch_sessions_max, self.limits.fetch_session_partitions_max)
         self.waiting_partitions = 0
@@ -159,6 +162,7 @@ class Broker:
         self._syncer = self._disk_threads("semel-sync", self._loop)
         self._checkpointer = self._disk_threads("semel-checkpoint", self._loop)
         self._reader = self._disk_threads("semel-read", self._loop)
+        self.compactor.begin(self._disk_threads("semel-compact", self._loop), self._attempt)
         self._threads_running = True
         self._stopping = False
         self.alarm = Alarm(self._loop, self.now_ms, self._attempt)
@@ -168,7 +172,9 @@ class Broker:
         self.alarm.look()
         self._every(HOUSEKEEPING_SECONDS, self._keep_house)
         self._every(RETENTION_SECONDS, self._retain)
+        self._every(LOOK_SECONDS, self.compactor.look)
         self._every(FORGET_SECONDS, self.transactions.forget_silent)
+        self._every(EXPIRY_SECONDS, lambda: forget_old_offsets(self))
 
     @property
     def bootstrap(self) -> str:
@@ -234,6 +240,7 @@ class Broker:
     async def _stop_threads(self) -> None:
         """Let the disk finish, and hear how it went: the log must not be closed over a sync that failed."""
         self._threads_running = False
+        self.compactor.stop()
         for thread in (self._syncer, self._checkpointer, self._reader):
             thread.stop()
         # The outcomes are in the event loop's queue, in front of us.

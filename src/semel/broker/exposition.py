@@ -31,6 +31,8 @@ def exposition(broker: "Broker") -> str:
         (
             *_batches(broker),
             *_transactions(broker),
+            *_groups(broker),
+            *_compaction(broker),
             *_durability(broker),
             *_connections(broker),
             *_state(broker),
@@ -67,6 +69,22 @@ def _batches(broker: "Broker") -> Iterator[str]:
     yield from _family("counter", "records_total", "Records in accepted batches.", metrics.accepted_records)
 
 
+def _compaction(broker: "Broker") -> Iterator[str]:
+    metrics = broker.metrics
+    yield from _family("counter", "compactions_total", "Passes over compacted partitions.", metrics.compactions)
+    yield from _family("counter", "compacted_bytes_total", "Bytes of segments looked through.", metrics.compacted_bytes)
+    yield from _family(
+        "counter", "compaction_removed_records_total", "Records taken away.", metrics.compaction_removed_records
+    )
+    yield from _family("counter", "compaction_seconds_total", "Time that passes took.", metrics.compaction_seconds)
+    yield from _family(
+        "counter",
+        "compaction_unopened_batches_total",
+        "Batches that stayed as they are because they cannot be opened, or are too large when opened.",
+        metrics.compaction_unopened_batches,
+    )
+
+
 def _transactions(broker: "Broker") -> Iterator[str]:
     metrics, transactions = broker.metrics, broker.log.transactions
     yield from _family(
@@ -83,6 +101,21 @@ def _transactions(broker: "Broker") -> Iterator[str]:
         "Requests about transactions whose sender had a successor, or had taken too long.",
         metrics.fenced_requests,
     )
+
+
+def _groups(broker: "Broker") -> Iterator[str]:
+    metrics, groups = broker.metrics, broker.log.groups
+    yield from _family("gauge", "groups", "Consumer groups.", len(groups))
+    yield from _family(
+        "gauge", "group_offsets", "Offsets of all groups, those of open transactions included.", groups.offset_count
+    )
+    yield from _family(
+        "counter",
+        "committed_offsets_total",
+        "Offsets that consumers and transactions committed.",
+        metrics.committed_offsets,
+    )
+    yield from _family("counter", "forgotten_offsets_total", "Offsets that were too old.", metrics.forgotten_offsets)
 
 
 def _durability(broker: "Broker") -> Iterator[str]:

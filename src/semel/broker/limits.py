@@ -51,6 +51,9 @@ class Limits:
     groups_max: int = 10_000
     # Offsets of all groups together, those of open transactions included: 250 bytes each in memory.
     group_offsets_max: int = 1_000_000
+    # How long a group's offsets are kept after its last member left, or, where there never was one, after they were
+    # committed, as in Apache Kafka (offsets.retention.minutes): seven days.
+    offsets_retention_ms: int = 604_800_000
     # Members of one group. Each joins when another comes or goes, and the leader hears of all.
     group_members_max: int = 2_000
     # What members of one group bring, and what each of them takes otherwise: 1 KB. The leader gets it in one answer.
@@ -69,6 +72,11 @@ class Limits:
     consumer_group_heartbeat_interval_ms: int = 5_000
     # How long a new member may wait to hear its generation, as in Apache Kafka: clients give up after this long.
     group_new_member_join_timeout_ms: int = 300_000
+    # What compaction may take to remember keys, at 210 bytes for each; where there are more it goes in several rounds.
+    compaction_key_bytes_max: int = 128 * 1024 * 1024
+    # What a batch of a compacted topic may be when it is decompressed. A larger one is refused, and one that came
+    # before the topic was compacted stays as it is.
+    compacted_batch_bytes_max: int = 64 * 1024 * 1024
     # Transactional ids on record: what is known of one takes half a kilobyte, and stands in every checkpoint.
     transactional_ids_max: int = 100_000
     # So that they take no more than 100 MB, whatever clients call themselves.

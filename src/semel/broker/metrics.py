@@ -38,6 +38,11 @@ class Metrics:
         "bytes_out",
         "checkpoints",
         "committed_offsets",
+        "compacted_bytes",
+        "compaction_removed_records",
+        "compaction_seconds",
+        "compaction_unopened_batches",
+        "compactions",
         "connections_open",
         "connections_opened",
         "connections_refused",
@@ -45,6 +50,7 @@ class Metrics:
         "ended_transactions",
         "fenced_batches",
         "fenced_requests",
+        "forgotten_offsets",
         "gap_batches",
         "group_events",
         "latencies",
@@ -78,8 +84,16 @@ class Metrics:
         self.protocol_errors = 0
         self.storage_errors = 0
         self.checkpoints = 0
+        # Passes over partitions, what they read and took away, and batches that stayed because they could not be opened.
+        self.compactions = 0
+        self.compacted_bytes = 0
+        self.compaction_removed_records = 0
+        self.compaction_unopened_batches = 0
+        self.compaction_seconds = 0.0
         # Offsets of groups, by consumers and by transactions.
         self.committed_offsets = 0
+        # Those that were too old.
+        self.forgotten_offsets = 0
         self.syncs = 0
         # Answers that waited for those syncs: divided by `syncs` this is the batch of the group commit.
         self.sync_waiters = 0

@@ -41,8 +41,6 @@ GROUP_OFFSETS_MAX: Final = 1_000_000
 METADATA_CHARACTERS_MAX: Final = 4096
 # What all offsets may have noted beside them, or a million of them would be 4 GB.
 METADATA_CHARACTERS_TOTAL_MAX: Final = 64 * 1024 * 1024
-# How long offsets outlive their last use, as in Apache Kafka (offsets.retention.minutes).
-OFFSETS_RETENTION_MS: Final = 10080 * 60 * 1000
 
 GroupEntry = (
     OffsetsCommitted
