@@ -1,0 +1,251 @@
+"""How a transaction ends: as its owner wishes, as the tables say, or because its time is up."""
+
+from itertools import product
+
+import pytest
+from coordinating import ORDERS, PAYMENTS, Coordinator, at_epoch, error_of
+
+from semel.core import refusals
+from semel.core.entries import TransactionalIdsForgotten, TransactionEnded
+from semel.core.refusals import Refused
+from semel.core.transaction_register import STALE_DEADLINES_MAX, State
+from semel.core.transactions import (
+    END_VERSION_1,
+    END_VERSION_2,
+    EPOCH_GIVEN_MAX,
+    EPOCH_MAX,
+    FORGOTTEN_PER_ENTRY,
+    Claim,
+    End,
+    Ending,
+)
+
+# -- ending -----------------------------------------------------------------------------------------------------------
+
+
+def in_state(state: State, version: int) -> tuple[Coordinator, int]:
+    """A coordinator whose id "a" has come into a state by requests of this version; and its epoch."""
+    coordinator = Coordinator()
+    coordinator.claim()
+    epoch = 0
+    if state is not State.EMPTY:
+        coordinator.add(7000, epoch, ORDERS)
+    if state in (State.COMPLETE_ABORT, State.COMPLETE_COMMIT):
+        epoch = coordinator.end(7000, 0, committed=state is State.COMPLETE_COMMIT, version=version).producer_epoch
+    elif version == 2:
+        # So that there is an epoch before the current one.
+        coordinator = Coordinator()
+        coordinator.claim()
+        epoch = coordinator.claim().producer_epoch
+        if state is State.ONGOING:
+            coordinator.add(7000, epoch, ORDERS)
+    assert coordinator.state() is state
+    return coordinator, epoch
+
+
+NUMBERS = {Ending.INVALID: refusals.INVALID_TXN_STATE, Ending.FENCED: refusals.PRODUCER_FENCED}
+
+# As Apache Kafka has it; EB: a new epoch and an abort of nothing.
+KAFKAS_TABLE = """
+                 abort-retry  abort-current  commit-retry  commit-current
+EMPTY            90           EB             90            48
+ONGOING          90           end            90            end
+COMPLETE_ABORT   NONE         EB             48            48
+COMPLETE_COMMIT  48           EB             NONE          48
+"""
+
+
+def test_the_table_of_version_2_is_kafkas() -> None:
+    header, *rows = (line.split() for line in KAFKAS_TABLE.strip().splitlines())
+    meanings = {
+        "90": Ending.FENCED,
+        "48": Ending.INVALID,
+        "EB": Ending.ENDS_NOTHING,
+        "end": Ending.ENDS,
+        "NONE": Ending.REPEATED,
+    }
+    expected = {
+        (State[state], column.startswith("commit"), column.endswith("retry")): meanings[cell]
+        for state, *cells in rows
+        for column, cell in zip(header, cells, strict=True)
+    }
+    assert expected == END_VERSION_2
+
+
+@pytest.mark.parametrize(("state", "committed", "retry"), list(product(State, (False, True), (False, True))))
+def test_an_end_of_version_2_does_what_the_table_says(state: State, committed: bool, retry: bool) -> None:
+    coordinator, epoch = in_state(state, 2)
+    before = coordinator.snapshot()
+    ending = END_VERSION_2[state, committed, retry]
+    if ending in NUMBERS:
+        with pytest.raises(Refused) as refused:
+            coordinator.end(7000, epoch - retry, committed=committed)
+        assert error_of(refused) == NUMBERS[ending]
+        assert coordinator.snapshot() == before
+        return
+    end = coordinator.end(7000, epoch - retry, committed=committed)
+    if ending is Ending.REPEATED:
+        assert end == End(None, 7000, epoch)
+        assert coordinator.snapshot() == before
+        return
+    partitions = (ORDERS,) if ending is Ending.ENDS else ()
+    assert end.entry == TransactionEnded(
+        7000, epoch + 1, 7000, epoch + 1, committed, partitions, (), coordinator.now_ms, False
+    )
+    assert end[1:] == (7000, epoch + 1)
+    assert coordinator.state() is (State.COMPLETE_COMMIT if committed else State.COMPLETE_ABORT)
+
+
+@pytest.mark.parametrize(("state", "committed"), list(product(State, (False, True))))
+def test_an_end_of_version_1_does_what_the_table_says(state: State, committed: bool) -> None:
+    coordinator, epoch = in_state(state, 1)
+    before = coordinator.snapshot()
+    ending = END_VERSION_1[state, committed]
+    if ending in NUMBERS:
+        with pytest.raises(Refused) as refused:
+            coordinator.end(7000, epoch, committed=committed, version=1)
+        assert error_of(refused) == NUMBERS[ending]
+        assert coordinator.snapshot() == before
+    elif ending is Ending.REPEATED:
+        assert coordinator.end(7000, epoch, committed=committed, version=1) == End(None, 7000, epoch)
+        assert coordinator.snapshot() == before
+    else:
+        entry = coordinator.end(7000, epoch, committed=committed, version=1).entry
+        assert entry == TransactionEnded(7000, epoch, 7000, epoch, committed, (ORDERS,), (), 1_000, False)
+
+
+def test_an_end_of_version_1_with_the_epoch_before_is_fenced() -> None:
+    coordinator = Coordinator()
+    coordinator.claim()
+    coordinator.claim(supplied=(7000, 0))
+    coordinator.add(7000, 1, ORDERS)
+    with pytest.raises(Refused) as refused:
+        coordinator.end(7000, 0, version=1)
+    assert error_of(refused) == refusals.PRODUCER_FENCED
+
+
+def test_a_delayed_end_of_version_2_never_ends_a_later_transaction() -> None:
+    coordinator = Coordinator()
+    coordinator.claim()
+    coordinator.send(7000, 0, ORDERS, joins=True)
+    coordinator.end(7000, 0)
+    coordinator.send(7000, 1, PAYMENTS, joins=True)
+    for committed in (False, True):
+        with pytest.raises(Refused) as refused:
+            coordinator.end(7000, 0, committed=committed)
+        assert error_of(refused) == refusals.PRODUCER_FENCED
+    assert coordinator.is_open(7000)
+
+
+def test_a_delayed_batch_of_version_2_never_opens_a_transaction_again() -> None:
+    coordinator = Coordinator()
+    coordinator.claim()
+    coordinator.send(7000, 0, ORDERS, joins=True)
+    coordinator.end(7000, 0)
+    with pytest.raises(Refused) as refused:
+        coordinator.send(7000, 0, ORDERS, joins=True)
+    assert error_of(refused) == refusals.INVALID_PRODUCER_EPOCH
+    assert not coordinator.is_open(7000)
+
+
+def test_where_the_epochs_are_used_up_an_end_hands_out_a_new_producer_id_and_its_retry_hears_of_it() -> None:
+    coordinator, producer_id = at_epoch(EPOCH_GIVEN_MAX)
+    coordinator.send(producer_id, EPOCH_GIVEN_MAX, ORDERS, joins=True)
+    end = coordinator.end(producer_id, EPOCH_GIVEN_MAX)
+    assert end.entry is not None
+    assert (end.entry.marker_epoch, end[1:]) == (EPOCH_MAX, (producer_id + 1, 0))
+    assert coordinator.end(producer_id, EPOCH_GIVEN_MAX) == End(None, producer_id + 1, 0)
+    coordinator.send(producer_id + 1, 0, ORDERS, joins=True)
+    with pytest.raises(Refused) as refused:
+        coordinator.end(producer_id, EPOCH_GIVEN_MAX)
+    assert error_of(refused) == refusals.PRODUCER_FENCED
+
+
+def test_a_producer_whose_end_went_unanswered_may_claim_with_the_epoch_it_knows() -> None:
+    coordinator = Coordinator()
+    coordinator.claim()
+    coordinator.send(7000, 0, ORDERS, joins=True)
+    coordinator.end(7000, 0)
+    assert coordinator.claim(supplied=(7000, 0)) == Claim((), 7000, 1)
+
+
+# -- time -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_next_deadline_is_that_of_the_transaction_that_is_overdue_first() -> None:
+    coordinator = Coordinator()
+    coordinator.claim("slow", timeout_ms=50_000)
+    coordinator.claim("fast", timeout_ms=10_000)
+    assert coordinator.next_deadline_ms() is None
+    coordinator.add(7000, 0, ORDERS, name="slow")
+    assert coordinator.next_deadline_ms() == 51_000
+    coordinator.now_ms = 2_000
+    coordinator.add(7001, 0, ORDERS, name="fast")
+    assert coordinator.next_deadline_ms() == 12_000
+    coordinator.end(7001, 0, name="fast")
+    assert coordinator.next_deadline_ms() == 51_000
+    coordinator.end(7000, 0, name="slow")
+    assert coordinator.next_deadline_ms() is None
+
+
+def test_a_transaction_that_grows_does_not_get_more_time() -> None:
+    coordinator = Coordinator()
+    coordinator.claim(timeout_ms=10_000)
+    coordinator.add(7000, 0, ORDERS)
+    coordinator.now_ms = 9_000
+    coordinator.add(7000, 0, PAYMENTS)
+    assert coordinator.next_deadline_ms() == 11_000
+
+
+def test_who_takes_too_long_is_fenced_and_what_it_left_open_is_aborted() -> None:
+    coordinator = Coordinator()
+    coordinator.claim(timeout_ms=10_000)
+    coordinator.add(7000, 0, ORDERS)
+    assert coordinator.overdue(10_999) == []
+    (end,) = coordinator.overdue(11_000)
+    assert end == TransactionEnded(7000, 1, 7000, 1, False, (ORDERS,), (), 11_000, True)
+    coordinator.apply(end)
+    for version, committed in product((1, 2), (False, True)):
+        with pytest.raises(Refused) as refused:
+            coordinator.end(7000, 0, committed=committed, version=version)
+        assert error_of(refused) == refusals.PRODUCER_FENCED
+    assert coordinator.claim()[1:] == (7000, 2)
+
+
+def test_deadlines_of_transactions_that_ended_take_no_room() -> None:
+    coordinator = Coordinator()
+    coordinator.claim()
+    for _ in range(3 * STALE_DEADLINES_MAX):
+        coordinator.now_ms += 1
+        coordinator.add(7000, 0, ORDERS)
+        coordinator.end(7000, 0, version=1)
+    assert len(coordinator._deadlines) <= STALE_DEADLINES_MAX + 3
+
+
+def test_ids_that_were_silent_for_too_long_are_forgotten_unless_their_transaction_is_open() -> None:
+    coordinator = Coordinator()
+    coordinator.claim("silent")
+    coordinator.claim("open")
+    coordinator.add(7001, 0, ORDERS, name="open")
+    coordinator.now_ms = 1_500
+    coordinator.claim("young")
+    assert list(coordinator.silent(1_999, 1_000)) == []
+    (forgotten,) = coordinator.silent(2_000, 1_000)
+    assert forgotten == TransactionalIdsForgotten(("silent",))
+    coordinator.apply(forgotten)
+    assert coordinator.described("silent") is None
+    with pytest.raises(Refused) as refused:
+        coordinator.check_batch(7000, 0, ORDERS, joins=True)
+    assert error_of(refused) == refusals.INVALID_PRODUCER_ID_MAPPING
+
+
+def test_very_many_ids_are_forgotten_in_entries_of_a_bounded_size() -> None:
+    coordinator = Coordinator()
+    for number in range(FORGOTTEN_PER_ENTRY + 1):
+        coordinator.claim(str(number))
+    sizes = []
+    for forgotten in coordinator.silent(10_000, 1):
+        coordinator.apply(forgotten)
+        sizes.append(len(forgotten.transactional_ids))
+    assert sizes == [FORGOTTEN_PER_ENTRY, 1]
+    assert len(coordinator) == 0
