@@ -12,7 +12,6 @@ from crc32c import crc32c
 
 from semel.compaction.cleaning import Pass
 from semel.compaction.rewriting import Rules
-from semel.compaction.transactions import TransactionsPassed
 from semel.core.batch import (
     CHECKED_FROM,
     CHECKSUM,
@@ -124,7 +123,7 @@ class History:
         done.survey()
         for group in done.groups():
             rewritten = done.rewrite(group)
-            if rewritten is not None:
+            if rewritten.is_changed:
                 at = self.segments.index(rewritten.old[0])
                 new = [] if rewritten.new is None else [rewritten.new]
                 self.segments[at : at + len(rewritten.old)] = new
@@ -149,7 +148,7 @@ class History:
             DIRECTORY,
             self.sealed,
             cleaned_until,
-            TransactionsPassed(self.aborted),
+            list(self.aborted),
             settled,
             key_bytes,
             segment_bytes,

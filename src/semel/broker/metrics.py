@@ -84,7 +84,7 @@ class Metrics:
         self.protocol_errors = 0
         self.storage_errors = 0
         self.checkpoints = 0
-        # Passes over partitions, what they read and took away, and batches that stayed because they could not be opened.
+        # Passes over partitions, what they read and took away, and batches that stayed as they could not be opened.
         self.compactions = 0
         self.compacted_bytes = 0
         self.compaction_removed_records = 0

@@ -8,7 +8,7 @@ Made on the event loop of values that do not change, run in a thread, and never 
 Memory is bounded by the table of keys, by one batch and what it decompresses to, and by a piece of output.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -49,10 +49,21 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """Sealed segments, and the one that may take their place; None where nothing of them is left."""
+    """Sealed segments, and the one that may take their place: None where nothing of them is left.
+
+    If they are not changed they stay, and nothing was written.
+    """
 
     old: list[Segment]
     new: Segment | None
+    is_changed: bool
+    now_ms: int
+
+    def forget_horizons(self) -> None:
+        """Segments that stay as they are have nothing in them that would have to go by now. For the event loop."""
+        for segment in self.old:
+            if has_gone_by(segment.horizon_ms, self.now_ms):
+                segment.horizon_ms = NO_HORIZON
 
 
 @dataclass(slots=True)
@@ -63,12 +74,14 @@ class Pass:
     directory: str
     segments: list[Segment]
     cleaned_until: int
-    transactions: TransactionsPassed
+    # Producer id, first offset and marker's offset of aborted transactions, in the order of the markers.
+    aborted: Iterable[tuple[int, int, int]]
     rules: Rules
     key_bytes_max: int
     segment_bytes: int
     pause: Callable[[], None]
     tally: Tally = field(default_factory=Tally)
+    transactions: TransactionsPassed = field(init=False)
     last_offsets: LastOffsets = field(init=False)
 
     def __post_init__(self) -> None:
@@ -79,8 +92,14 @@ class Pass:
         """Below this offset the partition is clean once all groups were swapped."""
         return self.last_offsets.until
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether all that was to be cleaned will be."""
+        return self.until == self.segments[-1].next_offset
+
     def survey(self) -> None:
-        """Find the last record of each key in what is new; where the table is full, `until` is lowered."""
+        """To be called first: find the last record of each key in what is new, up to where the table is full."""
+        self.transactions = TransactionsPassed(self.aborted)
         last_offsets = self.last_offsets
         for segment in self.segments:
             if segment.next_offset <= self.cleaned_until:
@@ -121,9 +140,10 @@ class Pass:
             room -= segment.size
         return groups
 
-    def rewrite(self, group: list[Segment]) -> Rewritten | None:
-        """Write what is left of these segments; None if that is all there is. To be called in the order of `groups`."""
-        output = SegmentOutput(self.files, self.directory, group, self.rules.now_ms)
+    def rewrite(self, group: list[Segment]) -> Rewritten:
+        """Write what is left of these segments. To be called in the order of `groups`."""
+        now_ms = self.rules.now_ms
+        output = SegmentOutput(self.files, self.directory, group)
         is_begun = len(group) > 1
         try:
             for segment in group:
@@ -142,22 +162,27 @@ class Pass:
                         stays = read_header(kept)
                         self.tally.removed_records += header.record_count - stays.record_count
                         output.add(stays, kept)
+                        if horizon_of(stays) > now_ms or horizon_of(stays) != horizon_of(header):
+                            # One that has gone by and is still here has to stay, and is nothing to come back for.
+                            output.note_horizon(horizon_of(stays))
                     if header.is_transactional and not header.is_control:
                         self.transactions.note_kept(header.producer_id)
             if not is_begun:
-                return None
+                return Rewritten(group, None, False, now_ms)
             new = output.finish()
         except BaseException:
             output.discard()
             raise
         self.tally.written_bytes += 0 if new is None else new.size
-        return Rewritten(group, new)
+        return Rewritten(group, new, True, now_ms)
 
     def _copy(self, segment: Segment, size: int, output: SegmentOutput) -> None:
         """The first so many bytes of a segment stay as they are."""
         copied = 0
         for header, batch in self._batches(segment) if size else ():
             output.add(header, batch)
+            if horizon_of(header) > self.rules.now_ms:
+                output.note_horizon(horizon_of(header))
             copied += len(batch)
             if copied >= size:
                 break

@@ -1,21 +1,23 @@
 """Where the last record of each key is: the table that compaction fills from what is new, and asks for every record.
 
-It is bounded: a key counts with a fixed number of bytes whatever its length, because a long one is known by its digest
-of 128 bits. When the table is full whoever fills it has to stop, and says up to where it speaks.
+It is bounded: a key counts with a fixed number of bytes whatever its length, because a long one is known by its digest.
+When the table is full whoever fills it has to stop, and says up to where it speaks.
 """
 
 from hashlib import blake2b
 from typing import Final
 
-# A key shorter than this stands for itself; a longer one is digested to so many bytes, so the two cannot be mixed up.
-DIGEST_BYTES: Final = 16
-# A digest and an offset as objects, and their place in a table that has just doubled, as measured with CPython 3.11.
+# A key of at most this many bytes stands for itself, which is quicker than to digest it; the usual keys are numbers,
+# names and UUIDs. A digest is longer than all of those, so that the two cannot be mixed up.
+PLAIN_KEY_BYTES_MAX: Final = 40
+_DIGEST_BYTES: Final = PLAIN_KEY_BYTES_MAX + 1
+# A digest and an offset as objects, and their place in a table while that is being doubled, as measured with CPython.
 BYTES_PER_KEY: Final = 210
 
 
 def digest(key: bytes) -> bytes:
     """What a key is known by."""
-    return key if len(key) < DIGEST_BYTES else blake2b(key, digest_size=DIGEST_BYTES).digest()
+    return key if len(key) <= PLAIN_KEY_BYTES_MAX else blake2b(key, digest_size=_DIGEST_BYTES).digest()
 
 
 class LastOffsets:

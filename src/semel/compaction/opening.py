@@ -7,6 +7,7 @@ header say. Nothing here decides which records stay.
 """
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 from semel.core.batch import BatchHeader, Buffer
@@ -17,12 +18,15 @@ from semel.wire.records import opened
 # A 64-bit number in pieces of seven bits takes ten bytes.
 _SHIFT_MAX: Final = 63
 
+# So many records without a key are named in an answer: nobody needs more of them to see what is wrong.
+KEYLESS_NAMED_MAX: Final = 1_000
+
 # Where a record begins and ends among all, its offset less the batch's, its key, and whether it has a value.
 FoundRecord = tuple[int, int, int, bytes | None, bool]
 
 
 class KeylessRecords(Refused):
-    """Records without a key, by their places in the batch: in a compacted topic nothing could ever supersede them."""
+    """Records without a key, the first of them by their places in the batch: compaction would not know what to do."""
 
     def __init__(self, places: list[int]) -> None:
         super().__init__(INVALID_RECORD, "the topic is compacted, and takes no record without a key")
@@ -90,7 +94,8 @@ def check_keys(batch: Buffer, header: BatchHeader, opened_bytes_max: int) -> Non
     """
     try:
         records = opened(batch, header.attributes, opened_bytes_max)
-        places = [place for place, found in enumerate(records_in(records, header)) if found[3] is None]
+        keyless = (place for place, found in enumerate(records_in(records, header)) if found[3] is None)
+        places = list(islice(keyless, KEYLESS_NAMED_MAX))
     except ProtocolError as error:
         raise Refused(INVALID_RECORD, f"the topic is compacted, and the batch cannot be opened: {error}") from error
     if places:

@@ -6,7 +6,7 @@ to every checkpoint until the log has taken it in. Nothing here is ever written 
 
 from typing import Final
 
-from semel.compaction.rewriting import NO_HORIZON, horizon_of
+from semel.compaction.rewriting import NO_HORIZON
 from semel.core.batch import BatchHeader, Buffer
 from semel.storage.files import File, Files
 from semel.storage.segment import Index, Segment, footer
@@ -19,13 +19,12 @@ _SYNC_BYTES: Final = 8 * _PIECE_BYTES
 class SegmentOutput:
     """What is left of a few segments."""
 
-    __slots__ = ("_file", "_files", "_group", "_index", "_now_ms", "_parts", "_segment", "_synced", "_written")
+    __slots__ = ("_file", "_files", "_group", "_index", "_parts", "_segment", "_synced", "_written")
 
-    def __init__(self, files: Files, directory: str, group: list[Segment], now_ms: int) -> None:
+    def __init__(self, files: Files, directory: str, group: list[Segment]) -> None:
         first = group[0]
         self._files = files
         self._group = group
-        self._now_ms = now_ms
         self._segment = Segment(directory, first.base_offset, first.begun_at_ms, first.generation + 1)
         self._index = Index()
         self._segment.index = self._index
@@ -38,13 +37,15 @@ class SegmentOutput:
         """A batch comes behind those before."""
         segment = self._segment
         segment.note(header)
-        horizon_ms = horizon_of(header)
-        # One that has gone by and is still here has to stay, and is nothing to come back for.
-        if horizon_ms > self._now_ms and (segment.horizon_ms == NO_HORIZON or horizon_ms < segment.horizon_ms):
-            segment.horizon_ms = horizon_ms
         self._parts.append(batch)
         if segment.size - self._written >= _PIECE_BYTES:
             self._write()
+
+    def note_horizon(self, horizon_ms: int) -> None:
+        """A mark of deletion in there may go from this time on."""
+        segment = self._segment
+        if segment.horizon_ms == NO_HORIZON or horizon_ms < segment.horizon_ms:
+            segment.horizon_ms = horizon_ms
 
     def finish(self) -> Segment | None:
         """All has come, and is durable when this returns; None if it was nothing."""

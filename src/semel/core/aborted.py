@@ -12,6 +12,7 @@ that. Four numbers for each abort, packed: there may be as many as a partition h
 
 from array import array
 from bisect import bisect_left
+from collections.abc import Iterator
 from typing import Final
 
 _COLUMNS: Final = 4
@@ -31,6 +32,10 @@ class AbortedTransactions:
 
     def __len__(self) -> int:
         return len(self._marker_offsets)
+
+    def __iter__(self) -> Iterator[tuple[int, int, int]]:
+        """Producer id, first offset and marker's offset of each, in the order of the markers."""
+        return zip(self._producer_ids, self._first_offsets, self._marker_offsets, strict=True)
 
     def note(self, producer_id: int, first_offset: int, marker_offset: int, stable_offset: int) -> None:
         """A transaction was aborted, by a marker behind all those before."""

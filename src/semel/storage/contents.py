@@ -28,7 +28,7 @@ from semel.core.transactions import Transactions
 from semel.storage import checkpoint
 from semel.storage.files import Files
 from semel.storage.partition_log import PartitionLog
-from semel.storage.segment import SegmentFiles
+from semel.storage.segment import Segment, SegmentFiles
 
 TOPICS: Final = "topics"
 
@@ -99,6 +99,18 @@ class Contents:
             self.producer_states += len(partition.state.producers) - before
         self.transactions.apply(entry)
         self.groups.apply(entry)
+
+    def swap(self, partition: PartitionLog, old: list[Segment], new: Segment | None) -> bool:
+        """Let a segment that compaction wrote and synced, or none, take the place of others; False if they are gone.
+
+        No entry says so, because nothing depends on it: after a crash before the next checkpoint the old segments are
+        as they were, and the new one is a stranger.
+        """
+        if self.catalog.numbered(partition.topic_number) is None or not partition.swap(old, new):
+            return False
+        self._segment_files.grown.add(partition.directory)
+        self._unnamed += [segment.path for segment in old]
+        return True
 
     def _apply(self, entry: Entry) -> None:
         if isinstance(entry, ProducerIdsReserved):

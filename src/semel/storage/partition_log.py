@@ -126,7 +126,8 @@ class PartitionLog:
     def swap(self, old: list[Segment], new: Segment | None) -> bool:
         """Put a segment, or none, in the place of sealed ones that it holds all of value of; False if they are not here.
 
-        Whoever reads notices nothing: what is gone from between two batches is as if it had never been there.
+        Whoever reads notices nothing: what is gone from between two batches is as if it had never been there. Of what
+        was aborted, nothing is left below the end of what is swapped.
         """
         at = bisect_right(self._bases, old[0].base_offset) - 1
         if at < 0 or self._segments[at : at + len(old)] != old:
@@ -134,6 +135,7 @@ class PartitionLog:
         self._segments[at : at + len(old)] = [] if new is None else [new]
         self._bases = [segment.base_offset for segment in self._segments]
         self._places.clear()
+        self.state.aborted.forget_below(old[-1].next_offset)
         return True
 
     def _segment_for(self, batch_bytes: int, at_ms: int, configs: TopicConfigs) -> Segment:

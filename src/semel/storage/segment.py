@@ -270,7 +270,7 @@ def scan_index(file: File, segment: Segment) -> Index:
     return index
 
 
-def headers(chunk: bytes, segment: Segment, position: int) -> Iterator[tuple[int, BatchHeader]]:
+def headers(chunk: Buffer, segment: Segment, position: int) -> Iterator[tuple[int, BatchHeader]]:
     """The headers of the batches that begin in `chunk`, read at `position` of a segment, each with its place there."""
     at = 0
     while at + HEADER_BYTES <= len(chunk):

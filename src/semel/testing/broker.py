@@ -151,7 +151,7 @@ class _Misbehaving(Broker):
         for partition in self.log.partitions_of(topic):
             for _, data in partition.batches(partition.state.log_start, partition.readable):
                 for batch in decode_batches(data):
-                    for position, record in enumerate(batch.records):
+                    for record in batch.records:
                         numbered = batch.producer_id >= 0
                         records.append(
                             StoredRecord(
@@ -163,7 +163,7 @@ class _Misbehaving(Broker):
                                 record.headers,
                                 batch.producer_id,
                                 batch.producer_epoch,
-                                (batch.base_sequence + position) % 2**31 if numbered else -1,
+                                (batch.base_sequence + record.offset - batch.base_offset) % 2**31 if numbered else -1,
                             )
                         )
         return records

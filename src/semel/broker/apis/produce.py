@@ -9,6 +9,7 @@ and end the connection when used, as they do in Apache Kafka 4.
 
 from typing import TYPE_CHECKING, Final
 
+from semel.compaction.opening import KeylessRecords, check_keys
 from semel.core import batch as batches
 from semel.core.batch import CODEC_LAST, CODEC_MASK
 from semel.core.producers import ACCEPTED, DUPLICATE, GAP
@@ -69,6 +70,10 @@ def _produce_to(
             if topic is None:
                 raise Refused(unknown, "there is no such topic")
             answers.append(_append(broker, topic, index, records, transactional_id, version))
+        except KeylessRecords as refused:
+            broker.metrics.refused_batches += 1
+            errors = [(place, "a record without a key") for place in refused.places]
+            answers.append(_refusal(index, refused.error, refused.message)._replace(record_errors=errors))
         except Refused as refused:
             broker.metrics.refused_batches += 1
             answers.append(_refusal(index, refused.error, refused.message))
@@ -96,6 +101,8 @@ def _append(
         raise Refused(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional batch in a request without a transaction"
         )
+    if topic.parsed.is_compacted:
+        check_keys(records, header, broker.limits.compacted_batch_bytes_max)
     try:
         appended = log.append(topic, partition, header, records, broker.now_ms(), joins=version >= _JOINS_FROM)
     except Refused as refused:

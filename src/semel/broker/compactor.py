@@ -1,0 +1,200 @@
+"""What the broker does about compaction besides the work itself: looks where it is due, and lets the log take it in.
+
+One partition at a time, in one thread: first the keys are surveyed, then group after group of segments is rewritten,
+and between two jobs of the thread the event loop swaps what is done. The thread and the event loop share the
+interpreter, so the thread lets go of it all the time: a request never waits longer than one batch takes.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from semel.compaction.cleaning import Pass, Rewritten
+from semel.compaction.planning import Bounds, Plan, is_to_roll, plan
+from semel.core.entries import PartitionName
+from semel.storage.journal import Damaged
+from semel.storage.segment import Segment
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+    from semel.broker.disk_thread import DiskThread, Outcome
+
+# How often it is looked whether there is something to do, as in Apache Kafka.
+LOOK_SECONDS: Final = 15.0
+# So long the thread works, and then it sleeps for so long.
+_WORK_SECONDS: Final = 0.001
+_PAUSE_SECONDS: Final = 0.0001
+
+
+class _Interrupted(Exception):
+    """The broker stops, and a pass that is under way with it."""
+
+
+class Compactor:
+    """The compaction of one broker."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._thread: DiskThread
+        self._attempt: Callable[[Callable[[], None]], None]
+        # None while there is nothing to do.
+        self._plan: Plan | None = None
+        self._idle = asyncio.Event()
+        self._pass: Pass
+        self._groups: deque[list[Segment]]
+        self._rewritten: Rewritten | None = None
+        self._began_at = 0.0
+        self._resumes_at = 0.0
+        self._stopping = False
+        # The partition whose keys did not fit into one round.
+        self._unfinished: PartitionName | None = None
+        # Partitions in which a pass found what should not be there; they are left alone until the next start.
+        self._given_up: set[PartitionName] = set()
+
+    def begin(self, thread: "DiskThread", attempt: Callable[[Callable[[], None]], None]) -> None:
+        """Work in this thread from now on. `attempt` does what nobody asked for, and tells if it fails."""
+        self._thread = thread
+        self._attempt = attempt
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Return as soon as the thread can break off."""
+        self._stopping = True
+        self._thread.stop()
+
+    async def compact(self) -> None:
+        """Look now, and return when there is nothing left to gain. For tests."""
+        self.look()
+        await self._idle.wait()
+
+    def look(self) -> None:
+        """Begin a pass over the partition that has most to gain, if there is one and none is under way."""
+        if self._plan is not None or self._stopping:
+            return
+        log, now_ms = self._broker.log, self._broker.now_ms()
+        best: Plan | None = None
+        for topic in log.catalog:
+            configs = topic.parsed
+            if not configs.is_compacted:
+                continue
+            for partition in log.partitions_of(topic):
+                if is_to_roll(partition, configs, now_ms):
+                    partition.roll(now_ms)
+                if partition.name in self._given_up:
+                    continue
+                found = plan(partition, configs, now_ms, is_unfinished=partition.name == self._unfinished)
+                if found is not None and (best is None or found.dirty_ratio > best.dirty_ratio):
+                    best = found
+        if best is None:
+            self._idle.set()
+        else:
+            self._idle.clear()
+            self._begin(best)
+
+    def _begin(self, best: Plan) -> None:
+        limits = self._broker.limits
+        bounds = Bounds(limits.compaction_key_bytes_max, limits.compacted_batch_bytes_max)
+        self._plan = best
+        self._pass = best.begin(self._broker.log.files, bounds, self._broker.now_ms(), self._pause)
+        self._began_at = self._broker.uptime()
+        self._run(self._pass.survey, self._surveyed)
+
+    def _run(self, job: Callable[[], None], then: Callable[[], None]) -> None:
+        """Run a job in the thread, and then, on the event loop, what comes next; or break off if it failed."""
+
+        def done(outcome: Outcome) -> None:
+            self._attempt(then if outcome is None else lambda: self._break_off(outcome))
+
+        self._thread.run(job, done)
+
+    def _pause(self) -> None:
+        """In the thread, after every batch."""
+        if self._stopping:
+            raise _Interrupted
+        now = time.monotonic()
+        if now >= self._resumes_at:
+            time.sleep(_PAUSE_SECONDS)
+            self._resumes_at = time.monotonic() + _WORK_SECONDS
+
+    def _surveyed(self) -> None:
+        self._groups = deque(self._pass.groups())
+        self._rewrite_next()
+
+    def _rewrite_next(self) -> None:
+        if not self._groups:
+            self._finish()
+            return
+        group = self._groups.popleft()
+
+        def rewrite() -> None:
+            self._rewritten = self._pass.rewrite(group)
+
+        self._run(rewrite, self._swap)
+
+    def _swap(self) -> None:
+        rewritten, self._rewritten = self._rewritten, None
+        assert self._plan is not None
+        assert rewritten is not None
+        log = self._broker.log
+        if not rewritten.is_changed:
+            rewritten.forget_horizons()
+        elif not log.swap(self._plan.partition, rewritten.old, rewritten.new):
+            # Retention, or somebody's wish, was quicker. What was written is nobody's.
+            self._rest()
+            if rewritten.new is not None:
+                log.files.remove(rewritten.new.path)
+            return
+        self._rewrite_next()
+
+    def _rest(self) -> None:
+        self._plan = None
+        self._idle.set()
+
+    def _break_off(self, error: BaseException) -> None:
+        """The pass cannot go on; all is as it was, but for the groups that were swapped."""
+        assert self._plan is not None
+        partition = self._plan.partition
+        self._rest()
+        if isinstance(error, _Interrupted):
+            return
+        if isinstance(error, OSError):
+            # For want of space, most often; and where the topic was deleted meanwhile its files are gone.
+            if self._broker.log.catalog.numbered(partition.topic_number) is not None:
+                self._broker.storage_error(error)
+            return
+        self._given_up.add(partition.name)
+        mistake = None if isinstance(error, Damaged) else error
+        self._broker.events.tell(
+            logging.ERROR, "compaction_given_up", error=mistake, partition=partition.directory, reason=error
+        )
+
+    def _finish(self) -> None:
+        """All groups are swapped: the partition is clean up to where the pass went, and the next one may begin."""
+        assert self._plan is not None
+        partition, done = self._plan.partition, self._pass
+        self._plan = None
+        partition.cleaned_until = done.until
+        # Where the keys did not fit the table the rest follows at once.
+        self._unfinished = None if done.is_complete else partition.name
+        seconds = self._broker.uptime() - self._began_at
+        metrics, tally = self._broker.metrics, done.tally
+        metrics.compactions += 1
+        metrics.compacted_bytes += tally.read_bytes
+        metrics.compaction_removed_records += tally.removed_records
+        metrics.compaction_unopened_batches += tally.unopened_batches
+        metrics.compaction_seconds += seconds
+        self._broker.events.tell(
+            logging.INFO,
+            "compacted",
+            partition=partition.directory,
+            until=done.until,
+            removed_records=tally.removed_records,
+            unopened_batches=tally.unopened_batches,
+            read_bytes=tally.read_bytes,
+            written_bytes=tally.written_bytes,
+            seconds=seconds,
+        )
+        self.look()

@@ -1,0 +1,92 @@
+"""Which partitions are worth a pass, and what a pass is given: looked at on the event loop, and nothing is changed.
+
+What may be rewritten are sealed segments in which everything is decided and durable, and which are old enough. Whether
+it is worth the while depends on how much of that is new since the last pass, as in Apache Kafka; a pass is due besides
+when a record has waited too long, or when marks of deletion that an earlier pass left have had their time.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from semel.compaction.cleaning import Pass
+from semel.compaction.rewriting import Rules, has_gone_by
+from semel.core.aborted import AbortedTransactions
+from semel.core.configs import TopicConfigs
+from semel.storage.files import Files
+from semel.storage.partition_log import PartitionLog
+from semel.storage.segment import Segment
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a pass may take."""
+
+    key_bytes_max: int
+    opened_bytes_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A partition that is worth a pass: the more so the larger the part of it that is new."""
+
+    partition: PartitionLog
+    configs: TopicConfigs
+    segments: list[Segment]
+    dirty_ratio: float
+
+    def begin(self, files: Files, bounds: Bounds, now_ms: int, pause: Callable[[], None]) -> Pass:
+        """The pass, on values that do not change any more."""
+        partition, configs = self.partition, self.configs
+        return Pass(
+            files=files,
+            directory=partition.directory,
+            segments=self.segments,
+            cleaned_until=partition.cleaned_until,
+            aborted=AbortedTransactions.from_bytes(partition.state.aborted.to_bytes()),
+            rules=Rules(
+                now_ms=now_ms,
+                delete_retention_ms=configs.delete_retention_ms,
+                last_offset=self.segments[-1].next_offset - 1,
+                opened_bytes_max=bounds.opened_bytes_max,
+            ),
+            key_bytes_max=bounds.key_bytes_max,
+            segment_bytes=configs.segment_bytes,
+            pause=pause,
+        )
+
+
+def plan(partition: PartitionLog, configs: TopicConfigs, now_ms: int, *, is_unfinished: bool = False) -> Plan | None:
+    """The plan for a partition, or None if it can wait. `is_unfinished`: the last pass did not go to the end."""
+    segments = _cleanable(partition, configs, now_ms)
+    if not segments:
+        return None
+    dirty = [segment for segment in segments if segment.next_offset > partition.cleaned_until]
+    dirty_ratio = sum(segment.size for segment in dirty) / max(sum(segment.size for segment in segments), 1)
+    has_waited = bool(dirty) and now_ms - dirty[0].begun_at_ms >= configs.compaction_lag_max_ms
+    if (
+        dirty_ratio > configs.dirty_ratio_min
+        or (dirty and is_unfinished)
+        or has_waited
+        or any(has_gone_by(segment.horizon_ms, now_ms) for segment in segments)
+    ):
+        return Plan(partition, configs, segments, dirty_ratio)
+    return None
+
+
+def is_to_roll(partition: PartitionLog, configs: TopicConfigs, now_ms: int) -> bool:
+    """Whether the segment that grows has done so for long enough, or in a quiet topic it would never be compacted."""
+    segments = partition.segments
+    return bool(segments) and segments[-1].size > 0 and now_ms - segments[-1].begun_at_ms >= configs.segment_ms
+
+
+def _cleanable(partition: PartitionLog, configs: TopicConfigs, now_ms: int) -> list[Segment]:
+    """The sealed segments, from the first on, in which no record is too young or may still be aborted."""
+    cleanable = []
+    stable_offset = partition.stable.offset
+    lag_min_ms = configs.compaction_lag_min_ms
+    for segment in partition.segments[:-1]:
+        latest_ms = segment.max_timestamp if segment.max_timestamp >= 0 else segment.begun_at_ms
+        if segment.next_offset > stable_offset or (lag_min_ms and now_ms - latest_ms < lag_min_ms):
+            break
+        cleanable.append(segment)
+    return cleanable
