@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from semel.broker.apis.answered import Fields, answered, attempted
 from semel.broker.apis.lookup import LEADER_EPOCH, check_leader_epoch, partition_of, repeated
-from semel.core.batch import BatchHeader, Buffer
+from semel.core.batch import HORIZON_BIT, BatchHeader, Buffer
 from semel.core.refusals import Refused
 from semel.storage.partition_log import PartitionLog
 from semel.storage.segment import Mark
@@ -106,7 +106,10 @@ def _first_since(partition: PartitionLog, timestamp_ms: int, until: Mark) -> Fie
 
 def _record_in(header: BatchHeader, batch: Buffer, timestamp_ms: int, log_start: int) -> tuple[int, int] | None:
     """The offset and time of the first record in a batch that is there and not too early, if there is one."""
-    if header.base_timestamp >= timestamp_ms and header.base_offset >= log_start:
+    # Where compaction was, the first record may be another, and the base timestamp something else altogether.
+    is_marked = header.attributes & HORIZON_BIT
+    is_whole = header.record_count == header.last_offset_delta + 1 and not is_marked
+    if is_whole and header.base_timestamp >= timestamp_ms and header.base_offset >= log_start:
         return header.base_offset, header.base_timestamp
     try:
         if len(batch) > OPENED_BYTES_MAX:
@@ -115,5 +118,5 @@ def _record_in(header: BatchHeader, batch: Buffer, timestamp_ms: int, log_start:
             if time_ms >= timestamp_ms and offset >= log_start:
                 return offset, time_ms
     except ProtocolError:
-        return max(header.base_offset, log_start), header.base_timestamp
+        return max(header.base_offset, log_start), header.max_timestamp if is_marked else header.base_timestamp
     return None
