@@ -219,7 +219,7 @@ def test_a_size_that_is_merely_announced_costs_nothing() -> None:
         asker = broker.connect()
         asker.post(struct.pack(">ihh", 90 * MEGABYTE, PRODUCE, 9) + bytes(100))
         broker.wait(lambda b: b.metrics.bytes_in == 108)
-        assert broker.look(lambda b: b.receive_bytes) == 0
+        assert broker.look(lambda b: b.receive_room.taken_bytes) == 0
 
 
 def test_a_frame_beyond_the_limit_ends_the_connection_before_it_is_read() -> None:
@@ -249,7 +249,7 @@ def test_large_requests_share_the_memory_for_them_and_all_are_served() -> None:
             asker.post(frame[400_000:])
         for asker in askers:
             asker.read()
-            assert broker.look(lambda b: b.receive_bytes) <= 2 * MEGABYTE
+            assert broker.look(lambda b: b.receive_room.taken_bytes) <= 2 * MEGABYTE
         assert broker.look(lambda b: b.metrics.accepted_batches) == 6
 
 
@@ -259,7 +259,9 @@ def test_a_client_that_sent_something_large_long_ago_keeps_no_memory_that_others
         idle.create("large", max_message_bytes=str(2 * MEGABYTE))
         frame = produce_frame("large", 600_000)
         idle.send(frame)
-        assert broker.look(lambda b: b.receive_bytes) > MEGABYTE / 2, "it is kept as long as nobody else needs it"
+        assert broker.look(lambda b: b.receive_room.taken_bytes) > MEGABYTE / 2, (
+            "it is kept as long as nobody else needs it"
+        )
         busy.send(frame)
         assert broker.look(lambda b: b.metrics.accepted_batches) == 2
 
@@ -371,7 +373,7 @@ def test_a_flood_of_nonsense_leaves_nothing_behind() -> None:
                 flooding.sendall(bytes([number % 256]) * (number * 7))
         assert [honest.produce("payments", at(1)) for _ in range(3)] == [0, 1, 2]
         broker.wait(lambda b: b.metrics.connections_open == 1)
-        assert broker.look(lambda b: (b.receive_bytes, b.unsent_bytes, b.waiting_partitions)) == (0, 0, 0)
+        assert broker.look(lambda b: (b.receive_room.taken_bytes, b.unsent_bytes, b.waiting_partitions)) == (0, 0, 0)
 
 
 def resident_bytes(process: "subprocess.Popen[str]") -> int:

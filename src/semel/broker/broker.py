@@ -26,6 +26,7 @@ from semel.broker.events import Events
 from semel.broker.limits import Limits, log_settings
 from semel.broker.metrics import Metrics
 from semel.broker.offset_expiry import EXPIRY_SECONDS, forget_old_offsets
+from semel.broker.receive_room import ReceiveRoom
 from semel.broker.sessions import FetchSessions
 from semel.broker.transactions import FORGET_SECONDS, TransactionCoordinator
 from semel.core.entries import Entry
@@ -90,9 +91,6 @@ class Broker:
         self.waiting_partitions = 0
         # The position of the journal before which every change counts: answers that depend on it may go.
         self.settled = 0
-        self.receive_bytes = 0
-        # The one connection that may receive a request though there is no room, so that not all wait for each other.
-        self.beyond_receive_bytes: Connection | None = None
         self.unsent_bytes = 0
         self.failed: asyncio.Future[None]
         self._data = data
@@ -103,7 +101,7 @@ class Broker:
         # All of these in the order in which they came, so that the same events have the same outcome.
         self._connections: dict[Connection, None] = {}
         self._waiting_for_sync: dict[Connection, None] = {}
-        self._waiting_for_receive_bytes: dict[Connection, None] = {}
+        self.receive_room = ReceiveRoom(self.limits.receive_bytes_max, self._connections)
         self._server: asyncio.Server | None = None
         self._loop: asyncio.AbstractEventLoop
         self._syncer: DiskThread
@@ -257,6 +255,7 @@ class Broker:
         # Looked at here, so that asyncio does not call it forgotten where nobody asks.
         self.failed.exception()
         self._note_progress()
+        self.alarm.stop()
         if self._server is not None:
             self._server.close()
         for connection in list(self._connections):
@@ -283,40 +282,13 @@ class Broker:
             del self._connections[connection]
             self.metrics.connections_open -= 1
         self._waiting_for_sync.pop(connection, None)
-        self._waiting_for_receive_bytes.pop(connection, None)
-        if self.beyond_receive_bytes is connection:
-            self.beyond_receive_bytes = None
-        self._offer_receive_bytes()
+        self.receive_room.forget(connection)
         self._note_progress()
 
     def protocol_error(self, connection: Connection, error: ProtocolError) -> None:
         self.metrics.protocol_errors += 1
         self.events.tell(logging.WARNING, "connection_closed", peer=connection.peer, reason=error)
         connection.abort()
-
-    def may_receive(self, connection: Connection, more_bytes: int) -> bool:
-        """Whether a connection may enlarge its buffer; if not, it is told when it may try again."""
-        if self.receive_bytes + more_bytes > self.limits.receive_bytes_max:
-            for other in self._connections:
-                other.give_back_buffer()
-        if self.receive_bytes + more_bytes <= self.limits.receive_bytes_max:
-            return True
-        if self.beyond_receive_bytes is None:
-            self.beyond_receive_bytes = connection
-        if self.beyond_receive_bytes is connection:
-            return True
-        self._waiting_for_receive_bytes[connection] = None
-        return False
-
-    def note_receive_bytes_returned(self) -> None:
-        """A connection has given back some of its buffer."""
-        if self._waiting_for_receive_bytes:
-            self._loop.call_soon(self._offer_receive_bytes)
-
-    def _offer_receive_bytes(self) -> None:
-        waiting, self._waiting_for_receive_bytes = self._waiting_for_receive_bytes, {}
-        for connection in waiting:
-            connection.room_may_be_there()
 
     # -- requests -----------------------------------------------------------------------------------------------
 
@@ -502,7 +474,7 @@ class Broker:
                 connection.abort()
             elif silent > idle and not connection.is_waiting:
                 connection.close()
-        self._offer_receive_bytes()
+        self.receive_room.offer()
         self.alarm.look_again()
         self.log.forget(self.now_ms())
         self._checkpoint_postponed = False

@@ -163,7 +163,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._note_unsent()
-        self.broker.receive_bytes -= max(len(self._buffer) - RECEIVE_BYTES, 0)
+        self.broker.receive_room.taken_bytes -= max(len(self._buffer) - RECEIVE_BYTES, 0)
         self._exchanges.clear()
         for parked in list(self._parked):
             parked.give_up()
@@ -255,8 +255,8 @@ class Connection(asyncio.BufferedProtocol):
         self._frame_bytes_wanted = 0
         buffer = self._buffer
         kept = self._end - self._begin
-        if self.broker.beyond_receive_bytes is self and (self._begin > 0 or kept == 0):
-            self.broker.beyond_receive_bytes = None
+        if self.broker.receive_room.beyond is self and (self._begin > 0 or kept == 0):
+            self.broker.receive_room.beyond = None
             self._replace_buffer(max(RECEIVE_BYTES, kept))
             buffer = self._buffer
         if kept == 0:
@@ -272,7 +272,7 @@ class Connection(asyncio.BufferedProtocol):
         elif self._end == len(buffer) or self._begin:
             # The buffer doubles as the bytes arrive: a size that is merely announced costs nothing.
             grown = min(max(size, RECEIVE_BYTES), max(2 * len(buffer), 2 * kept))
-            if not self.broker.may_receive(self, grown - len(buffer)):
+            if not self.broker.receive_room.may_take(self, grown - len(buffer)):
                 self._frame_bytes_wanted = size
                 return
             self._replace_buffer(grown)
@@ -285,9 +285,9 @@ class Connection(asyncio.BufferedProtocol):
         self._view = memoryview(self._buffer)
         self._begin, self._end = 0, kept
         base = RECEIVE_BYTES
-        self.broker.receive_bytes += max(size - base, 0) - max(len(old) - base, 0)
+        self.broker.receive_room.taken_bytes += max(size - base, 0) - max(len(old) - base, 0)
         if size < len(old):
-            self.broker.note_receive_bytes_returned()
+            self.broker.receive_room.note_returned()
 
     def room_may_be_there(self) -> None:
         """Another connection has given back some of its buffer."""
