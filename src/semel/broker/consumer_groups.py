@@ -12,7 +12,7 @@ from semel.core.entries import PartitionName
 from semel.core.groups import consumer_requests
 from semel.core.groups.consumer import ConsumerGroup, ConsumerRules
 from semel.core.groups.consumer_requests import JOIN_EPOCH, Heartbeat
-from semel.core.refusals import GROUP_ID_NOT_FOUND, INVALID_REQUEST, Refused
+from semel.core.refusals import COORDINATOR_NOT_AVAILABLE, GROUP_ID_NOT_FOUND, INVALID_REQUEST, Refused
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -66,7 +66,10 @@ class ConsumerGroupCoordinator:
         else:
             entry = machine.decide_heartbeat(name, beat, broker.log.catalog, self.rules, now_ms)
         if entry is not None:
-            broker.commit(entry)
+            try:
+                broker.commit(entry)
+            except OSError as refusal:
+                raise Refused(COORDINATOR_NOT_AVAILABLE, "the disk would not take it") from refusal
             machine = broker.log.groups.consumer(name)
             self._changed[name] = broker.log.end
         after = self._changed.get(name, 0)

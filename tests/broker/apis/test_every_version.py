@@ -11,6 +11,8 @@ from semel.wire.versions import (
     ALTER_CONFIGS,
     ANNOUNCED,
     API_VERSIONS,
+    CONSUMER_GROUP_DESCRIBE,
+    CONSUMER_GROUP_HEARTBEAT,
     CREATE_PARTITIONS,
     CREATE_TOPICS,
     DELETE_RECORDS,
@@ -162,6 +164,17 @@ def requests(topic_id: bytes, producer_id: int) -> dict[int, dict[str, object]]:
             "include_fenced_brokers": False,
         },
         DESCRIBE_PRODUCERS: {"topics": [{"name": "orders", "partition_indexes": [0]}]},
+        CONSUMER_GROUP_HEARTBEAT: {
+            "group_id": "consumers",
+            "member_id": "someone",
+            "member_epoch": 0,
+            "rebalance_timeout": 1000,
+            "subscribed_topic_names": ["orders"],
+            "subscribed_topic_regex": "ord.*",
+            "server_assignor": "uniform",
+            "topic_partitions": [],
+        },
+        CONSUMER_GROUP_DESCRIBE: {"group_ids": ["consumers"], "include_authorized_operations": True},
         DESCRIBE_TOPIC_PARTITIONS: {"topics": [{"name": "orders"}], "response_partition_limit": 10, "cursor": None},
     }
 
@@ -179,6 +192,7 @@ def error_codes(answer: object) -> list[int]:
 
 # What has to be asked for before, so that there is something to ask about.
 BEFORE: dict[int, tuple[int, ...]] = {
+    CONSUMER_GROUP_DESCRIBE: (CONSUMER_GROUP_HEARTBEAT,),
     OFFSET_DELETE: (OFFSET_COMMIT,),
     END_TXN: (ADD_PARTITIONS_TO_TXN,),
     TXN_OFFSET_COMMIT: (ADD_OFFSETS_TO_TXN,),

@@ -21,7 +21,14 @@ from semel.core.entries import (
     PartitionName,
 )
 from semel.core.groups.assignors import ASSIGNORS, Reader
-from semel.core.groups.consumer_members import AWAY_EPOCH, Member, new_subscription, next_position
+from semel.core.groups.consumer_members import (
+    AWAY_EPOCH,
+    Member,
+    new_subscription,
+    next_position,
+    position_from,
+    subscription_from,
+)
 from semel.core.groups.consumer_requests import JOIN_EPOCH, Heartbeat, with_what_was_said
 from semel.core.groups.consumer_topics import WantedTopics, digest_of, is_same_wish, preferred_assignor
 from semel.core.refusals import (
@@ -351,11 +358,11 @@ class ConsumerGroup:
         for member_id in entry.left:
             self._remove(member_id)
         for fields in entry.subscriptions:
-            self._subscribe(ConsumerSubscription(*fields))
+            self._subscribe(subscription_from(fields))
         for member_id, partitions in entry.targets:
             self.targets[member_id] = frozenset(PartitionName(*name) for name in partitions)
-        for position in entry.positions:
-            self._move(ConsumerPosition(*position), entry.at_ms)
+        for fields in entry.positions:
+            self._move(position_from(fields), entry.at_ms)
         if entry.left or entry.subscriptions:
             self._digested = None
             self._topics.forget_all_but(subscription.topic_regex for subscription in self._subscriptions())

@@ -8,8 +8,8 @@ its member has said that it reads it no more, so nowhere on the way are there tw
 Nothing here knows the group, but for who holds which partition.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
 from semel.core.entries import ConsumerPosition, ConsumerSubscription, HeldPartition, PartitionName
 
@@ -76,6 +76,24 @@ def new_subscription(member_id: str, instance_id: str | None) -> ConsumerSubscri
     return ConsumerSubscription(member_id, instance_id, None, "", "", REBALANCE_TIMEOUT_MS_DEFAULT, (), "", None)
 
 
+def subscription_from(fields: Iterable[Any]) -> ConsumerSubscription:
+    """A subscription as it was, whichever kinds of sequences a journal or a checkpoint has made of it."""
+    subscription = ConsumerSubscription(*fields)
+    return subscription._replace(
+        topic_names=tuple(subscription.topic_names),
+        classic_protocols=tuple([(name, metadata) for name, metadata in subscription.classic_protocols]),
+    )
+
+
+def position_from(fields: Iterable[Any]) -> ConsumerPosition:
+    """A position as it was, likewise."""
+    position = ConsumerPosition(*fields)
+    return position._replace(
+        held=tuple([HeldPartition(*held) for held in position.held]),
+        revoking=tuple([HeldPartition(*held) for held in position.revoking]),
+    )
+
+
 def next_position(
     member: Member,
     target: frozenset[PartitionName],
@@ -122,4 +140,4 @@ def as_held(partitions: Mapping[PartitionName, int]) -> tuple[HeldPartition, ...
 
 
 def _to_look_up(partitions: tuple[HeldPartition, ...]) -> dict[PartitionName, int]:
-    return {PartitionName(number, partition): epoch for number, partition, epoch in partitions}
+    return {PartitionName(held.number, held.partition): held.epoch for held in partitions}

@@ -1,0 +1,290 @@
+"""The rules of consumer groups, one at a time: who may join, stay, come back and commit, and who is fenced."""
+
+from dataclasses import replace
+
+import pytest
+
+from semel.core import refusals
+from semel.core.entries import ConsumerGroupChanged, PartitionName
+from semel.core.groups import consumer_requests
+from semel.core.groups.consumer import ConsumerGroup, ConsumerRules
+from semel.core.groups.consumer_members import AWAY_EPOCH, STABLE, UNRELEASED, UNREVOKED
+from semel.core.groups.consumer_requests import JOIN_EPOCH, LEAVE_EPOCH, Heartbeat
+from semel.core.refusals import Refused
+from semel.core.topics import Catalog
+
+RULES = ConsumerRules(members_max=3)
+
+
+class Room:
+    """A group with the topics it may read, where time stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.catalog = Catalog()
+        self.group = ConsumerGroup()
+        self.now_ms = 0
+
+    def topic(self, name: str, count: int) -> None:
+        topic_id = name.encode().ljust(16)
+        self.catalog.apply(self.catalog.decide_create(name, count, {}, topic_id, 0))
+
+    def beat(self, member_id: str, epoch: int, **said: object) -> ConsumerGroupChanged | None:
+        beat = replace(Heartbeat(member_id, epoch, "client", "/host"), **said)  # type: ignore[arg-type]
+        consumer_requests.check(beat)
+        entry = self.group.decide_heartbeat("group", beat, self.catalog, RULES, self.now_ms)
+        return self._kept(entry, member_id)
+
+    def join(self, member_id: str, *names: str, **said: object) -> ConsumerGroupChanged | None:
+        fields = {"rebalance_timeout_ms": 1000, "topic_names": names, "owned": frozenset(), **said}
+        return self.beat(member_id, JOIN_EPOCH, **fields)
+
+    def leave(self, member_id: str, epoch: int = LEAVE_EPOCH, instance_id: str | None = None) -> None:
+        beat = Heartbeat(member_id, epoch, "", "", instance_id=instance_id)
+        consumer_requests.check(beat)
+        self._kept(self.group.decide_leave("group", beat, self.catalog, self.now_ms), member_id)
+
+    def _kept(self, entry: ConsumerGroupChanged | None, member_id: str) -> ConsumerGroupChanged | None:
+        if entry is not None:
+            self.group.apply(entry)
+        self.group.hear(member_id, RULES, self.now_ms)
+        return entry
+
+    def epoch(self, member_id: str) -> int:
+        return self.group.members[member_id].epoch
+
+    def state(self, member_id: str) -> int:
+        return self.group.members[member_id].position.state
+
+    def held(self, member_id: str) -> set[int]:
+        return {name.partition for name in self.group.members[member_id].held}
+
+
+@pytest.fixture
+def room() -> Room:
+    room = Room()
+    room.topic("orders", 4)
+    return room
+
+
+def owned(*indexes: int) -> frozenset[PartitionName]:
+    return frozenset(PartitionName(0, index) for index in indexes)
+
+
+def refused(error: int) -> "pytest.RaisesExc[Refused]":
+    return pytest.raises(Refused, check=lambda refusal: refusal.error == error)
+
+
+def test_who_is_alone_gets_everything_at_once(room: Room) -> None:
+    room.join("a", "orders")
+    assert (room.epoch("a"), room.state("a"), room.held("a")) == (1, STABLE, {0, 1, 2, 3})
+
+
+def test_a_partition_changes_hands_when_its_member_has_let_go_and_not_before(room: Room) -> None:
+    room.join("a", "orders")
+    room.join("b", "orders")
+    assert (room.epoch("b"), room.state("b"), room.held("b")) == (2, UNRELEASED, set())
+    room.beat("a", 1)
+    assert (room.epoch("a"), room.state("a"), room.held("a")) == (1, UNREVOKED, {0, 1})
+    room.beat("a", 1)
+    room.beat("b", 2)
+    assert room.held("b") == set()
+    room.beat("a", 1, owned=owned(0, 1))
+    assert (room.epoch("a"), room.state("a")) == (2, STABLE)
+    room.beat("b", 2)
+    assert (room.state("b"), room.held("b"), room.group.state_name) == (STABLE, {2, 3}, "Stable")
+
+
+def test_a_heartbeat_that_says_nothing_new_changes_nothing(room: Room) -> None:
+    room.join("a", "orders")
+    assert room.beat("a", 1) is None
+    assert room.beat("a", 1, owned=owned(0, 1, 2, 3)) is None
+    assert room.join("a", "orders") is None
+
+
+def test_a_member_whose_answer_was_lost_may_say_it_again_in_the_epoch_before(room: Room) -> None:
+    room.join("a", "orders")
+    room.join("b", "orders")
+    room.beat("a", 1)
+    room.beat("a", 1, owned=owned(0, 1))
+    assert room.epoch("a") == 2
+    room.beat("a", 1, owned=owned(0, 1))
+    with refused(refusals.FENCED_MEMBER_EPOCH):
+        room.beat("a", 1)
+    with refused(refusals.FENCED_MEMBER_EPOCH):
+        room.beat("a", 1, owned=owned(0, 1, 2))
+
+
+def test_who_is_ahead_or_far_behind_is_fenced(room: Room) -> None:
+    room.join("a", "orders")
+    room.beat("a", 1, topic_names=())
+    room.beat("a", 1, owned=frozenset())
+    with refused(refusals.FENCED_MEMBER_EPOCH):
+        room.beat("a", 7)
+    room.beat("a", 2, topic_names=("orders",))
+    with refused(refusals.FENCED_MEMBER_EPOCH):
+        room.beat("a", 1, owned=frozenset())
+
+
+def test_what_was_said_in_the_epoch_before_takes_no_partition_away(room: Room) -> None:
+    """Seen by Hypothesis: a heartbeat that was on its way for long speaks of what was read before this epoch began."""
+    room.join("a", "orders")
+    room.join("b", "orders")
+    room.beat("a", 1)
+    room.beat("a", 1, owned=owned(0, 1))
+    room.leave("b")
+    room.beat("a", 2)
+    assert (room.epoch("a"), room.held("a")) == (3, {0, 1, 2, 3})
+    room.join("b", "orders")
+    with refused(refusals.FENCED_MEMBER_EPOCH):
+        room.beat("a", 2, owned=owned(0, 1))
+    assert room.held("a") == {0, 1, 2, 3}
+
+
+def test_who_is_not_known_cannot_stay_and_cannot_leave(room: Room) -> None:
+    room.join("a", "orders")
+    with refused(refusals.UNKNOWN_MEMBER_ID):
+        room.beat("b", 1)
+    with refused(refusals.UNKNOWN_MEMBER_ID):
+        room.leave("b")
+
+
+def test_a_group_that_is_full_takes_nobody_in(room: Room) -> None:
+    for member_id in "abc":
+        room.join(member_id, "orders")
+    with refused(refusals.GROUP_MAX_SIZE_REACHED):
+        room.join("d", "orders")
+    room.beat("c", room.epoch("c"))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"rebalance_timeout_ms": -1},
+        {"owned": None},
+        {"owned": owned(0)},
+        {"topic_names": None},
+        {"instance_id": ""},
+        {"rack_id": ""},
+        {"topic_names": ("x" * 300_000,)},
+    ],
+)
+def test_who_joins_says_all_there_is_to_say(room: Room, said: dict[str, object]) -> None:
+    with refused(refusals.INVALID_REQUEST):
+        room.join("a", "orders", **said)
+
+
+def test_a_member_without_an_id_or_with_an_epoch_that_is_none_is_refused(room: Room) -> None:
+    with refused(refusals.INVALID_REQUEST):
+        room.join("", "orders")
+    with refused(refusals.INVALID_REQUEST):
+        room.beat("a", -3)
+    with refused(refusals.INVALID_REQUEST):
+        room.leave("a", AWAY_EPOCH)
+
+
+def test_assignors_are_those_of_the_broker(room: Room) -> None:
+    with refused(refusals.UNSUPPORTED_ASSIGNOR):
+        room.join("a", "orders", assignor="sticky")
+    room.join("a", "orders", assignor="range")
+    assert room.group.assignor == "range"
+
+
+def test_an_expression_that_is_none_is_refused(room: Room) -> None:
+    with refused(refusals.INVALID_REGULAR_EXPRESSION):
+        room.join("a", topic_regex="(")
+    assert room.group.is_empty
+
+
+def test_topics_that_come_grow_and_go_are_noticed(room: Room) -> None:
+    room.join("a", topic_regex="ord.*")
+    room.topic("ordinary", 1)
+    room.beat("a", 1)
+    assert len(room.group.members["a"].held) == 5
+    room.catalog.apply(room.catalog.decide_partitions("orders", 6))
+    room.beat("a", 2)
+    assert len(room.group.members["a"].held) == 7
+    room.catalog.apply(room.catalog.decide_delete("orders", 0, 0))
+    room.beat("a", 3)
+    room.beat("a", 3, owned=frozenset({PartitionName(1, 0)}))
+    assert room.group.members["a"].held.keys() == {PartitionName(1, 0)}
+    room.topic("else", 1)
+    assert room.beat("a", 4) is None
+
+
+def test_who_is_silent_for_too_long_is_gone(room: Room) -> None:
+    room.join("a", "orders")
+    room.now_ms = 30_000
+    room.join("b", "orders")
+    assert room.group.next_deadline_ms() is not None
+    assert room.group.overdue(44_999) == []
+    assert room.group.overdue(45_000) == ["a"]
+    room.group.apply(room.group.decide_removal("group", ["a"], room.catalog, 45_000))
+    room.beat("b", 2)
+    assert room.held("b") == {0, 1, 2, 3}
+
+
+def test_who_takes_too_long_to_let_go_is_gone_though_it_is_heard(room: Room) -> None:
+    room.join("a", "orders")
+    room.join("b", "orders")
+    room.beat("a", 1)
+    room.now_ms = 900
+    room.beat("a", 1)
+    assert room.group.overdue(999) == []
+    assert room.group.overdue(1000) == ["a"]
+
+
+def test_a_static_member_comes_back_under_another_id_to_what_it_had(room: Room) -> None:
+    room.join("a", "orders", instance_id="one")
+    room.join("b", "orders", instance_id="two")
+    room.beat("a", 1)
+    room.beat("a", 1, owned=owned(0, 1))
+    room.beat("b", 2)
+    with refused(refusals.UNRELEASED_INSTANCE_ID):
+        room.join("c", "orders", instance_id="one")
+    room.leave("a", AWAY_EPOCH, "one")
+    assert room.epoch("a") == AWAY_EPOCH
+    room.beat("b", 2)
+    assert room.held("b") == {2, 3}
+    room.join("c", "orders", instance_id="one")
+    assert (room.epoch("c"), room.held("c"), room.group.epoch) == (2, {0, 1}, 2)
+    with refused(refusals.FENCED_INSTANCE_ID):
+        room.beat("a", 2, instance_id="one")
+    with refused(refusals.UNKNOWN_MEMBER_ID):
+        room.beat("a", 2)
+    with refused(refusals.FENCED_INSTANCE_ID):
+        room.leave("a", AWAY_EPOCH, "one")
+
+
+def test_a_static_member_that_says_twice_that_it_joins_is_the_same(room: Room) -> None:
+    """Kafka refuses the second time. But a member id is made for one process only, so it is the same one."""
+    room.join("a", "orders", instance_id="one")
+    assert room.join("a", "orders", instance_id="one") is None
+
+
+def commit(room: Room, member_id: str, epoch: int, *, transactional: bool = False, version: int = 9) -> None:
+    room.group.check_commit(member_id, None, epoch, transactional=transactional, version=version)
+
+
+def test_members_commit_in_their_epoch(room: Room) -> None:
+    commit(room, "", -1)
+    room.join("a", "orders")
+    commit(room, "a", 1)
+    with refused(refusals.STALE_MEMBER_EPOCH):
+        commit(room, "a", 0)
+    with refused(refusals.UNKNOWN_MEMBER_ID):
+        commit(room, "b", 1)
+    with refused(refusals.UNKNOWN_MEMBER_ID):
+        commit(room, "", -1)
+    with refused(refusals.UNSUPPORTED_VERSION):
+        commit(room, "a", 1, version=8)
+    commit(room, "a", 1, transactional=True, version=5)
+
+
+def test_who_asks_for_offsets_as_a_member_is_one(room: Room) -> None:
+    room.join("a", "orders")
+    room.group.check_fetch(None, -1)
+    room.group.check_fetch("a", 1)
+    with refused(refusals.STALE_MEMBER_EPOCH):
+        room.group.check_fetch("a", 2)
+    with refused(refusals.UNKNOWN_MEMBER_ID):
+        room.group.check_fetch("b", 1)
