@@ -13,13 +13,21 @@ from typing import Any, TypeVar
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import BrokerResponseError, for_code
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.errors import BrokerResponseError, ProducerFenced, for_code
 from client_contract import (
+    HEARTBEAT_INTERVAL_MS,
+    PRODUCER_FENCED,
+    SESSION_TIMEOUT_MS,
     WAIT_MS_MAX,
     WAIT_SECONDS_MAX,
     Client,
     ClientError,
     Consumer,
+    GroupProtocol,
+    Isolation,
+    Member,
+    Place,
     Producer,
     Record,
     Start,
@@ -35,6 +43,8 @@ def translated_errors() -> Iterator[None]:
         yield
     except BrokerResponseError as error:
         raise ClientError(error.errno, error) from error
+    except ProducerFenced as error:
+        raise ClientError(PRODUCER_FENCED, error) from error
 
 
 def raise_for(code: int) -> None:
@@ -86,6 +96,20 @@ class AiokafkaProducer(Producer):
 
         return self._thread.wait_for(send())
 
+    def begin(self) -> None:
+        self._thread.wait_for(self._producer.begin_transaction())
+
+    def commit(self) -> None:
+        self._thread.wait_for(self._producer.commit_transaction())
+
+    def abort(self) -> None:
+        self._thread.wait_for(self._producer.abort_transaction())
+
+    def send_offsets(self, member: Member, offsets: Mapping[Place, int]) -> None:
+        assert isinstance(member, AiokafkaMember)
+        named = {TopicPartition(*place): offset for place, offset in offsets.items()}
+        self._thread.wait_for(self._producer.send_offsets_to_transaction(named, member.group))
+
     def close(self) -> None:
         self._thread.wait_for(self._producer.stop())
 
@@ -131,6 +155,43 @@ class AiokafkaConsumer(Consumer):
         self._thread.wait_for(self._consumer.stop())
 
 
+class AiokafkaMember(Member):
+    def __init__(
+        self, thread: LoopThread, settings: dict[str, Any], topics: Sequence[str], pattern: str | None
+    ) -> None:
+        self._thread = thread
+        self.group: str = settings["group_id"]
+
+        async def start() -> AIOKafkaConsumer:
+            consumer = AIOKafkaConsumer(**settings)
+            consumer.subscribe(topics=list(topics), pattern=pattern)
+            await consumer.start()
+            return consumer
+
+        self._consumer = thread.wait_for(start())
+
+    def poll(self, seconds_max: float) -> list[Stored]:
+        batches = self._thread.wait_for(self._consumer.getmany(timeout_ms=int(seconds_max * 1000)))
+        return [_stored(message) for messages in batches.values() for message in messages]
+
+    def assignment(self) -> set[Place]:
+        return {(place.topic, place.partition) for place in self._consumer.assignment()}
+
+    def commit(self, offsets: Mapping[Place, int]) -> None:
+        named = {TopicPartition(*place): offset for place, offset in offsets.items()}
+        self._thread.wait_for(self._consumer.commit(named))
+
+    def committed(self, place: Place) -> int | None:
+        found = self._thread.wait_for(self._consumer.committed(TopicPartition(*place)))
+        return None if found is None else int(found)
+
+    def position(self, place: Place) -> int:
+        return int(self._thread.wait_for(self._consumer.position(TopicPartition(*place))))
+
+    def close(self) -> None:
+        self._thread.wait_for(self._consumer.stop())
+
+
 def _stored(message: Any) -> Stored:
     record = Record(message.value, message.key, tuple(message.headers), message.timestamp)
     return Stored(message.partition, message.offset, record)
@@ -139,6 +200,7 @@ def _stored(message: Any) -> Stored:
 class AiokafkaClient(Client):
     name = "aiokafka"
     codecs = ("none", "gzip", "snappy", "lz4", "zstd")
+    group_protocols = ("eager",)
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(bootstrap)
@@ -166,6 +228,7 @@ class AiokafkaClient(Client):
         linger_ms: int = 5,
         request_bytes_max: int = 1_000_000,
         patience_ms: int = WAIT_MS_MAX,
+        transactional_id: str | None = None,
     ) -> Producer:
         settings = {
             **self._settings,
@@ -174,18 +237,50 @@ class AiokafkaClient(Client):
             "linger_ms": linger_ms,
             "max_request_size": request_bytes_max,
             "request_timeout_ms": patience_ms,
+            "transactional_id": transactional_id,
         }
         return AiokafkaProducer(self._thread, settings)
 
-    def consumer(self, topic: str, starts: Mapping[int, Start], *, fetch_wait_ms: int = 500) -> Consumer:
+    def consumer(
+        self,
+        topic: str,
+        starts: Mapping[int, Start],
+        *,
+        fetch_wait_ms: int = 500,
+        isolation: Isolation = "read_uncommitted",
+    ) -> Consumer:
         settings = {
             **self._settings,
             "auto_offset_reset": "earliest",
+            "isolation_level": isolation,
             "fetch_max_wait_ms": fetch_wait_ms,
             "request_timeout_ms": fetch_wait_ms + WAIT_MS_MAX,
             "metadata_max_age_ms": 1000,
         }
         return AiokafkaConsumer(self._thread, settings, topic, starts)
+
+    def member(
+        self,
+        group: str,
+        topics: Sequence[str],
+        *,
+        protocol: GroupProtocol = "eager",
+        static_name: str | None = None,
+        pattern: str | None = None,
+    ) -> Member:
+        settings = {
+            **self._settings,
+            "group_id": group,
+            "group_instance_id": static_name,
+            "partition_assignment_strategy": (RangePartitionAssignor,),
+            "enable_auto_commit": False,
+            "auto_offset_reset": "earliest",
+            "isolation_level": "read_committed",
+            "session_timeout_ms": SESSION_TIMEOUT_MS,
+            "heartbeat_interval_ms": HEARTBEAT_INTERVAL_MS,
+            "metadata_max_age_ms": 1000,
+        }
+        return AiokafkaMember(self._thread, settings, topics, pattern)
 
     def create_topic(self, topic: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
         async def create() -> None:

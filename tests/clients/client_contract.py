@@ -20,6 +20,12 @@ WAIT_SECONDS_MAX = 30.0
 
 WAIT_MS_MAX = int(WAIT_SECONDS_MAX * 1000)
 
+SESSION_TIMEOUT_MS = 6000
+"""The shortest that a broker grants by default."""
+
+HEARTBEAT_INTERVAL_MS = 200
+"""A heartbeat is how a member hears that its group changes."""
+
 UNKNOWN_TOPIC_OR_PARTITION = 3
 REQUEST_TIMED_OUT = 7
 MESSAGE_TOO_LARGE = 10
@@ -27,6 +33,8 @@ INVALID_TOPIC_EXCEPTION = 17
 TOPIC_ALREADY_EXISTS = 36
 INVALID_PARTITIONS = 37
 INVALID_CONFIG = 40
+INVALID_PRODUCER_EPOCH = 47
+PRODUCER_FENCED = 90
 
 Header = tuple[str, bytes | None]
 
@@ -56,12 +64,34 @@ class ClientError(Exception):
         self.code = code
 
 
+Place = tuple[str, int]
+"""A topic and a partition of it."""
+
+Isolation = Literal["read_uncommitted", "read_committed"]
+
+GroupProtocol = Literal["eager", "cooperative", "consumer"]
+"""How a group shares its partitions: all given back before each change, only those that move, or as the broker says."""
+
+
 class Producer(ABC):
-    """Leaving the `with` block closes the client."""
+    """Leaving the `with` block closes the client. One with a transactional id sends nothing outside a transaction."""
 
     @abstractmethod
     def send(self, topic: str, partition: int, records: Sequence[Record]) -> list[int]:
         """Hand over all records, wait for all acknowledgements and return the offsets. `ClientError` if one fails."""
+
+    @abstractmethod
+    def begin(self) -> None: ...
+
+    @abstractmethod
+    def commit(self) -> None: ...
+
+    @abstractmethod
+    def abort(self) -> None: ...
+
+    @abstractmethod
+    def send_offsets(self, member: Member, offsets: Mapping[Place, int]) -> None:
+        """Let the group of this member go on from there if, and only if, the transaction is committed."""
 
     def __enter__(self) -> Producer:
         return self
@@ -93,6 +123,38 @@ class Consumer(ABC):
     def close(self) -> None: ...
 
 
+class Member(ABC):
+    """A consumer in a group. One thread at a time may use it, and only while it polls does it follow its group.
+    Leaving the `with` block closes the client, and so leaves the group, unless the member is a static one."""
+
+    @abstractmethod
+    def poll(self, seconds_max: float) -> list[Stored]:
+        """What came within that time; possibly nothing."""
+
+    @abstractmethod
+    def assignment(self) -> set[Place]: ...
+
+    @abstractmethod
+    def commit(self, offsets: Mapping[Place, int]) -> None:
+        """Returns when the broker has them."""
+
+    @abstractmethod
+    def committed(self, place: Place) -> int | None: ...
+
+    @abstractmethod
+    def position(self, place: Place) -> int:
+        """The offset that comes next."""
+
+    def __enter__(self) -> Member:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+
 Start = int | Literal["earliest", "latest"]
 
 
@@ -102,6 +164,7 @@ class Client(AbstractContextManager["Client"]):
     name: str
     codecs: Sequence[str]
     """Every codec that the library knows; `none` first."""
+    group_protocols: Sequence[GroupProtocol]
     sends_null_headers = True
     """Whether the library lets a program send a header without a value."""
     reads_on_in_a_topic_made_anew_on_kafka = True
@@ -125,12 +188,35 @@ class Client(AbstractContextManager["Client"]):
         linger_ms: int = 5,
         request_bytes_max: int = 1_000_000,
         patience_ms: int = WAIT_MS_MAX,
+        transactional_id: str | None = None,
     ) -> Producer:
-        """An idempotent producer, which gives up on a record after its patience."""
+        """An idempotent producer, which gives up on a record after its patience. With a transactional id it is ready
+        to begin, and whoever had the id before it is fenced."""
 
     @abstractmethod
-    def consumer(self, topic: str, starts: Mapping[int, Start], *, fetch_wait_ms: int = 500) -> Consumer:
+    def consumer(
+        self,
+        topic: str,
+        starts: Mapping[int, Start],
+        *,
+        fetch_wait_ms: int = 500,
+        isolation: Isolation = "read_uncommitted",
+    ) -> Consumer:
         """A consumer without a group, assigned to partitions, that goes to the earliest record when it is lost."""
+
+    @abstractmethod
+    def member(
+        self,
+        group: str,
+        topics: Sequence[str],
+        *,
+        protocol: GroupProtocol = "eager",
+        static_name: str | None = None,
+        pattern: str | None = None,
+    ) -> Member:
+        """A consumer that joins a group, commits when it is told to, reads what was committed, and starts at the
+        earliest record where its group has no offset. It wants these topics, or all whose names begin like the
+        pattern says, a regular expression that opens with `^`."""
 
     @abstractmethod
     def create_topic(self, topic: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None: ...
@@ -182,3 +268,11 @@ def settled(ask: Callable[[], T], wanted: T) -> T:
             if is_last:
                 raise
         time.sleep(0.02)
+
+
+def eventually(holds: Callable[[], bool]) -> bool:
+    """Whether it holds within the time that a client may take; asked again and again."""
+    deadline = time.monotonic() + WAIT_SECONDS_MAX
+    while not (held := holds()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return held

@@ -10,11 +10,18 @@ from typing import Any
 
 import confluent_kafka
 from client_contract import (
+    HEARTBEAT_INTERVAL_MS,
+    PRODUCER_FENCED,
+    SESSION_TIMEOUT_MS,
     WAIT_MS_MAX,
     WAIT_SECONDS_MAX,
     Client,
     ClientError,
     Consumer,
+    GroupProtocol,
+    Isolation,
+    Member,
+    Place,
     Producer,
     Record,
     Start,
@@ -37,9 +44,17 @@ OFFSETS = {"earliest": confluent_kafka.OFFSET_BEGINNING, "latest": confluent_kaf
 @contextmanager
 def translated_errors() -> Iterator[None]:
     try:
-        yield
+        try:
+            yield
+        except SystemError as error:
+            # The library calls the program back although it is about to raise, and Python minds.
+            if isinstance(error.__cause__, KafkaException):
+                raise error.__cause__ from None
+            raise
     except KafkaException as error:
-        raise ClientError(error.args[0].code(), error) from error
+        code = error.args[0].code()
+        # librdkafka has a number of its own for a producer that it knows to be fenced.
+        raise ClientError(PRODUCER_FENCED if code == KafkaError._FENCED else code, error) from error
 
 
 def result_of(futures: Mapping[Any, Future[Any]]) -> Any:
@@ -51,6 +66,9 @@ def result_of(futures: Mapping[Any, Future[Any]]) -> Any:
 class ConfluentProducer(Producer):
     def __init__(self, settings: dict[str, Any]) -> None:
         self._producer = confluent_kafka.Producer(settings)
+        if "transactional.id" in settings:
+            with translated_errors():
+                self._producer.init_transactions(WAIT_SECONDS_MAX)
 
     def send(self, topic: str, partition: int, records: Sequence[Record]) -> list[int]:
         reports: list[tuple[KafkaError | None, int | None]] = []
@@ -64,7 +82,8 @@ class ConfluentProducer(Producer):
                 timestamp=record.timestamp_ms,
                 on_delivery=lambda error, message: reports.append((error, message.offset())),
             )
-        left = self._producer.flush(WAIT_SECONDS_MAX)
+        with translated_errors():
+            left = self._producer.flush(WAIT_SECONDS_MAX)
         assert left == 0, f"{left} records were neither acknowledged nor refused"
         with translated_errors():
             for error, _ in reports:
@@ -72,8 +91,26 @@ class ConfluentProducer(Producer):
                     raise KafkaException(error)
         return [offset for _, offset in reports if offset is not None]
 
+    def begin(self) -> None:
+        with translated_errors():
+            self._producer.begin_transaction()
+
+    def commit(self) -> None:
+        with translated_errors():
+            self._producer.commit_transaction(WAIT_SECONDS_MAX)
+
+    def abort(self) -> None:
+        with translated_errors():
+            self._producer.abort_transaction(WAIT_SECONDS_MAX)
+
+    def send_offsets(self, member: Member, offsets: Mapping[Place, int]) -> None:
+        assert isinstance(member, ConfluentMember)
+        with translated_errors():
+            self._producer.send_offsets_to_transaction(topic_partitions(offsets), member.metadata(), WAIT_SECONDS_MAX)
+
     def close(self) -> None:
-        self._producer.close()
+        with translated_errors():
+            self._producer.close()
 
 
 class ConfluentConsumer(Consumer):
@@ -106,6 +143,49 @@ class ConfluentConsumer(Consumer):
         self._consumer.close()
 
 
+class ConfluentMember(Member):
+    def __init__(self, settings: dict[str, Any], topics: Sequence[str]) -> None:
+        self._consumer = confluent_kafka.Consumer(settings)
+        self._consumer.subscribe(list(topics))
+
+    def metadata(self) -> Any:
+        return self._consumer.consumer_group_metadata()
+
+    def poll(self, seconds_max: float) -> list[Stored]:
+        message = self._consumer.poll(seconds_max)
+        if message is None:
+            return []
+        with translated_errors():
+            if (error := message.error()) is not None:
+                raise KafkaException(error)
+        return [_stored(message)]
+
+    def assignment(self) -> set[Place]:
+        return {(place.topic, place.partition) for place in self._consumer.assignment()}
+
+    def commit(self, offsets: Mapping[Place, int]) -> None:
+        with translated_errors():
+            for place in self._consumer.commit(offsets=topic_partitions(offsets), asynchronous=False):
+                if place.error is not None:
+                    raise KafkaException(place.error)
+
+    def committed(self, place: Place) -> int | None:
+        with translated_errors():
+            (found,) = self._consumer.committed([TopicPartition(*place)], WAIT_SECONDS_MAX)
+        return None if found.offset == confluent_kafka.OFFSET_INVALID else int(found.offset)
+
+    def position(self, place: Place) -> int:
+        (found,) = self._consumer.position([TopicPartition(*place)])
+        return int(found.offset)
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def topic_partitions(offsets: Mapping[Place, int]) -> list[TopicPartition]:
+    return [TopicPartition(*place, offset) for place, offset in offsets.items()]
+
+
 def _stored(message: Any) -> Stored:
     record = Record(message.value(), message.key(), tuple(message.headers() or ()), message.timestamp()[1])
     return Stored(message.partition(), message.offset(), record)
@@ -114,6 +194,7 @@ def _stored(message: Any) -> Stored:
 class ConfluentClient(Client):
     name = "confluent-kafka"
     codecs = ("none", "gzip", "snappy", "lz4", "zstd")
+    group_protocols = ("eager", "cooperative", "consumer")
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(bootstrap)
@@ -136,32 +217,70 @@ class ConfluentClient(Client):
         linger_ms: int = 5,
         request_bytes_max: int = 1_000_000,
         patience_ms: int = WAIT_MS_MAX,
+        transactional_id: str | None = None,
     ) -> Producer:
-        return ConfluentProducer(
-            {
-                **self._settings,
-                "enable.idempotence": True,
-                "compression.type": codec,
-                "linger.ms": linger_ms,
-                "message.max.bytes": request_bytes_max,
-                "message.timeout.ms": patience_ms,
-                "topic.metadata.propagation.max.ms": patience_ms,
-                "retry.backoff.ms": 20,
-                "topic.metadata.refresh.fast.interval.ms": 50,
-            }
-        )
+        settings = {
+            **self._settings,
+            "enable.idempotence": True,
+            "compression.type": codec,
+            "linger.ms": linger_ms,
+            "message.max.bytes": request_bytes_max,
+            "message.timeout.ms": patience_ms,
+            "topic.metadata.propagation.max.ms": patience_ms,
+            "retry.backoff.ms": 20,
+            "topic.metadata.refresh.fast.interval.ms": 50,
+        }
+        if transactional_id is not None:
+            settings["transactional.id"] = transactional_id
+        return ConfluentProducer(settings)
 
-    def consumer(self, topic: str, starts: Mapping[int, Start], *, fetch_wait_ms: int = 500) -> Consumer:
+    def consumer(
+        self,
+        topic: str,
+        starts: Mapping[int, Start],
+        *,
+        fetch_wait_ms: int = 500,
+        isolation: Isolation = "read_uncommitted",
+    ) -> Consumer:
         settings = {
             **self._settings,
             "group.id": "not-used",
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
+            "isolation.level": isolation,
             "fetch.wait.max.ms": fetch_wait_ms,
             "fetch.error.backoff.ms": 50,
             "topic.metadata.refresh.interval.ms": 1000,
         }
         return ConfluentConsumer(settings, topic, starts)
+
+    def member(
+        self,
+        group: str,
+        topics: Sequence[str],
+        *,
+        protocol: GroupProtocol = "eager",
+        static_name: str | None = None,
+        pattern: str | None = None,
+    ) -> Member:
+        settings = {
+            **self._settings,
+            "group.id": group,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+            "fetch.error.backoff.ms": 50,
+            "topic.metadata.refresh.interval.ms": 1000,
+        }
+        if static_name is not None:
+            settings["group.instance.id"] = static_name
+        if protocol == "consumer":
+            settings["group.protocol"] = "consumer"
+        else:
+            settings["partition.assignment.strategy"] = "range" if protocol == "eager" else "cooperative-sticky"
+            settings["session.timeout.ms"] = SESSION_TIMEOUT_MS
+            settings["heartbeat.interval.ms"] = HEARTBEAT_INTERVAL_MS
+        return ConfluentMember(settings, topics if pattern is None else [pattern])
 
     def create_topic(self, topic: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
         result_of(self._admin.create_topics([NewTopic(topic, partitions, config=dict(configs or {}))]))

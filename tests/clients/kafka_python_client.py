@@ -8,12 +8,18 @@ from contextlib import contextmanager
 from typing import Any
 
 from client_contract import (
+    HEARTBEAT_INTERVAL_MS,
     REQUEST_TIMED_OUT,
+    SESSION_TIMEOUT_MS,
     WAIT_MS_MAX,
     WAIT_SECONDS_MAX,
     Client,
     ClientError,
     Consumer,
+    GroupProtocol,
+    Isolation,
+    Member,
+    Place,
     Producer,
     Record,
     Start,
@@ -21,7 +27,10 @@ from client_contract import (
 )
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.errors import BrokerResponseError, KafkaTimeoutError
+from kafka.structs import OffsetAndMetadata
 
 
 @contextmanager
@@ -37,6 +46,9 @@ def translated_errors() -> Iterator[None]:
 class KafkaPythonProducer(Producer):
     def __init__(self, settings: dict[str, Any]) -> None:
         self._producer = KafkaProducer(**settings)
+        if "transactional_id" in settings:
+            with translated_errors():
+                self._producer.init_transactions()
 
     def send(self, topic: str, partition: int, records: Sequence[Record]) -> list[int]:
         with translated_errors():
@@ -52,6 +64,23 @@ class KafkaPythonProducer(Producer):
                 for record in records
             ]
             return [future.get(WAIT_SECONDS_MAX).offset for future in futures]
+
+    def begin(self) -> None:
+        with translated_errors():
+            self._producer.begin_transaction()
+
+    def commit(self) -> None:
+        with translated_errors():
+            self._producer.commit_transaction()
+
+    def abort(self) -> None:
+        with translated_errors():
+            self._producer.abort_transaction()
+
+    def send_offsets(self, member: Member, offsets: Mapping[Place, int]) -> None:
+        assert isinstance(member, KafkaPythonMember)
+        with translated_errors():
+            self._producer.send_offsets_to_transaction(offsets_of(offsets), member.metadata())
 
     def close(self) -> None:
         self._producer.close(timeout=WAIT_SECONDS_MAX)
@@ -88,6 +117,43 @@ class KafkaPythonConsumer(Consumer):
         self._consumer.close()
 
 
+class KafkaPythonMember(Member):
+    def __init__(self, settings: dict[str, Any], topics: Sequence[str], pattern: str | None) -> None:
+        self._consumer = KafkaConsumer(**settings)
+        self._consumer.subscribe(topics=list(topics), pattern=pattern)
+
+    def metadata(self) -> Any:
+        return self._consumer.group_metadata()
+
+    def poll(self, seconds_max: float) -> list[Stored]:
+        with translated_errors():
+            batches = self._consumer.poll(timeout_ms=int(seconds_max * 1000))
+        return [_stored(message) for messages in batches.values() for message in messages]
+
+    def assignment(self) -> set[Place]:
+        return {(place.topic, place.partition) for place in self._consumer.assignment()}
+
+    def commit(self, offsets: Mapping[Place, int]) -> None:
+        with translated_errors():
+            self._consumer.commit(offsets_of(offsets))
+
+    def committed(self, place: Place) -> int | None:
+        with translated_errors():
+            found = self._consumer.committed(TopicPartition(*place))
+        return None if found is None else int(found)
+
+    def position(self, place: Place) -> int:
+        with translated_errors():
+            return int(self._consumer.position(TopicPartition(*place)))
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def offsets_of(offsets: Mapping[Place, int]) -> dict[TopicPartition, OffsetAndMetadata]:
+    return {TopicPartition(*place): OffsetAndMetadata(offset, "", -1) for place, offset in offsets.items()}
+
+
 def _stored(message: Any) -> Stored:
     record = Record(message.value, message.key, tuple(message.headers), message.timestamp)
     return Stored(message.partition, message.offset, record)
@@ -96,6 +162,7 @@ def _stored(message: Any) -> Stored:
 class KafkaPythonClient(Client):
     name = "kafka-python"
     codecs = ("none", "gzip", "snappy", "lz4", "zstd")
+    group_protocols = ("eager", "cooperative")
     sends_null_headers = False
     reads_on_in_a_topic_made_anew_on_kafka = False
 
@@ -121,30 +188,64 @@ class KafkaPythonClient(Client):
         linger_ms: int = 5,
         request_bytes_max: int = 1_000_000,
         patience_ms: int = WAIT_MS_MAX,
+        transactional_id: str | None = None,
     ) -> Producer:
-        return KafkaPythonProducer(
-            {
-                **self._settings,
-                "enable_idempotence": True,
-                "compression_type": None if codec == "none" else codec,
-                "linger_ms": linger_ms,
-                "max_request_size": request_bytes_max,
-                "max_block_ms": patience_ms,
-                "delivery_timeout_ms": patience_ms,
-                "request_timeout_ms": patience_ms // 2,
-            }
-        )
+        settings = {
+            **self._settings,
+            "enable_idempotence": True,
+            "compression_type": None if codec == "none" else codec,
+            "linger_ms": linger_ms,
+            "max_request_size": request_bytes_max,
+            "max_block_ms": patience_ms,
+            "delivery_timeout_ms": patience_ms,
+            "request_timeout_ms": patience_ms // 2,
+        }
+        if transactional_id is not None:
+            settings["transactional_id"] = transactional_id
+        return KafkaPythonProducer(settings)
 
-    def consumer(self, topic: str, starts: Mapping[int, Start], *, fetch_wait_ms: int = 500) -> Consumer:
+    def consumer(
+        self,
+        topic: str,
+        starts: Mapping[int, Start],
+        *,
+        fetch_wait_ms: int = 500,
+        isolation: Isolation = "read_uncommitted",
+    ) -> Consumer:
         settings = {
             **self._settings,
             "auto_offset_reset": "earliest",
+            "isolation_level": isolation,
             "fetch_max_wait_ms": fetch_wait_ms,
             "request_timeout_ms": fetch_wait_ms + WAIT_MS_MAX,
             "connections_max_idle_ms": fetch_wait_ms + 2 * WAIT_MS_MAX,
             "metadata_max_age_ms": 1000,
         }
         return KafkaPythonConsumer(settings, topic, starts)
+
+    def member(
+        self,
+        group: str,
+        topics: Sequence[str],
+        *,
+        protocol: GroupProtocol = "eager",
+        static_name: str | None = None,
+        pattern: str | None = None,
+    ) -> Member:
+        assignor = RangePartitionAssignor if protocol == "eager" else CooperativeStickyAssignor
+        settings = {
+            **self._settings,
+            "group_id": group,
+            "group_instance_id": static_name,
+            "partition_assignment_strategy": [assignor],
+            "enable_auto_commit": False,
+            "auto_offset_reset": "earliest",
+            "isolation_level": "read_committed",
+            "session_timeout_ms": SESSION_TIMEOUT_MS,
+            "heartbeat_interval_ms": HEARTBEAT_INTERVAL_MS,
+            "metadata_max_age_ms": 1000,
+        }
+        return KafkaPythonMember(settings, topics, pattern)
 
     def create_topic(self, topic: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
         with translated_errors():
