@@ -3,6 +3,8 @@
 
 PYTHON ?=
 ARGS ?=
+SEEDS ?= 200
+SEED ?=
 STAMP := .venv/set-up
 
 # A stamp says that .venv is complete, and where it was made: one that was moved, or whose Python is gone, is made anew.
@@ -10,7 +12,7 @@ ifneq ($(shell test -x .venv/bin/python && cat $(STAMP) 2>/dev/null),$(CURDIR))
 $(shell rm -f $(STAMP))
 endif
 
-.PHONY: help setup demo test lint types bench reliability map lock clean
+.PHONY: help setup demo test lint types bench reliability sim map lock clean
 
 help: ## List the targets (the default)
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
@@ -39,6 +41,9 @@ bench: $(STAMP) ## Measure semel beside Apache Kafka and others, in one table
 
 reliability: $(STAMP) ## Inject every fault there is, and write what came of it to docs/RELIABILITY.md
 	@.venv/bin/python tools/reliability.py $(ARGS)
+
+sim: $(STAMP) ## Run whole histories of the broker in a simulated world; make sim SEEDS=2000, or SEED=17 to replay one
+	@PYTHONPATH=tests .venv/bin/python -m sim.run $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)
 
 map: $(STAMP) ## Write the pages anew that are read off the code: the file map and the reference
 	@.venv/bin/python tools/file_map.py

@@ -1,0 +1,232 @@
+"""The world of one history: its time, its network, its disk, the real broker on them, and all that was seen to happen.
+
+Everything in it follows from the seed. The broker is `semel.broker.Broker` as it is; only what it stands on is made:
+the loop, the clock, the files, and the threads that wait for the disk. It dies here and comes back with what its disk
+kept. This file must never judge what happened: it notes it, for the checkers.
+"""
+
+import asyncio
+import contextlib
+import secrets
+import uuid
+from collections import Counter
+from collections.abc import Coroutine, Iterator
+from random import Random
+from typing import Any, Final, NamedTuple
+from unittest import mock
+
+from semel.broker.broker import Broker, Durability
+from semel.broker.events import Events
+from semel.storage.log import LogSettings
+from semel.testing.faulty import Crashed, FaultyFiles
+from sim.disk import SimulatedDiskThread
+from sim.network import Network, Weather
+from sim.virtual_loop import VirtualLoop
+
+HOST: Final = "broker"
+PORT: Final = 9092
+BEGINNING_S: Final = 1_800_000_000.0
+# The longest that it may take a broker to come back when nothing goes wrong any more.
+RECOVERY_S_MAX: Final = 60.0
+
+# Small, so that files fill up, are sealed and are used again within one short history.
+SETTINGS: Final = LogSettings(journal_file_bytes=16 * 1024, checkpoint_bytes=24 * 1024)
+
+
+class Event(NamedTuple):
+    """Something that was seen to happen: when, to whom, what, and the particulars."""
+
+    at_us: int
+    who: str
+    what: str
+    particulars: dict[str, Any]
+
+    def __str__(self) -> str:
+        particulars = " ".join(f"{name}={value!r}" for name, value in self.particulars.items())
+        return f"{self.at_us:>12} {self.who:<14} {self.what} {particulars}".rstrip()
+
+
+class WatchedEvents(Events):
+    """Notes what the broker would tell its operator; a fault of its own is an anomaly."""
+
+    def __init__(self, world: "World") -> None:
+        super().__init__(world.loop.time)
+        self._world = world
+
+    def tell(self, level: int, event: str, *, error: BaseException | None = None, **fields: object) -> None:
+        self._world.note("broker", event, **{name: str(value) for name, value in fields.items()})
+        if error is not None and not isinstance(error, Crashed):
+            self._world.anomaly("traceback", f"{event}: {error!r}", error)
+
+
+class World:
+    """What there is, and what has happened. `durability` is the broker's."""
+
+    def __init__(self, seed: int, durability: Durability = "fsync") -> None:
+        self.seed = seed
+        self.durability: Durability = durability
+        self.loop = VirtualLoop()
+        self.fired: Counter[str] = Counter()
+        self.operations: Counter[str] = Counter()
+        self.history: list[Event] = []
+        self.anomalies: list[str] = []
+        self.network = Network(self.loop, self.chance("network"), self.fired)
+        self.files = FaultyFiles()
+        self.broker: Broker | None = None
+        self.disk_delay_s = 0.002
+        self.clock_ahead_s = 0.0
+        self.is_healed = False
+        self._disk_chance = self.chance("disk")
+        self._fate = self.chance("fate")
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._power_lost = False
+        # Names that a failed sync of their directory gave up are there as long as the machine runs, and nothing that
+        # a program can do saves them: after one the machine has to start anew, or nothing could be promised.
+        self.names_in_doubt = False
+        self.loop.set_exception_handler(self._on_error)
+
+    def chance(self, name: str) -> Random:
+        """Chance for one purpose, so that what one does more or less leaves all others' as it was."""
+        return Random(f"{self.seed}/{name}")
+
+    def clock_s(self) -> float:
+        """What the clock on the broker's wall says."""
+        return BEGINNING_S + self.loop.time() + self.clock_ahead_s
+
+    def note(self, who: str, what: str, **particulars: Any) -> None:
+        self.history.append(Event(round(self.loop.time() * 1e6), who, what, particulars))
+
+    def anomaly(self, name: str, text: str, error: BaseException | None = None) -> None:
+        """What must never be."""
+        self.anomalies.append(f"{name}: {text}")
+        self.note("checker", name, text=text)
+
+    def spawn(self, life: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
+        """Let somebody live beside all others until the history ends."""
+        task = self.loop.create_task(life, name=f"{len(self._tasks):05} {name}")
+        self._tasks[task] = None
+        task.add_done_callback(self._life_ended)
+        return task
+
+    def _life_ended(self, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.anomaly("traceback", f"in {task.get_name()}: {error!r}", error)
+
+    # -- the broker's life --------------------------------------------------------------------------------------
+
+    async def start_broker(self) -> None:
+        """Have a broker on what the disk holds; it may take more than one try."""
+        while True:
+            broker = Broker(
+                files=self.files,
+                host=HOST,
+                port=PORT,
+                settings=SETTINGS,
+                clock=self.clock_s,
+                durability=self.durability,
+                disk_threads=lambda name, loop: SimulatedDiskThread(self, self._disk_chance, loop),
+            )
+            broker.events = WatchedEvents(self)
+            try:
+                await broker.start()
+            except Crashed:
+                self.fired["crash during recovery"] += 1
+            except OSError as error:
+                self.fired["recovery refused by the disk"] += 1
+                self.note("broker", "recovery refused", error=str(error))
+            else:
+                self.broker = broker
+                broker.failed.add_done_callback(lambda _: self._broker_failed(broker))
+                return
+            await asyncio.sleep(self._fate.uniform(0.1, 1.0))
+            self._change_disk()
+
+    def broker_died(self, *, power_lost: bool | None = None) -> None:
+        """The process is no more. Without a wish, chance says whether the machine lost its power as well."""
+        broker, self.broker = self.broker, None
+        if broker is None:
+            return
+        self.files.crash()
+        self.network.power_off()
+        if power_lost is None:
+            power_lost = self.durability == "fsync" and self._fate.random() < 0.7
+        self._power_lost = power_lost
+        self.note("world", "the broker died", power_lost=power_lost)
+        self.spawn(self._bury(broker), "bury")
+
+    async def restart_broker(self) -> None:
+        """An orderly stop, and a start."""
+        broker, self.broker = self.broker, None
+        if broker is None:
+            return
+        self._power_lost = False
+        self.fired["orderly restart"] += 1
+        self.note("world", "the broker is stopped")
+        try:
+            await broker.stop()
+        except (Crashed, OSError) as error:
+            self.note("world", "the stop was refused", error=str(error))
+            self.files.crash()
+        if self.files.crashed or broker.failed.done():
+            self._change_disk()
+        await self.start_broker()
+
+    def _broker_failed(self, broker: Broker) -> None:
+        if broker is self.broker:
+            self.fired["stopped serving"] += 1
+            self.broker_died()
+
+    async def _bury(self, broker: Broker) -> None:
+        with contextlib.suppress(Crashed):
+            await broker.kill()
+        await asyncio.sleep(self._fate.uniform(0.05, 2.0))
+        self._change_disk()
+        await self.start_broker()
+
+    def _change_disk(self) -> None:
+        """What a new process finds."""
+        before = self.files
+        if self._power_lost or (self.names_in_doubt and before.fired["failed sync"]):
+            self.fired["power lost"] += 1
+            self.files = before.survivors(self._fate.getrandbits(32))
+        else:
+            self.fired["process killed"] += 1
+            self.files = before.after_kill()
+        self.fired.update(before.fired)
+        self.names_in_doubt = False
+
+    def _on_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if isinstance(error, Crashed):
+            if self.files.crashed:
+                self.broker_died()
+        elif error is not None and not isinstance(error, ConnectionError | asyncio.CancelledError):
+            self.anomaly("traceback", f"{context.get('message')}: {error!r}", error)
+
+    # -- the end ------------------------------------------------------------------------------------------------
+
+    async def heal(self) -> None:
+        """Let nothing go wrong any more, and wait until there is a broker."""
+        self.note("world", "healed")
+        self.is_healed = True
+        self.network.weather = Weather()
+        self.network.cut_off.clear()
+        self.disk_delay_s = 0.001
+        async with asyncio.timeout(RECOVERY_S_MAX):
+            while self.broker is None:
+                self.files.disarm()
+                await asyncio.sleep(0.1)
+        self.files.disarm()
+
+    @contextlib.contextmanager
+    def seeded_secrets(self) -> Iterator[None]:
+        """Whatever asks the operating system for chance gets the seed's, for as long as the block takes."""
+        chance = self.chance("secrets")
+        with (
+            mock.patch.object(secrets, "randbelow", lambda below: chance.randrange(below)),
+            mock.patch.object(secrets, "token_bytes", lambda size=32: chance.randbytes(size)),
+            mock.patch.object(secrets, "token_hex", lambda size=32: chance.randbytes(size).hex()),
+            mock.patch.object(secrets, "token_urlsafe", lambda size=32: chance.randbytes(size).hex()),
+            mock.patch.object(uuid, "uuid4", lambda: uuid.UUID(int=chance.getrandbits(128), version=4)),
+        ):
+            yield
