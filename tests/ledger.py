@@ -6,6 +6,7 @@ out nothing acknowledged. `Caller` drives a log as the broker does: a refused ch
 the end. It must never know more of the log than a caller may.
 """
 
+import contextlib
 import errno
 from collections import defaultdict
 from collections.abc import Callable
@@ -14,18 +15,34 @@ from typing import Any, NamedTuple
 
 from crc32c import crc32c
 
-from semel.core.batch import CHECKED_FROM, CHECKSUM, CHECKSUM_POSITION, HEADER, HEADER_BYTES, MAGIC, read_header
+from committed import committed_by
+from log_contents import EMPTY, Content, TopicContent, brief, changed, content_of, kept
+from semel.core.batch import (
+    CHECKED_FROM,
+    CHECKSUM,
+    CHECKSUM_POSITION,
+    HEADER,
+    HEADER_BYTES,
+    MAGIC,
+    TRANSACTIONAL_BIT,
+    read_header,
+)
 from semel.core.entries import (
     BatchAppended,
     ConfigsChanged,
     Entry,
     LogStartMoved,
+    OffsetsCommitted,
     PartitionsAdded,
+    StoredOffset,
     TopicCreated,
     TopicDeleted,
+    TransactionEnded,
 )
 from semel.core.producers import WINDOW_BATCHES, Outcome
+from semel.core.refusals import Refused
 from semel.core.topics import Topic
+from semel.core.transaction_register import Owner
 from semel.storage.checkpoint import CheckpointJob
 from semel.storage.files import Files
 from semel.storage.log import Appended, Log, LogSettings
@@ -48,6 +65,7 @@ def batch(
     size: int = 100,
     mark: int = 0,
     at_ms: int = NOW_MS,
+    attributes: int = 0,
 ) -> bytearray:
     """A batch as a client sends it, `size` bytes long; batches with another `mark` hold other records."""
     payload = (b"%08d" % mark * (size // 8))[: size - HEADER_BYTES]
@@ -58,7 +76,7 @@ def batch(
             -1,
             MAGIC,
             0,
-            0,
+            attributes,
             records - 1,
             at_ms,
             at_ms,
@@ -71,40 +89,6 @@ def batch(
     )
     CHECKSUM.pack_into(made, CHECKSUM_POSITION, crc32c(memoryview(made)[CHECKED_FROM:]))
     return made
-
-
-class PartitionContent(NamedTuple):
-    """What one partition holds."""
-
-    log_start: int
-    next_offset: int
-    batches: tuple[bytes, ...]
-
-
-class TopicContent(NamedTuple):
-    """What one topic is and holds."""
-
-    name: str
-    configs: dict[str, str]
-    partitions: tuple[PartitionContent, ...]
-
-
-Content = dict[int, TopicContent]
-
-
-def content_of(log: Log) -> Content:
-    """All that a log shows to those who may read everything."""
-    return {
-        topic.number: TopicContent(topic.name, topic.configs, tuple(map(partition_content, log.partitions_of(topic))))
-        for topic in log.catalog
-    }
-
-
-def partition_content(partition: PartitionLog) -> PartitionContent:
-    state = partition.state
-    assert partition.readable.offset == state.next_offset
-    found = tuple(bytes(data) for _, data in partition.batches(state.log_start, partition.readable))
-    return PartitionContent(state.log_start, state.next_offset, found)
 
 
 class Change(NamedTuple):
@@ -141,17 +125,18 @@ class Ledger:
 
     def content(self, count: int) -> Content:
         """What a log holds after the first `count` changes."""
+        entries = self.entries()[:count]
         topics: dict[int, TopicContent] = {}
-        for entry in self.entries()[:count]:
+        for entry in entries:
             match entry:
                 case TopicCreated():
-                    empty = (PartitionContent(0, 0, ()),) * entry.partition_count
+                    empty = (EMPTY,) * entry.partition_count
                     topics[entry.number] = TopicContent(entry.name, entry.configs, empty)
                 case TopicDeleted():
                     del topics[entry.number]
                 case PartitionsAdded():
                     topic = topics[entry.number]
-                    more = (PartitionContent(0, 0, ()),) * (entry.partition_count - len(topic.partitions))
+                    more = (EMPTY,) * (entry.partition_count - len(topic.partitions))
                     topics[entry.number] = topic._replace(partitions=topic.partitions + more)
                 case ConfigsChanged():
                     topics[entry.number] = topics[entry.number]._replace(configs=entry.configs)
@@ -160,10 +145,17 @@ class Ledger:
                     partitions = list(topic.partitions)
                     partitions[entry.partition] = changed(partitions[entry.partition], entry)
                     topics[entry.number] = topic._replace(partitions=tuple(partitions))
-        return topics
+                case TransactionEnded():
+                    for number, index in entry.partitions:
+                        if number in topics:
+                            partitions = list(topics[number].partitions)
+                            partitions[index] = changed(partitions[index], entry)
+                            topics[number] = topics[number]._replace(partitions=tuple(partitions))
+        return Content({number: kept(topic) for number, topic in topics.items()}, committed_by(entries))
 
     def windows(self, count: int) -> dict[tuple[int, int, int], list[bytes]]:
         """For topic, partition and producer id: the batches of its latest epoch, after the first `count` changes."""
+        topics: set[int] = set()
         kept: dict[tuple[int, int, int], list[bytes]] = defaultdict(list)
         for entry in self.entries()[:count]:
             if isinstance(entry, BatchAppended):
@@ -173,7 +165,16 @@ class Ledger:
                 if window and read_header(window[-1]).producer_epoch != header.producer_epoch:
                     window.clear()
                 window.append(stored)
+            elif isinstance(entry, TransactionEnded):
+                for number, index in entry.partitions:
+                    if number in topics:
+                        window = kept[number, index, entry.producer_id]
+                        if window and read_header(window[-1]).producer_epoch < entry.marker_epoch:
+                            window.clear()
+            elif isinstance(entry, TopicCreated):
+                topics.add(entry.number)
             elif isinstance(entry, TopicDeleted):
+                topics.discard(entry.number)
                 kept = defaultdict(list, {key: value for key, value in kept.items() if key[0] != entry.number})
         return {key: value for key, value in kept.items() if key[2] >= 0}
 
@@ -195,32 +196,6 @@ class Ledger:
             f" that long.\nfound:    {brief(found)}\nat least: {brief(self.content(self.acknowledged))}"
             f"\nat most:  {brief(self.content(len(entries)))}"
         )
-
-
-def changed(partition: PartitionContent, entry: LogStartMoved | BatchAppended) -> PartitionContent:
-    log_start, next_offset, batches = partition
-    if isinstance(entry, BatchAppended):
-        stored = bytes(entry.batch)
-        header = read_header(stored)
-        assert header.base_offset == next_offset
-        return PartitionContent(log_start, header.next_offset, (*batches, stored))
-    log_start = max(log_start, entry.offset)
-    kept = tuple(stored for stored in batches if read_header(stored).next_offset > log_start)
-    return PartitionContent(log_start, next_offset, kept)
-
-
-def brief(content: Content) -> dict[str, list[str]]:
-    """A content in a form that a person can compare."""
-    return {
-        f"{number}-{topic.name}": [
-            f"{p.log_start}..{p.next_offset}: "
-            + " ".join(
-                f"{read_header(b).base_offset}({b[HEADER_BYTES : HEADER_BYTES + 8].decode()})" for b in p.batches
-            )
-            for p in topic.partitions
-        ]
-        for number, topic in content.items()
-    }
 
 
 class Caller:
@@ -288,6 +263,49 @@ class Caller:
         self.ledger.producer_ids.add(producer_id)
         return int(producer_id)
 
+    def claim(self, transactional_id: str) -> int:
+        """Become the owner of a transactional id; -1 if the disk did not let it. Whoever was before is fenced."""
+        producer_id = self._tried(lambda: self._claim(transactional_id))
+        return -1 if producer_id is REFUSED else int(producer_id)
+
+    def _claim(self, transactional_id: str) -> int:
+        claim = self.log.transactions.decide_init(
+            transactional_id, 60_000, None, lambda: self.log.new_producer_id(self.now_ms), self.now_ms
+        )
+        for entry in claim.entries:
+            self.log.commit(entry)
+        return claim.producer_id
+
+    def end(self, transactional_id: str, committed: bool, *, raises_epoch: bool) -> None:
+        """End the open transaction, if there is one."""
+        transactions = self.log.transactions
+        found = transactions.described(transactional_id)
+        if found is None or not transactions.is_open(found.owner.producer_id):
+            return
+        said = found.owner.producer_id, found.owner.producer_epoch
+        end = transactions.decide_end(
+            transactional_id,
+            *said,
+            committed,
+            lambda: self.log.new_producer_id(self.now_ms),
+            self.now_ms,
+            raises_epoch=raises_epoch,
+        )
+        assert end.entry is not None
+        self.commit(end.entry)
+
+    def commit_offset(self, group: str, partition: PartitionLog, offset: int, transactional_id: str = "") -> None:
+        """Note how far a group has come, at once or when the transaction ends."""
+        stored = StoredOffset(*partition.name, offset, 0, f"noted {len(self.ledger.changes)}")
+        found = self.log.transactions.described(transactional_id)
+        if not transactional_id:
+            self.commit(OffsetsCommitted(group, (stored,), -1, self.now_ms))
+        elif found is not None:
+            said = found.owner.producer_id, found.owner.producer_epoch
+            self.commit(
+                self.log.transactions.decide_offsets(transactional_id, *said, group, (stored,), self.now_ms, joins=True)
+            )
+
     def append(self, partition: PartitionLog, sent: bytearray) -> Appended | None:
         """Send a batch; None if it was refused twice."""
         appended = self._tried(lambda: self._append(partition, bytearray(sent)))
@@ -301,8 +319,8 @@ class Caller:
         before = self.log.end
         self.ledger.in_flight = entry
         try:
-            appended = self.log.append(topic, partition, read_header(sent), sent, self.now_ms)
-        except OSError:
+            appended = self.log.append(topic, partition, read_header(sent), sent, self.now_ms, joins=True)
+        except (OSError, Refused):
             self.ledger.in_flight = None
             raise
         if appended.outcome is Outcome.ACCEPTED:
@@ -318,6 +336,9 @@ class Caller:
         last = read_header(sent[-1]) if sent else None
         sequence = (last.base_sequence + last.record_count) & 0x7FFF_FFFF if last else 0
         epoch = last.producer_epoch if last else 0
+        owned = [owner for owner in self.owners() if owner.producer_id == producer_id]
+        if owned and owned[0].producer_epoch != epoch:
+            sequence, epoch = 0, owned[0].producer_epoch
         self._marks += 1
         mark = self._marks + 1000 * len(self.ledger.producer_ids)
         return batch(
@@ -328,7 +349,12 @@ class Caller:
             size=size,
             mark=mark,
             at_ms=self.now_ms,
+            attributes=TRANSACTIONAL_BIT if owned else 0,
         )
+
+    def owners(self) -> list[Owner]:
+        """Who the transactional ids belong to: what their owners were told."""
+        return [found.owner for found in self.log.transactions.all_described()]
 
     def sync(self) -> None:
         """Make everything durable, and acknowledge it; `Stopped` if the disk fails."""
@@ -383,8 +409,10 @@ class Caller:
                 assert answer.base_offset == header.base_offset, (header, answer)
                 assert answer.timestamp_ms == (header.max_timestamp if header.attributes & 8 else -1)
             if len(sent) > WINDOW_BATCHES:
-                answer = self._append(partition, bytearray(sent[-WINDOW_BATCHES - 1]))
-                assert answer.outcome is Outcome.GAP, answer
+                # Whoever sends it in a transaction may hear that the transaction is over instead.
+                with contextlib.suppress(Refused):
+                    answer = self._append(partition, bytearray(sent[-WINDOW_BATCHES - 1]))
+                    assert answer.outcome is Outcome.GAP, answer
         states = sum(len(partition.state.producers) for partition in self.log.partitions())
         assert self.log.producer_states == states == len(windows)
 

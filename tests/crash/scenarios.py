@@ -5,10 +5,14 @@ batches, rolls of the journal and of segments, retention, deleted records and to
 and the recovery after each. It must go on where it can when a change is refused, as clients do.
 """
 
+import contextlib
 from collections.abc import Callable
 
-from ledger import SETTINGS, Caller, Ledger, Stopped, check_tidy, content_of
+from ledger import SETTINGS, Caller, Ledger, Stopped, check_tidy
+from log_contents import content_of
+from semel.core.batch import read_header
 from semel.core.entries import BatchAppended
+from semel.core.refusals import Refused
 from semel.storage.files import Files
 from semel.storage.log import Log
 from semel.storage.partition_log import PartitionLog
@@ -139,7 +143,81 @@ def a_steady_life(files: Files, ledger: Ledger) -> Caller:
     return caller
 
 
-SCENARIOS = (a_life, a_steady_life)
+def a_life_in_transactions(files: Files, ledger: Ledger) -> Caller:
+    """Transactions over several partitions, topics and groups: ended, fenced, and open at every kind of end."""
+    caller = opened(files, ledger)
+    caller.create("orders", 2, segment_bytes="1024")
+    caller.create("short-lived")
+    one = caller.claim("one")
+    caller.sync()
+    send(caller, "orders", 0, 300, 300, producer=one)
+    send(caller, "orders", 1, 400, producer=one)
+    move(caller, "readers", "orders", 2, "one")
+    send(caller, "orders", 0, 200)
+    caller.sync()
+    caller.end("one", True, raises_epoch=False)
+    two = caller.claim("two")
+    send(caller, "short-lived", 0, 200, producer=two)
+    send(caller, "orders", 0, 600, producer=two)
+    move(caller, "readers", "orders", 3)
+    caller.sync()
+    send(caller, "orders", 0, 300, producer=one)
+    send(caller, "orders", 1, 300, 300, producer=one)
+    move(caller, "readers", "orders", 4, "one")
+
+    def meanwhile() -> None:
+        """What happens while a checkpoint is being written is not in it: the beginning is, the end is not."""
+        caller.end("one", True, raises_epoch=True)
+        caller.sync()
+        send(caller, "orders", 0, 600, producer=one)
+        move(caller, "writers", "orders", 1, "one")
+
+    caller.checkpoint(meanwhile)
+    caller.delete("short-lived")
+    send(caller, "orders", 1, 700, producer=two)
+    caller.sync()
+    caller.end("two", False, raises_epoch=True)
+    caller.end("one", False, raises_epoch=False)
+    caller.sync()
+    send(caller, "orders", 0, 200, producer=one)
+    send(caller, "orders", 1, 200, producer=two)
+    move(caller, "readers", "orders", 7, "two")
+    caller.close()
+
+    caller = opened(files, ledger)
+    # One finds what it left open; two begins anew, and so aborts it.
+    send(caller, "orders", 0, 200, producer=one)
+    caller.claim("two")
+    caller.sync()
+    caller.end("one", True, raises_epoch=True)
+    send(caller, "orders", 0, 300, producer=two)
+    send(caller, "orders", 1, 300, producer=two)
+    move(caller, "readers", "orders", 8, "two")
+    caller.sync()
+    if (target := partition(caller, "orders")) is not None:
+        caller.delete_records(target, 6)
+    caller.end("two", True, raises_epoch=True)
+    send(caller, "orders", 0, 300, producer=one)
+    killed(caller)
+
+    caller = opened(files, ledger)
+    caller.claim("one")
+    send(caller, "orders", 1, 300, producer=one)
+    caller.checkpoint()
+    caller.end("one", False, raises_epoch=True)
+    caller.sync()
+    caller.close()
+    return caller
+
+
+def move(caller: Caller, group: str, name: str, offset: int, transactional_id: str = "") -> None:
+    """A group comes as far as this in the first partition of a topic, if that exists."""
+    target = partition(caller, name)
+    if target is not None:
+        caller.commit_offset(group, target, offset, transactional_id)
+
+
+SCENARIOS = (a_life, a_steady_life, a_life_in_transactions)
 
 
 def run(scenario: Scenario, files: FaultyFiles, ledger: Ledger) -> str:
@@ -172,7 +250,11 @@ def check(files: FaultyFiles, ledger: Ledger, *, power_may_fail: bool = True) ->
     for topic in list(again.log.catalog):
         for target in again.log.partitions_of(topic):
             again.append(target, again.next_batch(target, -1, 1, 300))
+    for owner in again.owners():
+        again.claim(owner.transactional_id)
     again.sync()
+    for target in again.log.partitions():
+        assert target.stable == target.readable, "a transaction is open that nobody can end"
     again.close()
     closed = content_of(Log.open(again.log.files, new_cluster_id="", settings=SETTINGS))
     assert closed == ledger.content(len(ledger.changes))
@@ -181,6 +263,11 @@ def check(files: FaultyFiles, ledger: Ledger, *, power_may_fail: bool = True) ->
 def send_again(caller: Caller, lost: list[BatchAppended]) -> None:
     """Batches that may have been lost, as far as there is still a place for them."""
     for entry in lost:
+        # In a transaction whose owner, or whose claim, is lost as well there is nothing to send it for.
+        is_welcome = (
+            contextlib.suppress(Refused) if read_header(entry.batch).is_transactional else contextlib.nullcontext()
+        )
         if (target := caller.of(entry)) is not None:
-            caller.append(target, bytearray(entry.batch))
+            with is_welcome:
+                caller.append(target, bytearray(entry.batch))
     caller.sync()

@@ -12,7 +12,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from ledger import Caller, Ledger, batch, check_tidy, content_of
+from ledger import Caller, Ledger, batch, check_tidy
+from log_contents import content_of
 from semel.core.batch import read_header
 from semel.core.producers import WINDOW_BATCHES, Outcome
 from semel.storage.checkpoint import CheckpointJob
@@ -198,7 +199,7 @@ class LogMachine(RuleBasedStateMachine):
         offset = log_start + int((until.offset - log_start) * at)
         data, behind = partition.read(offset, bytes_max, until, whole_first_batch=whole)
         contents = self.caller.ledger.content(len(self.caller.ledger.changes))
-        held = contents[partition.topic_number].partitions[partition.index].batches
+        held = contents.topics[partition.topic_number].partitions[partition.index].batches
         wanted = [stored for stored in held if offset < read_header(stored).next_offset <= until.offset]
         if offset < until.offset and (whole or bytes_max >= len(wanted[0])):
             assert data, "a batch that can be read was not"
