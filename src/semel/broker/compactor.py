@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from semel.broker.disk_thread import DiskThread, Outcome
 from semel.compaction.cleaning import Pass, Rewritten
 from semel.compaction.planning import Bounds, Plan, is_to_roll, plan
 from semel.core.entries import PartitionName
@@ -20,7 +21,6 @@ from semel.storage.segment import Segment
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
-    from semel.broker.disk_thread import DiskThread, Outcome
 
 # How often it is looked whether there is something to do, as in Apache Kafka.
 LOOK_SECONDS: Final = 15.0
@@ -54,7 +54,7 @@ class Compactor:
         # Partitions in which a pass found what should not be there; they are left alone until the next start.
         self._given_up: set[PartitionName] = set()
 
-    def begin(self, thread: "DiskThread", attempt: Callable[[Callable[[], None]], None]) -> None:
+    def begin(self, thread: DiskThread, attempt: Callable[[Callable[[], None]], None]) -> None:
         """Work in this thread from now on. `attempt` does what nobody asked for, and tells if it fails."""
         self._thread = thread
         self._attempt = attempt

@@ -85,6 +85,7 @@ class Pass:
     last_offsets: LastOffsets = field(init=False)
 
     def __post_init__(self) -> None:
+        self.transactions = TransactionsPassed(())
         self.last_offsets = LastOffsets(self.key_bytes_max, self.segments[-1].next_offset)
 
     @property
