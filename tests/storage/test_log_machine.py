@@ -16,6 +16,7 @@ from ledger import Caller, Ledger, batch, check_tidy
 from log_contents import content_of
 from semel.core.batch import read_header
 from semel.core.producers import WINDOW_BATCHES, Outcome
+from semel.core.refusals import Refused
 from semel.storage.checkpoint import CheckpointJob
 from semel.storage.files import DiskFiles, Files, MemoryFiles
 from semel.storage.partition_log import PartitionLog
@@ -23,6 +24,7 @@ from semel.testing.faulty import FaultyFiles
 
 FOREIGN_PRODUCER = 5_000_000
 NAMES = st.sampled_from(["orders", "payments"])
+TRANSACTIONAL_IDS = st.sampled_from(["one", "two", "three"])
 CONFIGS = st.fixed_dictionaries(
     {"segment_bytes": st.sampled_from(["1024", "4096"])},
     optional={
@@ -105,11 +107,35 @@ class LogMachine(RuleBasedStateMachine):
             assert appended is not None
             assert (appended.outcome, appended.base_offset) == (Outcome.ACCEPTED, offset)
 
+    @rule(transactional_id=TRANSACTIONAL_IDS)
+    def claim(self, transactional_id: str) -> None:
+        producer_id = self.caller.claim(transactional_id)
+        # Its owner knows of it because it is durable.
+        self.caller.sync()
+        if producer_id not in self.producers:
+            self.producers.append(producer_id)
+
+    @rule(transactional_id=TRANSACTIONAL_IDS, committed=st.booleans(), raises_epoch=st.booleans())
+    def end(self, transactional_id: str, committed: bool, raises_epoch: bool) -> None:
+        self.caller.end(transactional_id, committed, raises_epoch=raises_epoch)
+
+    @rule(
+        group=st.sampled_from(["readers", "writers"]),
+        draw=st.integers(0, 11),
+        offset=st.integers(0, 1000),
+        transactional_id=st.one_of(st.just(""), TRANSACTIONAL_IDS),
+    )
+    def move(self, group: str, draw: int, offset: int, transactional_id: str) -> None:
+        partition = self.partition(draw)
+        if partition is not None:
+            self.caller.commit_offset(group, partition, offset, transactional_id)
+
     @rule(draw=st.integers(0, 11), producer=st.integers(1, 5))
     def append_in_a_later_epoch(self, draw: int, producer: int) -> None:
         partition = self.partition(draw)
         producer_id = self.producers[producer % len(self.producers)]
-        if partition is None or producer_id < 0:
+        is_owner = any(owner.producer_id == producer_id for owner in self.caller.owners())
+        if partition is None or producer_id < 0 or is_owner:
             return
         sent = self.sent(partition, producer_id)
         epoch = read_header(sent[-1]).producer_epoch if sent else 0
@@ -126,7 +152,13 @@ class LogMachine(RuleBasedStateMachine):
         sent = self.sent(partition, self.producers[producer % len(self.producers)])
         if back > len(sent):
             return
-        answer = self.caller.append(partition, bytearray(sent[-back]))
+        try:
+            answer = self.caller.append(partition, bytearray(sent[-back]))
+        except Refused:
+            # It is so old that it is no repetition any more, and its transaction is over.
+            assert back > WINDOW_BATCHES
+            assert read_header(sent[-back]).is_transactional
+            return
         assert answer is not None
         if back <= WINDOW_BATCHES:
             expected = (Outcome.DUPLICATE, read_header(sent[-back]).base_offset)
