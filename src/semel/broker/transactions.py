@@ -4,14 +4,15 @@ The rules are those of `semel.core.transactions`. Here is what they must not kno
 decisions durable, the alarm that rings when a transaction is overdue, and over which connection a request came.
 
 In version 1 of the protocol a request does not say which transaction it means. One that was delayed on a connection
-which its client has given up could end the client's next transaction, half done. No client goes back to an older
-connection after it was heard over a newer one, so a request that comes over an older one is such a straggler, and its
-connection is closed instead of being answered. A client for which this should not hold connects anew, asks again, and
-is served.
+which its client has given up could end the client's next transaction, half done, or put offsets of the last one into
+it. No client goes back to an older connection after it was heard over a newer one, so a request that comes over an
+older one is such a straggler, and its connection is closed instead of being answered. A client for which this should
+not hold connects anew, asks again, and is served. Clients talk to the coordinator of a group over another connection
+than to that of their transactions, though both are here; so each has a count of its own.
 """
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from semel.broker.metrics import TransactionOutcome
 from semel.core.entries import PartitionName, TransactionEnded
@@ -19,6 +20,9 @@ from semel.core.transactions import Claim, End
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
+
+# What a connection is used for: to announce and end transactions, or to commit a group's offsets in them.
+Talk = Literal["transaction", "offsets"]
 
 # How often it is looked which transactional ids were silent for too long, as in Apache Kafka.
 FORGET_SECONDS: Final = 3600.0
@@ -31,7 +35,7 @@ class TransactionCoordinator:
         self._broker = broker
         # The newest connection over which each producer's version 1 transactions were heard of; a connection does not
         # outlive the process, so none of this has to. The one heard longest ago comes first.
-        self._newest_connections: dict[int, int] = {}
+        self._newest_connections: dict[tuple[int, Talk], int] = {}
 
     # -- requests -----------------------------------------------------------------------------------------------
 
@@ -93,15 +97,15 @@ class TransactionCoordinator:
 
     # -- stragglers ---------------------------------------------------------------------------------------------
 
-    def is_straggler(self, producer_id: int, connection: int) -> bool:
+    def is_straggler(self, producer_id: int, connection: int, talk: Talk = "transaction") -> bool:
         """Whether a request of this producer comes over a connection that its client has given up."""
-        return connection < self._newest_connections.get(producer_id, 0)
+        return connection < self._newest_connections.get((producer_id, talk), 0)
 
-    def note_heard(self, producer_id: int, connection: int) -> None:
+    def note_heard(self, producer_id: int, connection: int, talk: Talk = "transaction") -> None:
         """The producer, found to be who it says, was heard over this connection."""
         newest = self._newest_connections
-        newest.pop(producer_id, None)
-        newest[producer_id] = connection
+        newest.pop((producer_id, talk), None)
+        newest[producer_id, talk] = connection
         if len(newest) > self._broker.limits.transactional_ids_max:
             del newest[next(iter(newest))]
 

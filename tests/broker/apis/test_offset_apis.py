@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from asking import Asker
+from asking import Asker, ConnectionEnded
 from semel.testing.broker import FaultyBroker
 from semel.wire.errors import ErrorCode
 from semel.wire.versions import (
@@ -388,6 +388,45 @@ def test_before_version_5_a_group_has_to_be_announced(version: int, ask: Asker) 
     assert transaction.commit(partition(0, 5)) == [refused]
     transaction.add_group()
     assert transaction.commit(partition(0, 5)) == [0]
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_offsets_on_a_connection_that_was_given_up_do_not_get_into_a_later_transaction(
+    version: int, ask: Asker, semel_broker: FaultyBroker
+) -> None:
+    """Before version 5 they do not say to which transaction they belong."""
+    ask.create("orders")
+    again = Asker(semel_broker.bootstrap)
+    transaction = Transaction(again, version=version).begin()
+    assert transaction.commit(partition(0, 5)) == [0]
+    transaction.end(committed=True)
+    transaction.begin()
+    assert transaction.commit(partition(0, 9)) == [0]
+    transaction._ask = ask
+    with pytest.raises(ConnectionEnded):
+        transaction.commit(partition(0, 3))
+    transaction._ask = again
+    transaction.end(committed=True)
+    assert offset_of(again) == 9
+    again.close()
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_offsets_may_come_over_another_connection_than_the_end(
+    version: int, ask: Asker, semel_broker: FaultyBroker
+) -> None:
+    """Clients keep one for the coordinator of transactions and one for that of groups, opened in any order."""
+    ask.create("orders")
+    later = Asker(semel_broker.bootstrap)
+    transaction = Transaction(later, version=version)
+    for offset in range(3):
+        transaction.begin()
+        transaction._ask = ask
+        assert transaction.commit(partition(0, offset)) == [0]
+        transaction._ask = later
+        transaction.end(committed=True)
+    assert offset_of(ask) == 2
+    later.close()
 
 
 @pytest.mark.parametrize("version", range(3, 6))

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from semel.broker.apis.answered import Fields, attempted
+from semel.broker.transactions import Talk
 from semel.core.refusals import INVALID_PRODUCER_EPOCH, PRODUCER_FENCED
 from semel.wire.errors import ErrorCode
 
@@ -32,12 +33,12 @@ def attempted_for_owner(
     return fields
 
 
-def is_straggler(broker: "Broker", exchange: "Exchange", producer_id: int) -> bool:
+def is_straggler(broker: "Broker", exchange: "Exchange", producer_id: int, talk: Talk = "transaction") -> bool:
     """Whether this came over a connection that its client has given up; if so it is closed, and nothing is to be done.
 
     Why that is needed is said in `semel.broker.transactions`.
     """
-    if broker.transactions.is_straggler(producer_id, exchange.connection_number):
+    if broker.transactions.is_straggler(producer_id, exchange.connection_number, talk):
         exchange.reply_by_hanging_up()
         return True
     return False

@@ -8,10 +8,12 @@ partitions cannot commit for whoever has them now, whatever its producer believe
 
 from typing import TYPE_CHECKING, Any, Final
 
-from semel.broker.apis.answered import Fields, answered, attempted
+from semel.broker.apis.answered import Fields, answer, attempted
 from semel.broker.apis.committing import answered_topics, commit, judged, offsets_of
+from semel.broker.apis.transactional import is_straggler
 from semel.core.entries import StoredOffset, TransactionalOffsets
 from semel.core.refusals import Refused
+from semel.wire import messages
 from semel.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -29,17 +31,21 @@ _TOLD: Final[dict[object, ErrorCode]] = {
 }
 
 
-@answered
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
+def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> None:
+    request = messages.decode_request(exchange.api_key, exchange.version, body)
+    if exchange.version < _JOINS_FROM and is_straggler(broker, exchange, request.producer_id, "offsets"):
+        return
     topics = judged(broker, request.topics)
     offsets = offsets_of(topics)
-    outcome = attempted(_commit, broker, exchange.version, request, offsets) if offsets else {}
+    outcome = attempted(_commit, broker, exchange, request, offsets) if offsets else {}
     error = outcome.get("error_code", ErrorCode.NONE)
-    return {"topics": answered_topics(topics, _TOLD.get(error, error))}
+    if error == ErrorCode.PRODUCER_FENCED:
+        broker.metrics.fenced_requests += 1
+    answer(exchange, {"topics": answered_topics(topics, _TOLD.get(error, error))}, after=broker.log.end)
 
 
-def _commit(broker: "Broker", version: int, request: Any, offsets: list[StoredOffset]) -> Fields:
-    group = request.group_id
+def _commit(broker: "Broker", exchange: "Exchange", request: Any, offsets: list[StoredOffset]) -> Fields:
+    group, version = request.group_id, exchange.version
     if not group:
         raise Refused(ErrorCode.INVALID_GROUP_ID, "a group that takes part in transactions needs a name")
     entry = _decided(broker, version, request, offsets)
@@ -54,6 +60,8 @@ def _commit(broker: "Broker", version: int, request: Any, offsets: list[StoredOf
     broker.log.groups.check_offsets(group, offsets, request.producer_id)
     commit(broker, entry)
     broker.alarm.look()
+    if version < _JOINS_FROM:
+        broker.transactions.note_heard(request.producer_id, exchange.connection_number, "offsets")
     broker.metrics.committed_offsets += len(offsets)
     return {}
 
