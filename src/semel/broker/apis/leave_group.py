@@ -19,7 +19,7 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
         leavers = [Leaver(request.member_id, None)]
     else:
         leavers = [Leaver(member.member_id, member.group_instance_id) for member in request.members]
-    fields = attempted(_leave, broker, request.group_id, leavers)
+    fields = {"members": [], **attempted(_leave, broker, request.group_id, leavers)}
     return fields if exchange.version >= _SEVERAL_FROM else {**fields, **_first(fields)}
 
 
@@ -42,4 +42,4 @@ def _leave(broker: "Broker", group_id: str, leavers: list[Leaver]) -> Fields:
 def _first(fields: Fields) -> Fields:
     """What became of the only one, where there is no room for several."""
     members = fields.get("members")
-    return {"error_code": members[0]["error_code"]} if isinstance(members, list) else {}
+    return {"error_code": members[0]["error_code"]} if isinstance(members, list) and members else {}
