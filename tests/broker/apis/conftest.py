@@ -1,4 +1,4 @@
-"""A connection to the broker of the test."""
+"""A connection to the broker of the test, and a transactional producer on it."""
 
 from collections.abc import Iterator
 
@@ -6,6 +6,7 @@ import pytest
 
 from asking import Asker
 from semel.testing.broker import FaultyBroker
+from transacting import TransactionalProducer
 
 
 @pytest.fixture
@@ -13,3 +14,10 @@ def ask(semel_broker: FaultyBroker) -> Iterator[Asker]:
     asker = Asker(semel_broker.bootstrap)
     yield asker
     asker.close()
+
+
+@pytest.fixture
+def producer(ask: Asker) -> TransactionalProducer:
+    producer = TransactionalProducer(ask)
+    producer.claim()
+    return producer

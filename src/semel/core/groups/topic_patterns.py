@@ -3,8 +3,9 @@
 The expression comes from a client and is matched on the event loop, so a backtracking matcher is out of the question: a
 dozen characters can keep one busy for years. This one follows all readings of the expression at once, and remembers
 where a character led from where, so that it usually costs one look-up for each character of a name. Only the characters
-that a topic's name may have are told apart; any other in an expression matches nothing. An expression that is no
-expression, or is larger than `PLACES_MAX` when written out, is refused. This file must never use `re`.
+of ASCII are told apart, of which the names of topics consist; the others, which transactional ids may have, are all
+alike, and no expression names one of them. An expression that is no expression, or is larger than `PLACES_MAX` when
+written out, is refused. This file must never use `re`.
 """
 
 import string
@@ -25,7 +26,12 @@ _STEPS_REMEMBERED_MAX: Final = 10_000
 _LETTERS: Final = frozenset(string.ascii_letters)
 _DIGITS: Final = frozenset(string.digits)
 _WORD: Final = _LETTERS | _DIGITS | {"_"}
-_ALL: Final = _WORD | {".", "-"}
+_ASCII: Final = frozenset(map(chr, range(128)))
+# Stands for every character that is not told apart.
+_OTHER: Final = "\N{REPLACEMENT CHARACTER}"
+_ALL: Final = _ASCII | {_OTHER}
+_SPACES: Final = frozenset(" \t\n\r\f")
+_PUNCTUATION: Final = frozenset(string.punctuation)
 _NONE: Final[frozenset[str]] = frozenset()
 
 _CLASSES: Final = {
@@ -33,21 +39,21 @@ _CLASSES: Final = {
     "D": _ALL - _DIGITS,
     "w": _WORD,
     "W": _ALL - _WORD,
-    "s": _NONE,
-    "S": _ALL,
+    "s": _SPACES,
+    "S": _ALL - _SPACES,
 }
 _NAMED_CLASSES: Final = {
     "alnum": _LETTERS | _DIGITS,
     "alpha": _LETTERS,
-    "ascii": _ALL,
-    "blank": _NONE,
-    "cntrl": _NONE,
+    "ascii": _ASCII,
+    "blank": frozenset(" \t"),
+    "cntrl": frozenset(map(chr, (*range(32), 127))),
     "digit": _DIGITS,
-    "graph": _ALL,
+    "graph": _LETTERS | _DIGITS | _PUNCTUATION,
     "lower": frozenset(string.ascii_lowercase),
-    "print": _ALL,
-    "punct": _ALL - _LETTERS - _DIGITS,
-    "space": _NONE,
+    "print": _LETTERS | _DIGITS | _PUNCTUATION | {" "},
+    "punct": _PUNCTUATION,
+    "space": _SPACES | {"\v"},
     "upper": frozenset(string.ascii_uppercase),
     "word": _WORD,
     "xdigit": frozenset(string.hexdigits),
@@ -58,12 +64,12 @@ _UNICODE_CLASSES: Final = {
     "Ll": _NAMED_CLASSES["lower"],
     "N": _DIGITS,
     "Nd": _DIGITS,
-    "P": _NAMED_CLASSES["punct"],
+    "P": _PUNCTUATION - frozenset("$+<=>^`|~"),
     "Pd": frozenset("-"),
     "Pc": frozenset("_"),
-    "Po": frozenset("."),
-    "S": _NONE,
-    "Z": _NONE,
+    "Po": frozenset("!\"#%&'*,./:;?@\\"),
+    "S": frozenset("$+<=>^`|~"),
+    "Z": frozenset(" "),
     "Latin": _LETTERS,
     "Any": _ALL,
 }
@@ -135,7 +141,7 @@ class TopicPattern:
     def matches(self, name: str) -> bool:
         at: tuple[frozenset[int], str | None] = self._begin
         for character in name:
-            step = at, character
+            step = at, character if character in _ASCII else _OTHER
             following = self._steps.get(step)
             if following is None:
                 following = self._step(*step)
