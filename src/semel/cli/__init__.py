@@ -25,6 +25,7 @@ COMMANDS: Final = {
     "topics": "list, create, describe and delete topics",
     "produce": "write lines to a topic, each exactly once",
     "tail": "read a topic, with the numbers its deduplication goes by",
+    "groups": "list, describe, reset and delete consumer groups",
     "transactions": "list and describe transactions, and abort what nobody will end",
     "lab": "try the rules of idempotence and transactions at a prompt or from a file",
     "chaos": "run producers through a network that loses and cuts, and count what arrived",

@@ -19,17 +19,23 @@ from semel.wire.frames import SIZE_BYTES, frame_size, parse_response_header
 from semel.wire.reading import NO_TOPIC_ID
 from semel.wire.versions import (
     API_VERSIONS,
+    CONSUMER_GROUP_DESCRIBE,
     CREATE_TOPICS,
+    DELETE_GROUPS,
     DELETE_TOPICS,
     DESCRIBE_CONFIGS,
+    DESCRIBE_GROUPS,
     DESCRIBE_PRODUCERS,
     DESCRIBE_TRANSACTIONS,
     FETCH,
     FIND_COORDINATOR,
     INIT_PRODUCER_ID,
+    LIST_GROUPS,
     LIST_OFFSETS,
     LIST_TRANSACTIONS,
     METADATA,
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
     PRODUCE,
     VersionRange,
 )
@@ -68,6 +74,12 @@ _SPOKEN: Final[dict[int, VersionRange]] = {
     FIND_COORDINATOR: VersionRange(1, 6),
     DESCRIBE_TRANSACTIONS: VersionRange(0, 0),
     LIST_TRANSACTIONS: VersionRange(0, 2),
+    LIST_GROUPS: VersionRange(0, 5),
+    DESCRIBE_GROUPS: VersionRange(0, 5),
+    CONSUMER_GROUP_DESCRIBE: VersionRange(0, 0),
+    DELETE_GROUPS: VersionRange(0, 2),
+    OFFSET_COMMIT: VersionRange(2, 9),
+    OFFSET_FETCH: VersionRange(2, 9),
 }
 _NO_COORDINATOR_YET: Final = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 _NOT_READY: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE)

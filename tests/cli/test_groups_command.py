@@ -1,0 +1,138 @@
+"""What `semel groups` promises: how far each group has come is shown, and nothing moves unless somebody means it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from semel_command import semel_failure, semel_lines
+
+import semel as semel_package
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[semel_package.EmbeddedBroker]:
+    with semel_package.broker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def bootstrap(broker: semel_package.EmbeddedBroker) -> str:
+    return f"--bootstrap={broker.bootstrap}"
+
+
+def records(bootstrap: str, topic: str, *, partitions: int = 1) -> None:
+    """A topic with five records in its first partition."""
+    semel_lines("topics", "create", topic, "--partitions", str(partitions), bootstrap)
+    semel_lines("produce", topic, "--partition", "0", bootstrap, stdin="a\nb\nc\nd\ne\n")
+
+
+def reset(bootstrap: str, group: str, *words: str) -> list[str]:
+    return semel_lines("groups", "reset", group, *words, bootstrap)
+
+
+def table(lines: list[str]) -> list[list[str]]:
+    """The rows below the headings."""
+    headings = next(number for number, line in enumerate(lines) if line.startswith("TOPIC"))
+    return [line.split() for line in lines[headings + 1 :]]
+
+
+@contextmanager
+def member(bootstrap: str, group: str, topic: str, protocol: str = "classic") -> Iterator[Consumer]:
+    """A member of a group that has been given the topic's partitions."""
+    settings = {"group.protocol": protocol} if protocol == "consumer" else {"session.timeout.ms": 6000}
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap.removeprefix("--bootstrap="),
+            "group.id": group,
+            "client.id": "reader",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "log_level": 0,
+            **settings,
+        }
+    )
+    try:
+        consumer.subscribe([topic])
+        message = consumer.poll(30)
+        assert message is not None
+        assert message.error() is None
+        consumer.commit(offsets=[TopicPartition(topic, 0, 2)], asynchronous=False)
+        yield consumer
+    finally:
+        consumer.close()
+
+
+def test_a_group_is_set_only_by_those_who_say_so(bootstrap: str) -> None:
+    records(bootstrap, "asked", partitions=2)
+    shown = reset(bootstrap, "asking", "--topic", "asked", "--to", "3")
+    assert shown[-1] == "nothing was changed; say --execute to do it"
+    assert table(shown)[:2] == [["asked", "0", "-", "3"], ["asked", "1", "-", "0"]]
+    assert semel_failure("groups", "describe", "asking", bootstrap) == "there is no group 'asking'"
+    done = reset(bootstrap, "asking", "--topic", "asked", "--to", "3", "--execute")
+    assert done[:-1] == shown[:-1]
+    assert done[-1] == "group asking is set to these offsets"
+    described = semel_lines("groups", "describe", "asking", bootstrap)
+    assert described[0] == "group asking  type classic  state Empty"
+    assert table(described) == [["asked", "0", "3", "5", "2", "-"], ["asked", "1", "0", "0", "0", "-"]]
+
+
+def test_a_group_is_set_to_any_place_there_is(bootstrap: str) -> None:
+    records(bootstrap, "places", partitions=2)
+    first = ("--topic", "places:0")
+
+    def target(where: str) -> list[list[str]]:
+        return [row for row in table(reset(bootstrap, "going", *first, "--to", where)) if row[0] == "places"]
+
+    assert target("earliest") == [["places", "0", "-", "0"]]
+    assert target("latest") == [["places", "0", "-", "5"]]
+    assert target("99") == [["places", "0", "-", "5"]]
+    assert target("2000-01-01T00:00:00Z") == [["places", "0", "-", "0"]]
+    assert target("2000-01-01") == [["places", "0", "-", "0"]]
+    assert target("2100-01-01T00:00:00+02:00") == [["places", "0", "-", "5"]]
+    assert "neither earliest, latest" in semel_failure("groups", "reset", "going", *first, "--to", "soon", bootstrap)
+    wrong = ("--topic", "places:x", "--to", "1")
+    assert "names no partitions" in semel_failure("groups", "reset", "going", *wrong, bootstrap)
+    missing = ("--topic", "places:7", "--to", "1")
+    assert "has no partition 7" in semel_failure("groups", "reset", "going", *missing, bootstrap)
+
+
+def test_without_a_topic_all_that_the_group_knows_is_set(bootstrap: str) -> None:
+    records(bootstrap, "known", partitions=2)
+    assert "say which topics" in semel_failure("groups", "reset", "knowing", "--to", "earliest", bootstrap)
+    reset(bootstrap, "knowing", "--topic", "known:0", "--to", "4", "--execute")
+    assert table(reset(bootstrap, "knowing", "--to", "earliest"))[0] == ["known", "0", "4", "0"]
+    reset(bootstrap, "knowing", "--to", "earliest", "--execute")
+    assert table(semel_lines("groups", "describe", "knowing", bootstrap)) == [["known", "0", "0", "5", "5", "-"]]
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_with_members_is_shown_and_left_alone(protocol: str, bootstrap: str) -> None:
+    topic = group = f"read-{protocol}"
+    records(bootstrap, topic)
+    with member(bootstrap, group, topic, protocol):
+        title, who, *rest = semel_lines("groups", "describe", group, bootstrap)
+        assert title == f"group {group}  type {protocol}  state Stable"
+        assert "client reader" in who
+        member_id = who.split()[1]
+        assert table(rest) == [[topic, "0", "2", "5", "3", member_id]]
+        assert [group, protocol, "Stable"] in [line.split() for line in semel_lines("groups", "list", bootstrap)]
+        refused = semel_failure("groups", "reset", group, "--to", "latest", "--execute", bootstrap)
+        assert "has members" in refused
+        assert "has members" in semel_failure("groups", "delete", group, "--yes", bootstrap)
+    assert table(semel_lines("groups", "describe", group, bootstrap)) == [[topic, "0", "2", "5", "3", "-"]]
+
+
+def test_a_group_is_deleted_only_by_those_who_are_sure(bootstrap: str) -> None:
+    records(bootstrap, "kept")
+    reset(bootstrap, "keeping", "--topic", "kept", "--to", "1", "--execute")
+    assert "--yes" in semel_failure("groups", "delete", "keeping", bootstrap)
+    assert semel_lines("groups", "delete", "keeping", "--yes", bootstrap) == ["deleted keeping"]
+    assert semel_failure("groups", "delete", "keeping", "--yes", bootstrap) == "there is no group 'keeping'"
+
+
+def test_a_group_that_lost_its_offsets_says_so(bootstrap: str) -> None:
+    records(bootstrap, "lost")
+    reset(bootstrap, "losing", "--topic", "lost", "--to", "1", "--execute")
+    semel_lines("topics", "delete", "lost", "--yes", bootstrap)
+    assert semel_lines("groups", "describe", "losing", bootstrap)[-1] == "no offsets"
