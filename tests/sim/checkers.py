@@ -5,7 +5,7 @@ look into the broker: what no client can see is no anomaly.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,14 +32,14 @@ def events(history: list[Event], what: str) -> Iterator[tuple[str, dict[str, Any
     return ((event.who, event.particulars) for event in history if event.what == what)
 
 
-def lost_writes(history: list[Event], truth: Truth, topic: str) -> Iterator[str]:
+def lost_writes(history: list[Event], truth: Truth) -> Iterator[str]:
     """Records that were acknowledged, and are not at the place that was named."""
+    at = {place: {seen.offset: seen.value for seen in records} for place, records in truth.all_records.items()}
     for who, acked in events(history, "acked"):
-        at = {seen.offset: seen.value for seen in truth.all_records[topic, acked["partition"]]}
-        for number, value in enumerate(acked["values"]):
-            found = at.get(acked["offset"] + number)
-            if found != value:
-                yield f"lost write: {who} was told {value} is at {acked['offset'] + number}, there is {found}"
+        there = at[acked["topic"], acked["partition"]]
+        for offset, value in enumerate(acked["values"], start=acked["offset"]):
+            if there.get(offset) != value:
+                yield f"lost write: {who} was told {value} is at {offset}, there is {there.get(offset)}"
 
 
 def duplicates(truth: Truth) -> Iterator[str]:
@@ -50,17 +50,19 @@ def duplicates(truth: Truth) -> Iterator[str]:
                 yield f"duplicate: {value} stands {count} times in {place}"
 
 
-def disorder(truth: Truth, topic: str) -> Iterator[str]:
-    """Records of one producer that stand in another order than they were sent in, or with one missing between."""
+def disorder(truth: Truth, *, dense: Collection[str]) -> Iterator[str]:
+    """Records of one sender that stand in another order than they were sent in.
+
+    In the topics that are `dense` a sender counts each partition's records by themselves, so that none may be missing.
+    """
     for place, records in truth.all_records.items():
-        if place[0] != topic:
-            continue
         last: dict[str, int] = defaultdict(lambda: -1)
         for seen in records:
-            producer, _, number = seen.value.rpartition("/")
-            if int(number) != last[producer] + 1:
-                yield f"non-monotonic send: {seen.value} at {seen.offset} of {place} follows number {last[producer]}"
-            last[producer] = int(number)
+            sender, _, number = seen.value.rpartition("/")
+            step = int(number) - last[sender]
+            if step < 1 or (step > 1 and place[0] in dense):
+                yield f"non-monotonic send: {seen.value} at {seen.offset} of {place} follows number {last[sender]}"
+            last[sender] = int(number)
 
 
 def unfaithful_reads(history: list[Event], truth: Truth) -> Iterator[str]:
@@ -95,3 +97,41 @@ def stuck(truth: Truth) -> Iterator[str]:
     for place, (stable, end) in truth.ends.items():
         if stable != end:
             yield f"stuck last stable offset: {stable} of {end} in {place}"
+
+
+def broken_transactions(history: list[Event], truth: Truth) -> Iterator[str]:
+    """Transactions that are not seen whole, or not at all, or otherwise than their producer was told."""
+    visible = {seen.value for records in truth.committed.values() for seen in records}
+    outcomes: dict[str, str] = {}
+    for _, known in events(history, "outcome"):
+        outcomes[known["transaction"]] = known["outcome"]
+    parts: dict[str, list[str]] = {}
+    for _, part in events(history, "part of"):
+        parts[part["transaction"]] = part["values"]
+    for transaction, values in parts.items():
+        # One whose commit was never sent is as good as aborted.
+        outcome = outcomes.get(transaction, "left")
+        seen = [value for value in values if value in visible]
+        if outcome == "committed" and len(seen) < len(values):
+            yield f"lost write: {transaction} was committed, {sorted(set(values) - set(seen))} are not to be seen"
+        elif outcome in ("aborted", "refused", "left") and seen:
+            yield f"aborted read: {transaction} was {outcome}, and {seen} are to be seen"
+        elif outcome == "unknown" and seen and len(seen) < len(values):
+            yield f"torn transaction: of {transaction} only {seen} are to be seen"
+
+
+def zombies(history: list[Event]) -> Iterator[str]:
+    """What was taken from an owner of a transactional id after its successor knew that it was the owner."""
+    claims: dict[str, list[tuple[int, tuple[int, int]]]] = defaultdict(list)
+    for event in history:
+        if event.what == "claimed":
+            transactional_id, *generation = event.particulars["owner"]
+            claims[transactional_id].append((event.at_us, (generation[0], generation[1])))
+    for event in history:
+        if event.what not in ("acked", "outcome") or "owner" not in event.particulars:
+            continue
+        transactional_id, *generation = event.particulars["owner"]
+        sent_us = event.particulars["sent_us"]
+        for claimed_us, claim in claims.get(transactional_id, ()):
+            if claimed_us < sent_us and (generation[0], generation[1]) < claim:
+                yield f"zombie write: {event.who} in {generation} at {sent_us}, fenced by {claim} at {claimed_us}"

@@ -125,7 +125,7 @@ class Reader(Client):
                 await self.read(self.random.choice((200, 1000, 20_000)))
             except Unanswered:
                 await self.pause()
-            await self.pause(0.3)
+            await self.pause(0.6)
 
     async def read_all(self) -> list[list[Seen]]:
         """All there is, by partition, when nothing goes wrong any more."""

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from semel.testing.faulty import Fault
+from semel.testing.faulty import Fault, FaultKind
 from sim.network import Weather
 from sim.world import World
 
@@ -82,7 +82,8 @@ class Nemesis:
             self._world.broker_died()
 
     def _crash_in_a_call(self) -> None:
-        kind = self._random.choice(("crash before", "crash after", "torn"))
+        kinds: tuple[FaultKind, ...] = ("crash before", "crash after", "torn")
+        kind = self._random.choice(kinds)
         call = "write" if kind == "torn" else self._random.choice((None, "write", "sync", "rename", "sync_directory"))
         size = self._random.randint(1, 300)
         self._arm(Fault(kind, at=self._soon(), call=call, keep=size))
@@ -120,6 +121,7 @@ class Nemesis:
         world = self._world
         # Never far from the truth in all, or ids would come of age.
         world.clock_ahead_s = max(-CLOCK_STEP_MAX_S, min(CLOCK_STEP_MAX_S, world.clock_ahead_s + step_s))
+        world.clock_was_set = True
         self._did("clock set", ahead_s=round(world.clock_ahead_s, 3))
 
     def _restart(self) -> None:

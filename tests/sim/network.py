@@ -9,6 +9,7 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from random import Random
 from typing import Any, Final
 
@@ -198,7 +199,7 @@ class End(asyncio.Transport):
         if random.random() < weather.in_pieces:
             fired["in pieces"] += 1
             places = sorted({random.randrange(len(data)) for _ in range(random.randrange(1, 5))} | {0, len(data)})
-            for begin, end in zip(places, places[1:], strict=False):
+            for begin, end in pairwise(places):
                 self.other._arrive(data[begin:end], delay_s)
                 delay_s = network.delay_s()
         else:

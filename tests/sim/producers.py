@@ -7,6 +7,7 @@ the original's offset.
 """
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -17,8 +18,17 @@ from sim.client import Client, Unanswered
 from sim.world import World
 
 IN_FLIGHT_MAX: Final = 5
+RECORD_TIME_MS: Final = 1_800_000_000_000
 # What a client sends again after a while.
 RETRIABLE: Final = frozenset({ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER})
+
+
+class Refused(Exception):
+    """The broker will not take it, now or later."""
+
+    def __init__(self, error: int) -> None:
+        super().__init__(f"error {error}")
+        self.error = error
 
 
 @dataclass(slots=True)
@@ -26,9 +36,9 @@ class Batch:
     """A batch with its place in the producer's count, and where it went once it is known."""
 
     partition: int
-    first_number: int
     values: list[str]
-    encoded: bytes = b""
+    encoded: bytes
+    sent_us: int
     offset: int | None = None
 
 
@@ -40,37 +50,109 @@ class Lane:
     acknowledged: deque[Batch] = field(default_factory=lambda: deque(maxlen=IN_FLIGHT_MAX))
 
 
-def produce_fields(topic: str, partition: int, encoded: bytes, transactional_id: str | None = None) -> dict[str, Any]:
-    data = [{"name": topic, "partition_data": [{"index": partition, "records": encoded}]}]
-    return {"transactional_id": transactional_id, "acks": -1, "timeout": 1000, "topic_data": data}
-
-
-class IdempotentProducer(Client):
-    """Produces to all partitions of a topic until it is told to stop, or dies."""
+class SequencedProducer(Client):
+    """Numbers batches and brings them to a topic's partitions, each once and in order, whatever it takes."""
 
     def __init__(self, world: World, name: str, topic: str, partitions: int) -> None:
         super().__init__(world, name)
-        self._topic = topic
-        self._lanes = [Lane() for _ in range(partitions)]
-        self._version = self.random.choice((3, 5, 7, 8, 9, 10, 11, 12))
-        self._producer_id = -1
-        self._unacknowledged: deque[Batch] = deque()
-        self.is_done = False
+        self.topic = topic
+        self.partitions = partitions
+        self.producer_id = -1
+        self.producer_epoch = -1
+        self.transactional_id: str | None = None
+        self.version = 9
+        self.lanes: list[Lane] = []
+        self.unacknowledged: deque[Batch] = deque()
+
+    def begin_anew(self, producer_id: int, producer_epoch: int) -> None:
+        """With a new id or epoch every partition's count begins at 0."""
+        self.producer_id, self.producer_epoch = producer_id, producer_epoch
+        self.lanes = [Lane() for _ in range(self.partitions)]
+        self.unacknowledged.clear()
+
+    def add(self, partition: int, values: Sequence[str]) -> None:
+        """One more batch to be delivered."""
+        lane = self.lanes[partition]
+        filling = "." * self.random.choice((0, 0, 50, 400))
+        records = [Record(f"{value} {filling}".encode(), timestamp_ms=RECORD_TIME_MS) for value in values]
+        encoded = encode_batch(
+            records,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            base_sequence=lane.next_number,
+            transactional=self.transactional_id is not None,
+        )
+        lane.next_number += len(values)
+        self.note("send", partition=partition, values=list(values))
+        self.unacknowledged.append(Batch(partition, list(values), bytes(encoded), self.world.now_us()))
+
+    async def deliver(self) -> None:
+        """Send all that was not acknowledged, in order; keep what has to be sent again."""
+        sent, self.unacknowledged = self.unacknowledged, deque()
+        try:
+            posted = [await self.post_batch(batch) for batch in sent]
+        except Unanswered:
+            self.unacknowledged = sent
+            await self.pause()
+            return
+        stuck: set[int] = set()
+        for place, batch in enumerate(sent):
+            try:
+                answer = await self.answer(posted[place])
+            except Unanswered:
+                self.unacknowledged.extend(list(sent)[place:])
+                return
+            (appended,) = answer.responses[0].partition_responses
+            if appended.error_code == 0:
+                self._acknowledge(batch, appended.base_offset)
+                continue
+            if appended.error_code not in RETRIABLE:
+                raise Refused(int(appended.error_code))
+            if appended.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and batch.partition not in stuck:
+                self.world.anomaly("gap for the next number", f"{self.name} partition {batch.partition} {batch.values}")
+            stuck.add(batch.partition)
+            self.unacknowledged.append(batch)
+
+    async def post_batch(self, batch: Batch) -> Any:
+        data = [{"name": self.topic, "partition_data": [{"index": batch.partition, "records": batch.encoded}]}]
+        return await self.post(
+            PRODUCE, self.version, transactional_id=self.transactional_id, acks=-1, timeout=1000, topic_data=data
+        )
+
+    def _acknowledge(self, batch: Batch, offset: int) -> None:
+        batch.offset = offset
+        self.lanes[batch.partition].acknowledged.append(batch)
+        self.note(
+            "acked",
+            topic=self.topic,
+            partition=batch.partition,
+            offset=offset,
+            values=batch.values,
+            sent_us=batch.sent_us,
+            owner=(self.transactional_id, self.producer_id, self.producer_epoch),
+        )
+
+
+class IdempotentProducer(SequencedProducer):
+    """Produces to all partitions of a topic until all has been delivered."""
+
+    def __init__(self, world: World, name: str, topic: str, partitions: int) -> None:
+        super().__init__(world, name, topic, partitions)
+        self.version = self.random.choice((3, 5, 7, 8, 9, 10, 11, 12))
+        self._counts = [0] * partitions
 
     async def live(self, batches: int) -> None:
         """Deliver so many batches."""
         await self._begin()
         left = batches
-        while left or self._unacknowledged:
-            wanted = min(self.random.randint(1, IN_FLIGHT_MAX) - len(self._unacknowledged), left)
-            for _ in range(wanted):
-                self._unacknowledged.append(self._new_batch())
+        while left or self.unacknowledged:
+            for _ in range(min(self.random.randint(1, IN_FLIGHT_MAX) - len(self.unacknowledged), left)):
+                self._add_some()
                 left -= 1
-            await self._deliver()
+            await self.deliver()
             if self.random.random() < 0.1:
                 await self._repeat()
             await self.pause(0.05)
-        self.is_done = True
         self.note("done")
 
     async def _begin(self) -> None:
@@ -84,67 +166,25 @@ class IdempotentProducer(Client):
                 producer_epoch=-1,
             )
             if answer.error_code == 0:
-                self._producer_id = answer.producer_id
-                self.note("began", producer_id=self._producer_id)
+                self.begin_anew(answer.producer_id, answer.producer_epoch)
+                self.note("began", producer_id=self.producer_id)
                 return
             await self.pause()
 
-    def _new_batch(self) -> Batch:
-        partition = self.random.randrange(len(self._lanes))
-        lane = self._lanes[partition]
-        first, count = lane.next_number, self.random.choice((1, 1, 2, 5))
-        values = [f"{self.name}/{partition}/{number}" for number in range(first, first + count)]
-        filling = self.random.choice((0, 0, 50, 400))
-        records = [Record(f"{value} {'.' * filling}".encode(), timestamp_ms=1_800_000_000_000) for value in values]
-        encoded = encode_batch(records, producer_id=self._producer_id, producer_epoch=0, base_sequence=first)
-        lane.next_number += count
-        self.note("send", partition=partition, values=values)
-        return Batch(partition, first, values, bytes(encoded))
-
-    async def _deliver(self) -> None:
-        """Send all that was not acknowledged, in order; keep what has to be sent again."""
-        sent = self._unacknowledged
-        self._unacknowledged = deque()
-        try:
-            answers = [await self._post(batch) for batch in sent]
-        except Unanswered:
-            self._unacknowledged = sent
-            await self.pause()
-            return
-        stuck: set[int] = set()
-        for place, (batch, posted) in enumerate(zip(sent, answers, strict=True)):
-            try:
-                answer = await self.answer(posted)
-            except Unanswered:
-                self._unacknowledged.extend(list(sent)[place:])
-                return
-            (appended,) = answer.responses[0].partition_responses
-            if appended.error_code == 0:
-                self._acknowledged(batch, appended.base_offset)
-                continue
-            if appended.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and batch.partition not in stuck:
-                self.world.anomaly("gap for the next number", f"{self.name} partition {batch.partition} {batch.values}")
-            if appended.error_code not in RETRIABLE:
-                self.world.anomaly("refused", f"{self.name} {batch.values}: {appended.error_code!r}")
-            stuck.add(batch.partition)
-            self._unacknowledged.append(batch)
-
-    async def _post(self, batch: Batch) -> Any:
-        return await self.post(PRODUCE, self._version, **produce_fields(self._topic, batch.partition, batch.encoded))
-
-    def _acknowledged(self, batch: Batch, offset: int) -> None:
-        batch.offset = offset
-        self._lanes[batch.partition].acknowledged.append(batch)
-        self.note("acked", partition=batch.partition, offset=offset, values=batch.values)
+    def _add_some(self) -> None:
+        partition = self.random.randrange(self.partitions)
+        first, count = self._counts[partition], self.random.choice((1, 1, 2, 5))
+        self._counts[partition] += count
+        self.add(partition, [f"{self.name}/{partition}/{number}" for number in range(first, first + count)])
 
     async def _repeat(self) -> None:
         """Send one of the last five again, as if its answer had been lost; nothing newer is in flight."""
-        lane = self.random.choice(self._lanes)
-        if not lane.acknowledged or any(b.partition == lane.acknowledged[0].partition for b in self._unacknowledged):
+        lane = self.random.choice(self.lanes)
+        if not lane.acknowledged or any(b.partition == lane.acknowledged[0].partition for b in self.unacknowledged):
             return
         batch = self.random.choice(lane.acknowledged)
         try:
-            answer = await self.answer(await self._post(batch))
+            answer = await self.answer(await self.post_batch(batch))
         except Unanswered:
             return
         self.world.fired["repeated on purpose"] += 1

@@ -10,15 +10,20 @@ from sim import checkers
 from sim.checkers import Truth
 from sim.client import Client
 from sim.consumers import READ_COMMITTED, READ_UNCOMMITTED, Reader
-from sim.nemesis import Nemesis
+from sim.nemesis import CLOCK_STEP_MAX_S, Nemesis
 from sim.producers import IdempotentProducer
+from sim.transactors import TransactionalProducer
 from sim.world import World
 
 PLAIN: Final = "plain"
+LEDGER: Final = "ledger"
+TOPICS: Final = (PLAIN, LEDGER)
 PARTITIONS: Final = 2
 RAGE_S: Final = 20.0
 # By then everybody must have got on, were it only that nothing is wrong any more.
 PATIENCE_S: Final = 300.0
+# Longer than any transaction's timeout.
+TRANSACTION_S_MAX: Final = 30.0
 SEGMENT_BYTES: Final = "4096"
 
 
@@ -50,24 +55,36 @@ class _Cast:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        random = world.chance("cast")
-        self._producers = [IdempotentProducer(world, f"p{n}", PLAIN, PARTITIONS) for n in range(random.randint(1, 3))]
-        self._readers = [Reader(world, f"r{n}", PLAIN, PARTITIONS, isolation) for n, isolation in enumerate((0, 1))]
-        self._random = random
+        self._random = random = world.chance("cast")
+        self._producers = [IdempotentProducer(world, f"p{n}", PLAIN, PARTITIONS) for n in range(random.randint(0, 2))]
+        # Several of the same transactional id fence one another, over and over.
+        self._transactors = [
+            TransactionalProducer(world, f"t{number}{instance}", f"t{number}", LEDGER, PARTITIONS)
+            for number in range(random.randint(1, 2))
+            for instance in "ab"[: random.randint(1, 2)]
+        ]
+        self._readers = [
+            Reader(world, f"r {topic} {isolation}", topic, PARTITIONS, isolation)
+            for topic in TOPICS
+            for isolation in (READ_UNCOMMITTED, READ_COMMITTED)
+        ]
 
     async def play(self) -> None:
-        world = self._world
+        world, random = self._world, self._random
         await world.start_broker()
         await self._create_topics()
         lives = [
-            world.spawn(producer.live(self._random.randint(10, 40)), producer.name) for producer in self._producers
+            *(world.spawn(producer.live(random.randint(10, 30)), producer.name) for producer in self._producers),
+            *(world.spawn(transactor.live(random.randint(4, 12)), transactor.name) for transactor in self._transactors),
         ]
-        for reader in self._readers:
-            world.spawn(reader.live(), reader.name)
-        clients = [client.name for client in (*self._producers, *self._readers)]
+        reading = [world.spawn(reader.live(), reader.name) for reader in self._readers]
+        clients = [client.name for client in (*self._producers, *self._transactors, *self._readers)]
         await Nemesis(world, clients).rage(RAGE_S)
         await world.heal()
         await self._finish(lives)
+        for life in reading:
+            life.cancel()
+        await self._outwait_transactions()
         self._judge(await self._truth())
 
     async def _create_topics(self) -> None:
@@ -81,7 +98,7 @@ class _Cast:
                 "assignments": [],
                 "configs": configs,
             }
-            for name in (PLAIN,)
+            for name in TOPICS
         ]
         await admin.ask(CREATE_TOPICS, 7, topics=topics, timeout=1000, validate_only=False)
 
@@ -90,25 +107,36 @@ class _Cast:
         for task in sorted(late, key=lambda task: task.get_name()):
             self._world.anomaly("no progress", f"{task.get_name()} has not come to its end")
 
+    async def _outwait_transactions(self) -> None:
+        """What nobody ends any more ends by its deadline, which the clock may have moved away from."""
+        await asyncio.sleep(TRANSACTION_S_MAX)
+        if self._world.clock_was_set:
+            await asyncio.sleep(2 * CLOCK_STEP_MAX_S)
+
     async def _truth(self) -> Truth:
         truth = Truth()
-        for isolation in (READ_UNCOMMITTED, READ_COMMITTED):
-            reader = Reader(self._world, f"last {isolation}", PLAIN, PARTITIONS, isolation)
-            seen = await reader.read_all()
-            for partition, records in enumerate(seen):
-                truth.of(isolation)[PLAIN, partition] = records
-            for partition, end in enumerate(reader.positions):
-                truth.ends[PLAIN, partition] = (end, truth.ends.get((PLAIN, partition), (end, end))[0])
+        for topic in TOPICS:
+            everything = Reader(self._world, f"last {topic} 0", topic, PARTITIONS, READ_UNCOMMITTED)
+            committed = Reader(self._world, f"last {topic} 1", topic, PARTITIONS, READ_COMMITTED)
+            all_records, committed_records = await everything.read_all(), await committed.read_all()
+            for partition in range(PARTITIONS):
+                place = topic, partition
+                truth.all_records[place] = all_records[partition]
+                truth.committed[place] = committed_records[partition]
+                truth.ends[place] = committed.positions[partition], everything.positions[partition]
         return truth
 
     def _judge(self, truth: Truth) -> None:
         history = self._world.history
         for found in (
-            checkers.lost_writes(history, truth, PLAIN),
+            checkers.lost_writes(history, truth),
             checkers.duplicates(truth),
-            checkers.disorder(truth, PLAIN),
+            checkers.disorder(truth, dense=(PLAIN,)),
             checkers.unfaithful_reads(history, truth),
             checkers.stuck(truth),
+            checkers.broken_transactions(history, truth),
+            checkers.zombies(history),
         ):
             for text in found:
-                self._world.anomaly(*text.split(": ", 1))
+                name, _, told = text.partition(": ")
+                self._world.anomaly(name, told)

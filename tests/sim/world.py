@@ -11,6 +11,7 @@ import secrets
 import uuid
 from collections import Counter
 from collections.abc import Coroutine, Iterator
+from functools import partial
 from random import Random
 from typing import Any, Final, NamedTuple
 from unittest import mock
@@ -75,6 +76,7 @@ class World:
         self.broker: Broker | None = None
         self.disk_delay_s = 0.002
         self.clock_ahead_s = 0.0
+        self.clock_was_set = False
         self.is_healed = False
         self._disk_chance = self.chance("disk")
         self._fate = self.chance("fate")
@@ -93,8 +95,11 @@ class World:
         """What the clock on the broker's wall says."""
         return BEGINNING_S + self.loop.time() + self.clock_ahead_s
 
+    def now_us(self) -> int:
+        return round(self.loop.time() * 1e6)
+
     def note(self, who: str, what: str, **particulars: Any) -> None:
-        self.history.append(Event(round(self.loop.time() * 1e6), who, what, particulars))
+        self.history.append(Event(self.now_us(), who, what, particulars))
 
     def anomaly(self, name: str, text: str, error: BaseException | None = None) -> None:
         """What must never be."""
@@ -136,7 +141,7 @@ class World:
                 self.note("broker", "recovery refused", error=str(error))
             else:
                 self.broker = broker
-                broker.failed.add_done_callback(lambda _: self._broker_failed(broker))
+                broker.failed.add_done_callback(partial(self._broker_failed, broker))
                 return
             await asyncio.sleep(self._fate.uniform(0.1, 1.0))
             self._change_disk()
@@ -171,7 +176,7 @@ class World:
             self._change_disk()
         await self.start_broker()
 
-    def _broker_failed(self, broker: Broker) -> None:
+    def _broker_failed(self, broker: Broker, _: object) -> None:
         if broker is self.broker:
             self.fired["stopped serving"] += 1
             self.broker_died()
@@ -227,6 +232,10 @@ class World:
             mock.patch.object(secrets, "token_bytes", lambda size=32: chance.randbytes(size)),
             mock.patch.object(secrets, "token_hex", lambda size=32: chance.randbytes(size).hex()),
             mock.patch.object(secrets, "token_urlsafe", lambda size=32: chance.randbytes(size).hex()),
-            mock.patch.object(uuid, "uuid4", lambda: uuid.UUID(int=chance.getrandbits(128), version=4)),
+            mock.patch.object(uuid, "uuid4", partial(_random_uuid, chance)),
         ):
             yield
+
+
+def _random_uuid(chance: Random) -> uuid.UUID:
+    return uuid.UUID(int=chance.getrandbits(128), version=4)
