@@ -3,16 +3,29 @@
 The rules are those of `semel.core.groups.consumer`. Here is what they must not know: the journal that keeps what they
 decide, the alarm, and how far the journal has to be durable before a member may hear where it is. A heartbeat that
 changes nothing writes nothing; its answer still waits for what was changed last in its group, since it shows that.
+
+Members of the classic protocol come from `semel.broker.coordinator`, which has the groups that know no other.
 """
 
+from collections.abc import Iterable
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
-from semel.core.entries import PartitionName
-from semel.core.groups import consumer_requests
+from semel.core.entries import ConsumerGroupChanged, PartitionName
+from semel.core.groups import consumer_migration, consumer_requests
+from semel.core.groups.classic import ClassicGroup
+from semel.core.groups.classic_steps import JoinAnswer, JoinRequest, Leaver, SyncAnswer, SyncRequest
 from semel.core.groups.consumer import ConsumerGroup, ConsumerRules
 from semel.core.groups.consumer_requests import JOIN_EPOCH, Heartbeat
-from semel.core.refusals import COORDINATOR_NOT_AVAILABLE, GROUP_ID_NOT_FOUND, INVALID_REQUEST, Refused
+from semel.core.refusals import (
+    COORDINATOR_NOT_AVAILABLE,
+    GROUP_ID_NOT_FOUND,
+    INVALID_REQUEST,
+    MEMBER_ID_REQUIRED,
+    NONE,
+    REBALANCE_IN_PROGRESS,
+    Refused,
+)
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -51,52 +64,136 @@ class ConsumerGroupCoordinator:
                 group.machine.hear_all(self.rules, self._broker.now_ms())
                 self._note_deadline(group.name, group.machine)
 
+    # -- members of the new protocol ----------------------------------------------------------------------------
+
     def heartbeat(self, name: str, beat: Heartbeat) -> Heard:
         """Carry out what a heartbeat changes, or refuse it."""
         if not name:
             raise Refused(INVALID_REQUEST, "a group has a name")
         consumer_requests.check(beat)
-        broker = self._broker
-        now_ms = broker.now_ms()
-        machine = self._machine(name, beat)
+        machine, upgrade = self._machine(name, beat)
         known = machine.members.get(beat.member_id)
         could_read = None if known is None else known.held.keys()
+        catalog, now_ms = self._broker.log.catalog, self._broker.now_ms()
         if beat.leaves:
-            entry = machine.decide_leave(name, beat, broker.log.catalog, now_ms)
+            entry = machine.decide_leave(name, beat, catalog, now_ms)
         else:
-            entry = machine.decide_heartbeat(name, beat, broker.log.catalog, self.rules, now_ms)
-        if entry is not None:
-            try:
-                broker.commit(entry)
-            except OSError as refusal:
-                raise Refused(COORDINATOR_NOT_AVAILABLE, "the disk would not take it") from refusal
-            machine = broker.log.groups.consumer(name)
-            self._changed[name] = broker.log.end
-        after = self._changed.get(name, 0)
+            entry = machine.decide_heartbeat(name, beat, catalog, self.rules, now_ms)
+        if upgrade is not None:
+            self._upgrade(name, upgrade)
+        machine = self._keep(name, machine, entry)
         if beat.leaves:
-            return Heard(beat.member_id, beat.epoch, None, after)
+            heard = Heard(beat.member_id, beat.epoch, None, self._changed[name])
+            self._downgrade_if_due(name, machine)
+            return heard
         machine.hear(beat.member_id, self.rules, now_ms)
         self._note_deadline(name, machine)
         member = machine.members[beat.member_id]
         must_be_told = beat.says_all or member.held.keys() != could_read
-        return Heard(beat.member_id, member.epoch, tuple(member.held) if must_be_told else None, after)
+        may_read = tuple(member.held) if must_be_told else None
+        return Heard(beat.member_id, member.epoch, may_read, self._changed.get(name, 0))
 
-    def hear(self, name: str, member_id: str) -> None:
-        """A member has shown in some other way that it is there."""
-        group = self._broker.log.groups.named(name)
-        if group is not None and isinstance(group.machine, ConsumerGroup):
-            group.machine.hear(member_id, self.rules, self._broker.now_ms())
-
-    def _machine(self, name: str, beat: Heartbeat) -> ConsumerGroup:
-        """The group's machine; a new one, to be kept if something comes of it, where nobody else is in the group."""
+    def _machine(self, name: str, beat: Heartbeat) -> tuple[ConsumerGroup, ConsumerGroupChanged | None]:
+        """The group's machine, and the entry that has to come first where the group spoke the classic protocol."""
         groups = self._broker.log.groups
         group = groups.named(name)
-        if group is not None and isinstance(group.machine, ConsumerGroup):
-            return group.machine
-        if beat.epoch != JOIN_EPOCH or (group is not None and not group.is_empty):
+        machine = None if group is None else group.machine
+        if isinstance(machine, ConsumerGroup):
+            return machine, None
+        if beat.epoch != JOIN_EPOCH:
             raise Refused(GROUP_ID_NOT_FOUND, f"there is no consumer group '{name}'")
         groups.check_room(name)
-        return ConsumerGroup()
+        new = ConsumerGroup()
+        if not isinstance(machine, ClassicGroup) or machine.is_empty:
+            return new, None
+        upgrade = consumer_migration.upgrade(machine, self._broker.log.catalog, self.rules, self._broker.now_ms())
+        new.apply(upgrade)
+        return new, upgrade
+
+    def _keep(self, name: str, machine: ConsumerGroup, entry: ConsumerGroupChanged | None) -> ConsumerGroup:
+        """Make a decision part of the log; the machine to go on with."""
+        if entry is None:
+            return machine
+        try:
+            self._broker.commit(entry)
+        except OSError as refusal:
+            raise Refused(COORDINATOR_NOT_AVAILABLE, "the disk would not take it") from refusal
+        self._changed[name] = self._broker.log.end
+        return self._broker.log.groups.consumer(name)
+
+    # -- members of the classic protocol ------------------------------------------------------------------------
+
+    def with_members(self, name: str) -> ConsumerGroup | None:
+        """The group, if it speaks the new protocol. One without members is whatever its next member speaks."""
+        group = self._broker.log.groups.named(name)
+        machine = None if group is None else group.machine
+        return machine if isinstance(machine, ConsumerGroup) and not machine.is_empty else None
+
+    def join(self, name: str, machine: ConsumerGroup, request: JoinRequest) -> JoinAnswer:
+        """Answer a JoinGroup, which waits for nobody."""
+        catalog, now_ms = self._broker.log.catalog, self._broker.now_ms()
+        try:
+            member_id, entry = consumer_migration.decide_join(name, machine, request, catalog, self.rules, now_ms)
+            self._keep(name, machine, entry)
+        except Refused as refused:
+            needs_id = refused.error == MEMBER_ID_REQUIRED
+            return JoinAnswer(refused.error, request.new_member_id if needs_id else request.member_id)
+        machine.hear(member_id, self.rules, now_ms)
+        machine.note_joined(member_id)
+        self._note_deadline(name, machine)
+        answer = consumer_migration.join_answer(machine.members[member_id])
+        self._downgrade_if_due(name, machine)
+        return answer
+
+    def sync(self, machine: ConsumerGroup, request: SyncRequest) -> SyncAnswer:
+        """Answer a SyncGroup."""
+        answer = consumer_migration.sync_answer(machine, request, self._broker.log.catalog)
+        machine.hear(request.member_id, self.rules, self._broker.now_ms())
+        return answer
+
+    def classic_heartbeat(
+        self, name: str, machine: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
+    ) -> None:
+        """`Refused` if the member has to do something about it."""
+        now_ms = self._broker.now_ms()
+        try:
+            consumer_migration.check_heartbeat(machine, member_id, instance_id, generation)
+        except Refused as refused:
+            if refused.error == REBALANCE_IN_PROGRESS:
+                machine.expect_to_join(member_id, now_ms)
+                machine.hear(member_id, self.rules, now_ms)
+                self._note_deadline(name, machine)
+            raise
+        machine.hear(member_id, self.rules, now_ms)
+
+    def leave(self, name: str, machine: ConsumerGroup, leavers: Iterable[Leaver]) -> list[int]:
+        """What becomes of each who leaves."""
+        left, results = [], []
+        for leaver in leavers:
+            try:
+                left.append(consumer_migration.leaving(machine, leaver))
+                results.append(NONE)
+            except Refused as refused:
+                results.append(refused.error)
+        if left:
+            catalog, now_ms = self._broker.log.catalog, self._broker.now_ms()
+            self._keep(name, machine, machine.decide_removal(name, dict.fromkeys(left), catalog, now_ms))
+            self._downgrade_if_due(name, machine)
+        return results
+
+    # -- from one protocol to the other -------------------------------------------------------------------------
+
+    def _upgrade(self, name: str, entry: ConsumerGroupChanged) -> None:
+        classic = self._broker.log.groups.classic(name)
+        machine = self._keep(name, ConsumerGroup(), entry)
+        self._broker.groups.hand_over(classic)
+        machine.hear_all(self.rules, self._broker.now_ms())
+
+    def _downgrade_if_due(self, name: str, machine: ConsumerGroup) -> None:
+        if consumer_migration.is_to_downgrade(machine):
+            broker = self._broker
+            broker.commit(consumer_migration.downgrade(name, machine, broker.log.catalog, broker.now_ms()))
+            broker.groups.take_over(name)
 
     # -- time ---------------------------------------------------------------------------------------------------
 
@@ -133,3 +230,4 @@ class ConsumerGroupCoordinator:
         if overdue:
             self._broker.commit(machine.decide_removal(name, overdue, self._broker.log.catalog, now_ms))
             self._changed[name] = self._broker.log.end
+            self._downgrade_if_due(name, machine)

@@ -36,6 +36,7 @@ from semel.core.refusals import (
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
     from semel.broker.connection import Exchange
+    from semel.broker.consumer_groups import ConsumerGroupCoordinator
     from semel.broker.limits import Limits
 
 A = TypeVar("A", bound=JoinAnswer | SyncAnswer)
@@ -116,6 +117,10 @@ class GroupCoordinator:
         waiter = WaitingRequest(self._broker, exchange, name, fields_of, try_again)
         try:
             self._check_join(name, request)
+            consumer_group = self._consumer_groups.with_members(name)
+            if consumer_group is not None:
+                waiter.answer(self._consumer_groups.join(name, consumer_group, request))
+                return
             machine = self._existing(name) if request.member_id else self._joinable(name)
         except Refused as refused:
             waiter.answer(JoinAnswer(refused.error, request.member_id))
@@ -129,6 +134,10 @@ class GroupCoordinator:
         """Answer a SyncGroup, now or later."""
         waiter = WaitingRequest(self._broker, exchange, name, fields_of, SyncAnswer(REBALANCE_IN_PROGRESS))
         try:
+            consumer_group = self._consumer_groups.with_members(name)
+            if consumer_group is not None:
+                waiter.answer(self._consumer_groups.sync(consumer_group, request))
+                return
             machine = self._existing(name)
         except Refused as refused:
             waiter.answer(SyncAnswer(refused.error))
@@ -138,10 +147,17 @@ class GroupCoordinator:
 
     def heartbeat(self, name: str, member_id: str, instance_id: str | None, generation: int) -> None:
         """`Refused` if the member has to do something about it."""
-        self._existing(name).heartbeat(member_id, instance_id, generation, self._broker.now_ms())
+        consumer_group = self._consumer_groups.with_members(name)
+        if consumer_group is not None:
+            self._consumer_groups.classic_heartbeat(name, consumer_group, member_id, instance_id, generation)
+        else:
+            self._existing(name).heartbeat(member_id, instance_id, generation, self._broker.now_ms())
 
     def leave(self, name: str, leavers: Iterable[Leaver]) -> list[int]:
         """What becomes of each who leaves."""
+        consumer_group = self._consumer_groups.with_members(name)
+        if consumer_group is not None:
+            return self._consumer_groups.leave(name, consumer_group, leavers)
         machine = self._existing(name)
         step = machine.leave(leavers, self._broker.now_ms())
         self._carry_out(machine, step)
@@ -161,6 +177,22 @@ class GroupCoordinator:
         if group is not None and isinstance(group.machine, ClassicGroup):
             group.machine.forget(waiter, self._broker.now_ms())
             self._note(group.machine)
+
+    # -- going over to the new protocol, and back ---------------------------------------------------------------
+
+    def hand_over(self, machine: ClassicGroup) -> None:
+        """The group speaks the new protocol now: whoever waits has to join anew, and is then served by that."""
+        self._carry_out(machine, machine.close(self._broker.now_ms(), REBALANCE_IN_PROGRESS))
+
+    def take_over(self, name: str) -> None:
+        """The group speaks the classic protocol now, and its members have to share out what is read anew."""
+        machine = self._broker.log.groups.classic(name)
+        machine.begin(self._broker.now_ms())
+        self._carry_out(machine, machine.rebalance(self._broker.now_ms()))
+
+    @property
+    def _consumer_groups(self) -> "ConsumerGroupCoordinator":
+        return self._broker.consumer_groups
 
     def _check_join(self, name: str, request: JoinRequest) -> None:
         _check_group_id(name)

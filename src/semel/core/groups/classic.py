@@ -388,14 +388,20 @@ class ClassicGroup(ClassicState):
             self._prepare_rebalance(step)
         return step
 
-    def close(self, now_ms: int) -> Step:
-        """The group ends here, or goes on elsewhere; whoever waits is to look for its coordinator anew."""
+    def rebalance(self, now_ms: int) -> Step:
+        """All members have to join again, for a reason that only the caller knows."""
+        step = Step(now_ms)
+        self._rebalance(step)
+        return step
+
+    def close(self, now_ms: int, error: int = refusals.NOT_COORDINATOR) -> Step:
+        """The group ends here, or goes on elsewhere; whoever waits is to look for its coordinator anew, or so."""
         step = Step(now_ms)
         self.state = State.DEAD
         self.expected.clear()
         self._join_deadline_ms = self._sync_deadline_ms = None
         for member in self.members:
-            step.dismiss(member, refusals.NOT_COORDINATOR)
+            step.dismiss(member, error)
         self.members = Members()
         return step
 

@@ -23,6 +23,7 @@ from semel.core.entries import (
 from semel.core.groups.assignors import ASSIGNORS, Reader
 from semel.core.groups.consumer_members import (
     AWAY_EPOCH,
+    UNREVOKED,
     Member,
     new_subscription,
     next_position,
@@ -129,6 +130,14 @@ class ConsumerGroup:
             raise Refused(UNKNOWN_MEMBER_ID, f"'{member_id}' is no member of this group")
         return member
 
+    def static_member(self, instance_id: str) -> Member | None:
+        return self.members.get(self._of_instance.get(instance_id, ""))
+
+    def waits_for_others(self, member: Member) -> bool:
+        """Whether another still has what this member is to read."""
+        missing = self.target_of(member.member_id) - member.held.keys()
+        return not all(map(self._is_free, missing))
+
     def target_of(self, member_id: str) -> frozenset[PartitionName]:
         return self.targets.get(member_id, NOTHING)
 
@@ -176,17 +185,13 @@ class ConsumerGroup:
         subscription = with_what_was_said(known, beat)
         if subscription.topic_regex and subscription.topic_regex != known.topic_regex:
             self._topics.check_pattern(subscription.topic_regex)
-        member = before
-        if member is None or member.member_id != beat.member_id:
-            member = _newcomer(subscription, before)
-        return self._decide_step(group, member, subscription, beat.owned, beat.epoch, catalog, now_ms)
+        member = self.going_on_as(subscription, before)
+        return self.decide_step(group, member, subscription, beat.owned, beat.epoch, catalog, now_ms)
 
     def _said_to_be(self, beat: Heartbeat) -> Member | None:
         """The member that sends a heartbeat, or whose place it takes; None for one that is new. Refused if fenced."""
-        if beat.instance_id is None:
-            member = self.members.get(beat.member_id)
-        else:
-            member = self.members.get(self._of_instance.get(beat.instance_id, ""))
+        instance_id = beat.instance_id
+        member = self.members.get(beat.member_id) if instance_id is None else self.static_member(instance_id)
         if member is None:
             if beat.epoch != JOIN_EPOCH:
                 raise Refused(UNKNOWN_MEMBER_ID, f"'{beat.instance_id or beat.member_id}' is no member of this group")
@@ -200,7 +205,19 @@ class ConsumerGroup:
         _check_epoch(member, beat)
         return member
 
-    def _decide_step(
+    def going_on_as(self, subscription: ConsumerSubscription, before: Member | None) -> Member:
+        """The member that says this: the one it was before, or one that is not in the group yet.
+
+        Who takes a static member's place goes on where that one was.
+        """
+        if before is not None and before.member_id == subscription.member_id:
+            return before
+        member = Member(subscription)
+        if before is not None:
+            member.move(before.position._replace(member_id=subscription.member_id, epoch=0, previous_epoch=0), 0)
+        return member
+
+    def decide_step(
         self,
         group: str,
         member: Member,
@@ -293,6 +310,19 @@ class ConsumerGroup:
             timeout_ms = member.subscription.classic_session_timeout_ms
             member.session_deadline_ms = now_ms + (timeout_ms if member.is_classic else rules.session_timeout_ms)
             self._note_deadline(member.deadline_ms)
+
+    def expect_to_join(self, member_id: str, now_ms: int) -> None:
+        """A member of the classic protocol was told to join again, and has as long as it may take for that."""
+        member = self.members[member_id]
+        if member.revoke_deadline_ms is None:
+            member.revoke_deadline_ms = now_ms + member.subscription.rebalance_timeout_ms
+            self._note_deadline(member.revoke_deadline_ms)
+
+    def note_joined(self, member_id: str) -> None:
+        """It has; now there may be partitions to let go of."""
+        member = self.members[member_id]
+        if member.position.state != UNREVOKED:
+            member.revoke_deadline_ms = None
 
     def hear_all(self, rules: ConsumerRules, now_ms: int) -> None:
         """The process has just begun, so nobody has been silent yet, and nobody slow."""
@@ -429,14 +459,6 @@ class ConsumerGroup:
         """Become what `snapshot` says. Nothing may have been here before."""
         kept = {name: value for name, value in snapshot.items() if name != "kind"}
         self.apply(ConsumerGroupChanged(group="", left=(), **kept))
-
-
-def _newcomer(subscription: ConsumerSubscription, before: Member | None) -> Member:
-    """A member that is not in the group yet. One that takes a static member's place goes on where that one was."""
-    member = Member(subscription)
-    if before is not None:
-        member.move(before.position._replace(member_id=subscription.member_id, epoch=0, previous_epoch=0), 0)
-    return member
 
 
 def _check_current(member: Member, epoch: int) -> None:

@@ -1,0 +1,263 @@
+"""Members of the classic protocol in a consumer group, and how a group goes from one protocol to the other.
+
+A group goes over as a whole when the first member speaks the new protocol, and back when the last such member is gone;
+in between both kinds are in it. A classic member joins again whenever it would get another epoch: it hears of it as of
+a rebalance, is answered at once, and asks for what it may read with SyncGroup. The broker assigns for all; there is no
+leader. Everything else is as in `consumer`.
+"""
+
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
+
+from semel.core.entries import (
+    ClassicGroupChanged,
+    ConsumerGroupChanged,
+    ConsumerPosition,
+    ConsumerSubscription,
+    ConsumerTarget,
+    PartitionName,
+    StoredMember,
+)
+from semel.core.groups.classic import ClassicGroup
+from semel.core.groups.classic_members import Member as ClassicMember
+from semel.core.groups.classic_state import CONSUMER
+from semel.core.groups.classic_steps import NO_MEMBER_ID, JoinAnswer, JoinRequest, Leaver, SyncAnswer, SyncRequest
+from semel.core.groups.consumer import ConsumerGroup, ConsumerRules
+from semel.core.groups.consumer_members import STABLE, UNRELEASED, UNREVOKED, Member, as_held, new_subscription
+from semel.core.groups.consumer_protocol import (
+    MemberSubscription,
+    TopicPartitions,
+    read_assignment,
+    read_subscription,
+    write_assignment,
+)
+from semel.core.groups.consumer_requests import JOIN_EPOCH
+from semel.core.refusals import (
+    FENCED_INSTANCE_ID,
+    GROUP_ID_NOT_FOUND,
+    GROUP_MAX_SIZE_REACHED,
+    ILLEGAL_GENERATION,
+    INCONSISTENT_GROUP_PROTOCOL,
+    MEMBER_ID_REQUIRED,
+    NONE,
+    REBALANCE_IN_PROGRESS,
+    UNKNOWN_MEMBER_ID,
+    Refused,
+)
+from semel.core.topics import Catalog
+
+# From one protocol to the other
+
+
+def upgrade(classic: ClassicGroup, catalog: Catalog, rules: ConsumerRules, now_ms: int) -> ConsumerGroupChanged:
+    """The entry by which a classic group becomes one of the new protocol, each member reading what it read before."""
+    if classic.protocol_type != CONSUMER:
+        raise Refused(GROUP_ID_NOT_FOUND, f"the members of group '{classic.name}' are no consumers")
+    if len(classic.members) > rules.members_max:
+        raise Refused(GROUP_ID_NOT_FOUND, f"group '{classic.name}' has more than {rules.members_max} members")
+    taken: set[PartitionName] = set()
+    subscriptions, targets, positions = [], [], []
+    for member in classic.members:
+        subscription, assigned = _brought(classic, member)
+        held = partition_names(assigned, catalog) - taken
+        taken |= held
+        subscriptions.append(_as_subscription(member, subscription))
+        targets.append(ConsumerTarget(member.member_id, tuple(sorted(held))))
+        since = as_held(dict.fromkeys(held, classic.generation))
+        positions.append(ConsumerPosition(member.member_id, classic.generation, classic.generation, STABLE, since, ()))
+    return ConsumerGroupChanged(
+        classic.name,
+        classic.generation,
+        classic.generation,
+        "",
+        left=(),
+        subscriptions=tuple(subscriptions),
+        targets=tuple(targets),
+        positions=tuple(positions),
+        at_ms=now_ms,
+    )
+
+
+def _brought(classic: ClassicGroup, member: ClassicMember) -> tuple[MemberSubscription, TopicPartitions]:
+    metadata = member.protocols.get(classic.protocol or "", next(iter(member.protocols.values()), b""))
+    subscription = read_subscription(metadata)
+    assigned = read_assignment(member.assignment)
+    if subscription is None or assigned is None:
+        raise Refused(GROUP_ID_NOT_FOUND, f"what '{member.member_id}' brought to '{classic.name}' cannot be read")
+    return subscription, assigned
+
+
+def _as_subscription(member: ClassicMember, subscription: MemberSubscription) -> ConsumerSubscription:
+    return new_subscription(member.member_id, member.instance_id)._replace(
+        rack_id=subscription.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        topic_names=tuple(sorted(set(subscription.topic_names))),
+        classic_session_timeout_ms=member.session_timeout_ms,
+        classic_protocols=_as_stored(member.protocols),
+    )
+
+
+def is_to_downgrade(group: ConsumerGroup) -> bool:
+    """Whether nobody in the group speaks the new protocol any more, but somebody the classic one."""
+    return bool(group.members) and all(member.is_classic for member in group.members.values())
+
+
+def downgrade(name: str, group: ConsumerGroup, catalog: Catalog, now_ms: int) -> ClassicGroupChanged:
+    """The entry by which the group becomes a classic one; its members are to join again."""
+    members = group.members.values()
+    common = set.intersection(*({protocol for protocol, _ in m.subscription.classic_protocols} for m in members))
+    first = next(iter(members)).subscription.classic_protocols
+    protocol = next(name for name, _ in first if name in common)
+    stored = [
+        StoredMember(
+            member.member_id,
+            member.subscription.instance_id,
+            member.subscription.client_id,
+            member.subscription.client_host,
+            member.subscription.rebalance_timeout_ms,
+            member.subscription.classic_session_timeout_ms,
+            dict(member.subscription.classic_protocols)[protocol],
+            b64encode(_assignment(group.target_of(member.member_id), catalog)).decode(),
+        )
+        for member in members
+    ]
+    return ClassicGroupChanged(name, group.epoch, CONSUMER, protocol, stored[0].member_id, tuple(stored), now_ms)
+
+
+# What classic members ask
+
+
+def decide_join(
+    name: str, group: ConsumerGroup, request: JoinRequest, catalog: Catalog, rules: ConsumerRules, now_ms: int
+) -> tuple[str, ConsumerGroupChanged | None]:
+    """The member's id, and what its JoinGroup changes."""
+    member_id = request.member_id or request.new_member_id
+    if len(group.members) >= rules.members_max and member_id not in group.members:
+        raise Refused(GROUP_MAX_SIZE_REACHED, f"the group has {rules.members_max} members, no more are allowed")
+    subscription = _readable(group, request)
+    if not request.member_id and request.instance_id is None and request.requires_known_id:
+        raise Refused(MEMBER_ID_REQUIRED, "a member that joins has to come back with its id")
+    before = _static_member(group, request) if request.instance_id is not None else group.members.get(member_id)
+    known = new_subscription(member_id, request.instance_id) if before is None else before.subscription
+    said = known._replace(
+        member_id=member_id,
+        rack_id=subscription.rack_id or known.rack_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        topic_names=tuple(sorted(set(subscription.topic_names))),
+        topic_regex="",
+        classic_session_timeout_ms=request.session_timeout_ms,
+        classic_protocols=_as_stored(request.protocols),
+    )
+    member = group.going_on_as(said, before)
+    owned = partition_names(subscription.owned, catalog)
+    return member_id, group.decide_step(name, member, said, owned, JOIN_EPOCH, catalog, now_ms)
+
+
+def _readable(group: ConsumerGroup, request: JoinRequest) -> MemberSubscription:
+    """What the member asks for; refused if others in the group could not understand it."""
+    others = [
+        {protocol for protocol, _ in member.subscription.classic_protocols}
+        for member in group.members.values()
+        if member.is_classic and member.member_id != request.member_id
+    ]
+    subscription = read_subscription(next(iter(request.protocols.values()), b""))
+    known_to_all = set(request.protocols).intersection(*others)
+    if request.protocol_type != CONSUMER or not known_to_all or subscription is None:
+        raise Refused(INCONSISTENT_GROUP_PROTOCOL, "the group has no protocol that this member knows")
+    return subscription
+
+
+def _static_member(group: ConsumerGroup, request: JoinRequest) -> Member | None:
+    member = group.static_member(request.instance_id or "")
+    if request.member_id == NO_MEMBER_ID:
+        return member
+    if member is None:
+        raise Refused(UNKNOWN_MEMBER_ID, f"no member is instance '{request.instance_id}'")
+    if member.member_id != request.member_id:
+        raise Refused(FENCED_INSTANCE_ID, f"instance '{request.instance_id}' goes on as '{member.member_id}'")
+    return member
+
+
+def join_answer(member: Member) -> JoinAnswer:
+    """Nobody leads, so nobody is told of the others."""
+    protocol = member.subscription.classic_protocols[0][0]
+    return JoinAnswer(NONE, member.member_id, member.epoch, CONSUMER, protocol)
+
+
+def sync_answer(group: ConsumerGroup, request: SyncRequest, catalog: Catalog) -> SyncAnswer:
+    """What a member may read."""
+    member = _member_of_generation(group, request.member_id, request.instance_id, request.generation)
+    protocol = member.subscription.classic_protocols[0][0]
+    for asked, actual in ((request.protocol_type, CONSUMER), (request.protocol, protocol)):
+        if asked is not None and asked != actual:
+            raise Refused(INCONSISTENT_GROUP_PROTOCOL, f"the member goes by {actual}, not by {asked}")
+    if group.epoch > member.epoch and member.position.state != UNREVOKED:
+        raise Refused(REBALANCE_IN_PROGRESS, "the member has to join again")
+    return SyncAnswer(NONE, CONSUMER, protocol, _assignment(member.held, catalog))
+
+
+def check_heartbeat(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> None:
+    """Refused if the member is not where it says to be, or would get on by joining again."""
+    member = _member_of_generation(group, member_id, instance_id, generation)
+    state = member.position.state
+    gets_more = state == UNRELEASED and not group.waits_for_others(member)
+    if member.epoch < group.epoch or state == UNREVOKED or gets_more:
+        raise Refused(REBALANCE_IN_PROGRESS, "the member has to join again")
+
+
+def leaving(group: ConsumerGroup, leaver: Leaver) -> str:
+    """The id of a classic member, or of a static one named by its instance alone, that is to leave."""
+    if leaver.member_id == NO_MEMBER_ID and leaver.instance_id is not None:
+        member = group.static_member(leaver.instance_id)
+        if member is None:
+            raise Refused(UNKNOWN_MEMBER_ID, f"no member is instance '{leaver.instance_id}'")
+        return member.member_id
+    return _classic_member(group, leaver.member_id, leaver.instance_id).member_id
+
+
+def _classic_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Member:
+    if instance_id is not None:
+        member = group.static_member(instance_id)
+        if member is not None and member.member_id != member_id:
+            raise Refused(FENCED_INSTANCE_ID, f"instance '{instance_id}' goes on as '{member.member_id}'")
+    member = group.member(member_id)
+    if not member.is_classic:
+        raise Refused(UNKNOWN_MEMBER_ID, f"'{member_id}' does not speak the classic protocol")
+    return member
+
+
+def _member_of_generation(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> Member:
+    member = _classic_member(group, member_id, instance_id)
+    if generation != member.epoch:
+        raise Refused(ILLEGAL_GENERATION, f"member '{member_id}' is in generation {member.epoch}, not {generation}")
+    return member
+
+
+# Names and numbers
+
+
+def partition_names(partitions: TopicPartitions, catalog: Catalog) -> frozenset[PartitionName]:
+    """Partitions by the numbers of their topics, of those that are there. Clients may say any number."""
+    return frozenset(
+        PartitionName(topic.number, index)
+        for name, indexes in partitions.items()
+        if (topic := catalog.named(name)) is not None
+        for index in indexes
+        if 0 <= index < topic.partition_count
+    )
+
+
+def _assignment(names: Iterable[PartitionName], catalog: Catalog) -> bytes:
+    by_number: dict[int, list[int]] = {}
+    for number, index in sorted(names):
+        by_number.setdefault(number, []).append(index)
+    topics = [(catalog.numbered(number), indexes) for number, indexes in by_number.items()]
+    return write_assignment([(topic.name, indexes) for topic, indexes in topics if topic is not None])
+
+
+def _as_stored(protocols: Mapping[str, bytes]) -> tuple[tuple[str, str], ...]:
+    return tuple([(name, b64encode(metadata).decode()) for name, metadata in protocols.items()])
