@@ -102,6 +102,13 @@ ANNOUNCED: Final[dict[int, VersionRange]] = {
 
 PRODUCE_SERVED_MIN: Final = 3
 
+# What clients may rely upon beyond single APIs, with the levels that are supported; the highest is the one in force.
+# transaction.version 2 is Produce 12, TxnOffsetCommit 5 and EndTxn 5 together, group.version 1 the groups of KIP-848.
+FEATURES: Final[dict[str, VersionRange]] = {
+    "transaction.version": VersionRange(0, 2),
+    "group.version": VersionRange(0, 1),
+}
+
 # From this version on a message has compact lengths and tagged fields. An API that is missing here has none.
 _FLEXIBLE_FROM: Final[dict[int, int]] = {
     PRODUCE: 9,

@@ -1,21 +1,25 @@
-"""ApiVersions (18), versions 0 to 4: what a client may ask.
+"""ApiVersions (18), versions 0 to 4: what a client may ask, and which features are in force.
 
 A client that asks in a version nobody knows yet gets error 35 in the shape of version 0, with the versions of this one
-API, so that it can ask again. The answer waits for no disk, because it shows nothing of the log. No feature is
-finalized yet: `transaction.version` will be, once transactions are there.
+API, so that it can ask again. The answer waits for no disk, because it shows nothing of the log.
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from semel.broker.apis.answered import Fields, answer
 from semel.wire import messages
 from semel.wire.errors import ErrorCode
-from semel.wire.versions import ANNOUNCED, API_VERSIONS, is_announced
+from semel.wire.versions import ANNOUNCED, API_VERSIONS, FEATURES, is_announced
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
     from semel.broker.connection import Exchange
+
+# Clients that ask in an older version take a feature whose lowest level is 0 for damage.
+_LEVEL_0_FROM: Final = 4
+# Features come with another semel, and so with another connection: no client ever sees them change.
+_FEATURES_EPOCH: Final = 0
 
 
 def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> None:
@@ -23,7 +27,7 @@ def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> None:
         answer(exchange, _ranges(ErrorCode.UNSUPPORTED_VERSION, [API_VERSIONS]), version=0)
         return
     messages.decode_request(API_VERSIONS, exchange.version, body)
-    answer(exchange, _ranges(ErrorCode.NONE, ANNOUNCED))
+    answer(exchange, {**_ranges(ErrorCode.NONE, ANNOUNCED), **_features(exchange.version)})
 
 
 def _ranges(error: int, api_keys: Iterable[int]) -> Fields:
@@ -31,3 +35,18 @@ def _ranges(error: int, api_keys: Iterable[int]) -> Fields:
         {"api_key": key, "min_version": ANNOUNCED[key].min, "max_version": ANNOUNCED[key].max} for key in api_keys
     ]
     return {"error_code": error, "api_keys": ranges}
+
+
+def _features(version: int) -> Fields:
+    return {
+        "supported_features": [
+            {"name": name, "min_version": levels.min, "max_version": levels.max}
+            for name, levels in FEATURES.items()
+            if levels.min > 0 or version >= _LEVEL_0_FROM
+        ],
+        "finalized_features_epoch": _FEATURES_EPOCH,
+        "finalized_features": [
+            {"name": name, "max_version_level": levels.max, "min_version_level": levels.max}
+            for name, levels in FEATURES.items()
+        ],
+    }
