@@ -61,11 +61,9 @@ class AbortedTransactions:
             for column in self._columns():
                 del column[:gone]
 
-    def copy(self) -> "AbortedTransactions":
-        return AbortedTransactions.from_bytes(self.to_bytes())
-
     def to_bytes(self) -> bytes:
-        return b"".join(column.tobytes() for column in self._columns())
+        """All of them, packed. There are many partitions, and few of them have any: that costs nothing."""
+        return b"".join([column.tobytes() for column in self._columns()]) if self._marker_offsets else b""
 
     @classmethod
     def from_bytes(cls, data: bytes | memoryview) -> "AbortedTransactions":

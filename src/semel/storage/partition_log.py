@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from itertools import takewhile, zip_longest
 from typing import Any, Final, NamedTuple
 
+from semel.core.aborted import AbortedTransactions
 from semel.core.batch import (
     BASE_OFFSET_AND_LENGTH,
     HEADER_BYTES,
@@ -124,7 +125,7 @@ class PartitionLog:
             self._begin_segment(at_ms)
 
     def swap(self, old: list[Segment], new: Segment | None) -> bool:
-        """Put a segment, or none, in the place of sealed ones that it holds all of value of; False if they are not here.
+        """Put a segment that holds all they hold of value, or none, in the place of sealed ones; False if they are not here.
 
         Whoever reads notices nothing: what is gone from between two batches is as if it had never been there. Of what
         was aborted, nothing is left below the end of what is swapped.
@@ -317,7 +318,7 @@ class PartitionLog:
             growing.copy() if growing is not None else Index(),
             state.producers.snapshot(),
             dict(self._opened),
-            state.aborted.copy(),
+            state.aborted.to_bytes(),
         )
 
     def restore(self, record: dict[str, Any], parts: PartitionParts) -> None:
@@ -408,7 +409,7 @@ def restore_state(state: Partition, record: dict[str, Any], parts: PartitionPart
     state.next_offset = record["next_offset"]
     state.producers = Producers(parts.producers.items())
     state.open_transactions = {key: mark.offset for key, mark in parts.open_transactions.items()}
-    state.aborted = parts.aborted
+    state.aborted = AbortedTransactions.from_bytes(parts.aborted)
 
 
 def _latest_ms(segment: Segment, following: Segment | None, now_ms: int) -> int:
