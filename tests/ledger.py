@@ -178,12 +178,16 @@ class Ledger:
                 kept = defaultdict(list, {key: value for key, value in kept.items() if key[0] != entry.number})
         return {key: value for key, value in kept.items() if key[2] >= 0}
 
+    def is_told_by(self, found: Content, count: int) -> bool:
+        """Whether this is what a log holds after the first `count` changes."""
+        return self.content(count) == found
+
     def settle_on(self, log: Log) -> list[BatchAppended]:
         """Find the changes that `log` holds and forget the others; answer the batches among those."""
         found = content_of(log)
         entries = self.entries()
         for count in range(self.acknowledged, len(entries) + 1):
-            if self.content(count) == found:
+            if self.is_told_by(found, count):
                 lost = entries[count:]
                 if count > len(self.changes):
                     self.changes.append(Change(entries[-1], log.end))

@@ -8,7 +8,8 @@ Made on the event loop of values that do not change, run in a thread, and never 
 Memory is bounded by the table of keys, by one batch and what it decompresses to, and by a piece of output.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -105,19 +106,20 @@ class Pass:
         for segment in self.segments:
             if segment.next_offset <= self.cleaned_until:
                 continue
-            for header, batch in self._batches(segment):
-                if header.next_offset <= self.cleaned_until or self._supersedes_nothing(header):
-                    continue
-                if header.record_count > last_offsets.keys_max or not _is_intact(header, batch):
-                    self.tally.unopened_batches += 1
-                    continue
-                if not last_offsets.has_room(header.record_count):
-                    last_offsets.until = header.base_offset
-                    return
-                try:
-                    self._note_keys(header, batch)
-                except ProtocolError:
-                    self.tally.unopened_batches += 1
+            with closing(self._batches(segment)) as batches:
+                for header, batch in batches:
+                    if header.next_offset <= self.cleaned_until or self._supersedes_nothing(header):
+                        continue
+                    if header.record_count > last_offsets.keys_max or not _is_intact(header, batch):
+                        self.tally.unopened_batches += 1
+                        continue
+                    if not last_offsets.has_room(header.record_count):
+                        last_offsets.until = header.base_offset
+                        return
+                    try:
+                        self._note_keys(header, batch)
+                    except ProtocolError:
+                        self.tally.unopened_batches += 1
 
     def _note_keys(self, header: BatchHeader, batch: memoryview) -> None:
         offsets = self.last_offsets.offsets
@@ -143,50 +145,55 @@ class Pass:
 
     def rewrite(self, group: list[Segment]) -> Rewritten:
         """Write what is left of these segments. To be called in the order of `groups`."""
-        now_ms = self.rules.now_ms
         output = SegmentOutput(self.files, self.directory, group)
-        is_begun = len(group) > 1
+        is_changed = len(group) > 1
         try:
             for segment in group:
-                passed_bytes = 0
-                for header, batch in self._batches(segment):
-                    kept = self._kept(header, batch)
-                    if kept is not batch and not is_begun:
-                        # The first difference: up to here nothing had to be written.
-                        self._copy(segment, passed_bytes, output)
-                        is_begun = True
-                    passed_bytes += len(batch)
-                    if kept is None:
-                        self.tally.removed_records += header.record_count
-                        continue
-                    if is_begun:
-                        stays = read_header(kept)
-                        self.tally.removed_records += header.record_count - stays.record_count
-                        output.add(stays, kept)
-                        if horizon_of(stays) > now_ms or horizon_of(stays) != horizon_of(header):
-                            # One that has gone by and is still here has to stay, and is nothing to come back for.
-                            output.note_horizon(horizon_of(stays))
-                    if header.is_transactional and not header.is_control:
-                        self.transactions.note_kept(header.producer_id)
-            if not is_begun:
-                return Rewritten(group, None, False, now_ms)
-            new = output.finish()
+                is_changed = self._rewrite_segment(segment, output, is_changed)
+            new = output.finish() if is_changed else None
         except BaseException:
             output.discard()
             raise
         self.tally.written_bytes += 0 if new is None else new.size
-        return Rewritten(group, new, True, now_ms)
+        return Rewritten(group, new, is_changed, self.rules.now_ms)
+
+    def _rewrite_segment(self, segment: Segment, output: SegmentOutput, is_begun: bool) -> bool:
+        """Write what is left of a segment, from the first difference on if it is not begun; whether it is, by then."""
+        passed_bytes = 0
+        with closing(self._batches(segment)) as batches:
+            for header, batch in batches:
+                kept = self._kept(header, batch)
+                if kept is not batch and not is_begun:
+                    self._copy(segment, passed_bytes, output)
+                    is_begun = True
+                passed_bytes += len(batch)
+                if kept is None:
+                    self.tally.removed_records += header.record_count
+                    continue
+                if is_begun:
+                    stays = read_header(kept)
+                    self.tally.removed_records += header.record_count - stays.record_count
+                    output.add(stays, kept)
+                    if horizon_of(stays) > self.rules.now_ms or horizon_of(stays) != horizon_of(header):
+                        # One that has gone by and is still here has to stay, and is nothing to come back for.
+                        output.note_horizon(horizon_of(stays))
+                if header.is_transactional and not header.is_control:
+                    self.transactions.note_kept(header.producer_id)
+        return is_begun
 
     def _copy(self, segment: Segment, size: int, output: SegmentOutput) -> None:
         """The first so many bytes of a segment stay as they are."""
+        if size == 0:
+            return
         copied = 0
-        for header, batch in self._batches(segment) if size else ():
-            output.add(header, batch)
-            if horizon_of(header) > self.rules.now_ms:
-                output.note_horizon(horizon_of(header))
-            copied += len(batch)
-            if copied >= size:
-                break
+        with closing(self._batches(segment)) as batches:
+            for header, batch in batches:
+                output.add(header, batch)
+                if horizon_of(header) > self.rules.now_ms:
+                    output.note_horizon(horizon_of(header))
+                copied += len(batch)
+                if copied >= size:
+                    break
 
     def _kept(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
         """What is left of a batch: itself, or less, or nothing."""
@@ -216,7 +223,7 @@ class Pass:
             header.is_transactional and self.transactions.is_aborted(header.producer_id, header.base_offset)
         )
 
-    def _batches(self, segment: Segment) -> Iterator[tuple[BatchHeader, memoryview]]:
+    def _batches(self, segment: Segment) -> Generator[tuple[BatchHeader, memoryview], None, None]:
         """The batches of a segment, one at a time, and time for others after each."""
         if segment.size == 0:
             return
