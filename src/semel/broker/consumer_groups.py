@@ -16,7 +16,8 @@ from semel.core.groups import consumer_migration, consumer_requests
 from semel.core.groups.classic import ClassicGroup
 from semel.core.groups.classic_steps import JoinAnswer, JoinRequest, Leaver, SyncAnswer, SyncRequest
 from semel.core.groups.consumer import ConsumerGroup, ConsumerRules
-from semel.core.groups.consumer_requests import JOIN_EPOCH, Heartbeat
+from semel.core.groups.consumer_members import JOIN_EPOCH
+from semel.core.groups.consumer_requests import Heartbeat
 from semel.core.refusals import (
     COORDINATOR_NOT_AVAILABLE,
     GROUP_ID_NOT_FOUND,
@@ -37,6 +38,7 @@ class Heard(NamedTuple):
     member_id: str
     epoch: int
     may_read: tuple[PartitionName, ...] | None
+    heartbeat_interval_ms: int
     after: int
 
 
@@ -48,6 +50,7 @@ class ConsumerGroupCoordinator:
         self.rules = ConsumerRules(
             session_timeout_ms=broker.limits.consumer_group_session_timeout_ms,
             heartbeat_interval_ms=broker.limits.consumer_group_heartbeat_interval_ms,
+            heartbeat_interval_in_motion_ms=broker.limits.consumer_group_heartbeat_interval_in_motion_ms,
             members_max=broker.limits.group_members_max,
         )
         # Behind which position of the journal each group was changed last.
@@ -83,7 +86,7 @@ class ConsumerGroupCoordinator:
             self._upgrade(name, upgrade)
         machine = self._keep(name, machine, entry)
         if beat.leaves:
-            heard = Heard(beat.member_id, beat.epoch, None, self._changed[name])
+            heard = Heard(beat.member_id, beat.epoch, None, 0, self._changed[name])
             self._downgrade_if_due(name, machine)
             return heard
         machine.hear(beat.member_id, self.rules, now_ms)
@@ -91,7 +94,8 @@ class ConsumerGroupCoordinator:
         member = machine.members[beat.member_id]
         must_be_told = beat.says_all or member.held.keys() != could_read
         may_read = tuple(member.held) if must_be_told else None
-        return Heard(beat.member_id, member.epoch, may_read, self._changed.get(name, 0))
+        interval_ms = machine.heartbeat_interval_ms(self.rules, now_ms)
+        return Heard(beat.member_id, member.epoch, may_read, interval_ms, self._changed.get(name, 0))
 
     def _machine(self, name: str, beat: Heartbeat) -> tuple[ConsumerGroup, ConsumerGroupChanged | None]:
         """The group's machine, and the entry that has to come first where the group spoke the classic protocol."""

@@ -70,6 +70,9 @@ class Limits:
     # (group.consumer.session.timeout.ms, group.consumer.heartbeat.interval.ms).
     consumer_group_session_timeout_ms: int = 45_000
     consumer_group_heartbeat_interval_ms: int = 5_000
+    # How often while members come and go. Apache Kafka knows no such thing, and a member that joins waits there for two
+    # intervals: one until another lets go, one until it hears of it.
+    consumer_group_heartbeat_interval_in_motion_ms: int = 500
     # How long a new member may wait to hear its generation, as in Apache Kafka: clients give up after this long.
     group_new_member_join_timeout_ms: int = 300_000
     # What compaction may take to remember keys, at 210 bytes for each; where there are more it goes in several rounds.

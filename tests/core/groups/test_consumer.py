@@ -8,8 +8,8 @@ from semel.core import refusals
 from semel.core.entries import ConsumerGroupChanged, PartitionName
 from semel.core.groups import consumer_requests
 from semel.core.groups.consumer import ConsumerGroup, ConsumerRules
-from semel.core.groups.consumer_members import AWAY_EPOCH, STABLE, UNRELEASED, UNREVOKED
-from semel.core.groups.consumer_requests import JOIN_EPOCH, LEAVE_EPOCH, Heartbeat
+from semel.core.groups.consumer_members import AWAY_EPOCH, JOIN_EPOCH, STABLE, UNRELEASED, UNREVOKED
+from semel.core.groups.consumer_requests import LEAVE_EPOCH, Heartbeat
 from semel.core.refusals import Refused
 from semel.core.topics import Catalog
 
@@ -221,6 +221,13 @@ def test_who_is_silent_for_too_long_is_gone(room: Room) -> None:
     room.group.apply(room.group.decide_removal("group", ["a"], room.catalog, 45_000))
     room.beat("b", 2)
     assert room.held("b") == {0, 1, 2, 3}
+
+
+def test_members_are_told_to_be_quick_as_long_as_the_group_is_in_motion(room: Room) -> None:
+    room.join("a", "orders")
+    assert room.group.heartbeat_interval_ms(RULES, 4_999) == 500
+    assert room.group.heartbeat_interval_ms(RULES, 5_000) == 5_000
+    assert room.group.heartbeat_interval_ms(replace(RULES, heartbeat_interval_ms=100), 0) == 100
 
 
 def test_who_takes_too_long_to_let_go_is_gone_though_it_is_heard(room: Room) -> None:

@@ -13,8 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from semel.core.entries import ConsumerGroupChanged, PartitionName
 from semel.core.groups.consumer import ConsumerGroup, ConsumerRules
-from semel.core.groups.consumer_members import AWAY_EPOCH
-from semel.core.groups.consumer_requests import JOIN_EPOCH, LEAVE_EPOCH, Heartbeat
+from semel.core.groups.consumer_members import AWAY_EPOCH, JOIN_EPOCH
+from semel.core.groups.consumer_requests import LEAVE_EPOCH, Heartbeat
 from semel.core.refusals import FENCED_MEMBER_EPOCH, UNKNOWN_MEMBER_ID, Refused
 from semel.core.topics import Catalog
 from semel.storage.encoding import decode, encode

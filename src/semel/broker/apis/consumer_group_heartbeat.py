@@ -9,7 +9,8 @@ from uuid import uuid4
 
 from semel.broker.apis.answered import Fields, answer, attempted
 from semel.core.entries import PartitionName
-from semel.core.groups.consumer_requests import JOIN_EPOCH, Heartbeat
+from semel.core.groups.consumer_members import JOIN_EPOCH
+from semel.core.groups.consumer_requests import Heartbeat
 from semel.wire import messages
 
 if TYPE_CHECKING:
@@ -78,6 +79,6 @@ def _fields_of(broker: "Broker", heard: "Heard") -> Fields:
     return {
         "member_id": heard.member_id,
         "member_epoch": heard.epoch,
-        "heartbeat_interval": broker.consumer_groups.rules.heartbeat_interval_ms,
+        "heartbeat_interval": heard.heartbeat_interval_ms,
         "assignment": None if heard.may_read is None else {"topic_partitions": topics},
     }

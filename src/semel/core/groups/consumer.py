@@ -23,21 +23,22 @@ from semel.core.entries import (
 from semel.core.groups.assignors import ASSIGNORS, Reader
 from semel.core.groups.consumer_members import (
     AWAY_EPOCH,
+    JOIN_EPOCH,
     UNREVOKED,
     Member,
+    check_current,
+    check_epoch,
+    check_said_epoch,
     new_subscription,
     next_position,
     position_from,
     subscription_from,
 )
-from semel.core.groups.consumer_requests import JOIN_EPOCH, Heartbeat, with_what_was_said
+from semel.core.groups.consumer_requests import Heartbeat, with_what_was_said
 from semel.core.groups.consumer_topics import WantedTopics, digest_of, is_same_wish, preferred_assignor
 from semel.core.refusals import (
     FENCED_INSTANCE_ID,
-    FENCED_MEMBER_EPOCH,
     GROUP_MAX_SIZE_REACHED,
-    ILLEGAL_GENERATION,
-    STALE_MEMBER_EPOCH,
     UNKNOWN_MEMBER_ID,
     UNRELEASED_INSTANCE_ID,
     UNSUPPORTED_VERSION,
@@ -58,6 +59,8 @@ class ConsumerRules:
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
+    # What members are told instead while others come and go: each change takes a heartbeat of several members.
+    heartbeat_interval_in_motion_ms: int = 500
     members_max: int = 2_000
 
 
@@ -158,12 +161,12 @@ class ConsumerGroup:
             raise Refused(
                 UNSUPPORTED_VERSION, f"members of this group commit with version {COMMIT_VERSION_MIN} or later"
             )
-        _check_current(member, generation_or_epoch)
+        check_current(member, generation_or_epoch)
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """Refused if who asks says to be a member, and is none in this epoch."""
         if member_id is not None or member_epoch >= 0:
-            _check_current(self.member(member_id or ""), member_epoch)
+            check_current(self.member(member_id or ""), member_epoch)
 
     def check_forget(self) -> None:
         """Offsets of topics that nobody reads may be deleted at any time."""
@@ -202,7 +205,7 @@ class ConsumerGroup:
             if member.epoch != AWAY_EPOCH and not member.is_classic:
                 raise Refused(UNRELEASED_INSTANCE_ID, f"instance '{beat.instance_id}' is '{member.member_id}' still")
             return member
-        _check_epoch(member, beat)
+        check_epoch(member, beat.epoch, beat.owned)
         return member
 
     def going_on_as(self, subscription: ConsumerSubscription, before: Member | None) -> Member:
@@ -231,7 +234,7 @@ class ConsumerGroup:
         plan = self._plan(member, subscription, catalog)
         target = plan.targets.get(subscription.member_id, self.target_of(subscription.member_id))
         position = next_position(member, target, plan.target_epoch, self._is_free, owned)
-        _check_said_epoch(member, position, said_epoch)
+        check_said_epoch(member, position, said_epoch)
         is_new = self.members.get(subscription.member_id) is not member
         changed = ConsumerGroupChanged(
             group,
@@ -330,6 +333,12 @@ class ConsumerGroup:
             if member.revoke_deadline_ms is not None:
                 member.revoke_deadline_ms = now_ms + member.subscription.rebalance_timeout_ms
             self.hear(member.member_id, rules, now_ms)
+
+    def heartbeat_interval_ms(self, rules: ConsumerRules, now_ms: int) -> int:
+        """When a member is to be heard next: soon, as long as the group has not come to rest for as long as usual."""
+        is_at_rest = now_ms - self.changed_at_ms >= rules.heartbeat_interval_ms
+        interval_ms = rules.heartbeat_interval_ms
+        return interval_ms if is_at_rest else min(interval_ms, rules.heartbeat_interval_in_motion_ms)
 
     def next_deadline_ms(self) -> int | None:
         """When to look for members that are overdue; None is never."""
@@ -459,37 +468,3 @@ class ConsumerGroup:
         """Become what `snapshot` says. Nothing may have been here before."""
         kept = {name: value for name, value in snapshot.items() if name != "kind"}
         self.apply(ConsumerGroupChanged(group="", left=(), **kept))
-
-
-def _check_current(member: Member, epoch: int) -> None:
-    """Refused unless this is the member's epoch."""
-    if epoch != member.epoch:
-        error = ILLEGAL_GENERATION if member.is_classic else STALE_MEMBER_EPOCH
-        raise Refused(error, f"member '{member.member_id}' is in epoch {member.epoch}, not {epoch}")
-
-
-def _check_epoch(member: Member, beat: Heartbeat) -> None:
-    """Refused if the member is not where it says to be, unless all that happened is that it missed one answer."""
-    if beat.epoch in (JOIN_EPOCH, member.epoch):
-        return
-    missed_one = beat.epoch == member.position.previous_epoch and beat.epoch < member.epoch
-    if not (missed_one and beat.owned is not None and beat.owned <= member.held.keys()):
-        raise Refused(
-            FENCED_MEMBER_EPOCH,
-            f"member '{member.member_id}' is in epoch {member.epoch}, not {beat.epoch}: it must give up all partitions",
-        )
-
-
-def _check_said_epoch(member: Member, position: ConsumerPosition, said_epoch: int) -> None:
-    """Refused if partitions were taken for let go of because of what was said before the member's own epoch.
-
-    Kafka believes it. But what a member read in an earlier epoch says nothing about what it got in this one.
-    """
-    if said_epoch in (JOIN_EPOCH, member.epoch) or position is member.position:
-        return
-    kept = {(number, partition) for number, partition, _ in (*position.held, *position.revoking)}
-    if not kept >= {*member.held, *member.revoking}:
-        raise Refused(
-            FENCED_MEMBER_EPOCH,
-            f"member '{member.member_id}' is in epoch {member.epoch}, not {said_epoch}: it must give up all partitions",
-        )

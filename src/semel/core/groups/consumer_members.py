@@ -12,11 +12,14 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from semel.core.entries import ConsumerPosition, ConsumerSubscription, HeldPartition, PartitionName
+from semel.core.refusals import FENCED_MEMBER_EPOCH, ILLEGAL_GENERATION, STALE_MEMBER_EPOCH, Refused
 
 STABLE: Final = 0
 UNREVOKED: Final = 1
 UNRELEASED: Final = 2
 
+# The epoch of a member that joins, whatever it has been.
+JOIN_EPOCH: Final = 0
 # The epoch of a static member that has left for a while.
 AWAY_EPOCH: Final = -2
 
@@ -74,6 +77,40 @@ class Member:
 def new_subscription(member_id: str, instance_id: str | None) -> ConsumerSubscription:
     """What is known of a member before it has said anything."""
     return ConsumerSubscription(member_id, instance_id, None, "", "", REBALANCE_TIMEOUT_MS_DEFAULT, (), "", None)
+
+
+def check_current(member: Member, epoch: int) -> None:
+    """Refused unless this is the member's epoch."""
+    if epoch != member.epoch:
+        error = ILLEGAL_GENERATION if member.is_classic else STALE_MEMBER_EPOCH
+        raise Refused(error, f"member '{member.member_id}' is in epoch {member.epoch}, not {epoch}")
+
+
+def check_epoch(member: Member, epoch: int, owned: frozenset[PartitionName] | None) -> None:
+    """Refused if the member is not where it says to be, unless all that happened is that it missed one answer."""
+    if epoch in (JOIN_EPOCH, member.epoch):
+        return
+    missed_one = epoch == member.position.previous_epoch and epoch < member.epoch
+    if not (missed_one and owned is not None and owned <= member.held.keys()):
+        raise Refused(
+            FENCED_MEMBER_EPOCH,
+            f"member '{member.member_id}' is in epoch {member.epoch}, not {epoch}: it must give up all partitions",
+        )
+
+
+def check_said_epoch(member: Member, position: ConsumerPosition, said_epoch: int) -> None:
+    """Refused if partitions were taken for let go of because of what was said before the member's own epoch.
+
+    Kafka believes it. But what a member read in an earlier epoch says nothing about what it got in this one.
+    """
+    if said_epoch in (JOIN_EPOCH, member.epoch) or position is member.position:
+        return
+    kept = {(number, partition) for number, partition, _ in (*position.held, *position.revoking)}
+    if not kept >= {*member.held, *member.revoking}:
+        raise Refused(
+            FENCED_MEMBER_EPOCH,
+            f"member '{member.member_id}' is in epoch {member.epoch}, not {said_epoch}: it must give up all partitions",
+        )
 
 
 def subscription_from(fields: Iterable[Any]) -> ConsumerSubscription:

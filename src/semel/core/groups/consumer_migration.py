@@ -23,7 +23,15 @@ from semel.core.groups.classic_members import Member as ClassicMember
 from semel.core.groups.classic_state import CONSUMER
 from semel.core.groups.classic_steps import NO_MEMBER_ID, JoinAnswer, JoinRequest, Leaver, SyncAnswer, SyncRequest
 from semel.core.groups.consumer import ConsumerGroup, ConsumerRules
-from semel.core.groups.consumer_members import STABLE, UNRELEASED, UNREVOKED, Member, as_held, new_subscription
+from semel.core.groups.consumer_members import (
+    JOIN_EPOCH,
+    STABLE,
+    UNRELEASED,
+    UNREVOKED,
+    Member,
+    as_held,
+    new_subscription,
+)
 from semel.core.groups.consumer_protocol import (
     MemberSubscription,
     TopicPartitions,
@@ -31,7 +39,6 @@ from semel.core.groups.consumer_protocol import (
     read_subscription,
     write_assignment,
 )
-from semel.core.groups.consumer_requests import JOIN_EPOCH
 from semel.core.refusals import (
     FENCED_INSTANCE_ID,
     GROUP_ID_NOT_FOUND,

@@ -9,10 +9,9 @@ from typing import Final
 
 from semel.core.entries import ConsumerSubscription, PartitionName
 from semel.core.groups.assignors import ASSIGNORS
-from semel.core.groups.consumer_members import AWAY_EPOCH
+from semel.core.groups.consumer_members import AWAY_EPOCH, JOIN_EPOCH
 from semel.core.refusals import INVALID_REQUEST, UNSUPPORTED_ASSIGNOR, Refused
 
-JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
 # All names one member asks for; each stands in the journal. A name has 249 characters at most, most have a dozen.
 SUBSCRIPTION_CHARACTERS_MAX: Final = 256 * 1024
