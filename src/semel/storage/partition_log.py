@@ -125,7 +125,7 @@ class PartitionLog:
             self._begin_segment(at_ms)
 
     def swap(self, old: list[Segment], new: Segment | None) -> bool:
-        """Put a segment that holds all they hold of value, or none, in the place of sealed ones; False if they are not here.
+        """Put a segment with all that is of value in sealed ones, or none, in their place; False if they are not here.
 
         Whoever reads notices nothing: what is gone from between two batches is as if it had never been there. Of what
         was aborted, nothing is left below the end of what is swapped.
