@@ -14,7 +14,7 @@ from pathlib import Path
 from semel.broker.apis import HANDLERS
 from semel.broker.limits import Limits
 from semel.cli import COMMANDS, lab
-from semel.core.configs import DEFINITIONS, Number
+from semel.core.configs import DEFINITIONS, Number, Share
 from semel.wire import versions
 
 ROOT = Path(__file__).parent.parent
@@ -132,6 +132,8 @@ def topic_configurations() -> str:
         if isinstance(definition, Number):
             least = definition.minimum
             allowed = f"{least} or more" if definition.maximum >= LARGEST else f"{least} to {definition.maximum}"
+        elif isinstance(definition, Share):
+            allowed = "0 to 1"
         else:
             allowed = ", ".join(f"`{word}`" for word in definition.allowed)
         rows.append(f"| `{definition.name}` | `{definition.default}` | {allowed} | {definition.documentation} |")
