@@ -121,6 +121,11 @@ class KafkaPythonMember(Member):
     def __init__(self, settings: dict[str, Any], topics: Sequence[str], pattern: str | None) -> None:
         self._consumer = KafkaConsumer(**settings)
         self._consumer.subscribe(topics=list(topics), pattern=pattern)
+        # A poll that ends between the answers to JoinGroup and SyncGroup makes kafka-python 3.0 forget that it was
+        # joining: it has no partitions from then on, and sends no heartbeats. So joining takes as long as it takes.
+        coordinator = self._consumer._coordinator
+        join = coordinator.ensure_active_group
+        coordinator.ensure_active_group = lambda timeout_ms: join(WAIT_MS_MAX)
 
     def metadata(self) -> Any:
         return self._consumer.group_metadata()
