@@ -21,6 +21,8 @@ class Truth:
 
     all_records: dict[Place, list[Seen]] = field(default_factory=dict)
     committed: dict[Place, list[Seen]] = field(default_factory=dict)
+    # How far each group has come in each partition.
+    offsets: dict[tuple[str, Place], int] = field(default_factory=dict)
     # How far each reader came: the stable end and the end.
     ends: dict[Place, tuple[int, int]] = field(default_factory=dict)
 
@@ -102,15 +104,13 @@ def stuck(truth: Truth) -> Iterator[str]:
 def broken_transactions(history: list[Event], truth: Truth) -> Iterator[str]:
     """Transactions that are not seen whole, or not at all, or otherwise than their producer was told."""
     visible = {seen.value for records in truth.committed.values() for seen in records}
-    outcomes: dict[str, str] = {}
-    for _, known in events(history, "outcome"):
-        outcomes[known["transaction"]] = known["outcome"]
+    ended = outcomes(history)
     parts: dict[str, list[str]] = {}
     for _, part in events(history, "part of"):
         parts[part["transaction"]] = part["values"]
     for transaction, values in parts.items():
         # One whose commit was never sent is as good as aborted.
-        outcome = outcomes.get(transaction, "left")
+        outcome = ended.get(transaction, "left")
         seen = [value for value in values if value in visible]
         if outcome == "committed" and len(seen) < len(values):
             yield f"lost write: {transaction} was committed, {sorted(set(values) - set(seen))} are not to be seen"
@@ -135,3 +135,40 @@ def zombies(history: list[Event]) -> Iterator[str]:
         for claimed_us, claim in claims.get(transactional_id, ()):
             if claimed_us < sent_us and (generation[0], generation[1]) < claim:
                 yield f"zombie write: {event.who} in {generation} at {sent_us}, fenced by {claim} at {claimed_us}"
+
+
+def outcomes(history: list[Event]) -> dict[str, str]:
+    """How each transaction ended, as far as its producer knows. One whose commit was never sent is not among them."""
+    return {known["transaction"]: known["outcome"] for _, known in events(history, "outcome")}
+
+
+def unfaithful_copies(truth: Truth, group: str, source: str, target: str) -> Iterator[str]:
+    """Copies that do not hold each committed record once and in order, as far as the group has come."""
+    for place, records in truth.committed.items():
+        if place[0] != source:
+            continue
+        wanted = [seen.value for seen in records if seen.offset < truth.offsets[group, place]]
+        copies = [seen.origin for seen in truth.committed[target, place[1]]]
+        if copies != wanted:
+            missing, doubled = Counter(wanted) - Counter(copies), Counter(copies) - Counter(wanted)
+            name = "lost write" if missing else "duplicate" if doubled else "non-monotonic send"
+            yield f"{name}: copies of {place} lack {dict(missing)}, hold beyond {dict(doubled)}"
+
+
+def dirty_offsets(history: list[Event]) -> Iterator[str]:
+    """Offsets of a group that were shown though their transaction was not committed, or that went back."""
+    ended = outcomes(history)
+    possible: dict[tuple[str, str, int], set[int]] = defaultdict(lambda: {-1})
+    for _, moved in events(history, "offsets of"):
+        if ended.get(moved["transaction"]) in ("committed", "unknown"):
+            for partition, offset in moved["offsets"].items():
+                possible[moved["group"], moved["topic"], partition].add(offset)
+    shown: dict[tuple[str, str, int], int] = {}
+    for who, seen in events(history, "offsets seen"):
+        for partition, offset in enumerate(seen["offsets"]):
+            place = seen["group"], seen["topic"], partition
+            if offset not in possible[place]:
+                yield f"dirty offsets: {who} was shown {offset} of {place}"
+            if offset < shown.get(place, -1):
+                yield f"non-monotonic offsets: {who} was shown {offset} of {place} after {shown[place]}"
+            shown[place] = max(offset, shown.get(place, -1))

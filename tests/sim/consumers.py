@@ -23,7 +23,8 @@ class Seen(NamedTuple):
 
     offset: int
     value: str
-    producer_id: int
+    # Of which record it is a copy, if it is one.
+    origin: str
 
 
 class Passage(NamedTuple):
@@ -52,8 +53,8 @@ def passage(data: bytes, aborted: Sequence[tuple[int, int]], from_offset: int) -
             continue
         for record in batch.records:
             if record.offset >= from_offset:
-                value = (record.value or b"").decode().split(" ")[0]
-                records.append(Seen(record.offset, value, batch.producer_id))
+                value, origin, _ = (record.value or b"").decode().split(" ")
+                records.append(Seen(record.offset, value, origin))
     return Passage(records, max(next_offset, from_offset))
 
 

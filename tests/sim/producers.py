@@ -70,11 +70,14 @@ class SequencedProducer(Client):
         self.lanes = [Lane() for _ in range(self.partitions)]
         self.unacknowledged.clear()
 
-    def add(self, partition: int, values: Sequence[str]) -> None:
-        """One more batch to be delivered."""
+    def add(self, partition: int, values: Sequence[str], origins: Sequence[str] | None = None) -> None:
+        """One more batch to be delivered. `origins` says of what the values are copies."""
         lane = self.lanes[partition]
         filling = "." * self.random.choice((0, 0, 50, 400))
-        records = [Record(f"{value} {filling}".encode(), timestamp_ms=RECORD_TIME_MS) for value in values]
+        records = [
+            Record(f"{value} {origin} {filling}".encode(), timestamp_ms=RECORD_TIME_MS)
+            for value, origin in zip(values, origins or [""] * len(values), strict=True)
+        ]
         encoded = encode_batch(
             records,
             producer_id=self.producer_id,

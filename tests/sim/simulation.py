@@ -10,6 +10,7 @@ from sim import checkers
 from sim.checkers import Truth
 from sim.client import Client
 from sim.consumers import READ_COMMITTED, READ_UNCOMMITTED, Reader
+from sim.copiers import Copier, OffsetWatcher, committed_offsets
 from sim.nemesis import CLOCK_STEP_MAX_S, Nemesis
 from sim.producers import IdempotentProducer
 from sim.transactors import TransactionalProducer
@@ -17,7 +18,9 @@ from sim.world import World
 
 PLAIN: Final = "plain"
 LEDGER: Final = "ledger"
-TOPICS: Final = (PLAIN, LEDGER)
+COPIES: Final = "copies"
+TOPICS: Final = (PLAIN, LEDGER, COPIES)
+COPIERS: Final = "copiers"
 PARTITIONS: Final = 2
 RAGE_S: Final = 20.0
 # By then everybody must have got on, were it only that nothing is wrong any more.
@@ -63,6 +66,11 @@ class _Cast:
             for number in range(random.randint(1, 2))
             for instance in "ab"[: random.randint(1, 2)]
         ]
+        self._copiers = [
+            Copier(world, f"c{instance}", "c", COPIERS, LEDGER, COPIES, PARTITIONS)
+            for instance in "ab"[: random.randint(0, 2)]
+        ]
+        self._watcher = OffsetWatcher(world, "watcher", COPIERS, LEDGER, PARTITIONS)
         self._readers = [
             Reader(world, f"r {topic} {isolation}", topic, PARTITIONS, isolation)
             for topic in TOPICS
@@ -78,10 +86,15 @@ class _Cast:
             *(world.spawn(transactor.live(random.randint(4, 12)), transactor.name) for transactor in self._transactors),
         ]
         reading = [world.spawn(reader.live(), reader.name) for reader in self._readers]
-        clients = [client.name for client in (*self._producers, *self._transactors, *self._readers)]
+        reading.append(world.spawn(self._watcher.live(), self._watcher.name))
+        copying = [world.spawn(copier.live(), copier.name) for copier in self._copiers]
+        clients = [client.name for client in (*self._producers, *self._transactors, *self._copiers, *self._readers)]
         await Nemesis(world, clients).rage(RAGE_S)
         await world.heal()
         await self._finish(lives)
+        for copier in self._copiers:
+            copier.may_stop = True
+        await self._finish(copying)
         for life in reading:
             life.cancel()
         await self._outwait_transactions()
@@ -103,7 +116,7 @@ class _Cast:
         await admin.ask(CREATE_TOPICS, 7, topics=topics, timeout=1000, validate_only=False)
 
     async def _finish(self, lives: list["asyncio.Task[None]"]) -> None:
-        _, late = await asyncio.wait(lives, timeout=PATIENCE_S)
+        late = (await asyncio.wait(lives, timeout=PATIENCE_S))[1] if lives else ()
         for task in sorted(late, key=lambda task: task.get_name()):
             self._world.anomaly("no progress", f"{task.get_name()} has not come to its end")
 
@@ -124,6 +137,9 @@ class _Cast:
                 truth.all_records[place] = all_records[partition]
                 truth.committed[place] = committed_records[partition]
                 truth.ends[place] = committed.positions[partition], everything.positions[partition]
+        last = Client(self._world, "last offsets")
+        offsets = await committed_offsets(last, COPIERS, LEDGER, PARTITIONS, stable=True)
+        truth.offsets = {(COPIERS, (LEDGER, partition)): offset for partition, offset in enumerate(offsets)}
         return truth
 
     def _judge(self, truth: Truth) -> None:
@@ -136,6 +152,8 @@ class _Cast:
             checkers.stuck(truth),
             checkers.broken_transactions(history, truth),
             checkers.zombies(history),
+            checkers.unfaithful_copies(truth, COPIERS, LEDGER, COPIES),
+            checkers.dirty_offsets(history),
         ):
             for text in found:
                 name, _, told = text.partition(": ")
