@@ -4,6 +4,7 @@ Label values are names that this program chose, never a client's, so the number 
 be escaped.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -106,6 +107,20 @@ def _transactions(broker: "Broker") -> Iterator[str]:
 def _groups(broker: "Broker") -> Iterator[str]:
     metrics, groups = broker.metrics, broker.log.groups
     yield from _family("gauge", "groups", "Consumer groups.", len(groups))
+    machines = [group.machine for group in groups if group.machine is not None]
+    states = Counter(machine.state_name for machine in machines)
+    yield from _family(
+        "gauge",
+        "groups_with_members",
+        "Consumer groups that have or had members, by state.",
+        [(f'{{state="{state}"}}', count) for state, count in sorted(states.items())],
+    )
+    yield from _family(
+        "counter",
+        "group_events_total",
+        "Rebalances that were completed, groups that became empty, members that were silent for too long or late.",
+        [(f'{{event="{event}"}}', count) for event, count in metrics.group_events.items()],
+    )
     yield from _family(
         "gauge", "group_offsets", "Offsets of all groups, those of open transactions included.", groups.offset_count
     )

@@ -7,6 +7,7 @@ import pytest
 
 from asking import Asker
 from semel.broker.broker import Broker
+from semel.broker.exposition import exposition
 from semel.testing.broker import FaultyBroker
 from semel.wire import messages
 from semel.wire.errors import ErrorCode
@@ -126,6 +127,12 @@ def pair(members: Callable[..., Member]) -> tuple[Member, Member]:
     assert leader.post_sync({leader.member_id: b"0", follower.member_id: b"1"})().assignment == b"0"
     assert waiting().assignment == b"1"
     return leader, follower
+
+
+def test_what_befalls_groups_is_counted(semel_broker: FaultyBroker, pair: tuple[Member, Member]) -> None:
+    shown = exposition(semel_broker._broker).splitlines()
+    assert 'semel_groups_with_members{state="Stable"} 1' in shown
+    assert 'semel_group_events_total{event="group_rebalanced"} 1' in shown
 
 
 def describe(ask: Asker, group: str = "tills", version: int = 6) -> Any:
