@@ -197,19 +197,36 @@ def test_a_transaction_that_grows_does_not_get_more_time() -> None:
     assert coordinator.next_deadline_ms() == 11_000
 
 
-def test_who_takes_too_long_is_fenced_and_what_it_left_open_is_aborted() -> None:
+def test_what_takes_too_long_is_aborted_in_a_new_epoch() -> None:
     coordinator = Coordinator()
     coordinator.claim(timeout_ms=10_000)
     coordinator.add(7000, 0, ORDERS)
     assert coordinator.overdue(10_999) == []
     (end,) = coordinator.overdue(11_000)
-    assert end == TransactionEnded(7000, 1, 7000, 1, False, (ORDERS,), (), 11_000, True)
+    assert end == TransactionEnded(7000, 1, 7000, 1, False, (ORDERS,), (), 11_000)
     coordinator.apply(end)
-    for version, committed in product((1, 2), (False, True)):
+    with pytest.raises(Refused) as refused:
+        coordinator.send(7000, 0, ORDERS, joins=True)
+    assert error_of(refused) == refusals.INVALID_PRODUCER_EPOCH
+    assert coordinator.claim()[1:] == (7000, 2)
+
+
+def test_who_took_too_long_is_fenced_in_version_1_and_in_version_2_may_abort_and_go_on() -> None:
+    coordinator = Coordinator()
+    coordinator.claim(timeout_ms=10_000)
+    coordinator.add(7000, 0, ORDERS)
+    (end,) = coordinator.overdue(11_000)
+    coordinator.apply(end)
+    for version, committed, error in (
+        (1, True, refusals.PRODUCER_FENCED),
+        (1, False, refusals.PRODUCER_FENCED),
+        (2, True, refusals.INVALID_TXN_STATE),
+    ):
         with pytest.raises(Refused) as refused:
             coordinator.end(7000, 0, committed=committed, version=version)
-        assert error_of(refused) == refusals.PRODUCER_FENCED
-    assert coordinator.claim()[1:] == (7000, 2)
+        assert error_of(refused) == error
+    assert coordinator.end(7000, 0, committed=False) == End(None, 7000, 1)
+    assert coordinator.claim(supplied=(7000, 0)) == Claim((), 7000, 1)
 
 
 def test_deadlines_of_transactions_that_ended_take_no_room() -> None:

@@ -219,7 +219,7 @@ class TransactionsMachine(RuleBasedStateMachine):
             assert not end.committed
             self.apply(end)
             producer_id, epoch = history.current
-            history.incarnations.append(Incarnation((producer_id, epoch + 1)))
+            history.incarnations.append(Incarnation((producer_id, epoch + 1), (producer_id, epoch)))
             history.events.append(("end", False, 0, (producer_id, epoch)))
 
     @rule()

@@ -112,7 +112,7 @@ class TransactionCoordinator:
     # -- time ---------------------------------------------------------------------------------------------------
 
     def end_overdue(self, now_ms: int) -> None:
-        """Fence the owners of transactions that take too long, and abort what they left open."""
+        """Abort what takes too long, in a new epoch."""
         broker = self._broker
         for entry in broker.log.transactions.overdue(now_ms):
             broker.log.commit(entry)

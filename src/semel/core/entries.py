@@ -148,7 +148,7 @@ class TransactionEnded:
 
     `marker_epoch` is the epoch that the control records bear; `next_producer_id` and `next_epoch` are what the
     transactional id goes on with: the same ones, a later epoch, or a new id where the epochs are used up. `fenced`: it
-    was aborted against its owner, by a successor or by its timeout, and the owner is not heard any more.
+    was aborted for a successor of its owner, who is not heard any more, whatever it repeats.
     """
 
     producer_id: int

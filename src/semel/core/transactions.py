@@ -19,7 +19,8 @@ Clients speak two versions of the protocol:
 What EndTxn does is the tables `END_VERSION_1` and `END_VERSION_2` below.
 
 Every open transaction has a deadline, the time at which it began plus its owner's timeout. When it has passed, the
-owner is fenced and the transaction is aborted (`overdue`).
+transaction is aborted in a new epoch (`overdue`). An owner that speaks version 1 is fenced by that; one that speaks
+version 2 and aborts is told the new epoch, as after an abort of its own, and goes on, as with Apache Kafka.
 
 `decide_...` looks and changes nothing; what is known, and how an entry changes it, is `TransactionRegister`. This file
 must never change anything.
@@ -167,7 +168,7 @@ class Transactions(TransactionRegister):
             if supplied == (owner.last_producer_id, owner.last_epoch) and producer_id not in self._open:
                 return Claim((), producer_id, epoch)
             raise Refused(refusals.PRODUCER_FENCED, f"fenced (epoch {supplied[1]}, current {epoch})")
-        fence = (self._fence(owner, now_ms, against_owner=supplied is None),) if producer_id in self._open else ()
+        fence = (self._fence(owner, now_ms, for_successor=supplied is None),) if producer_id in self._open else ()
         next_epoch = epoch + 1
         last = (producer_id, epoch) if supplied is not None else (NO_PRODUCER, NO_EPOCH)
         if next_epoch > EPOCH_GIVEN_MAX:
@@ -180,10 +181,10 @@ class Transactions(TransactionRegister):
         if len(transactional_id.encode()) > self.bounds.id_bytes_max:
             raise Refused(refusals.INVALID_REQUEST, f"a transactional id has at most {self.bounds.id_bytes_max} bytes")
 
-    def _fence(self, owner: Owner, now_ms: int, *, against_owner: bool = True) -> TransactionEnded:
+    def _fence(self, owner: Owner, now_ms: int, *, for_successor: bool) -> TransactionEnded:
         """The abort of an open transaction in a new epoch, so that whatever of it is still on its way is refused."""
         epoch = min(owner.producer_epoch + 1, EPOCH_MAX)
-        return self._end(owner, False, epoch, (owner.producer_id, epoch), now_ms, fenced=against_owner)
+        return self._end(owner, False, epoch, (owner.producer_id, epoch), now_ms, fenced=for_successor)
 
     # -- growing ------------------------------------------------------------------------------------------------
 
@@ -339,7 +340,7 @@ class Transactions(TransactionRegister):
     def overdue(self, now_ms: int) -> list[TransactionEnded]:
         """The ends of all transactions whose deadline has come."""
         return [
-            self._fence(self._owners[producer_id], now_ms)
+            self._fence(self._owners[producer_id], now_ms, for_successor=False)
             for producer_id in self._open
             if self._deadline_ms(producer_id) <= now_ms
         ]
