@@ -7,15 +7,18 @@ one partition, unless the broker has given one up for dead; and when all can be 
 import json
 from dataclasses import replace
 
+from consumer_metadata import metadata
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from semel.core.entries import ConsumerGroupChanged, PartitionName
+from semel.core.groups.classic_steps import JoinRequest, SyncRequest
 from semel.core.groups.consumer import ConsumerGroup, ConsumerRules
 from semel.core.groups.consumer_members import AWAY_EPOCH, JOIN_EPOCH
+from semel.core.groups.consumer_migration import check_heartbeat, decide_join, sync_answer
 from semel.core.groups.consumer_requests import LEAVE_EPOCH, Heartbeat
-from semel.core.refusals import FENCED_MEMBER_EPOCH, UNKNOWN_MEMBER_ID, Refused
+from semel.core.refusals import FENCED_MEMBER_EPOCH, REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID, Refused
 from semel.core.topics import Catalog
 from semel.storage.encoding import decode, encode
 
@@ -61,6 +64,32 @@ class Client:
         self.epoch = JOIN_EPOCH
         self.reads = self.told = frozenset()
         self.says_all = True
+
+
+class ClassicClient(Client):
+    """A consumer of the classic protocol, eager or cooperative: it joins and syncs whenever it is told to."""
+
+    def __init__(self, member_id: str, instance_id: str | None, wish: tuple[str, ...], is_eager: bool) -> None:
+        super().__init__(member_id, instance_id, wish, None)
+        self.is_eager = is_eager
+        self.must_join = True
+
+    def join_request(self, catalog: Catalog) -> JoinRequest:
+        if self.is_eager:
+            self.reads = frozenset()
+        owned: dict[str, list[int]] = {}
+        for number, index in self.reads:
+            topic = catalog.numbered(number)
+            if topic is not None:
+                owned.setdefault(topic.name, []).append(index)
+        brings = metadata(self.wish, owned)
+        timeouts_ms = RULES.session_timeout_ms, REBALANCE_TIMEOUT_MS
+        who = self.member_id, self.member_id, self.instance_id
+        return JoinRequest(*who, "client", "/host", "consumer", {"range": brings}, *timeouts_ms, True, False)
+
+    def lose_everything(self) -> None:
+        super().lose_everything()
+        self.must_join = True
 
 
 class ConsumerGroupMachine(RuleBasedStateMachine):
@@ -110,6 +139,13 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         self.clients.append(client)
         self.speak(client)
 
+    @precondition(lambda self: len(self.clients) + len(self.away) < 5)
+    @rule(wish=st.sampled_from([wish for wish in WISHES if not isinstance(wish, str)]), is_eager=st.booleans())
+    def start_classic_client(self, wish: tuple[str, ...], is_eager: bool) -> None:
+        self.ids += 1
+        self.clients.append(ClassicClient(f"m{self.ids}", None, wish, is_eager))
+        self.speak(self.clients[-1])
+
     @precondition(lambda self: self.clients)
     @rule(data=st.data(), fate=st.sampled_from(["heard", "heard", "heard", "request lost", "answer lost"]))
     def send_heartbeat(self, data: st.DataObject, fate: str) -> None:
@@ -118,15 +154,18 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.clients)
     @rule(data=st.data())
     def do_as_told(self, data: st.DataObject) -> None:
-        client = data.draw(st.sampled_from(self.clients))
-        client.reads = client.told
+        self.obey(data.draw(st.sampled_from(self.clients)))
 
     @precondition(lambda self: self.clients)
     @rule(data=st.data(), wish=st.sampled_from(WISHES))
     def want_other_topics(self, data: st.DataObject, wish: Wish) -> None:
         client = data.draw(st.sampled_from(self.clients))
-        client.wish = wish
-        client.says_all = True
+        if isinstance(client, ClassicClient):
+            client.must_join = True
+            client.wish = client.wish if isinstance(wish, str) else wish
+        else:
+            client.wish = wish
+            client.says_all = True
 
     @precondition(lambda self: self.clients)
     @rule(data=st.data())
@@ -212,7 +251,46 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             return refused.error
         return 0
 
-    def speak(self, client: Client, fate: str = "heard") -> int:
+    def obey(self, client: Client) -> None:
+        """Read what there is to read; a cooperative client that lets go of something joins again."""
+        if isinstance(client, ClassicClient) and not client.reads <= client.told:
+            client.must_join = True
+        client.reads = client.told
+
+    def speak(self, client: Client, fate: str = "heard") -> None:
+        if isinstance(client, ClassicClient):
+            try:
+                self.speak_classic(client, fate)
+            except Refused as refused:
+                if refused.error == REBALANCE_IN_PROGRESS:
+                    client.must_join = True
+                elif fate == "heard":
+                    client.lose_everything()
+        else:
+            self.speak_new(client, fate)
+
+    def speak_classic(self, client: ClassicClient, fate: str) -> None:
+        if fate == "request lost":
+            return
+        if not client.must_join:
+            try:
+                check_heartbeat(self.group, client.member_id, client.instance_id, client.epoch)
+            finally:
+                self.group.hear(client.member_id, RULES, self.now_ms)
+            return
+        request = client.join_request(self.catalog)
+        _, entry = decide_join("group", self.group, request, self.catalog, RULES, self.now_ms)
+        self.keep(entry)
+        self.group.hear(client.member_id, RULES, self.now_ms)
+        self.group.note_joined(client.member_id)
+        if fate == "heard":
+            client.must_join = False
+            client.epoch = self.group.members[client.member_id].epoch
+            sync = SyncRequest(client.member_id, client.instance_id, client.epoch, "consumer", "range", {})
+            sync_answer(self.group, sync, self.catalog)
+            client.told = frozenset(self.group.members[client.member_id].held)
+
+    def speak_new(self, client: Client, fate: str) -> None:
         beat = client.heartbeat()
         error = 0 if fate == "request lost" else self.serve(beat)
         if fate != "heard":
@@ -224,7 +302,6 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             client.told = frozenset(self.group.members[client.member_id].held)
             client.says_all = False
             client.said = beat.owned if beat.owned is not None else client.said
-        return error
 
     @invariant()
     def no_partition_is_read_by_two(self) -> None:
@@ -244,7 +321,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         if self.group.state_name != "Stable":
             return
         for member_id, member in self.group.members.items():
-            if self.group.topics_digest == self.group._digest_now(self.catalog):
+            if not member.is_classic and self.group.topics_digest == self.group._digest_now(self.catalog):
                 beat = Heartbeat(member_id, member.epoch, "client", "/host")
                 decided = self.group.decide_heartbeat("group", beat, self.catalog, RULES, self.now_ms)
                 assert decided is None
@@ -252,9 +329,9 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         """All who are there are heard, and do as they are told: soon everything is read that anybody wants."""
         self.time_passes(50_000)
-        for _ in range(4 + 3 * len(self.clients)):
+        for _ in range(4 + 4 * len(self.clients)):
             for client in self.clients:
-                client.reads = client.told
+                self.obey(client)
                 self.speak(client)
         assert self.group.state_name == ("Stable" if self.clients else "Empty")
         assert self.group.members.keys() == {client.member_id for client in self.clients}
