@@ -8,9 +8,9 @@ Members of the classic protocol come from `semel.broker.coordinator`, which has 
 """
 
 from collections.abc import Iterable
-from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
+from semel.broker.deadlines import Deadlines
 from semel.core.entries import ConsumerGroupChanged, PartitionName
 from semel.core.groups import consumer_migration, consumer_requests
 from semel.core.groups.classic import ClassicGroup
@@ -55,13 +55,11 @@ class ConsumerGroupCoordinator:
         )
         # Behind which position of the journal each group was changed last.
         self._changed: dict[str, int] = {}
-        # When to look at each group; the heap has an item for each, and some that do not count any more.
-        self._due_ms: dict[str, int] = {}
-        self._heap: list[tuple[int, str]] = []
+        self._deadlines = Deadlines()
 
     def begin(self) -> None:
         """The log was recovered: members have their whole session to show that they are still there."""
-        self._broker.alarm.watch(self.next_deadline_ms, self.pass_time)
+        self._broker.alarm.watch(self._deadlines.next_ms, self.pass_time)
         for group in self._broker.log.groups:
             if isinstance(group.machine, ConsumerGroup):
                 group.machine.hear_all(self.rules, self._broker.now_ms())
@@ -202,31 +200,20 @@ class ConsumerGroupCoordinator:
     # -- time ---------------------------------------------------------------------------------------------------
 
     def _note_deadline(self, name: str, machine: ConsumerGroup) -> None:
-        deadline_ms = machine.next_deadline_ms()
-        if deadline_ms is not None and deadline_ms < self._due_ms.get(name, deadline_ms + 1):
-            self._due_ms[name] = deadline_ms
-            heappush(self._heap, (deadline_ms, name))
+        if self._deadlines.note(name, machine.next_deadline_ms()):
             self._broker.alarm.look()
-
-    def next_deadline_ms(self) -> int | None:
-        """When to look at the next group."""
-        heap = self._heap
-        while heap and self._due_ms.get(heap[0][1]) != heap[0][0]:
-            heappop(heap)
-        return heap[0][0] if heap else None
 
     def pass_time(self, now_ms: int) -> None:
         """Take those out of their groups who have been silent, or slow to let go, for too long."""
-        while (deadline_ms := self.next_deadline_ms()) is not None and deadline_ms <= now_ms:
-            name = self._heap[0][1]
+        for name in self._deadlines.due(now_ms):
             group = self._broker.log.groups.named(name)
             machine = None if group is None else group.machine
             if isinstance(machine, ConsumerGroup):
                 self._remove_overdue(name, machine, now_ms)
-                del self._due_ms[name]
+                self._deadlines.forget(name)
                 self._note_deadline(name, machine)
             else:
-                del self._due_ms[name]
+                self._deadlines.forget(name)
                 self._changed.pop(name, None)
 
     def _remove_overdue(self, name: str, machine: ConsumerGroup, now_ms: int) -> None:

@@ -7,11 +7,11 @@ A step is carried out as a whole before the next one begins, so no machine ever 
 
 import logging
 from collections.abc import Callable, Iterable
-from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 from uuid import uuid4
 
 from semel.broker.apis.answered import Fields, answer
+from semel.broker.deadlines import Deadlines
 from semel.core.groups.classic import ClassicGroup
 from semel.core.groups.classic_members import protocols_bytes
 from semel.core.groups.classic_steps import (
@@ -87,14 +87,11 @@ class GroupCoordinator:
         # What the members of each group take in memory.
         self._sizes: dict[str, int] = {}
         self._size_bytes = 0
-        # The earliest time at which each group has something to do; it may have moved to a later one meanwhile. The
-        # heap has an item for each, and some that do not count any more.
-        self._due_ms: dict[str, int] = {}
-        self._heap: list[tuple[int, str]] = []
+        self._deadlines = Deadlines()
 
     def begin(self) -> None:
         """The log was recovered: members have their whole session to show that they are still there."""
-        self._broker.alarm.watch(self.next_deadline_ms, self.pass_time)
+        self._broker.alarm.watch(self._deadlines.next_ms, self.pass_time)
         now_ms = self._broker.now_ms()
         for group in self._broker.log.groups:
             if isinstance(group.machine, ClassicGroup):
@@ -257,29 +254,15 @@ class GroupCoordinator:
         self._size_bytes += size_bytes - self._sizes.pop(machine.name, 0)
         if size_bytes:
             self._sizes[machine.name] = size_bytes
-        deadline_ms = machine.next_deadline_ms()
-        if deadline_ms is not None and deadline_ms < self._due_ms.get(machine.name, deadline_ms + 1):
-            self._due_ms[machine.name] = deadline_ms
-            heappush(self._heap, (deadline_ms, machine.name))
+        if self._deadlines.note(machine.name, machine.next_deadline_ms()):
             self._broker.alarm.look()
 
     # -- time ---------------------------------------------------------------------------------------------------
 
-    def next_deadline_ms(self) -> int | None:
-        """When the next group has something to do, or is looked at because it was thought to have."""
-        heap = self._heap
-        while heap and self._due_ms.get(heap[0][1]) != heap[0][0]:
-            heappop(heap)
-        return heap[0][0] if heap else None
-
     def pass_time(self, now_ms: int) -> None:
         """Do what is due in all groups."""
-        due = []
-        while (deadline_ms := self.next_deadline_ms()) is not None and deadline_ms <= now_ms:
-            _, name = heappop(self._heap)
-            del self._due_ms[name]
-            due.append(name)
-        for name in due:
+        for name in self._deadlines.due(now_ms):
+            self._deadlines.forget(name)
             group = self._broker.log.groups.named(name)
             if group is not None and isinstance(group.machine, ClassicGroup):
                 self._carry_out(group.machine, group.machine.pass_time(now_ms))

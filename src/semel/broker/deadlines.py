@@ -1,0 +1,42 @@
+"""The earliest time at which each of many has something to do, where most times move to later ones all the while.
+
+A member that is heard has its deadline moved, and nothing is done about that here: when the earlier time comes, whoever
+is due looks at what is true by then, and notes the next one. So a sign of life costs nothing, however many there are.
+"""
+
+from heapq import heappop, heappush
+
+
+class Deadlines:
+    """A time for each name, at or before the one at which something has to be done."""
+
+    def __init__(self) -> None:
+        self._due_ms: dict[str, int] = {}
+        # An item for each, and some that do not count any more because an earlier one came up.
+        self._heap: list[tuple[int, str]] = []
+
+    def note(self, name: str, deadline_ms: int | None) -> bool:
+        """Whether this is earlier than what was noted of this name before."""
+        if deadline_ms is None or deadline_ms >= self._due_ms.get(name, deadline_ms + 1):
+            return False
+        self._due_ms[name] = deadline_ms
+        heappush(self._heap, (deadline_ms, name))
+        return True
+
+    def next_ms(self) -> int | None:
+        """The earliest time of all."""
+        heap = self._heap
+        while heap and self._due_ms.get(heap[0][1]) != heap[0][0]:
+            heappop(heap)
+        return heap[0][0] if heap else None
+
+    def due(self, now_ms: int) -> list[str]:
+        """The names whose time has come, first come first; each stays due until it is forgotten."""
+        next_ms = self.next_ms()
+        if next_ms is None or next_ms > now_ms:
+            return []
+        return sorted((name for name, at_ms in self._due_ms.items() if at_ms <= now_ms), key=self._due_ms.__getitem__)
+
+    def forget(self, name: str) -> None:
+        """It is looked at, and what there is to do later will be noted anew."""
+        del self._due_ms[name]
