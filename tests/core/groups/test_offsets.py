@@ -66,6 +66,9 @@ class Members:
         self.topics = topics
         self.is_empty = is_empty
         self.is_stored = False
+        self.group_type = "classic"
+        self.state_name = "Stable"
+        self.protocol_type = "consumer"
         self._retention_begins_ms = retention_begins_ms
 
     def check_commit(
@@ -196,6 +199,25 @@ def test_a_deleted_group_takes_its_offsets_along_and_a_late_end_finds_nothing() 
     with pytest.raises(Refused) as refusal:
         groups.existing("readers")
     assert refusal.value.error == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_what_happens_after_a_snapshot_does_not_change_it() -> None:
+    groups = Groups()
+    commit(groups, offset(1), offset(2, 1), offset(3, number=PAYMENTS))
+    commit_in_transaction(groups, offset(9, 2))
+    snapshot = groups.snapshot()
+    before = json.dumps(snapshot)
+    commit(groups, offset(4), offset(5, 3))
+    end(groups, committed=True)
+    groups.apply(OffsetsForgotten("readers", (PartitionName(ORDERS, 1),)))
+    groups.topic_deleted(PAYMENTS)
+    commit(groups, offset(6, number=PAYMENTS))
+    assert json.dumps(snapshot) == before
+    kept = Groups()
+    kept.restore(json.loads(before))
+    assert (committed(kept), committed(kept, 1), committed(kept, number=PAYMENTS), kept.offset_count) == (1, 2, 3, 4)
+    groups.apply(GroupDeleted("readers"))
+    assert json.dumps(snapshot) == before
 
 
 # Who may commit
@@ -352,8 +374,11 @@ class GroupsAgainstModel(RuleBasedStateMachine):
         super().__init__()
         self.groups = Groups()
         self.now_ms = 0
-        # group, producer (None: none), number, partition, offset, whether it counts, whether it waits
+        # In the order in which they were made, those of transactions that were not committed yet among them.
         self.wishes: list[dict[str, Any]] = []
+        # The last snapshot, and what it was.
+        self.snapshot = self.groups.snapshot()
+        self.held = json.dumps(self.snapshot)
 
     def _wish(self, group: str, producer: int | None, offsets: list[StoredOffset]) -> None:
         for stored in offsets:
@@ -412,10 +437,15 @@ class GroupsAgainstModel(RuleBasedStateMachine):
         self._drop(group=group)
 
     @rule()
+    def take_snapshot(self) -> None:
+        self.snapshot = self.groups.snapshot()
+        self.held = json.dumps(self.snapshot)
+
+    @rule()
     def restart(self) -> None:
-        kept = json.loads(json.dumps(self.groups.snapshot()))
+        self.take_snapshot()
         self.groups = Groups()
-        self.groups.restore(kept)
+        self.groups.restore(json.loads(self.held))
 
     @rule(later_ms=st.integers(1, RETENTION_MS))
     def time_passes(self, later_ms: int) -> None:
@@ -449,6 +479,10 @@ class GroupsAgainstModel(RuleBasedStateMachine):
                 for partition in range(3):
                     expected = (group.name, number, partition) in waiting
                     assert group.offsets.is_pending(PartitionName(number, partition)) == expected
+
+    @invariant()
+    def a_snapshot_stays_what_it_was(self) -> None:
+        assert json.dumps(self.snapshot) == self.held
 
     @invariant()
     def the_count_is_right(self) -> None:

@@ -149,12 +149,13 @@ class Group:
     def expired(self, now_ms: int, retention_ms: int, topic_name_of: Callable[[int], str]) -> list[PartitionName]:
         """The partitions whose offsets nobody has used for so long that they may go."""
         offsets = self.offsets
-        unread = {number for number in offsets.committed.topics if not self.is_subscribed_to(topic_name_of(number))}
-        return [
+        old = [
             name
-            for name, offset in offsets.committed
-            if name.number in unread and self._is_too_old(offset, now_ms, retention_ms) and not offsets.is_pending(name)
+            for name, offset in offsets.committed.perhaps_too_old(now_ms - retention_ms)
+            if self._is_too_old(offset, now_ms, retention_ms) and not offsets.is_pending(name)
         ]
+        unread = {number for number, _ in old if not self.is_subscribed_to(topic_name_of(number))}
+        return [name for name in old if name.number in unread]
 
     def _is_too_old(self, offset: CommittedOffset, now_ms: int, retention_ms: int) -> bool:
         begins_ms = offset.at_ms if self.machine is None else self.machine.retention_begins_ms(offset.at_ms)

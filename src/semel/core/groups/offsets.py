@@ -39,14 +39,20 @@ class Tally:
 
 
 class OffsetTable:
-    """Offsets by topic and partition, so that a topic goes as a whole; every change is noted in a tally."""
+    """Offsets by topic and partition, so that a topic goes as a whole; every change is noted in a tally.
 
-    __slots__ = ("_by_topic", "_tally")
+    A snapshot shares the offsets of each topic with the table until they change: there may be a million of them, and
+    everybody would wait while they were copied.
+    """
+
+    __slots__ = ("_by_topic", "_shared", "_tally")
 
     def __init__(self, tally: Tally, kept: Mapping[str, Mapping[str, Iterable[Any]]] | None = None) -> None:
         """`kept` is what `snapshot` answered, after it was written as JSON and read again."""
         self._tally = tally
         self._by_topic: dict[int, dict[int, CommittedOffset]] = {}
+        # The topics whose offsets a snapshot may hold, too.
+        self._shared: set[int] = set()
         for number, partitions in (kept or {}).items():
             for partition, fields in partitions.items():
                 self.put(PartitionName(int(number), int(partition)), CommittedOffset(*fields))
@@ -65,6 +71,15 @@ class OffsetTable:
     def of_topic(self, number: int) -> Mapping[int, CommittedOffset]:
         return self._by_topic.get(number, {})
 
+    def perhaps_too_old(self, until_ms: int) -> list[tuple[PartitionName, CommittedOffset]]:
+        """Those from no later than `until_ms`, and those whose client wished for a time of its own. Looks at all."""
+        return [
+            (PartitionName(number, partition), offset)
+            for number, partitions in self._by_topic.items()
+            for partition, offset in partitions.items()
+            if offset.at_ms <= until_ms or offset.retention_ms != DEFAULT_RETENTION
+        ]
+
     @property
     def topics(self) -> Iterable[int]:
         """The numbers of the topics there are offsets of."""
@@ -72,18 +87,20 @@ class OffsetTable:
 
     def put(self, name: PartitionName, offset: CommittedOffset) -> None:
         self.discard(name)
-        self._by_topic.setdefault(name.number, {})[name.partition] = offset
+        self._own(name.number)[name.partition] = offset
         self._tally.offsets += 1
         self._tally.metadata_characters += len(offset.metadata)
 
     def discard(self, name: PartitionName) -> None:
-        partitions = self._by_topic.get(name.number, {})
-        offset = partitions.pop(name.partition, None)
-        if offset is not None:
-            self._tally.offsets -= 1
-            self._tally.metadata_characters -= len(offset.metadata)
-            if not partitions:
-                del self._by_topic[name.number]
+        offset = self.get(name)
+        if offset is None:
+            return
+        partitions = self._own(name.number)
+        del partitions[name.partition]
+        if not partitions:
+            del self._by_topic[name.number]
+        self._tally.offsets -= 1
+        self._tally.metadata_characters -= len(offset.metadata)
 
     def discard_topic(self, number: int) -> None:
         for partition in list(self.of_topic(number)):
@@ -94,7 +111,16 @@ class OffsetTable:
             self.discard_topic(number)
 
     def snapshot(self) -> dict[int, dict[int, CommittedOffset]]:
-        return {number: dict(partitions) for number, partitions in self._by_topic.items()}
+        self._shared = set(self._by_topic)
+        return dict(self._by_topic)
+
+    def _own(self, number: int) -> dict[int, CommittedOffset]:
+        """The offsets of a topic, to be changed: no snapshot has them from now on."""
+        partitions = self._by_topic.get(number)
+        if partitions is None or number in self._shared:
+            partitions = self._by_topic[number] = dict(partitions or {})
+            self._shared.discard(number)
+        return partitions
 
 
 def growth(table: OffsetTable | None, offsets: Iterable[StoredOffset]) -> tuple[int, int]:
