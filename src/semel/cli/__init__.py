@@ -28,7 +28,7 @@ COMMANDS: Final = {
     "groups": "list, describe, reset and delete consumer groups",
     "transactions": "list and describe transactions, and abort what nobody will end",
     "lab": "try the rules of idempotence and transactions at a prompt or from a file",
-    "chaos": "run producers through a network that loses and cuts, and count what arrived",
+    "chaos": "lose, cut and kill while clients work, and count what arrived",
     "dump": "look into a data directory: journal, segments, producers",
     "doctor": "see what this machine has, what it lacks, and how to get it",
 }

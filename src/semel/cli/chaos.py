@@ -1,4 +1,4 @@
-"""`semel chaos`: the run of `semel.chaos.run` against a broker of its own, with its figures."""
+"""`semel chaos`: the runs of the room `semel.chaos`, each against a broker of its own, with their figures."""
 
 import argparse
 import contextlib
@@ -8,36 +8,61 @@ import subprocess
 import sys
 import tempfile
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Final
 
+from semel.chaos.copy import CopyPlan, copy
 from semel.chaos.run import run as run_on_a_lossy_network
 from semel.cli.errors import Failure
 
-EXAMPLE: Final = "  semel chaos --seconds 60 --seed 7"
+EXAMPLE: Final = "  semel chaos --seconds 60 --seed 7\n  semel chaos copy --records 100000 --kills 10"
 
 _METRICS_SECONDS_MAX: Final = 10.0
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    _add_seed(parser)
     parser.add_argument("--seconds", type=float, default=60.0, metavar="N", help="how long to produce (60)")
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="what chance begins from (1)")
+    own = parser.add_subparsers(dest="run_of", metavar="copy").add_parser(
+        "copy",
+        help="copy records by transactions, and kill workers and broker on the way",
+        description="Copy records by transactions, and kill workers and broker on the way.",
+    )
+    own.add_argument("--records", type=_count, default=100_000, metavar="N", help="how many to copy (100000)")
+    own.add_argument("--workers", type=_count, default=2, metavar="N", help="processes that copy (2)")
+    own.add_argument("--transaction", type=_count, default=500, metavar="N", help="records per transaction (500)")
+    own.add_argument("--kills", type=int, default=10, metavar="N", help="kills of each worker and of the broker (10)")
+    _add_seed(own)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the figures; 1 if a promise was broken."""
     if importlib.util.find_spec("confluent_kafka") is None:
-        raise Failure("the producers are confluent-kafka's, which is not here: pip install confluent-kafka")
-    with _own_broker() as (bootstrap, metrics):
-        report = run_on_a_lossy_network(
-            bootstrap, lambda: _duplicates_in(metrics), seconds=options.seconds, seed=options.seed, note=_note
-        )
+        raise Failure("the clients are confluent-kafka's, which is not here: pip install confluent-kafka")
+    with _OwnBroker() as broker:
+        return _copy(broker, options) if options.run_of == "copy" else _lossy_network(broker, options)
+
+
+def _lossy_network(broker: "_OwnBroker", options: argparse.Namespace) -> int:
+    report = run_on_a_lossy_network(
+        broker.bootstrap, broker.duplicates, seconds=options.seconds, seed=options.seed, note=_note
+    )
+    return _tell(report.lines(), report.violations)
+
+
+def _copy(broker: "_OwnBroker", options: argparse.Namespace) -> int:
+    plan = CopyPlan(options.records, options.workers, options.transaction, options.kills, options.seed)
+    report = copy(broker, plan, note=_note)
+    return _tell(report.lines(), report.violations)
+
+
+def _tell(lines: Sequence[str], violations: Sequence[str]) -> int:
     if sys.stderr.isatty():
         print("\r\x1b[K", end="", file=sys.stderr)
-    print("\n".join(report.lines()))
-    for violation in report.violations:
+    print("\n".join(lines))
+    for violation in violations:
         print(f"semel: {violation}", file=sys.stderr)
-    return 1 if report.violations else 0
+    return 1 if violations else 0
 
 
 def _note(progress: str) -> None:
@@ -45,31 +70,75 @@ def _note(progress: str) -> None:
         print(f"\r\x1b[K{progress}", end="", file=sys.stderr, flush=True)
 
 
-@contextlib.contextmanager
-def _own_broker() -> Iterator[tuple[str, str]]:
-    """The addresses of a broker of our own, a process on a directory that is gone afterwards, and of its metrics."""
-    with tempfile.TemporaryDirectory(prefix="semel-chaos-") as data:
-        command = [sys.executable, "-m", "semel", "serve", "--listen", "127.0.0.1:0", "--data", data]
-        metrics = f"127.0.0.1:{_free_port()}"
-        process = subprocess.Popen([*command, "--metrics", metrics], stdout=subprocess.PIPE, text=True)
+def _add_seed(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="what chance begins from (1)")
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
+    return int(text)
+
+
+class _OwnBroker:
+    """A broker of our own, a process on a directory that is gone afterwards; after a kill it comes back at the same
+    address."""
+
+    def __init__(self) -> None:
+        self.bootstrap = "127.0.0.1:0"
+        self._metrics = f"127.0.0.1:{_free_port()}"
+        self._process: subprocess.Popen[str] | None = None
+        self._closing = contextlib.ExitStack()
+        self._data = ""
+
+    def __enter__(self) -> "_OwnBroker":
+        self._data = self._closing.enter_context(tempfile.TemporaryDirectory(prefix="semel-chaos-"))
+        self._closing.callback(self._stop)
         try:
-            words = process.stdout.readline().split() if process.stdout is not None else []
-            if words[:3] != ["semel", "ready", "on"]:
-                raise Failure("the broker did not start")
-            yield words[3], metrics
-        finally:
-            process.terminate()
+            self.start()
+        except BaseException:
+            self._closing.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing.close()
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "semel", "serve", "--listen", self.bootstrap, "--data", self._data]
+        self._process = subprocess.Popen([*command, "--metrics", self._metrics], stdout=subprocess.PIPE, text=True)
+        words = self._process.stdout.readline().split() if self._process.stdout is not None else []
+        if words[:3] != ["semel", "ready", "on"]:
+            raise Failure("the broker did not start")
+        self.bootstrap = words[3]
+
+    def kill(self) -> None:
+        """End it as the kernel does: at once, whatever it was doing."""
+        if self._process is not None:
+            self._process.kill()
+            self._reap()
+
+    def duplicates(self) -> int:
+        """How many batches were recognised as repetitions since the last start, as the broker counts them."""
+        with urllib.request.urlopen(f"http://{self._metrics}/metrics", timeout=_METRICS_SECONDS_MAX) as answer:
+            for line in answer.read().decode().splitlines():
+                if line.startswith('semel_batches_total{outcome="duplicate"} '):
+                    return int(line.rpartition(" ")[2])
+        raise Failure("the metrics say nothing of duplicates")
+
+    def _stop(self) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            self._reap()
+
+    def _reap(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
             process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
 
 
 def _free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])
-
-
-def _duplicates_in(metrics: str) -> int:
-    with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=_METRICS_SECONDS_MAX) as answer:
-        for line in answer.read().decode().splitlines():
-            if line.startswith('semel_batches_total{outcome="duplicate"} '):
-                return int(line.rpartition(" ")[2])
-    raise Failure("the metrics say nothing of duplicates")

@@ -1,0 +1,307 @@
+"""A copy by transactions, while everything that takes part is killed: nothing may be lost, doubled or out of order.
+
+Workers read numbered records, write a copy of each and commit how far they read, all in one transaction. They and their
+broker are killed, the way the kernel does it, whenever a reader of committed records has come to a point that the seed
+chose. At the end the copy is compared with the original, once as the reader saw it on the way and once as it is
+stored. This file must never know how the broker works inside.
+"""
+
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, Protocol
+
+from semel.chaos.copy_worker import SOURCE, TARGET, copy_of
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Message
+
+PARTITIONS: Final = 4
+# Kills come from soon after the beginning until shortly before the end, so that there is always work to interrupt.
+FIRST_KILL: Final = 0.02
+LAST_KILL: Final = 0.95
+# A kill strikes somewhere in a transaction, not at the moment at which its predecessor became visible.
+KILL_AFTER_SECONDS_MAX: Final = 0.05
+# How long the copy may stand still before it is taken to have stopped for good. A member that died stays in its group
+# for its session, 6 s, and a broker is back in one.
+PATIENCE_SECONDS: Final = 60.0
+POLL_SECONDS: Final = 0.02
+READ_MESSAGES_MAX: Final = 1_000
+BROKER: Final = -1
+
+# A partition's numbers, in the order of the log. What is no copy of anything is not a number.
+_Log = list[int | None]
+
+
+class KillableBroker(Protocol):
+    """A broker at one address that comes back with what it had."""
+
+    @property
+    def bootstrap(self) -> str: ...
+
+    def kill(self) -> None: ...
+
+    def start(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """Who is killed (the number of a worker, or the broker), how many copies have been read by then, and how long
+    after that."""
+
+    at_records: int
+    victim: int
+    after_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class CopyPlan:
+    """What is copied, by how many, in transactions of how many records, and how often each of them is killed."""
+
+    records: int
+    workers: int
+    transaction_records: int
+    kills: int
+    seed: int
+
+    def faults(self) -> list[Kill]:
+        """In the order in which they strike; the same ones for the same plan."""
+        chance = random.Random(f"{self.seed}/copy")
+        victims = [victim for victim in (BROKER, *range(self.workers)) for _ in range(self.kills)]
+        chance.shuffle(victims)
+        points = sorted(round(self.records * chance.uniform(FIRST_KILL, LAST_KILL)) for _ in victims)
+        return [
+            Kill(point, victim, chance.uniform(0.0, KILL_AFTER_SECONDS_MAX))
+            for point, victim in zip(points, victims, strict=True)
+        ]
+
+
+@dataclass(slots=True)
+class CopyReport:
+    """What came of it. All that is counted from `lost` on is a violation if there is one of it."""
+
+    plan: CopyPlan
+    seconds: float = 0.0
+    copied: int = 0
+    # Written in transactions that a kill or its consequences ended: they must not be read.
+    aborted: int = 0
+    workers_killed: int = 0
+    broker_killed: int = 0
+    # Workers that gave up by themselves and were started again, for example when their session was lost.
+    workers_ended: int = 0
+    lost: int = 0
+    doubled: int = 0
+    out_of_order: int = 0
+    foreign: int = 0
+    # What the reader saw on the way and what is stored in the end differ.
+    seen_otherwise: int = 0
+    kills_missed: int = 0
+
+    @property
+    def violations(self) -> list[str]:
+        """Why the run failed; empty if it did not."""
+        return [
+            f"{count} {what}"
+            for what, count in (
+                ("records were lost", self.lost),
+                ("records are there twice", self.doubled),
+                ("records are out of order", self.out_of_order),
+                ("records are copies of nothing", self.foreign),
+                ("records were read otherwise than they are stored", self.seen_otherwise),
+                ("kills never struck", self.kills_missed),
+            )
+            if count
+        ]
+
+    def lines(self) -> list[str]:
+        """The figures, zeros included, for people."""
+        figures: list[tuple[str, object]] = [
+            ("seed", self.plan.seed),
+            ("seconds", f"{self.seconds:.1f}"),
+            ("records", self.plan.records),
+            ("per transaction", self.plan.transaction_records),
+            ("workers", self.plan.workers),
+            ("workers killed", self.workers_killed),
+            ("broker killed", self.broker_killed),
+            ("workers gave up", self.workers_ended),
+            ("records aborted", self.aborted),
+            ("records copied", self.copied),
+            ("lost", self.lost),
+            ("doubled", self.doubled),
+            ("out of order", self.out_of_order),
+            ("foreign", self.foreign),
+            ("seen otherwise", self.seen_otherwise),
+            ("kills missed", self.kills_missed),
+        ]
+        return [f"{name:<20} {value}" for name, value in figures]
+
+
+def copy(broker: KillableBroker, plan: CopyPlan, *, note: Callable[[str], None]) -> CopyReport:
+    """Copy, kill, compare. The broker should be a fresh one."""
+    report = CopyReport(plan)
+    _write_source(broker.bootstrap, plan.records)
+    begun = time.monotonic()
+    workers = [_Worker(number, broker.bootstrap, plan.transaction_records) for number in range(plan.workers)]
+    try:
+        seen = _follow(broker, plan, workers, report, note)
+    finally:
+        for worker in workers:
+            worker.kill()
+    report.seconds = time.monotonic() - begun
+    stored = list(_to_the_end(broker.bootstrap, "read_committed"))
+    compare(report, stored, seen)
+    report.aborted = sum(map(len, _to_the_end(broker.bootstrap, "read_uncommitted"))) - sum(map(len, stored))
+    return report
+
+
+class _Worker:
+    """One worker, as one process after another under the same name."""
+
+    def __init__(self, number: int, bootstrap: str, transaction_records: int) -> None:
+        arguments = [bootstrap, str(number), str(transaction_records)]
+        self._command = [sys.executable, "-m", "semel.chaos.copy_worker", *arguments]
+        self._process = self._spawn()
+
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def start_again(self) -> None:
+        self._process = self._spawn()
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        # What a worker says of its end is not news here: it is counted, and another one goes on.
+        return subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def _follow(
+    broker: KillableBroker,
+    plan: CopyPlan,
+    workers: Sequence[_Worker],
+    report: CopyReport,
+    note: Callable[[str], None],
+) -> list[_Log]:
+    """Read along and kill who is due, until all is copied or nothing comes any more; returns what was read."""
+    seen: list[_Log] = [[] for _ in range(PARTITIONS)]
+    waiting = plan.faults()
+    reader = _reader(broker.bootstrap, "read_committed")
+    copied = 0
+    last_came = time.monotonic()
+    try:
+        while copied < plan.records and time.monotonic() - last_came < PATIENCE_SECONDS:
+            for message in _messages(reader.consume(READ_MESSAGES_MAX, POLL_SECONDS)):
+                seen[message.partition() or 0].append(_number_in(message))
+                copied += 1
+                last_came = time.monotonic()
+            if waiting and copied >= waiting[0].at_records:
+                _strike(waiting.pop(0), broker, workers, report)
+            for worker in workers:
+                if worker.has_ended():
+                    report.workers_ended += 1
+                    worker.start_again()
+            note(f"{copied} of {plan.records} copied, {report.workers_killed + report.broker_killed} kills")
+    finally:
+        reader.close()
+    report.kills_missed = len(waiting)
+    return seen
+
+
+def _strike(kill: Kill, broker: KillableBroker, workers: Sequence[_Worker], report: CopyReport) -> None:
+    time.sleep(kill.after_seconds)
+    if kill.victim == BROKER:
+        broker.kill()
+        broker.start()
+        report.broker_killed += 1
+    else:
+        workers[kill.victim].kill()
+        workers[kill.victim].start_again()
+        report.workers_killed += 1
+
+
+def compare(report: CopyReport, stored: Sequence[_Log], seen: Sequence[_Log]) -> None:
+    for partition, log in enumerate(stored):
+        numbers = [number for number in log if number is not None]
+        distinct = set(numbers)
+        wanted = set(range(partition, report.plan.records, PARTITIONS))
+        report.copied += len(distinct & wanted)
+        report.lost += len(wanted - distinct)
+        report.doubled += len(numbers) - len(distinct)
+        report.foreign += len(log) - len(numbers) + len(distinct - wanted)
+        report.out_of_order += sum(later < earlier for earlier, later in pairwise(numbers))
+        differing = sum(one != other for one, other in zip(log, seen[partition], strict=False))
+        report.seen_otherwise += differing + abs(len(log) - len(seen[partition]))
+
+
+def _write_source(bootstrap: str, records: int) -> None:
+    from confluent_kafka import Producer
+    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    for created in admin.create_topics([NewTopic(topic, PARTITIONS) for topic in (SOURCE, TARGET)]).values():
+        created.result(PATIENCE_SECONDS)
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0})
+    for number in range(records):
+        producer.produce(SOURCE, b"%d" % number, partition=number % PARTITIONS)
+        if number % READ_MESSAGES_MAX == 0:
+            producer.poll(0)
+    if producer.flush(PATIENCE_SECONDS):
+        raise RuntimeError("the records to copy could not be written")
+
+
+def _reader(bootstrap: str, isolation: str) -> "Consumer":
+    from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
+    reader = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reader",
+            "enable.auto.commit": False,
+            "isolation.level": isolation,
+            "enable.partition.eof": True,
+            "reconnect.backoff.ms": 10,
+            "reconnect.backoff.max.ms": 100,
+            "log_level": 0,
+        }
+    )
+    reader.assign([TopicPartition(TARGET, partition, OFFSET_BEGINNING) for partition in range(PARTITIONS)])
+    return reader
+
+
+def _to_the_end(bootstrap: str, isolation: str) -> Iterator[_Log]:
+    """What each partition of the copy holds now."""
+    from confluent_kafka import KafkaError
+
+    logs: list[_Log] = [[] for _ in range(PARTITIONS)]
+    unfinished = set(range(PARTITIONS))
+    reader = _reader(bootstrap, isolation)
+    try:
+        while unfinished:
+            message = reader.poll(PATIENCE_SECONDS)
+            if message is None:
+                raise RuntimeError(f"reading back stopped in the partitions {sorted(unfinished)}")
+            error = message.error()
+            if error is None:
+                logs[message.partition() or 0].append(_number_in(message))
+            elif error.code() == KafkaError._PARTITION_EOF:
+                unfinished.discard(message.partition() or 0)
+    finally:
+        reader.close()
+    yield from logs
+
+
+def _messages(polled: "list[Message]") -> "Iterator[Message]":
+    """Without what is no record: the end of a partition, or a connection that was lost with its broker."""
+    return (message for message in polled if message.error() is None)
+
+
+def _number_in(message: "Message") -> int | None:
+    value = message.value() or b""
+    number = value.rpartition(b" ")[2]
+    return int(number) if number.isdigit() and copy_of(number) == value else None
