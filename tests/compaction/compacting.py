@@ -33,10 +33,6 @@ class CompactingBroker(FaultyBroker):
         self.now_ms = NOW_MS
         super().__init__(files=files or MemoryFiles(), clock=lambda: self.now_ms / 1000, **settings)
 
-    def compact(self) -> None:
-        """Return when there is nothing left to gain."""
-        self._call(self._broker.compactor.compact())
-
     def run(self, work: Callable[[Broker], Any]) -> Any:
         """Do something on the event loop."""
 

@@ -66,7 +66,7 @@ class Compactor:
         self._thread.stop()
 
     async def compact(self) -> None:
-        """Look now, and return when there is nothing left to gain. For tests."""
+        """Look now, and return when there is nothing left to gain."""
         self.look()
         await self._idle.wait()
 
