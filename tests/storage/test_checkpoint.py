@@ -1,9 +1,12 @@
 """A checkpoint is the old one or the new one, whole, or it is refused with its name."""
 
 import errno
+import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from semel.storage import checkpoint
 from semel.storage.files import DiskFiles, File, Files, MemoryFiles
@@ -128,3 +131,32 @@ def test_one_of_another_format_is_refused_with_both_formats_named(monkeypatch: p
         checkpoint.write(files, OLD, [])
     with pytest.raises(Damaged, match=f"format {checkpoint.FORMAT + 1} by another.*reads {checkpoint.FORMAT}"):
         checkpoint.read(files)
+
+
+VALUES = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.text()),
+    lambda inner: st.one_of(st.lists(inner), st.dictionaries(st.text(), inner)),
+    max_leaves=30,
+)
+
+
+@given(VALUES)
+def test_a_state_comes_back_as_it_was_however_it_is_nested(value: object) -> None:
+    files = MemoryFiles()
+    with pytest.MonkeyPatch.context() as smaller:
+        smaller.setattr(checkpoint, "_PIECE_ITEMS", 2)
+        checkpoint.write(files, {"state": value}, [])
+    assert found(files) == (value, b"")
+
+
+def test_no_piece_of_a_large_state_is_large() -> None:
+    """Or nothing else would run in the process while it is made."""
+    offsets = {"committed": {number: dict.fromkeys(range(100), (7, 0, "")) for number in range(20)}}
+    state = {
+        "groups": {"groups": [{"name": f"readers-{number}", "offsets": offsets} for number in range(50)]},
+        "transactions": {"owners": [("one", number, 0) for number in range(10_000)]},
+        "partitions": [{"index": number, "segments": [[1, 2, 3]]} for number in range(10_000)],
+    }
+    pieces = list(checkpoint._pieces(state))
+    assert json.loads("".join(pieces)) == json.loads(json.dumps(state))
+    assert max(map(len, pieces)) < 25_000

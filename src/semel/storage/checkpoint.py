@@ -34,6 +34,8 @@ _UNFINISHED: Final = "checkpoint.new"
 _RESERVE: Final = "reserve"
 _HEAD: Final = struct.Struct("<8sIQI")
 _MAGIC: Final = b"semel-ck"
+# Some thousandths of a second, even where each of them is a partition's record.
+_PIECE_ITEMS: Final = 500
 _PRODUCER: Final = struct.Struct("<qH")
 _OPEN_TRANSACTION: Final = struct.Struct("<qqqq")
 
@@ -90,7 +92,7 @@ class CheckpointJob:
 
 def write(files: Files, state: dict[str, Any], packed: list[bytes]) -> None:
     """Replace the checkpoint. When this returns the new one is durable; when it raises the old one still is."""
-    text = json.dumps({"format": FORMAT, **state}, separators=(",", ":")).encode()
+    text = "".join(_pieces({"format": FORMAT, **state})).encode()
     size = sum(len(part) for part in packed)
     checksum = crc32c(text)
     for part in packed:
@@ -104,6 +106,45 @@ def write(files: Files, state: dict[str, Any], packed: list[bytes]) -> None:
         files.remove(_RESERVE)
         _replace(files, content)
     _keep_reserve(files)
+
+
+def _pieces(value: Any) -> Iterator[str]:
+    """A value as JSON, piece by piece: while a piece is made no other thread can run, so there must be none that is
+    large, whatever there is much of. The items of a list are alike.
+    """
+    if isinstance(value, dict) and _may_be_large(value):
+        mark = "{"
+        for key, inner in value.items():
+            yield f"{mark}{_text(str(key))}:"
+            yield from _pieces(inner)
+            mark = ","
+        yield "}"
+    elif isinstance(value, list) and value and _may_be_large(value[0]):
+        mark = "["
+        for inner in value:
+            yield mark
+            yield from _pieces(inner)
+            mark = ","
+        yield "]"
+    elif isinstance(value, list) and len(value) > _PIECE_ITEMS:
+        mark = "["
+        for at in range(0, len(value), _PIECE_ITEMS):
+            yield mark + _text(value[at : at + _PIECE_ITEMS])[1:-1]
+            mark = ","
+        yield "]"
+    else:
+        yield _text(value)
+
+
+def _may_be_large(value: Any) -> bool:
+    """Whether there are many items in a value, or items that have some of their own."""
+    if isinstance(value, dict):
+        return len(value) > _PIECE_ITEMS or any(isinstance(i, dict) or _may_be_large(i) for i in value.values())
+    return isinstance(value, list) and (len(value) > _PIECE_ITEMS or (bool(value) and _may_be_large(value[0])))
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
 
 
 def _replace(files: Files, content: bytes) -> None:
