@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from semel.broker.limits import NODE_ID
 from semel.core.configs import DEFINITIONS
+from semel.core.groups.groups import METADATA_CHARACTERS_MAX
 from semel.core.refusals import Refused
 from semel.wire.errors import ErrorCode
 
@@ -106,6 +107,13 @@ def of_broker(broker: "Broker") -> list[Configuration]:
         _fixed("min.insync.replicas", "1", "int", "acks=all waits for the disk."),
         _fixed("node.id", str(NODE_ID), "int", "The number of this broker; there is one."),
         _fixed("num.partitions", str(broker.partitions_default), "int", "For topics that are made without a number."),
+        _fixed("offset.metadata.max.bytes", str(METADATA_CHARACTERS_MAX), "int", "What may be noted beside an offset."),
+        _fixed(
+            "offsets.retention.minutes",
+            str(limits.offsets_retention_ms // 60_000),
+            "int",
+            "How long offsets are kept that no group uses.",
+        ),
         _fixed("socket.request.max.bytes", str(limits.frame_bytes_max), "int", "The largest request."),
     ]
 
