@@ -11,8 +11,10 @@ import pytest
 from asking import Asker, at
 from semel.broker.broker import Broker
 from semel.broker.metrics_server import CONNECTIONS_MAX, REQUEST_BYTES_MAX, serve_metrics
+from semel.wire.errors import ErrorCode
 from semel.wire.records import encode_batch
 from semel.wire.versions import API_VERSIONS, INIT_PRODUCER_ID, METADATA, PRODUCE
+from transacting import TransactionalProducer
 
 SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)")
 LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"')
@@ -111,6 +113,30 @@ def test_the_outcomes_of_batches_are_counted_apart() -> None:
         assert value(samples, "semel_records_total") == 4
         assert value(samples, "semel_producer_states") == 1
         assert value(samples, "semel_topics") == value(samples, "semel_partitions") == 1
+        asker.close()
+
+    beside_a_broker(scenario)
+
+
+def test_the_outcomes_of_transactions_are_counted_apart() -> None:
+    def scenario(broker: Broker, metrics: Address) -> None:
+        asker = Asker(broker.bootstrap)
+        asker.create("payments")
+        producer = TransactionalProducer(asker)
+        producer.claim()
+        zombie = producer.identity
+        for commits in (True, True, False):
+            producer.add("payments")
+            assert producer.end(committed=commits) == 0
+        producer.add("payments")
+        samples = scrape(metrics)
+        assert value(samples, "semel_open_transactions") == value(samples, "semel_transactional_ids") == 1
+        producer.claim()
+        assert producer.end(identity=zombie) == ErrorCode.PRODUCER_FENCED
+        samples = scrape(metrics)
+        outcomes = ("committed", "aborted", "fenced", "timed_out")
+        assert [value(samples, "semel_transactions_total", outcome=key) for key in outcomes] == [2, 1, 1, 0]
+        assert value(samples, "semel_fenced_requests_total") == 1
         asker.close()
 
     beside_a_broker(scenario)

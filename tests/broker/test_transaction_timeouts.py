@@ -1,0 +1,198 @@
+"""What takes too long is ended by the broker itself, and who was silent for too long is forgotten."""
+
+import asyncio
+import errno
+import logging
+import os
+from collections.abc import Callable
+from itertools import count
+
+import pytest
+
+from asking import Asker
+from semel.broker.broker import Broker
+from semel.broker.exposition import exposition
+from semel.core.entries import Entry, PartitionName
+from semel.core.transaction_register import State
+from semel.embedded import EmbeddedBroker
+from semel.storage.files import MemoryFiles
+from semel.storage.log import Log
+from semel.wire.errors import ErrorCode
+from semel.wire.versions import FETCH
+from transacting import TransactionalProducer, committed, described
+
+WEEK_SECONDS = 604_800.0
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.seconds = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the event loop turn until it is so."""
+    for _ in count():
+        if condition():
+            return
+        await asyncio.sleep(0)
+
+
+def begin(broker: Broker, name: str, timeout_ms: int = 60_000) -> int:
+    """Open a transaction in partition 0 of the first topic; answers the producer id."""
+    if broker.log.catalog.named("orders") is None:
+        broker.commit(broker.log.catalog.decide_create("orders", 1, {}, bytes(16), 0))
+    topic = broker.log.catalog.existing("orders")
+    claim = broker.transactions.claim(name, timeout_ms, None)
+    producer = (name, claim.producer_id, claim.producer_epoch)
+    broker.transactions.add_partitions(*producer, [PartitionName(topic.number, 0)])
+    return claim.producer_id
+
+
+def state_of(broker: Broker, name: str) -> State:
+    found = broker.log.transactions.described(name)
+    assert found is not None
+    return found.state
+
+
+def shown(broker: Broker) -> set[str]:
+    return set(exposition(broker).splitlines())
+
+
+def test_readers_of_committed_records_wait_no_longer_than_the_timeout_of_who_went_silent() -> None:
+    with EmbeddedBroker() as broker:
+        ask = Asker(broker.bootstrap)
+        ask.create("orders")
+        silent = TransactionalProducer(ask, "silent")
+        silent.claim(timeout_ms=50)
+        silent.send("orders", "never", version=12)
+        wanted = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1_000_000, "log_start_offset": -1}
+        answer = ask(
+            FETCH,
+            12,
+            max_wait=30_000,
+            min_bytes=1,
+            max_bytes=1_000_000,
+            isolation_level=1,
+            session_id=0,
+            session_epoch=-1,
+            replica_id=-1,
+            forgotten_topics_data=[],
+            topics=[{"topic": "orders", "partitions": [wanted]}],
+        )
+        (partition,) = answer.responses[0].partitions
+        assert partition.last_stable_offset == partition.high_watermark == 2
+        assert committed(ask, "orders") == []
+        assert described(ask, "silent").transaction_state == "CompleteAbort"
+        assert silent.send("orders", "late", version=12) == ErrorCode.INVALID_PRODUCER_EPOCH
+        assert silent.end(version=4) == ErrorCode.PRODUCER_FENCED
+        assert silent.end(version=5) == ErrorCode.INVALID_TXN_STATE
+        ask.close()
+
+
+def test_every_transaction_ends_at_its_own_deadline_and_is_told_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+
+    async def scenario() -> None:
+        async with Broker(clock=clock) as broker:
+            begin(broker, "slow", 50_000)
+            begin(broker, "fast", 10_000)
+            assert "semel_open_transactions 2" in shown(broker)
+            clock.seconds += 10
+            broker.alarm.look_again()
+            await until(lambda: broker.log.transactions.open_count == 1)
+            assert state_of(broker, "fast") is State.COMPLETE_ABORT
+            assert state_of(broker, "slow") is State.ONGOING
+            clock.seconds += 40
+            broker.alarm.look_again()
+            await until(lambda: broker.log.transactions.open_count == 0)
+            assert {
+                'semel_transactions_total{outcome="timed_out"} 2',
+                'semel_transactions_total{outcome="committed"} 0',
+                "semel_open_transactions 0",
+                "semel_transactional_ids 2",
+            } <= shown(broker)
+
+    asyncio.run(scenario())
+    told = [record.getMessage() for record in caplog.records]
+    assert told == [
+        f"event=transaction_timed_out producer_id={producer_id} partitions=1 groups=0" for producer_id in (1001, 1000)
+    ]
+
+
+def test_a_transaction_of_before_a_restart_keeps_its_deadline() -> None:
+    files, clock = MemoryFiles(), Clock()
+
+    async def scenario() -> None:
+        broker = Broker(files=files, clock=clock)
+        await broker.start()
+        begin(broker, "silent", 10_000)
+        await broker.kill()
+        clock.seconds += 10
+        async with Broker(files=files, clock=clock) as again:
+            await until(lambda: again.log.transactions.open_count == 0)
+            assert state_of(again, "silent") is State.COMPLETE_ABORT
+
+    asyncio.run(scenario())
+
+
+def test_an_end_that_the_disk_refuses_is_tried_again_until_it_is_done(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("semel.broker.alarm.RING_AGAIN_MS", 0)
+    caplog.set_level(logging.CRITICAL)
+    clock = Clock()
+    refused = 0
+
+    def refuse(log: Log, entry: Entry) -> None:
+        nonlocal refused
+        refused += 1
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    async def scenario() -> None:
+        async with Broker(clock=clock) as broker:
+            begin(broker, "silent", 10_000)
+            clock.seconds += 10
+            monkeypatch.setattr(Log, "commit", refuse)
+            broker.alarm.look_again()
+            await until(lambda: refused >= 3)
+            assert state_of(broker, "silent") is State.ONGOING
+            monkeypatch.undo()
+            await until(lambda: state_of(broker, "silent") is State.COMPLETE_ABORT)
+            assert broker.metrics.storage_errors == refused
+
+    asyncio.run(scenario())
+
+
+def test_ids_that_nobody_used_for_a_week_are_forgotten_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    files, clock = MemoryFiles(), Clock()
+
+    async def scenario() -> None:
+        broker = Broker(files=files, clock=clock)
+        await broker.start()
+        broker.transactions.claim("old", 60_000, None)
+        clock.seconds += 1
+        broker.transactions.claim("young", 60_000, None)
+        clock.seconds += WEEK_SECONDS - 1
+        broker.transactions.forget_silent()
+        await broker.kill()
+        async with Broker(files=files, clock=clock) as again:
+            transactions = again.log.transactions
+            assert [found.owner.transactional_id for found in transactions.all_described()] == ["young"]
+
+    asyncio.run(scenario())
+
+
+def test_a_broker_looks_for_silent_ids_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("semel.broker.broker.FORGET_SECONDS", 0.0)
+    clock = Clock()
+
+    async def scenario() -> None:
+        async with Broker(clock=clock) as broker:
+            broker.transactions.claim("old", 60_000, None)
+            clock.seconds += WEEK_SECONDS
+            await until(lambda: len(broker.log.transactions) == 0)
+
+    asyncio.run(scenario())
