@@ -1,0 +1,33 @@
+"""Groups and their offsets do not grow beyond their limits, and what is there already goes on."""
+
+from typing import Any
+
+import semel
+from asking import Asker
+from semel.broker.limits import Limits
+from semel.wire.errors import ErrorCode
+from semel.wire.versions import OFFSET_COMMIT, OFFSET_DELETE
+
+
+def commit(ask: Asker, group: str, *indexes: int) -> list[int]:
+    """The error code of each partition."""
+    partitions = [{"partition_index": index, "committed_offset": 5, "committed_metadata": None} for index in indexes]
+    member: dict[str, Any] = {"member_id": "", "generation_id_or_member_epoch": -1}
+    topics = [{"name": "orders", "partitions": partitions}]
+    answer = ask(OFFSET_COMMIT, 9, group_id=group, topics=topics, **member)
+    return [int(one.error_code) for one in answer.topics[0].partitions]
+
+
+def test_groups_and_offsets_beyond_the_limits_are_refused_until_there_is_room() -> None:
+    full = ErrorCode.POLICY_VIOLATION
+    with semel.broker(limits=Limits(groups_max=2, group_offsets_max=3)) as broker:
+        ask = Asker(broker.bootstrap)
+        ask.create("orders", 4)
+        assert commit(ask, "one", 0, 1) == [0, 0]
+        assert commit(ask, "two", 0) == [0]
+        assert commit(ask, "three", 0) == [full]
+        assert commit(ask, "two", 0, 1) == [full, full]
+        assert commit(ask, "one", 0, 1) == [0, 0]
+        ask(OFFSET_DELETE, group_id="one", topics=[{"name": "orders", "partitions": [{"partition_index": 0}]}])
+        assert commit(ask, "two", 0, 1) == [0, 0]
+        ask.close()
