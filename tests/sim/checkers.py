@@ -172,3 +172,14 @@ def dirty_offsets(history: list[Event]) -> Iterator[str]:
             if offset < shown.get(place, -1):
                 yield f"non-monotonic offsets: {who} was shown {offset} of {place} after {shown[place]}"
             shown[place] = max(offset, shown.get(place, -1))
+
+
+def shared_ownership(history: list[Event]) -> Iterator[str]:
+    """Partitions that two members of a group were given in one generation."""
+    owners: dict[tuple[str, int, int], str] = {}
+    for _, given in events(history, "assigned"):
+        for partition in given["partitions"]:
+            place = given["group"], given["generation"], partition
+            owner = owners.setdefault(place, given["member"])
+            if owner != given["member"]:
+                yield f"two owners: {owner} and {given['member']} were both given {place}"

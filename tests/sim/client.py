@@ -12,7 +12,7 @@ from semel.wire import messages
 from semel.wire.frames import SIZE_BYTES, parse_response_header
 from sim.world import HOST, PORT, World
 
-TIMEOUT_S: Final = 3.0
+TIMEOUT_S: Final = 1.5
 
 
 class Unanswered(Exception):

@@ -5,12 +5,14 @@ has come. Workers of one transactional id succeed one another; one that was paus
 """
 
 import asyncio
+import contextlib
 from typing import Any, Final
 
 from semel.wire.errors import ErrorCode
 from semel.wire.versions import ADD_OFFSETS_TO_TXN, OFFSET_FETCH, TXN_OFFSET_COMMIT
 from sim.client import Client, Unanswered
 from sim.consumers import READ_COMMITTED, Reader, Seen
+from sim.members import Member
 from sim.producers import Refused
 from sim.transactors import NOT_NOW, Transactor
 from sim.world import World
@@ -49,10 +51,8 @@ class OffsetWatcher(Client):
 
     async def live(self) -> None:
         while True:
-            try:
+            with contextlib.suppress(Unanswered):
                 await committed_offsets(self, *self._asked, stable=self.random.random() < 0.5)
-            except Unanswered:
-                pass
             await self.pause(0.7)
 
 
@@ -86,7 +86,7 @@ class Copier(Transactor):
         idle_rounds = 0
         while not (self.may_stop and idle_rounds >= IDLE_ROUNDS):
             try:
-                records = await self._reader.read(self.random.choice((500, 2_000, 20_000)))
+                records = await self._next_records()
             except Unanswered:
                 await self.pause()
                 continue
@@ -96,6 +96,9 @@ class Copier(Transactor):
             else:
                 idle_rounds += 1
                 await self.pause(0.3)
+
+    async def _next_records(self) -> list[list[Seen]]:
+        return await self._reader.read(self.random.choice((500, 2_000, 20_000)))
 
     async def _go_back(self) -> None:
         """Begin where the group stands."""
@@ -169,3 +172,34 @@ class Copier(Transactor):
     def membership(self) -> dict[str, Any]:
         """Who speaks for the group."""
         return {"generation_id": NO_GENERATION, "member_id": "", "group_instance_id": None}
+
+
+class GroupCopier(Copier):
+    """A copier that is a member of the group: it copies what it is given, and commits as who it was when it began."""
+
+    def __init__(self, world: World, member: Member, name: str, source: str, target: str, partitions: int) -> None:
+        super().__init__(world, name, name, member.group, source, target, partitions)
+        # Older versions do not say who commits.
+        self._offsets_version = 5 if self.speaks_version_2 else self.random.choice((3, 4))
+        self._member = member
+        self._changes = -1
+        self._committing_as: dict[str, Any] = {}
+
+    async def _go_back(self) -> None:
+        self._changes = self._member.changes
+        self._committing_as = self._member.as_committing()
+        await super()._go_back()
+
+    async def _next_records(self) -> list[list[Seen]]:
+        if self._changes != self._member.changes:
+            await self._go_back()
+        before = list(self._reader.positions)
+        records = await super()._next_records()
+        for partition in range(self.partitions):
+            if partition not in self._member.assigned:
+                records[partition] = []
+                self._reader.positions[partition] = before[partition]
+        return [] if self._changes != self._member.changes else records
+
+    def membership(self) -> dict[str, Any]:
+        return self._committing_as

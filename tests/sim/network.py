@@ -30,7 +30,7 @@ class Weather:
     late: float = 0.0
     in_pieces: float = 0.0
     delay_s: float = 0.002
-    late_s: float = 4.0
+    late_s: float = 6.0
 
 
 class Listener:

@@ -10,7 +10,8 @@ from sim import checkers
 from sim.checkers import Truth
 from sim.client import Client
 from sim.consumers import READ_COMMITTED, READ_UNCOMMITTED, Reader
-from sim.copiers import Copier, OffsetWatcher, committed_offsets
+from sim.copiers import Copier, GroupCopier, OffsetWatcher, committed_offsets
+from sim.members import ClassicMember, ConsumerMember, Member
 from sim.nemesis import CLOCK_STEP_MAX_S, Nemesis
 from sim.producers import IdempotentProducer
 from sim.transactors import TransactionalProducer
@@ -27,6 +28,8 @@ RAGE_S: Final = 20.0
 PATIENCE_S: Final = 300.0
 # Longer than any transaction's timeout.
 TRANSACTION_S_MAX: Final = 30.0
+# Longer than the silence of a member, its session and a rebalance together.
+GROUP_S_MAX: Final = 40.0
 SEGMENT_BYTES: Final = "4096"
 
 
@@ -66,10 +69,8 @@ class _Cast:
             for number in range(random.randint(1, 2))
             for instance in "ab"[: random.randint(1, 2)]
         ]
-        self._copiers = [
-            Copier(world, f"c{instance}", "c", COPIERS, LEDGER, COPIES, PARTITIONS)
-            for instance in "ab"[: random.randint(0, 2)]
-        ]
+        self._members: list[Member] = []
+        self._copiers: list[Copier] = []
         self._watcher = OffsetWatcher(world, "watcher", COPIERS, LEDGER, PARTITIONS)
         self._readers = [
             Reader(world, f"r {topic} {isolation}", topic, PARTITIONS, isolation)
@@ -81,21 +82,26 @@ class _Cast:
         world, random = self._world, self._random
         await world.start_broker()
         await self._create_topics()
+        self._cast_copiers()
         lives = [
             *(world.spawn(producer.live(random.randint(10, 30)), producer.name) for producer in self._producers),
             *(world.spawn(transactor.live(random.randint(4, 12)), transactor.name) for transactor in self._transactors),
         ]
         reading = [world.spawn(reader.live(), reader.name) for reader in self._readers]
         reading.append(world.spawn(self._watcher.live(), self._watcher.name))
+        members = [world.spawn(member.live(), member.name) for member in self._members]
         copying = [world.spawn(copier.live(), copier.name) for copier in self._copiers]
-        clients = [client.name for client in (*self._producers, *self._transactors, *self._copiers, *self._readers)]
-        await Nemesis(world, clients).rage(RAGE_S)
+        everybody = (*self._producers, *self._transactors, *self._copiers, *self._members, *self._readers)
+        await Nemesis(world, [client.name for client in everybody]).rage(RAGE_S)
         await world.heal()
         await self._finish(lives)
         for copier in self._copiers:
             copier.may_stop = True
         await self._finish(copying)
         for life in reading:
+            life.cancel()
+        await self._settle_group()
+        for life in members:
             life.cancel()
         await self._outwait_transactions()
         self._judge(await self._truth())
@@ -113,7 +119,31 @@ class _Cast:
             }
             for name in TOPICS
         ]
-        await admin.ask(CREATE_TOPICS, 7, topics=topics, timeout=1000, validate_only=False)
+        answer = await admin.ask(CREATE_TOPICS, 7, topics=topics, timeout=1000, validate_only=False)
+        self._topic_ids = {created.name: created.topic_id.bytes for created in answer.topics}
+
+    def _cast_copiers(self) -> None:
+        """Nobody, workers that succeed one another, or members of a group of either protocol."""
+        world, random = self._world, self._random
+        kind = random.choice((None, Copier, ClassicMember, ConsumerMember))
+        names = [f"c{letter}" for letter in "abc"[: random.randint(1, 3)]]
+        if kind is Copier:
+            self._copiers = [Copier(world, name, "c", COPIERS, LEDGER, COPIES, PARTITIONS) for name in names]
+        elif kind is ClassicMember or kind is ConsumerMember:
+            for name in names:
+                member = kind(world, f"m{name}", COPIERS, LEDGER, self._topic_ids[LEDGER], PARTITIONS)
+                self._members.append(member)
+                self._copiers.append(GroupCopier(world, member, name, LEDGER, COPIES, PARTITIONS))
+
+    async def _settle_group(self) -> None:
+        """When nothing goes wrong any more, every partition has an owner, and one only."""
+        if not self._members:
+            return
+        await asyncio.sleep(GROUP_S_MAX)
+        owned = sorted(partition for member in self._members for partition in member.assigned)
+        if owned != list(range(PARTITIONS)):
+            shares = {member.name: (member.generation, sorted(member.assigned)) for member in self._members}
+            self._world.anomaly("no progress", f"the group does not settle: {shares}")
 
     async def _finish(self, lives: list["asyncio.Task[None]"]) -> None:
         late = (await asyncio.wait(lives, timeout=PATIENCE_S))[1] if lives else ()
@@ -154,6 +184,7 @@ class _Cast:
             checkers.zombies(history),
             checkers.unfaithful_copies(truth, COPIERS, LEDGER, COPIES),
             checkers.dirty_offsets(history),
+            checkers.shared_ownership(history),
         ):
             for text in found:
                 name, _, told = text.partition(": ")

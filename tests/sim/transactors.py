@@ -132,6 +132,10 @@ class Transactor(SequencedProducer):
             if answer.error_code == 0:
                 break
             if answer.error_code not in NOT_NOW:
+                is_unknown = commit and answer.error_code == ErrorCode.INVALID_TXN_STATE
+                if is_unknown and str(self.producer_id) not in self.world.timed_out:
+                    # All that is in it was acknowledged: it is open, or committed already.
+                    self.world.anomaly("commit refused", f"{transaction}: {answer.error_code!r}")
                 if is_certain:
                     self.note("outcome", transaction=transaction, outcome="refused")
                 raise Refused(int(answer.error_code))

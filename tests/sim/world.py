@@ -7,8 +7,6 @@ kept. This file must never judge what happened: it notes it, for the checkers.
 
 import asyncio
 import contextlib
-import secrets
-import uuid
 from collections import Counter
 from collections.abc import Coroutine, Iterator
 from functools import partial
@@ -55,6 +53,8 @@ class WatchedEvents(Events):
         self._world = world
 
     def tell(self, level: int, event: str, *, error: BaseException | None = None, **fields: object) -> None:
+        if event == "transaction_timed_out":
+            self._world.timed_out.add(str(fields["producer_id"]))
         self._world.note("broker", event, **{name: str(value) for name, value in fields.items()})
         if error is not None and not isinstance(error, Crashed):
             self._world.anomaly("traceback", f"{event}: {error!r}", error)
@@ -78,6 +78,8 @@ class World:
         self.clock_ahead_s = 0.0
         self.clock_was_set = False
         self.is_healed = False
+        # The producers of whose transactions one was ended by its deadline.
+        self.timed_out: set[str] = set()
         self._disk_chance = self.chance("disk")
         self._fate = self.chance("fate")
         self._tasks: dict[asyncio.Task[None], None] = {}
@@ -227,15 +229,5 @@ class World:
     def seeded_secrets(self) -> Iterator[None]:
         """Whatever asks the operating system for chance gets the seed's, for as long as the block takes."""
         chance = self.chance("secrets")
-        with (
-            mock.patch.object(secrets, "randbelow", lambda below: chance.randrange(below)),
-            mock.patch.object(secrets, "token_bytes", lambda size=32: chance.randbytes(size)),
-            mock.patch.object(secrets, "token_hex", lambda size=32: chance.randbytes(size).hex()),
-            mock.patch.object(secrets, "token_urlsafe", lambda size=32: chance.randbytes(size).hex()),
-            mock.patch.object(uuid, "uuid4", partial(_random_uuid, chance)),
-        ):
+        with mock.patch("os.urandom", chance.randbytes), mock.patch("random._urandom", chance.randbytes):
             yield
-
-
-def _random_uuid(chance: Random) -> uuid.UUID:
-    return uuid.UUID(int=chance.getrandbits(128), version=4)

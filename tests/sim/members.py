@@ -1,0 +1,197 @@
+"""Members of consumer groups, of the classic protocol and of the new one (KIP-848), that come, fall silent and return.
+
+A member notes what it is given and in which generation or epoch. In one generation no partition may have two owners;
+what a member believes that was silent for too long counts for nothing, because whatever it commits is refused.
+"""
+
+import asyncio
+import struct
+from typing import Any, Final
+
+from semel.wire.errors import ErrorCode
+from semel.wire.versions import CONSUMER_GROUP_HEARTBEAT, HEARTBEAT, JOIN_GROUP, SYNC_GROUP
+from sim.client import Client, Unanswered
+from sim.world import World
+
+# The least that brokers accept.
+SESSION_MS: Final = 6_000
+REBALANCE_MS: Final = 10_000
+# A member that is told to join with an epoch that it does not have.
+JOIN_EPOCH: Final = 0
+
+
+class Member(Client):
+    """What both protocols have in common. `assigned` is what this member believes to own, in `generation`."""
+
+    def __init__(self, world: World, name: str, group: str, topic: str, topic_id: bytes, partitions: int) -> None:
+        super().__init__(world, name)
+        self.group = group
+        self.topic = topic
+        self.topic_id = topic_id
+        self.partitions = partitions
+        self.member_id = ""
+        self.generation = -1
+        self.assigned: frozenset[int] = frozenset()
+        # Rises with everything that is given or taken.
+        self.changes = 0
+        self.may_stop = False
+
+    def take(self, assigned: frozenset[int]) -> None:
+        self.changes += 1
+        self.assigned = assigned
+        self.note(
+            "assigned",
+            group=self.group,
+            generation=self.generation,
+            member=self.member_id,
+            partitions=sorted(assigned),
+        )
+
+    def lose_all(self, error: int) -> None:
+        """The group knows this member no more."""
+        self.note("expelled", error=error)
+        self.changes += 1
+        self.assigned = frozenset()
+        self.generation = -1
+
+    async def live(self) -> None:
+        """Be a member, but for being silent now and then."""
+        while True:
+            try:
+                await self.keep_up()
+            except Unanswered:
+                await self.pause()
+            if not self.world.is_healed and self.random.random() < 0.03:
+                self.world.fired["silent member"] += 1
+                await asyncio.sleep(self.random.uniform(3.0, 15.0))
+
+    async def keep_up(self) -> None:
+        """One step of what a member does all the time."""
+        raise NotImplementedError
+
+    def as_committing(self) -> dict[str, Any]:
+        """How a commit says who this is."""
+        return {"generation_id": self.generation, "member_id": self.member_id, "group_instance_id": None}
+
+
+class ClassicMember(Member):
+    """Joins, has its leader assign, and sends heartbeats until it is told that the group changes."""
+
+    def __init__(self, world: World, name: str, group: str, topic: str, topic_id: bytes, partitions: int) -> None:
+        super().__init__(world, name, group, topic, topic_id, partitions)
+        self._join_version = self.random.choice((1, 2, 3, 4, 5, 6, 9))
+        self._sync_version = self.random.choice((0, 2, 3, 5))
+        encoded = topic.encode()
+        self._subscription = struct.pack(f">hih{len(encoded)}si", 0, 1, len(encoded), encoded, -1)
+
+    async def keep_up(self) -> None:
+        if self.generation < 0:
+            await self._join()
+            return
+        await self.pause(1.0)
+        answer = await self.ask(
+            HEARTBEAT, 3, group_id=self.group, generation_id=self.generation, member_id=self.member_id
+        )
+        if answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
+            self.generation = -1
+        elif answer.error_code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
+            self._expelled(int(answer.error_code))
+
+    async def _join(self) -> None:
+        posted = await self.post(
+            JOIN_GROUP,
+            self._join_version,
+            group_id=self.group,
+            session_timeout=SESSION_MS,
+            rebalance_timeout=REBALANCE_MS,
+            member_id=self.member_id,
+            protocol_type="consumer",
+            protocols=[{"name": "range", "metadata": self._subscription}],
+        )
+        answer = await self.answer(posted, REBALANCE_MS / 1000 + 5)
+        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            self.member_id = answer.member_id
+        elif answer.error_code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
+            self._expelled(int(answer.error_code))
+        elif answer.error_code:
+            self.note("join refused", error=int(answer.error_code))
+            await self.pause()
+        else:
+            self.member_id = answer.member_id
+            is_leader = answer.leader == answer.member_id
+            await self._sync(answer.generation_id, [one.member_id for one in answer.members] if is_leader else [])
+
+    async def _sync(self, generation: int, members: list[str]) -> None:
+        shares = [
+            {"member_id": member, "assignment": bytes(range(place, self.partitions, len(members)))}
+            for place, member in enumerate(members)
+        ]
+        posted = await self.post(
+            SYNC_GROUP,
+            self._sync_version,
+            group_id=self.group,
+            generation_id=generation,
+            member_id=self.member_id,
+            protocol_type="consumer",
+            protocol_name="range",
+            assignments=shares,
+        )
+        answer = await self.answer(posted, REBALANCE_MS / 1000 + 5)
+        if answer.error_code == 0:
+            self.generation = generation
+            self.take(frozenset(answer.assignment))
+        elif answer.error_code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
+            self._expelled(int(answer.error_code))
+
+    def _expelled(self, error: int) -> None:
+        if error == ErrorCode.UNKNOWN_MEMBER_ID:
+            self.member_id = ""
+        self.lose_all(error)
+
+
+class ConsumerMember(Member):
+    """Says with each heartbeat where it is, and goes where it is told: first it gives, then it takes."""
+
+    def __init__(self, world: World, name: str, group: str, topic: str, topic_id: bytes, partitions: int) -> None:
+        super().__init__(world, name, group, topic, topic_id, partitions)
+        self.generation = JOIN_EPOCH
+        self.member_id = f"member of {name}"
+        self._says_all = True
+
+    async def keep_up(self) -> None:
+        joins = self.generation == JOIN_EPOCH
+        says_all, self._says_all = self._says_all or joins, True
+        owned = [{"topic_id": self.topic_id, "partitions": sorted(self.assigned)}] if self.assigned else []
+        answer = await self.ask(
+            CONSUMER_GROUP_HEARTBEAT,
+            1,
+            group_id=self.group,
+            member_id=self.member_id,
+            member_epoch=self.generation,
+            instance_id=None,
+            rack_id=None,
+            rebalance_timeout=REBALANCE_MS if says_all else -1,
+            subscribed_topic_names=[self.topic] if says_all else None,
+            subscribed_topic_regex=None,
+            server_assignor=None,
+            topic_partitions=owned if says_all else None,
+        )
+        if answer.error_code in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID):
+            self.lose_all(int(answer.error_code))
+            self.generation = JOIN_EPOCH
+            return
+        if answer.error_code:
+            self.note("heartbeat refused", error=int(answer.error_code))
+            await self.pause()
+            return
+        self.generation = answer.member_epoch
+        self._says_all = False
+        if answer.assignment is not None:
+            self._go(frozenset(index for one in answer.assignment.topic_partitions for index in one.partitions))
+        await self.pause(1.0)
+
+    def _go(self, target: frozenset[int]) -> None:
+        if target != self.assigned:
+            self.take(target)
+        # What it owns now, it says with the next one.
+        self._says_all = True
