@@ -1,6 +1,6 @@
 """`semel demo`: the promise kept before the reader's eyes, with real clients, a real process and real faults.
 
-A story in five parts. Each does to a broker what life does to brokers, counts what came of it, and says whether the
+A story in seven parts. Each does to a broker what life does to brokers, counts what came of it, and says whether the
 promise held; the numbers are counted, never assumed. It runs on a directory of its own and touches nothing else. It
 must never say that something held which it did not look at.
 """
@@ -9,23 +9,19 @@ import argparse
 import contextlib
 import importlib.util
 import os
-import re
 import shutil
-import signal
-import socket
-import subprocess
 import sys
 import tempfile
-import threading
 import time
-import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from semel.chaos.plan import Fault, FaultPlan
 from semel.chaos.proxy import ChaosProxy
-from semel.cli.client import EARLIEST, LATEST, Client
+from semel.cli.client import LATEST, Client
+from semel.cli.demo_stage import Page, ServedBroker, read
+from semel.cli.demo_transactions import Billing
 from semel.cli.errors import Failure
 from semel.wire.errors import ErrorCode
 from semel.wire.records import Record, encode_batch
@@ -43,13 +39,10 @@ KILLS_AT: Final = (8_000, 18_000)
 # How often an answer to a batch of the burst is lost besides.
 LOST_ANSWERS: Final = 0.02
 
-_READY_SECONDS_MAX: Final = 15.0
 _DELIVERY_SECONDS_MAX: Final = 25.0
 _WINDOW_BATCHES: Final = 5
 # What is written by hand has one timestamp, because a retry is sent with that of the first time.
 _SENT_AT_MS: Final = time.time_ns() // 1_000_000
-_READY: Final = re.compile(r"semel ready on (\S+):(\d+) in (\S+) s")
-_DUPLICATES: Final = re.compile(r'^semel_batches_total\{outcome="duplicate"\} (\d+)', re.MULTILINE)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -72,76 +65,13 @@ def run(options: argparse.Namespace) -> int:
     return 0 if story.held else 1
 
 
-class _Broker:
-    """`semel serve` as a process, killed and started again at the same addresses."""
-
-    def __init__(self, data: str) -> None:
-        self._data = data
-        self._port = 0
-        self._metrics_port = _free_port()
-        self._process: subprocess.Popen[str] | None = None
-        # What the processes before this one had counted when they were killed.
-        self._duplicates_before = 0
-        self.ready_in = ""
-
-    @property
-    def bootstrap(self) -> str:
-        return f"127.0.0.1:{self._port}"
-
-    @property
-    def process_id(self) -> int:
-        return self._process.pid if self._process is not None else 0
-
-    def start(self) -> None:
-        """Return when clients can connect."""
-        command = [sys.executable, "-m", "semel", "serve", "--data", self._data, "--log-level", "error"]
-        command += ["--listen", self.bootstrap, "--metrics", f"127.0.0.1:{self._metrics_port}"]
-        command += ["--partitions", str(BURST_PARTITIONS)]
-        process = self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        assert process.stdout is not None
-        assert process.stderr is not None
-        # Whoever does not get ready is ended, and with it the wait for its line.
-        patience = threading.Timer(_READY_SECONDS_MAX, process.kill)
-        patience.start()
-        line = process.stdout.readline()
-        patience.cancel()
-        ready = _READY.match(line)
-        if ready is None:
-            process.kill()
-            raise Failure(f"semel serve did not start: {process.stderr.read().strip() or line.strip()}")
-        self._port = int(ready[2])
-        self.ready_in = ready[3]
-
-    def kill(self) -> None:
-        """End it as the kernel does: at once, whatever it was doing."""
-        if self._process is not None:
-            self._process.send_signal(signal.SIGKILL)
-            self._process.wait()
-            for stream in (self._process.stdout, self._process.stderr):
-                if stream is not None:
-                    stream.close()
-            self._process = None
-
-    def note_duplicates(self) -> None:
-        """Remember the count of the process that is about to be killed."""
-        self._duplicates_before = self.duplicates()
-
-    def duplicates(self) -> int:
-        """How many batches were recognised as repetitions, as the broker itself counts them."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self._metrics_port}/metrics", timeout=10) as answer:
-            found = _DUPLICATES.search(answer.read().decode())
-        return self._duplicates_before + (int(found[1]) if found else 0)
-
-
 class _Story:
-    """The five parts, and the sum."""
+    """The seven parts, and the sum."""
 
     def __init__(self, directory: str) -> None:
-        self.broker = _Broker(os.path.join(directory, "data"))
+        self.broker = ServedBroker(os.path.join(directory, "data"), BURST_PARTITIONS)
         self.held = True
-        self._page = _Page(sys.stdout.isatty())
+        self._page = Page(sys.stdout.isatty())
         self._acknowledged = 0
         self._stored = 0
         self._lost = 0
@@ -162,6 +92,9 @@ class _Story:
         self._kill_in_a_burst()
         with _handmade_producer(self.broker, continues=producer) as again:
             self._replay_after_the_kill(again, offsets)
+        with Billing(self.broker) as billing:
+            self._bill_through_kills(billing)
+            self._wake_a_zombie(billing)
         self._sum_up(time.monotonic() - began)
 
     def _promise(self, text: str, kept: bool) -> None:
@@ -184,7 +117,7 @@ class _Story:
         producer = _producer(proxy.bootstrap)
         producer.produce("payments", b"30 EUR", on_delivery=_count_into(acknowledged))
         producer.flush(_DELIVERY_SECONDS_MAX)
-        stored = self._read("payments")
+        stored = read("payments", self.broker.bootstrap)
         lost_answers = proxy.fired[Fault.DROP_ACK]
         duplicates = self.broker.duplicates()
         page.figures(
@@ -251,7 +184,7 @@ class _Story:
                     self._kill_and_restart(acknowledged.total(), len(producer))
             left = producer.flush(_DELIVERY_SECONDS_MAX)
             lost_answers = proxy.fired[Fault.DROP_ACK]
-        stored = self._read("burst")
+        stored = read("burst", self.broker.bootstrap)
         page.figures(
             kills=len(KILLS_AT) - len(kills),
             answers_lost=lost_answers,
@@ -294,7 +227,46 @@ class _Story:
             answers == [(ErrorCode.NONE, offsets[sequence]) for sequence in last_five] and producer.end() == before,
         )
         sent = Counter(_handmade_value(sequence) for sequence in range(len(offsets)))
-        self._account(sent, self._read("handmade"))
+        self._account(sent, read("handmade", self.broker.bootstrap))
+
+    def _bill_through_kills(self, billing: Billing) -> None:
+        page = self._page
+        page.part("Consume, transform, produce: killed in the middle")
+        page.say(
+            f"A worker turns {billing.orders:,} orders into invoices, in transactions of {billing.per_transaction}:"
+        )
+        page.say("the invoices and how far it has read are committed together. It is killed, or the broker is, when")
+        page.say("the invoices of a transaction are written and the transaction is not committed.")
+        for killed in billing.work_through_kills():
+            page.say(f"  {killed}", faint=True)
+        orders, invoices = billing.expected(), billing.invoices()
+        written = billing.invoices(committed=False)
+        page.figures(
+            kills=billing.kills,
+            orders=orders.total(),
+            invoices_written=written.total(),
+            of_them_committed=invoices.total(),
+        )
+        self._promise(
+            "who reads committed records sees an invoice for each order, each once",
+            billing.kills == billing.KILLS and invoices == orders and written.total() > orders.total(),
+        )
+        self._account(orders, invoices)
+
+    def _wake_a_zombie(self, billing: Billing) -> None:
+        page = self._page
+        page.part("A zombie wakes up")
+        page.say("The worker falls asleep with a transaction open. Another one takes its place and does the work.")
+        page.say("Then the first one wakes up, and commits.")
+        before = billing.invoices()
+        refusal = billing.wake_a_zombie()
+        after = billing.invoices()
+        page.figures(answer=refusal, new_orders=billing.late_orders, new_invoices=(after - before).total())
+        self._promise(
+            "its commit is refused, and every order has one invoice",
+            refusal in billing.REFUSALS and after == billing.expected(),
+        )
+        self._account(billing.expected() - before, after - before)
 
     def _sum_up(self, seconds: float) -> None:
         duplicates = self.broker.duplicates()
@@ -308,34 +280,6 @@ class _Story:
     def _promise_of_the_sum(self, duplicates: int) -> None:
         even = self._acknowledged == self._stored and self._lost == self._doubled == 0
         self.held = self.held and even and duplicates > 0
-
-    def _read(self, topic: str) -> Counter[bytes]:
-        """All that consumers get to see of a topic, through a real one, straight from the broker."""
-        from confluent_kafka import Consumer, TopicPartition
-
-        with Client(self.broker.bootstrap) as client:
-            metadata = client.topic(topic)
-            first = client.offsets(metadata, metadata.leaders, EARLIEST)
-            behind = client.offsets(metadata, metadata.leaders, LATEST)
-        wanted = sum(behind.values()) - sum(first.values())
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self.broker.bootstrap,
-                "group.id": "demo",
-                # It reads what it was assigned, and commits nothing.
-                "enable.auto.commit": False,
-                "log_level": 0,
-            }
-        )
-        consumer.assign([TopicPartition(topic, partition, first[partition]) for partition in first])
-        values: Counter[bytes] = Counter()
-        deadline = time.monotonic() + _DELIVERY_SECONDS_MAX
-        while values.total() < wanted and time.monotonic() < deadline:
-            for message in consumer.consume(10_000, timeout=0.2):
-                if message.error() is None:
-                    values[message.value() or b""] += 1
-        consumer.close()
-        return values
 
 
 class _Handmade:
@@ -371,7 +315,7 @@ def _handmade_value(sequence: int) -> bytes:
 
 
 @contextlib.contextmanager
-def _handmade_producer(broker: _Broker, continues: _Handmade | None = None) -> Iterator[_Handmade]:
+def _handmade_producer(broker: ServedBroker, continues: _Handmade | None = None) -> Iterator[_Handmade]:
     """A producer made by hand: a new one, or one from before on a new connection."""
     with Client(broker.bootstrap) as client:
         if continues is not None:
@@ -410,48 +354,3 @@ def _count_into(acknowledged: Counter[bytes]) -> Any:
             acknowledged[message.value() or b""] += 1
 
     return told
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-class _Page:
-    """What the reader sees: plain text, and colours where there is a terminal."""
-
-    def __init__(self, in_colour: bool) -> None:
-        self._in_colour = in_colour and "NO_COLOR" not in os.environ
-        self._parts = 0
-
-    def title(self, text: str) -> None:
-        self._print(self._style("1", text))
-
-    def part(self, text: str) -> None:
-        self._parts += 1
-        self._print("\n" + self._style("1", f"{self._parts}. {text}"))
-
-    def say(self, text: str, *, faint: bool = False) -> None:
-        self._print("   " + (self._style("2", text) if faint else text))
-
-    def figures(self, **figures: int | str) -> None:
-        told = (
-            f"{name.replace('_', ' ')} {value:,}" if isinstance(value, int) else f"{name.replace('_', ' ')} {value}"
-            for name, value in figures.items()
-        )
-        self.say("  " + "   ".join(told), faint=True)
-
-    def verdict(self, text: str, kept: bool) -> None:
-        self.say(f"{self._style('32', 'ok')}  {text}" if kept else f"{self._style('31', 'BROKEN')}  not so: {text}")
-
-    def end(self, text: str, held: bool) -> None:
-        self._print("\n" + self._style("1;32" if held else "1;31", text))
-
-    def _print(self, text: str) -> None:
-        # At once, because the reader watches it happen.
-        print(text, flush=True)
-
-    def _style(self, code: str, text: str) -> str:
-        return f"\x1b[{code}m{text}\x1b[0m" if self._in_colour else text
