@@ -49,6 +49,8 @@ class Limits:
     producer_states_max: int = 1_000_000
     # Consumer groups that exist at once; each stands in every checkpoint.
     groups_max: int = 10_000
+    # So that all of them take no more than 10 MB, whatever clients call them.
+    group_name_bytes_max: int = 1_024
     # Offsets of all groups together, those of open transactions included: 250 bytes each in memory.
     group_offsets_max: int = 1_000_000
     # How long a group's offsets are kept after its last member left, or, where there never was one, after they were
@@ -82,7 +84,7 @@ class Limits:
     compacted_batch_bytes_max: int = 64 * 1024 * 1024
     # Transactional ids on record: what is known of one takes half a kilobyte, and stands in every checkpoint.
     transactional_ids_max: int = 100_000
-    # So that they take no more than 100 MB, whatever clients call themselves.
+    # So that they take no more than 100 MB, whatever clients call themselves. Groups in transactions, too.
     transactional_id_bytes_max: int = 1_024
     # How long a transactional id is kept after it was used last, as in Apache Kafka: seven days.
     transactional_id_expiration_ms: int = 604_800_000
@@ -90,6 +92,8 @@ class Limits:
     open_transactions_max: int = 10_000
     # Partitions and groups in one transaction, which stand in the one entry that ends it.
     transaction_partitions_max: int = 20_000
+    # The same of all open transactions together: one takes a few hundred bytes, and a group as much as its name.
+    open_transaction_partitions_max: int = 200_000
     # The longest a client may ask for as the time that its transactions may take, as in Apache Kafka.
     transaction_timeout_ms_max: int = 900_000
 
@@ -104,12 +108,14 @@ def log_settings(limits: Limits, *, in_memory: bool) -> LogSettings:
         partitions_max=limits.partitions_max,
         producer_states_max=limits.producer_states_max,
         groups_max=limits.groups_max,
+        group_name_bytes_max=limits.group_name_bytes_max,
         group_offsets_max=limits.group_offsets_max,
         transactions=TransactionBounds(
             ids_max=limits.transactional_ids_max,
             id_bytes_max=limits.transactional_id_bytes_max,
             open_max=limits.open_transactions_max,
             partitions_max=limits.transaction_partitions_max,
+            open_partitions_max=limits.open_transaction_partitions_max,
             timeout_ms_max=limits.transaction_timeout_ms_max,
         ),
     )

@@ -27,7 +27,7 @@ from semel.core.entries import (
     LogStartMoved,
     TransactionEnded,
 )
-from semel.core.groups.groups import GROUP_OFFSETS_MAX, GROUPS_MAX, Groups
+from semel.core.groups.groups import GROUP_NAME_BYTES_MAX, GROUP_OFFSETS_MAX, GROUPS_MAX, Groups
 from semel.core.partition import PRODUCER_EXPIRATION_MS, answered_timestamp
 from semel.core.producers import ACCEPTED, GAP, Outcome, Producers
 from semel.core.topics import Catalog, Topic
@@ -60,6 +60,7 @@ class LogSettings:
     topics_max: int = 10_000
     partitions_max: int = 20_000
     groups_max: int = GROUPS_MAX
+    group_name_bytes_max: int = GROUP_NAME_BYTES_MAX
     group_offsets_max: int = GROUP_OFFSETS_MAX
     transactions: TransactionBounds = TRANSACTION_BOUNDS
 
@@ -82,7 +83,11 @@ class Log(Contents):
             files,
             Catalog(topics_max=settings.topics_max, partitions_max=settings.partitions_max),
             Transactions(settings.transactions),
-            Groups(groups_max=settings.groups_max, offsets_max=settings.group_offsets_max),
+            Groups(
+                groups_max=settings.groups_max,
+                name_bytes_max=settings.group_name_bytes_max,
+                offsets_max=settings.group_offsets_max,
+            ),
         )
         self.settings = settings
         # What recovery had to read, for the operator.

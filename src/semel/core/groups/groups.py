@@ -27,6 +27,7 @@ from semel.core.groups.offsets import CommittedOffset, GroupOffsets, Tally, grow
 from semel.core.refusals import (
     GROUP_ID_NOT_FOUND,
     GROUP_SUBSCRIBED_TO_TOPIC,
+    INVALID_GROUP_ID,
     OFFSET_METADATA_TOO_LARGE,
     POLICY_VIOLATION,
     UNKNOWN_MEMBER_ID,
@@ -35,6 +36,8 @@ from semel.core.refusals import (
 
 # A group costs little, but each stands in every checkpoint; ten thousand is above what suites of clients leave behind.
 GROUPS_MAX: Final = 10_000
+# So that all of them take no more than 10 MB, whatever clients call them.
+GROUP_NAME_BYTES_MAX: Final = 1_024
 # Of all groups together, pending ones included: 250 bytes each in memory and 100 in a checkpoint.
 GROUP_OFFSETS_MAX: Final = 1_000_000
 # What one offset may have noted beside it, as in Apache Kafka (offset.metadata.max.bytes, which counts characters too).
@@ -180,10 +183,12 @@ class Groups:
         self,
         *,
         groups_max: int = GROUPS_MAX,
+        name_bytes_max: int = GROUP_NAME_BYTES_MAX,
         offsets_max: int = GROUP_OFFSETS_MAX,
         metadata_characters_total_max: int = METADATA_CHARACTERS_TOTAL_MAX,
     ) -> None:
         self._groups_max = groups_max
+        self._name_bytes_max = name_bytes_max
         self._offsets_max = offsets_max
         self._metadata_characters_total_max = metadata_characters_total_max
         self._groups: dict[str, Group] = {}
@@ -215,7 +220,11 @@ class Groups:
 
     def check_room(self, name: str) -> None:
         """Refused if this group does not exist and cannot be added."""
-        if name not in self._groups and len(self._groups) >= self._groups_max:
+        if name in self._groups:
+            return
+        if len(name.encode()) > self._name_bytes_max:
+            raise Refused(INVALID_GROUP_ID, f"a group's name has at most {self._name_bytes_max} bytes")
+        if len(self._groups) >= self._groups_max:
             raise Refused(POLICY_VIOLATION, f"there are {self._groups_max} groups, no more are allowed")
 
     def check_commit(
