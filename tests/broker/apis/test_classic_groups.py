@@ -9,6 +9,7 @@ from asking import Asker
 from semel.broker.broker import Broker
 from semel.broker.exposition import exposition
 from semel.testing.broker import FaultyBroker
+from semel.testing.faulty import Fault, FaultyFiles
 from semel.wire import messages
 from semel.wire.errors import ErrorCode
 from semel.wire.frames import parse_response_header
@@ -160,6 +161,14 @@ def test_a_sync_waits_for_the_leader(members: Callable[..., Member]) -> None:
     assert not follower.ask.has_answer()
     leader.post_sync({follower.member_id: b"1"})()
     assert waiting().assignment == b"1"
+
+
+def test_a_sync_that_could_name_the_protocol_has_to(pair: tuple[Member, Member]) -> None:
+    member = pair[0]
+    fields: dict[str, object] = {"member_id": member.member_id, "generation_id": member.generation, "assignments": []}
+    nameless = member.post(SYNC_GROUP, 5, protocol_type=None, protocol_name=None, **fields)()
+    assert nameless.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert member.post(SYNC_GROUP, 4, **fields)().assignment == b"0"
 
 
 def test_who_leaves_makes_room_for_the_others_at_once(pair: tuple[Member, Member]) -> None:
@@ -346,25 +355,17 @@ async def _look(broker: Broker) -> None:
     broker.alarm.look_again()
 
 
-def test_an_assignment_that_the_disk_does_not_take_is_given_to_nobody(
-    semel_broker: FaultyBroker, pair: tuple[Member, Member], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    leader, follower = pair
-    rejoining = leader.post_join()
-    while follower.heartbeat() != ErrorCode.REBALANCE_IN_PROGRESS:
-        pass
-    follower.join()
-    leader.take(rejoining())
-
-    def refuse(self: Broker, entry: object) -> None:
-        raise OSError("the disk is full")
-
-    monkeypatch.setattr(Broker, "commit", refuse)
-    waiting = follower.post_sync()
-    assert leader.post_sync({leader.member_id: b"2"})().error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert waiting().error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    monkeypatch.undo()
-    assert leader.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
+def test_an_assignment_that_the_disk_does_not_take_is_given_to_nobody() -> None:
+    files = FaultyFiles()
+    with FaultyBroker(files=files) as broker:
+        leader = Member(broker.bootstrap)
+        leader.join()
+        files.arm(Fault("EIO", call="write", path="journal/*"))
+        assert leader.post_sync({leader.member_id: b"1"})().error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert leader.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
+        leader.join()
+        assert leader.post_sync({leader.member_id: b"2"})().assignment == b"2"
+        leader.close()
 
 
 def test_a_group_of_five_hundred_members_with_large_assignments_gets_through(semel_broker: FaultyBroker) -> None:

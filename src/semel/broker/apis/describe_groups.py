@@ -3,7 +3,7 @@
 A group that does not exist is described as dead; since version 6 it is an error.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from semel.broker.apis.answered import Fields, answered, attempted
 from semel.broker.apis.authorized import GROUP_OPERATIONS, NOT_ASKED
@@ -17,18 +17,26 @@ if TYPE_CHECKING:
     from semel.broker.connection import Exchange
 
 _NOT_FOUND_FROM = 6
+_DEAD: Final = {
+    "group_state": State.DEAD.value,
+    "protocol_type": "",
+    "protocol_data": "",
+    "members": [],
+    "authorized_operations": NOT_ASKED,
+}
 
 
 @answered
 def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
     operations = GROUP_OPERATIONS if getattr(request, "include_authorized_operations", False) else NOT_ASKED
-    unknown = {"group_state": State.DEAD.value, "protocol_type": "", "protocol_data": "", "members": []}
     described = []
     for name in dict.fromkeys(request.groups):
-        fields = {**unknown, **attempted(_describe, broker, name)}
-        if exchange.version < _NOT_FOUND_FROM and fields.get("error_code") == GROUP_ID_NOT_FOUND:
-            fields["error_code"] = 0
-        described.append({"group_id": name, "authorized_operations": operations, **fields})
+        fields = attempted(_describe, broker, name)
+        if "error_code" not in fields:
+            fields = {**fields, "authorized_operations": operations}
+        elif exchange.version < _NOT_FOUND_FROM:
+            fields = {"authorized_operations": operations}
+        described.append({"group_id": name, **_DEAD, **fields})
     return {"groups": described}
 
 

@@ -4,7 +4,7 @@ It is answered when the leader has assigned and the generation is durable: nobod
 could give to somebody else.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from semel.broker.apis.answered import Fields
 from semel.core.groups.classic_steps import SyncAnswer, SyncRequest
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from semel.broker.broker import Broker
     from semel.broker.connection import Exchange
 
+_PROTOCOL_FROM = 5
+
 
 def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> None:
     asked = messages.decode_request(exchange.api_key, exchange.version, body)
@@ -21,11 +23,16 @@ def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> None:
         member_id=asked.member_id,
         instance_id=getattr(asked, "group_instance_id", None),
         generation=asked.generation_id,
-        protocol_type=getattr(asked, "protocol_type", None),
-        protocol=getattr(asked, "protocol_name", None),
+        protocol_type=_named(exchange.version, asked, "protocol_type"),
+        protocol=_named(exchange.version, asked, "protocol_name"),
         assignments={one.member_id: one.assignment for one in asked.assignments},
     )
     broker.groups.sync(exchange, asked.group_id, request, _fields_of)
+
+
+def _named(version: int, asked: Any, name: str) -> str | None:
+    """What the member takes for the protocol. Who could say so and does not has none, and no group goes by that."""
+    return getattr(asked, name) or "" if version >= _PROTOCOL_FROM else None
 
 
 def _fields_of(answer: SyncAnswer) -> Fields:
