@@ -177,7 +177,9 @@ def test_who_is_silent_for_too_long_is_gone_and_the_rest_goes_on() -> None:
         ask.close()
 
 
-@pytest.mark.parametrize(("epoch", "error"), [(1, 0), (0, ErrorCode.STALE_MEMBER_EPOCH)])
+@pytest.mark.parametrize(
+    ("epoch", "error"), [(1, 0), (0, ErrorCode.STALE_MEMBER_EPOCH), (2, ErrorCode.STALE_MEMBER_EPOCH)]
+)
 def test_members_commit_in_their_epoch(ask: Asker, epoch: int, error: int) -> None:
     topic = ask.create("orders")
     join(ask, "a", "orders")

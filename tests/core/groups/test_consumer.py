@@ -268,8 +268,16 @@ def test_a_static_member_that_says_twice_that_it_joins_is_the_same(room: Room) -
     assert room.join("a", "orders", instance_id="one") is None
 
 
-def commit(room: Room, member_id: str, epoch: int, *, transactional: bool = False, version: int = 9) -> None:
-    room.group.check_commit(member_id, None, epoch, transactional=transactional, version=version)
+def commit(
+    room: Room,
+    member_id: str,
+    epoch: int,
+    *,
+    transactional: bool = False,
+    version: int = 9,
+    partitions: frozenset[PartitionName] | None = None,
+) -> None:
+    room.group.check_commit(member_id, None, epoch, transactional=transactional, version=version, partitions=partitions)
 
 
 def test_members_commit_in_their_epoch(room: Room) -> None:
@@ -285,6 +293,25 @@ def test_members_commit_in_their_epoch(room: Room) -> None:
     with refused(refusals.UNSUPPORTED_VERSION):
         commit(room, "a", 1, version=8)
     commit(room, "a", 1, transactional=True, version=5)
+
+
+def test_a_member_that_has_not_heard_of_its_epoch_goes_on_with_what_it_has_had(room: Room) -> None:
+    room.join("a", "orders")
+    room.join("b", "orders")
+    room.beat("a", 1)
+    commit(room, "a", 1, partitions=owned(0, 3))
+    room.beat("a", 1, owned=owned(0, 1))
+    room.beat("b", 2)
+    commit(room, "a", 1, partitions=owned(0, 1))
+    commit(room, "b", 2, partitions=owned(2, 3))
+    for member_id, epoch, partitions in (("a", 1, owned(0, 2)), ("a", 3, owned(0)), ("b", 1, owned(2))):
+        with refused(refusals.STALE_MEMBER_EPOCH):
+            commit(room, member_id, epoch, partitions=partitions)
+
+
+def test_a_transaction_may_commit_for_nobody(room: Room) -> None:
+    room.join("a", "orders")
+    commit(room, "", -1, transactional=True)
 
 
 def test_who_asks_for_offsets_as_a_member_is_one(room: Room) -> None:

@@ -1,7 +1,10 @@
 """Groups keep their offsets: each promise by itself, then all of it against a naive model."""
 
 import json
+from collections.abc import Collection
 from typing import Any
+
+from collections.abc import Collection
 
 import pytest
 from hypothesis import settings
@@ -72,7 +75,14 @@ class Members:
         self._retention_begins_ms = retention_begins_ms
 
     def check_commit(
-        self, member_id: str, instance_id: str | None, generation_or_epoch: int, *, transactional: bool, version: int
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation_or_epoch: int,
+        *,
+        transactional: bool,
+        version: int,
+        partitions: Collection[PartitionName] | None = None,
     ) -> None:
         if member_id != "m1":
             raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, "not a member")

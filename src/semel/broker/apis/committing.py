@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from semel.broker.apis.answered import Fields
-from semel.core.entries import Entry, StoredOffset
+from semel.core.entries import Entry, PartitionName, StoredOffset
 from semel.core.groups.groups import METADATA_CHARACTERS_MAX
 from semel.core.refusals import Refused
 from semel.core.topics import Topic
@@ -34,6 +34,11 @@ def judged(broker: "Broker", topics: Iterable[Any]) -> list[JudgedTopic]:
 def offsets_of(topics: Iterable[JudgedTopic]) -> list[StoredOffset]:
     """Those that nothing is wrong with."""
     return [offset for topic in topics for _, offset in topic.partitions if isinstance(offset, StoredOffset)]
+
+
+def partition_names(offsets: Iterable[StoredOffset]) -> list[PartitionName]:
+    """The partitions that these offsets are of."""
+    return [PartitionName(offset.number, offset.partition) for offset in offsets]
 
 
 def answered_topics(topics: Iterable[JudgedTopic], error: object) -> list[Fields]:

@@ -8,7 +8,7 @@ that shares partitions out by itself, or somebody who sets a group back. The ans
 from typing import TYPE_CHECKING, Any
 
 from semel.broker.apis.answered import Fields, answered, attempted
-from semel.broker.apis.committing import answered_topics, commit, judged, offsets_of
+from semel.broker.apis.committing import answered_topics, commit, judged, offsets_of, partition_names
 from semel.core.entries import StoredOffset
 from semel.core.groups.offsets import DEFAULT_RETENTION
 from semel.core.refusals import Refused
@@ -41,6 +41,7 @@ def _commit(broker: "Broker", version: int, request: Any, offsets: list[StoredOf
             request.generation_id_or_member_epoch,
             transactional=False,
             version=version,
+            partitions=partition_names(offsets),
         )
     except Refused as refused:
         if refused.error == ErrorCode.GROUP_ID_NOT_FOUND and version < _GROUP_NOT_FOUND_FROM:

@@ -9,7 +9,7 @@ partitions cannot commit for whoever has them now, whatever its producer believe
 from typing import TYPE_CHECKING, Any, Final
 
 from semel.broker.apis.answered import Fields, answer, attempted
-from semel.broker.apis.committing import answered_topics, commit, judged, offsets_of
+from semel.broker.apis.committing import answered_topics, commit, judged, offsets_of, partition_names
 from semel.broker.apis.transactional import is_straggler
 from semel.core.entries import StoredOffset, TransactionalOffsets
 from semel.core.refusals import Refused
@@ -56,6 +56,7 @@ def _commit(broker: "Broker", exchange: "Exchange", request: Any, offsets: list[
         getattr(request, "generation_id", -1),
         transactional=True,
         version=version,
+        partitions=partition_names(offsets),
     )
     broker.log.groups.check_offsets(group, offsets, request.producer_id)
     commit(broker, entry)

@@ -4,12 +4,12 @@ Whoever commits offsets or deletes them asks here whether they may, and here is 
 How a group changes is the business of `classic`; this file must never change one but by an entry.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import Any, Final
 
 from semel.core import refusals
-from semel.core.entries import ClassicGroupChanged, StoredMember
+from semel.core.entries import ClassicGroupChanged, PartitionName, StoredMember
 from semel.core.groups.classic_members import MEMBER_BYTES, Member, Members
 from semel.core.groups.classic_steps import NO_MEMBER_ID
 from semel.core.groups.subscriptions import subscribed_topics
@@ -144,6 +144,7 @@ class ClassicState:
         *,
         transactional: bool,
         version: int,
+        partitions: Collection[PartitionName] | None = None,
     ) -> None:
         """`Refused` unless these may commit offsets for the group now."""
         if self.state is State.DEAD:

@@ -68,6 +68,11 @@ class Member:
         """Whether it has all that this target gives it."""
         return self.position.state == STABLE and self.epoch == target_epoch
 
+    def has_had_all(self, partitions: Iterable[PartitionName], epoch: int) -> bool:
+        """Whether these are the member's since that epoch or before. What it is to let go of is, until it has."""
+        since = [self.held.get(name, self.revoking.get(name, self.epoch + 1)) for name in partitions]
+        return epoch <= self.epoch and not self.is_classic and all(first_epoch <= epoch for first_epoch in since)
+
     @property
     def deadline_ms(self) -> int | None:
         """When it will have to be fenced, unless it does something before."""

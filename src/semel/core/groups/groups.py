@@ -6,7 +6,7 @@ as far as offsets are concerned, is `Machine`: they say who may commit and what 
 machine is one whose consumers share partitions out among themselves and only keep their offsets here.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from semel.core.entries import (
@@ -71,8 +71,12 @@ class Machine(Protocol):
         *,
         transactional: bool,
         version: int,
+        partitions: Collection[PartitionName] | None = None,
     ) -> None:
-        """Refused unless whoever says to be this member in this generation may commit. `version` is the request's."""
+        """Refused unless whoever says to be this member in this generation may commit, these partitions if given.
+
+        `version` is the request's.
+        """
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """Refused if who asks says to be a member and is none."""
@@ -121,11 +125,23 @@ class Group:
         return self.machine is None or self.machine.is_empty
 
     def check_commit(
-        self, member_id: str, instance_id: str | None, generation_or_epoch: int, *, transactional: bool, version: int
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation_or_epoch: int,
+        *,
+        transactional: bool,
+        version: int,
+        partitions: Collection[PartitionName] | None = None,
     ) -> None:
         if self.machine is not None:
             self.machine.check_commit(
-                member_id, instance_id, generation_or_epoch, transactional=transactional, version=version
+                member_id,
+                instance_id,
+                generation_or_epoch,
+                transactional=transactional,
+                version=version,
+                partitions=partitions,
             )
         elif generation_or_epoch >= 0:
             raise Refused(UNKNOWN_MEMBER_ID, f"group '{self.name}' has no members")
@@ -236,12 +252,18 @@ class Groups:
         *,
         transactional: bool,
         version: int,
+        partitions: Collection[PartitionName] | None = None,
     ) -> None:
         """Refused unless the group takes commits from who says to be this member. Who says nothing is no member."""
         if name in self._groups or generation_or_epoch >= 0:
             group = self.existing(name)
             group.check_commit(
-                member_id, instance_id, generation_or_epoch, transactional=transactional, version=version
+                member_id,
+                instance_id,
+                generation_or_epoch,
+                transactional=transactional,
+                version=version,
+                partitions=partitions,
             )
 
     def check_offsets(self, name: str, offsets: Sequence[StoredOffset], producer_id: int | None = None) -> None:
