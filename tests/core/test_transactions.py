@@ -292,6 +292,36 @@ def test_a_transaction_is_no_larger_than_the_bound_says() -> None:
     coordinator.send(7000, 0, ORDERS, joins=True)
 
 
+def test_all_open_transactions_together_are_no_larger_than_the_bound_says() -> None:
+    coordinator = Coordinator(TransactionBounds(open_partitions_max=2))
+    coordinator.claim("a")
+    coordinator.claim("b")
+    coordinator.add(7000, 0, ORDERS)
+    coordinator.apply(coordinator.decide_offsets("a", 7000, 0, "readers", OFFSETS, 5, joins=True))
+    with pytest.raises(Refused, match="2 partitions and groups, no more are allowed"):
+        coordinator.send(7001, 0, ORDERS, joins=True)
+    coordinator.topic_deleted(ORDERS.number)
+    coordinator.send(7001, 0, PAYMENTS, joins=True)
+    with pytest.raises(Refused):
+        coordinator.add(7001, 0, ORDERS, name="b")
+    coordinator.end(7000, 0)
+    coordinator.add(7001, 0, ORDERS, name="b")
+    assert coordinator.part_count == 2
+
+
+def test_a_group_in_a_transaction_has_no_longer_name_than_the_bound_says() -> None:
+    coordinator = Coordinator(TransactionBounds(id_bytes_max=4))
+    coordinator.claim()
+    asks: list[Callable[[], object]] = [
+        lambda: coordinator.decide_offsets("a", 7000, 0, "ééé", OFFSETS, 5, joins=True),
+        lambda: coordinator.decide_add_group("a", 7000, 0, "ééé", 5),
+    ]
+    for ask in asks:
+        with pytest.raises(Refused) as refused:
+            ask()
+        assert error_of(refused) == refusals.INVALID_GROUP_ID
+
+
 # -- checkpoints ------------------------------------------------------------------------------------------------------
 
 
@@ -307,6 +337,7 @@ def test_a_checkpoint_brings_everything_back() -> None:
     restored = Coordinator()
     restored.restore(json.loads(kept))
     assert restored.snapshot() == snapshot
+    assert restored.part_count == coordinator.part_count == 3
     assert restored.next_deadline_ms() == coordinator.next_deadline_ms() == 1_500
     assert restored.overdue(1_500) == coordinator.overdue(1_500)
     assert restored.claim(supplied=(7000, 0)) == Claim((), 7000, 1)

@@ -229,6 +229,20 @@ def test_who_took_too_long_is_fenced_in_version_1_and_in_version_2_may_abort_and
     assert coordinator.claim(supplied=(7000, 0)) == Claim((), 7000, 1)
 
 
+def test_nobody_is_ever_told_the_last_epoch_of_all() -> None:
+    coordinator, producer_id = at_epoch(EPOCH_GIVEN_MAX)
+    coordinator.add(producer_id, EPOCH_GIVEN_MAX, ORDERS)
+    (end,) = coordinator.overdue(100_000)
+    coordinator.apply(end)
+    for committed in (False, True):
+        with pytest.raises(Refused) as refused:
+            coordinator.end(producer_id, EPOCH_GIVEN_MAX, committed=committed)
+        assert error_of(refused) == refusals.PRODUCER_FENCED
+    with pytest.raises(Refused):
+        coordinator.claim(supplied=(producer_id, EPOCH_GIVEN_MAX))
+    assert coordinator.claim()[1:] == (producer_id + 1, 0)
+
+
 def test_deadlines_of_transactions_that_ended_take_no_room() -> None:
     coordinator = Coordinator()
     coordinator.claim()

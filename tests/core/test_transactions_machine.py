@@ -43,6 +43,8 @@ class Incarnation:
     identity: tuple[int, int]
     # What whoever was told of this had before, where it may ask again with it.
     asked_with: tuple[int, int] | None = None
+    # Whether anybody ever hears of it.
+    told: bool = True
 
 
 @dataclass
@@ -219,7 +221,9 @@ class TransactionsMachine(RuleBasedStateMachine):
             assert not end.committed
             self.apply(end)
             producer_id, epoch = history.current
-            history.incarnations.append(Incarnation((producer_id, epoch + 1), (producer_id, epoch)))
+            is_last = epoch == EPOCH_GIVEN_MAX
+            after = Incarnation((producer_id, epoch + 1), None if is_last else (producer_id, epoch), told=not is_last)
+            history.incarnations.append(after)
             history.events.append(("end", False, 0, (producer_id, epoch)))
 
     @rule()
@@ -262,8 +266,8 @@ class TransactionsMachine(RuleBasedStateMachine):
         """An owner, or a zombie, of some id; half of the time it is the present one."""
         name = data.draw(st.sampled_from(sorted(self.histories)))
         history = self.histories[name]
-        told = data.draw(st.sampled_from([-1, -1, *range(-len(history.incarnations), 0)]))
-        return name, history, history.incarnations[told].identity
+        known = [incarnation.identity for incarnation in history.incarnations if incarnation.told]
+        return name, history, data.draw(st.sampled_from([known[-1], *known]))
 
     def following(self, history: History, new_producer_id: int) -> tuple[int, int]:
         """What comes after the current identity."""

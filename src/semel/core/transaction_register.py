@@ -6,7 +6,7 @@ the earliest deadline without looking at all open transactions. Whether somethin
 `semel.core.transactions` and never here.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 from heapq import heapify, heappop, heappush
@@ -73,6 +73,10 @@ class OpenTransaction:
     partitions: dict[PartitionName, None] = field(default_factory=dict)
     groups: dict[str, None] = field(default_factory=dict)
 
+    @property
+    def part_count(self) -> int:
+        return len(self.partitions) + len(self.groups)
+
 
 class Described(NamedTuple):
     """A transactional id as it is shown to people."""
@@ -90,6 +94,8 @@ class TransactionRegister:
         self._owners: dict[int, Owner] = {}
         self._producer_ids: dict[str, int] = {}
         self._open: dict[int, OpenTransaction] = {}
+        # Partitions and groups of all open transactions together.
+        self.part_count = 0
         # (deadline, producer id), earliest first; those whose transaction has ended since are passed over.
         self._deadlines: list[tuple[int, int]] = []
 
@@ -151,11 +157,9 @@ class TransactionRegister:
         if isinstance(entry, TransactionalIdClaimed):
             self._apply_claim(entry)
         elif isinstance(entry, TransactionGrew):
-            transaction = self._opened(entry.producer_id, entry.at_ms)
-            transaction.partitions.update((PartitionName(*name), None) for name in entry.partitions)
-            transaction.groups.update((group, None) for group in entry.groups)
+            self._grow(entry.producer_id, entry.partitions, entry.groups, entry.at_ms)
         elif isinstance(entry, TransactionalOffsets):
-            self._opened(entry.producer_id, entry.at_ms).groups[entry.group] = None
+            self._grow(entry.producer_id, (), (entry.group,), entry.at_ms)
         elif isinstance(entry, TransactionEnded):
             self._apply_end(entry)
         else:
@@ -165,15 +169,15 @@ class TransactionRegister:
     def apply_batch(self, producer_id: int, partition: PartitionName, at_ms: int) -> None:
         """A transactional batch has become part of the log, and so of its producer's transaction."""
         transaction = self._open.get(producer_id)
-        if transaction is None:
-            transaction = self._opened(producer_id, at_ms)
-        transaction.partitions[partition] = None
+        if transaction is None or partition not in transaction.partitions:
+            self._grow(producer_id, (partition,), (), at_ms)
 
     def topic_deleted(self, number: int) -> None:
         """The partitions of a topic take part in nothing any more."""
         for transaction in self._open.values():
             for name in [name for name in transaction.partitions if name.number == number]:
                 del transaction.partitions[name]
+                self.part_count -= 1
 
     def _apply_claim(self, entry: TransactionalIdClaimed) -> None:
         before = self._producer_ids.get(entry.transactional_id)
@@ -193,7 +197,9 @@ class TransactionRegister:
 
     def _apply_end(self, entry: TransactionEnded) -> None:
         owner = self._known(entry.producer_id)
-        self._open.pop(entry.producer_id, None)
+        ended = self._open.pop(entry.producer_id, None)
+        if ended is not None:
+            self.part_count -= ended.part_count
         del self._owners[entry.producer_id]
         last_producer_id, last_epoch = owner.last_producer_id, owner.last_epoch
         if entry.fenced:
@@ -209,6 +215,13 @@ class TransactionRegister:
             last_end=State.COMPLETE_COMMIT if entry.committed else State.COMPLETE_ABORT,
             changed_at_ms=entry.at_ms,
         )
+
+    def _grow(self, producer_id: int, partitions: Iterable[PartitionName], groups: Iterable[str], at_ms: int) -> None:
+        transaction = self._opened(producer_id, at_ms)
+        before = transaction.part_count
+        transaction.partitions.update((PartitionName(*name), None) for name in partitions)
+        transaction.groups.update((group, None) for group in groups)
+        self.part_count += transaction.part_count - before
 
     def _opened(self, producer_id: int, at_ms: int) -> OpenTransaction:
         """The open transaction of a producer, begun now if there was none."""
@@ -246,7 +259,9 @@ class TransactionRegister:
             self._owners[owner.producer_id] = owner
             self._producer_ids[owner.transactional_id] = owner.producer_id
         for producer_id, began_at_ms, partitions, groups in snapshot["open"]:
-            self._open[producer_id] = OpenTransaction(
+            transaction = OpenTransaction(
                 began_at_ms, {PartitionName(*name): None for name in partitions}, dict.fromkeys(groups)
             )
+            self._open[producer_id] = transaction
+            self.part_count += transaction.part_count
         self._find_deadlines()

@@ -122,6 +122,7 @@ class TransactionBounds:
     id_bytes_max: int = 1_024
     open_max: int = 10_000
     partitions_max: int = 20_000
+    open_partitions_max: int = 200_000
     timeout_ms_max: int = 900_000
 
 
@@ -184,7 +185,9 @@ class Transactions(TransactionRegister):
     def _fence(self, owner: Owner, now_ms: int, *, for_successor: bool) -> TransactionEnded:
         """The abort of an open transaction in a new epoch, so that whatever of it is still on its way is refused."""
         epoch = min(owner.producer_epoch + 1, EPOCH_MAX)
-        return self._end(owner, False, epoch, (owner.producer_id, epoch), now_ms, fenced=for_successor)
+        # Of the last epoch nobody must hear: above it there would be none to abort its transaction with.
+        fenced = for_successor or epoch > EPOCH_GIVEN_MAX
+        return self._end(owner, False, epoch, (owner.producer_id, epoch), now_ms, fenced=fenced)
 
     # -- growing ------------------------------------------------------------------------------------------------
 
@@ -214,6 +217,7 @@ class Transactions(TransactionRegister):
         transaction = self._open.get(producer_id)
         if transaction is not None and group in transaction.groups:
             return None
+        self._check_group(group)
         self._check_room(owner, 1)
         return TransactionGrew(producer_id, producer_epoch, (), (group,), now_ms)
 
@@ -234,6 +238,7 @@ class Transactions(TransactionRegister):
         if transaction is None or group not in transaction.groups:
             if not joins:
                 raise Refused(refusals.INVALID_TXN_STATE, f"group '{group}' takes no part in an open transaction")
+            self._check_group(group)
             self._check_room(owner, 1)
         return TransactionalOffsets(producer_id, producer_epoch, group, offsets, now_ms)
 
@@ -262,16 +267,26 @@ class Transactions(TransactionRegister):
             raise Refused(refusals.INVALID_TXN_STATE, "the producer has no transaction open here")
         self._check_room(owner, 1)
 
+    def _check_group(self, group: str) -> None:
+        if len(group.encode()) > self.bounds.id_bytes_max:
+            raise Refused(
+                refusals.INVALID_GROUP_ID,
+                f"a group that takes part in transactions has a name of at most {self.bounds.id_bytes_max} bytes",
+            )
+
     def _check_room(self, owner: Owner, more: int) -> None:
         transaction = self._open.get(owner.producer_id)
-        if transaction is None:
-            if len(self._open) >= self.bounds.open_max:
-                raise Refused(
-                    refusals.POLICY_VIOLATION, f"{self.bounds.open_max} transactions are open, no more are allowed"
-                )
-        else:
-            more += len(transaction.partitions) + len(transaction.groups)
-        if more > self.bounds.partitions_max:
+        if transaction is None and len(self._open) >= self.bounds.open_max:
+            raise Refused(
+                refusals.POLICY_VIOLATION, f"{self.bounds.open_max} transactions are open, no more are allowed"
+            )
+        size = more + (0 if transaction is None else transaction.part_count)
+        if self.part_count + more > self.bounds.open_partitions_max:
+            raise Refused(
+                refusals.POLICY_VIOLATION,
+                f"open transactions have {self.bounds.open_partitions_max} partitions and groups, no more are allowed",
+            )
+        if size > self.bounds.partitions_max:
             raise Refused(
                 refusals.POLICY_VIOLATION,
                 f"a transaction has at most {self.bounds.partitions_max} partitions and groups",
