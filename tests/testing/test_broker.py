@@ -9,8 +9,10 @@ import pytest
 from confluent_kafka import Producer
 
 import semel
+from asking import Asker
 from producing import deliver, idempotent_producer
 from semel.testing.broker import FaultyBroker
+from transacting import TransactionalProducer
 
 
 def test_a_lost_ack_is_retried_and_stored_once(semel_broker: FaultyBroker) -> None:
@@ -60,6 +62,24 @@ def test_the_log_shows_the_numbers_of_the_deduplication(semel_broker: FaultyBrok
     (record,) = semel_broker.log("payments")
     assert (record.partition, record.offset, record.sequence, record.producer_epoch) == (0, 0, 0, 0)
     assert record.producer_id >= 1000
+
+
+def test_the_log_shows_records_of_transactions_and_on_request_committed_ones_only(semel_broker: FaultyBroker) -> None:
+    ask = Asker(semel_broker.bootstrap)
+    ask.create("payments")
+    producer = TransactionalProducer(ask)
+    producer.claim()
+    for value, committed in (("first", True), ("aborted", False), ("second", True)):
+        producer.send("payments", value, version=12)
+        producer.end(committed=committed, version=5)
+    producer.send("payments", "open", version=12)
+    ask.close()
+
+    def values(**options: bool) -> list[bytes | None]:
+        return [record.value for record in semel_broker.log("payments", **options)]
+
+    assert values() == [b"first", b"aborted", b"second", b"open"]
+    assert values(committed_only=True) == [b"first", b"second"]
 
 
 def test_a_broker_on_a_directory_keeps_its_records(tmp_path: Path) -> None:

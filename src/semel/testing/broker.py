@@ -15,8 +15,10 @@ from typing import NamedTuple
 
 from semel.broker.broker import Broker
 from semel.broker.connection import Buffer, Exchange
+from semel.core.batch import BatchHeader
 from semel.core.entries import GroupDeleted
 from semel.embedded import EmbeddedBroker
+from semel.storage.partition_log import PartitionLog
 from semel.wire.records import decode_batches
 from semel.wire.versions import PRODUCE
 
@@ -73,11 +75,13 @@ class FaultyBroker(EmbeddedBroker):
     def is_running(self) -> bool:
         return self._thread is not None
 
-    def log(self, topic: str) -> list[StoredRecord]:
-        """Every record of a topic that consumers may read, partition by partition."""
+    def log(self, topic: str, *, committed_only: bool = False) -> list[StoredRecord]:
+        """Every record of a topic that consumers may read, partition by partition; at isolation level read_committed
+        with `committed_only`.
+        """
 
         async def read() -> list[StoredRecord]:
-            return self._broker.stored(topic)
+            return self._broker.stored(topic, committed_only)
 
         return self._call(read())
 
@@ -147,13 +151,16 @@ class _Misbehaving(Broker):
             self.hang_seconds = 0.0
         super().serve(exchange, body)
 
-    def stored(self, name: str) -> list[StoredRecord]:
+    def stored(self, name: str, committed_only: bool) -> list[StoredRecord]:
         topic = self.log.catalog.named(name)
         if topic is None:
             return []
         records: list[StoredRecord] = []
         for partition in self.log.partitions_of(topic):
-            for _, data in partition.batches(partition.state.log_start, partition.readable):
+            until = partition.stable if committed_only else partition.readable
+            for header, data in partition.batches(partition.state.log_start, until):
+                if header.is_control or (committed_only and _was_aborted(partition, header)):
+                    continue
                 for batch in decode_batches(data):
                     for record in batch.records:
                         numbered = batch.producer_id >= 0
@@ -186,3 +193,10 @@ class _Misbehaving(Broker):
         self.groups.stop()
         for group in list(self.log.groups):
             self.commit(GroupDeleted(group.name))
+
+
+def _was_aborted(partition: PartitionLog, header: BatchHeader) -> bool:
+    return header.is_transactional and any(
+        producer_id == header.producer_id and first_offset <= header.base_offset < marker_offset
+        for producer_id, first_offset, marker_offset in partition.state.aborted
+    )
