@@ -4,8 +4,6 @@ import json
 from collections.abc import Collection
 from typing import Any
 
-from collections.abc import Collection
-
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
