@@ -73,6 +73,10 @@ class Asker:
         assert appended.error_code == 0, appended.error_message
         return int(appended.base_offset)
 
+    def stop_sending(self) -> None:
+        """Say that no more requests will come; answers may."""
+        self._socket.shutdown(socket.SHUT_WR)
+
     def close(self) -> None:
         self._socket.close()
 

@@ -8,6 +8,7 @@ import pytest
 from asking import Asker
 from semel.broker.broker import Broker
 from semel.broker.exposition import exposition
+from semel.broker.limits import Limits
 from semel.testing.broker import FaultyBroker
 from semel.testing.faulty import Fault, FaultyFiles
 from semel.wire import messages
@@ -310,6 +311,39 @@ def test_who_is_of_an_earlier_generation_commits_nothing(pair: tuple[Member, Mem
             topics=[{"name": "orders", "partitions": partitions}],
         )
         assert answer.topics[0].partitions[0].error_code == error
+
+
+def test_a_client_that_stops_sending_is_not_kept_waiting(
+    pair: tuple[Member, Member], members: Callable[..., Member]
+) -> None:
+    newcomer = members()
+    newcomer.member_id = newcomer.post_join()().member_id
+    joining = newcomer.post_join()
+    while pair[0].heartbeat() != ErrorCode.REBALANCE_IN_PROGRESS:
+        pass
+    newcomer.ask.stop_sending()
+    assert joining().error_code == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+@pytest.mark.parametrize(
+    ("limits", "error"),
+    [
+        (Limits(group_members_max=1), ErrorCode.GROUP_MAX_SIZE_REACHED),
+        (Limits(group_bytes_max=1_500), ErrorCode.GROUP_MAX_SIZE_REACHED),
+        (Limits(groups_bytes_max=1_600), ErrorCode.GROUP_MAX_SIZE_REACHED),
+        (Limits(groups_max=1), ErrorCode.POLICY_VIOLATION),
+    ],
+)
+def test_members_and_groups_are_bounded_and_those_there_are_go_on(limits: Limits, error: int) -> None:
+    with FaultyBroker(limits=limits) as broker:
+        first = Member(broker.bootstrap)
+        first.join()
+        other = Member(broker.bootstrap, group="tills" if error != ErrorCode.POLICY_VIOLATION else "others")
+        wish = [{"name": "range", "metadata": bytes(600)}]
+        assert other.post_join(8, protocols=wish)().error_code == error
+        assert first.post_sync()().error_code == ErrorCode.NONE
+        first.close()
+        other.close()
 
 
 # -- time and faults ------------------------------------------------------------------------------------------------
