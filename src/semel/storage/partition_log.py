@@ -56,6 +56,7 @@ class PartitionLog:
         "cleaned_until",
         "directory",
         "index",
+        "name",
         "readable",
         "stable",
         "state",
@@ -66,6 +67,7 @@ class PartitionLog:
     def __init__(self, topic_number: int, index: int, directory: str, segment_files: SegmentFiles) -> None:
         self.topic_number = topic_number
         self.index = index
+        self.name = PartitionName(topic_number, index)
         self.directory = directory
         self.state = Partition()
         # Below this offset compaction has left one record of each key.
@@ -79,10 +81,6 @@ class PartitionLog:
         # Where each open transaction begins, by producer id, in the order in which they began.
         self._opened: dict[int, Mark] = {}
         self._places: dict[int, tuple[int, int]] = {}
-
-    @property
-    def name(self) -> PartitionName:
-        return PartitionName(self.topic_number, self.index)
 
     # -- writing ------------------------------------------------------------------------------------------------
 
