@@ -7,6 +7,7 @@ changes nothing writes nothing; its answer still waits for what was changed last
 Members of the classic protocol come from `semel.broker.coordinator`, which has the groups that know no other.
 """
 
+import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,6 +22,7 @@ from semel.core.groups.consumer_requests import Heartbeat
 from semel.core.refusals import (
     COORDINATOR_NOT_AVAILABLE,
     GROUP_ID_NOT_FOUND,
+    GROUP_MAX_SIZE_REACHED,
     INVALID_REQUEST,
     MEMBER_ID_REQUIRED,
     NONE,
@@ -55,6 +57,9 @@ class ConsumerGroupCoordinator:
         )
         # Behind which position of the journal each group was changed last.
         self._changed: dict[str, int] = {}
+        # What the members of each group take in memory.
+        self._sizes: dict[str, int] = {}
+        self._size_bytes = 0
         self._deadlines = Deadlines()
 
     def begin(self) -> None:
@@ -63,6 +68,7 @@ class ConsumerGroupCoordinator:
         for group in self._broker.log.groups:
             if isinstance(group.machine, ConsumerGroup):
                 group.machine.hear_all(self.rules, self._broker.now_ms())
+                self._note_size(group.name, group.machine.size_bytes)
                 self._note_deadline(group.name, group.machine)
 
     # -- members of the new protocol ----------------------------------------------------------------------------
@@ -113,15 +119,42 @@ class ConsumerGroupCoordinator:
         return new, upgrade
 
     def _keep(self, name: str, machine: ConsumerGroup, entry: ConsumerGroupChanged | None) -> ConsumerGroup:
-        """Make a decision part of the log; the machine to go on with."""
+        """Make a decision part of the log, or refuse it; the machine to go on with."""
         if entry is None:
             return machine
+        self._check_size(machine, entry)
         try:
-            self._broker.commit(entry)
+            return self._commit(name, machine, entry)
         except OSError as refusal:
             raise Refused(COORDINATOR_NOT_AVAILABLE, "the disk would not take it") from refusal
+
+    def _check_size(self, machine: ConsumerGroup, entry: ConsumerGroupChanged) -> None:
+        more, limits = machine.growth_bytes(entry), self._broker.limits
+        if more > 0 and machine.size_bytes + more > limits.group_bytes_max:
+            raise Refused(GROUP_MAX_SIZE_REACHED, f"the members of the group take {machine.size_bytes} bytes")
+        if more > 0 and self._size_bytes + more > limits.groups_bytes_max:
+            raise Refused(GROUP_MAX_SIZE_REACHED, f"the members of all groups take {self._size_bytes} bytes")
+
+    def _commit(self, name: str, machine: ConsumerGroup, entry: ConsumerGroupChanged) -> ConsumerGroup:
+        had_target_epoch = machine.target_epoch
+        self._broker.commit(entry)
         self._changed[name] = self._broker.log.end
-        return self._broker.log.groups.consumer(name)
+        machine = self._broker.log.groups.consumer(name)
+        self._note_size(name, machine.size_bytes)
+        if machine.is_empty:
+            self._tell("group_emptied", name, "all members have left or were silent for too long")
+        elif entry.target_epoch > had_target_epoch:
+            self._tell("group_rebalanced", name, f"assigned by {machine.assignor}")
+        return machine
+
+    def _note_size(self, name: str, size_bytes: int) -> None:
+        self._size_bytes += size_bytes - self._sizes.pop(name, 0)
+        if size_bytes:
+            self._sizes[name] = size_bytes
+
+    def _tell(self, event: str, name: str, reason: str) -> None:
+        self._broker.metrics.group_events[event] += 1
+        self._broker.events.tell(logging.INFO, event, group=name, reason=reason)
 
     # -- members of the classic protocol ------------------------------------------------------------------------
 
@@ -195,6 +228,7 @@ class ConsumerGroupCoordinator:
         if consumer_migration.is_to_downgrade(machine):
             broker = self._broker
             broker.commit(consumer_migration.downgrade(name, machine, broker.log.catalog, broker.now_ms()))
+            self._note_size(name, 0)
             broker.groups.take_over(name)
 
     # -- time ---------------------------------------------------------------------------------------------------
@@ -219,6 +253,7 @@ class ConsumerGroupCoordinator:
     def _remove_overdue(self, name: str, machine: ConsumerGroup, now_ms: int) -> None:
         overdue = machine.overdue(now_ms)
         if overdue:
-            self._broker.commit(machine.decide_removal(name, overdue, self._broker.log.catalog, now_ms))
-            self._changed[name] = self._broker.log.end
+            self._commit(name, machine, machine.decide_removal(name, overdue, self._broker.log.catalog, now_ms))
+            for member_id in overdue:
+                self._tell("member_expired", name, f"{member_id} was silent for too long, or slow to let go")
             self._downgrade_if_due(name, machine)

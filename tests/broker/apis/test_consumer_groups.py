@@ -192,3 +192,16 @@ def test_members_commit_in_their_epoch(ask: Asker, epoch: int, error: int) -> No
         topics=[{"name": "orders", "topic_id": topic.topic_id.bytes, "partitions": [offset]}],
     )
     assert answer.topics[0].partitions[0].error_code == error
+
+
+def test_members_take_no_more_memory_than_they_may() -> None:
+    with FaultyBroker(limits=Limits(group_bytes_max=5_000, groups_bytes_max=6_000)) as broker:
+        ask = Asker(broker.bootstrap)
+        assert join(ask, "a", "x" * 2_000).error_code == 0
+        assert join(ask, "b", "x" * 2_000).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+        assert join(ask, "a", "x" * 2_500).error_code == 0
+        assert join(ask, "b", "orders").error_code == 0
+        assert join(ask, "c", "x" * 1_000, group="others").error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+        beat(ask, "a", -1)
+        assert join(ask, "c", "x" * 1_000, group="others").error_code == 0
+        ask.close()

@@ -34,7 +34,7 @@ from semel.core.groups.consumer_members import (
     position_from,
     subscription_from,
 )
-from semel.core.groups.consumer_requests import Heartbeat, with_what_was_said
+from semel.core.groups.consumer_requests import Heartbeat, subscription_bytes, with_what_was_said
 from semel.core.groups.consumer_topics import WantedTopics, digest_of, is_same_wish, preferred_assignor
 from semel.core.refusals import (
     FENCED_INSTANCE_ID,
@@ -84,6 +84,8 @@ class ConsumerGroup:
         self.members: dict[str, Member] = {}
         self.targets: dict[str, frozenset[PartitionName]] = {}
         self.changed_at_ms = 0
+        # About what the members take in memory, whatever they read.
+        self.size_bytes = 0
         self._of_instance: dict[str, str] = {}
         self._owner_of: dict[PartitionName, str] = {}
         # What was concluded from the catalog and the members as they are, and for which state of the catalog.
@@ -140,6 +142,12 @@ class ConsumerGroup:
         """Whether another still has what this member is to read."""
         missing = self.target_of(member.member_id) - member.held.keys()
         return not all(map(self._is_free, missing))
+
+    def growth_bytes(self, entry: ConsumerGroupChanged) -> int:
+        """How much more the members would take by what this entry says of them."""
+        known = [self.members.get(subscription.member_id) for subscription in entry.subscriptions]
+        before = sum(subscription_bytes(member.subscription) for member in known if member is not None)
+        return sum(map(subscription_bytes, entry.subscriptions)) - before
 
     def target_of(self, member_id: str) -> frozenset[PartitionName]:
         return self.targets.get(member_id, NOTHING)
@@ -421,6 +429,7 @@ class ConsumerGroup:
 
     def _remove(self, member_id: str) -> None:
         member = self.members.pop(member_id)
+        self.size_bytes -= subscription_bytes(member.subscription)
         self._disown(member)
         self.targets.pop(member_id, None)
         if member.subscription.instance_id is not None:
@@ -431,7 +440,9 @@ class ConsumerGroup:
         if member is None:
             self.members[subscription.member_id] = Member(subscription)
         else:
+            self.size_bytes -= subscription_bytes(member.subscription)
             member.subscription = subscription
+        self.size_bytes += subscription_bytes(subscription)
         if subscription.instance_id is not None:
             self._of_instance[subscription.instance_id] = subscription.member_id
 

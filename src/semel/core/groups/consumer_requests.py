@@ -13,6 +13,8 @@ from semel.core.groups.consumer_members import AWAY_EPOCH, JOIN_EPOCH
 from semel.core.refusals import INVALID_REQUEST, UNSUPPORTED_ASSIGNOR, Refused
 
 LEAVE_EPOCH: Final = -1
+# What a member takes beside the texts it brought.
+MEMBER_BYTES: Final = 1024
 # All names one member asks for; each stands in the journal. A name has 249 characters at most, most have a dozen.
 SUBSCRIPTION_CHARACTERS_MAX: Final = 256 * 1024
 
@@ -80,6 +82,20 @@ def _check_joining(beat: Heartbeat) -> None:
 
 def _refuse(reason: str) -> None:
     raise Refused(INVALID_REQUEST, reason)
+
+
+def subscription_bytes(subscription: ConsumerSubscription) -> int:
+    """About what a member takes in memory, whatever it reads."""
+    texts = (
+        subscription.member_id,
+        subscription.instance_id or "",
+        subscription.rack_id or "",
+        subscription.client_id,
+        subscription.topic_regex,
+        *subscription.topic_names,
+        *(metadata for _, metadata in subscription.classic_protocols),
+    )
+    return MEMBER_BYTES + sum(map(len, texts))
 
 
 def with_what_was_said(known: ConsumerSubscription, beat: Heartbeat) -> ConsumerSubscription:
