@@ -1,0 +1,149 @@
+"""Groups that go from one protocol to the other, as the protocol shows it: who waits is told, and nothing is lost."""
+
+from typing import Any
+
+from asking import Asker
+from semel.core.groups.consumer_protocol import read_assignment, write_assignment
+from semel.testing.broker import FaultyBroker
+from semel.wire import messages
+from semel.wire.errors import ErrorCode
+from semel.wire.frames import parse_response_header
+from semel.wire.versions import (
+    CONSUMER_GROUP_DESCRIBE,
+    CONSUMER_GROUP_HEARTBEAT,
+    HEARTBEAT,
+    JOIN_GROUP,
+    LEAVE_GROUP,
+    LIST_GROUPS,
+    SYNC_GROUP,
+)
+
+# The first version of JoinGroup lets a member in without having told it an id.
+JOIN_VERSION = 2
+# A subscription to "orders" in the version that all clients know.
+METADATA = b"\x00\x00" + b"\x00\x00\x00\x01" + b"\x00\x06orders" + b"\xff\xff\xff\xff"
+
+
+def joining(member_id: str, protocol_type: str = "consumer") -> dict[str, object]:
+    return {
+        "group_id": "readers",
+        "session_timeout": 10_000,
+        "rebalance_timeout": 10_000,
+        "member_id": member_id,
+        "protocol_type": protocol_type,
+        "protocols": [{"name": "range", "metadata": METADATA}],
+    }
+
+
+def join_classic(ask: Asker, member_id: str = "", protocol_type: str = "consumer") -> Any:
+    return ask(JOIN_GROUP, JOIN_VERSION, **joining(member_id, protocol_type))
+
+
+def sync(ask: Asker, member: Any, assignments: list[dict[str, object]] | None = None) -> Any:
+    return ask(
+        SYNC_GROUP,
+        1,
+        group_id="readers",
+        generation_id=member.generation_id,
+        member_id=member.member_id,
+        assignments=assignments or [],
+    )
+
+
+def classic_group(ask: Asker) -> Any:
+    """The only member of a classic group, which reads everything."""
+    member = join_classic(ask)
+    everything = write_assignment([("orders", (0, 1))])
+    sync(ask, member, [{"member_id": member.member_id, "assignment": everything}])
+    return member
+
+
+def beat(ask: Asker, member_id: str, epoch: int, **said: Any) -> Any:
+    return ask(
+        CONSUMER_GROUP_HEARTBEAT,
+        1,
+        **{"group_id": "readers", "member_id": member_id, "member_epoch": epoch, "topic_partitions": None, **said},
+    )
+
+
+def join_new(ask: Asker, member_id: str) -> Any:
+    return beat(ask, member_id, 0, rebalance_timeout=1000, subscribed_topic_names=["orders"], topic_partitions=[])
+
+
+def heartbeat(ask: Asker, member: Any) -> Any:
+    return ask(HEARTBEAT, 1, group_id="readers", generation_id=member.generation_id, member_id=member.member_id)
+
+
+def group_type(ask: Asker) -> str:
+    (listed,) = ask(LIST_GROUPS, states_filter=[], types_filter=[]).groups
+    return str(listed.group_type)
+
+
+def test_a_group_goes_over_with_its_members_and_goes_back_without_the_new_one(
+    semel_broker: FaultyBroker, ask: Asker
+) -> None:
+    ask.create("orders", partitions=2)
+    member = classic_group(ask)
+    assert join_new(ask, "n").member_epoch == 2
+    assert group_type(ask) == "consumer"
+    assert heartbeat(ask, member).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    member = join_classic(ask, member.member_id)
+    assert (member.error_code, member.generation_id, member.leader) == (0, 2, "")
+    assert read_assignment(sync(ask, member).assignment) == {"orders": (0,)}
+    assert beat(ask, "n", 2).assignment.topic_partitions[0].partitions == (1,)
+    semel_broker.kill()
+    semel_broker.start()
+    ask = Asker(semel_broker.bootstrap)
+    assert heartbeat(ask, member).error_code == 0
+    (group,) = ask(CONSUMER_GROUP_DESCRIBE, group_ids=["readers"], include_authorized_operations=False).groups
+    assert {(one.member_id, one.member_type) for one in group.members} == {(member.member_id, 0), ("n", 1)}
+    beat(ask, "n", -1)
+    assert group_type(ask) == "classic"
+    member = join_classic(ask, member.member_id)
+    assert member.generation_id > 2
+    assert member.leader == member.member_id
+    ask.close()
+
+
+def test_who_waits_in_a_group_that_goes_over_joins_anew(semel_broker: FaultyBroker, ask: Asker) -> None:
+    ask.create("orders", partitions=2)
+    classic_group(ask)
+    waiting = Asker(semel_broker.bootstrap)
+    request = messages.build_request(JOIN_GROUP, JOIN_VERSION, **joining(""))
+    waiting.post(messages.encode_request(JOIN_GROUP, JOIN_VERSION, 1, "waiting", request))
+    while join_new(ask, "n").error_code or not waiting.has_answer():
+        pass
+    frame = waiting.read()
+    _, body = parse_response_header(JOIN_GROUP, JOIN_VERSION, frame)
+    answer = messages.decode_response(JOIN_GROUP, JOIN_VERSION, frame[body:])
+    assert answer.error_code in (0, ErrorCode.REBALANCE_IN_PROGRESS)
+    assert join_classic(waiting, answer.member_id).error_code == 0
+    waiting.close()
+
+
+def test_a_group_of_others_than_consumers_takes_no_new_member_in(ask: Asker) -> None:
+    ask.create("orders")
+    join_classic(ask, protocol_type="connect")
+    assert join_new(ask, "n").error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert group_type(ask) == "classic"
+
+
+def test_classic_members_leave_a_group_of_both(ask: Asker) -> None:
+    ask.create("orders", partitions=2)
+    member = classic_group(ask)
+    join_new(ask, "n")
+    assert ask(LEAVE_GROUP, 1, group_id="readers", member_id=member.member_id).error_code == 0
+    assert beat(ask, "n", 2).assignment.topic_partitions[0].partitions == (0, 1)
+    assert ask(LEAVE_GROUP, 1, group_id="readers", member_id="n").error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert heartbeat(ask, member).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_group_without_members_is_of_the_protocol_of_its_next_one(ask: Asker) -> None:
+    ask.create("orders")
+    member = join_classic(ask)
+    ask(LEAVE_GROUP, 1, group_id="readers", member_id=member.member_id)
+    join_new(ask, "n")
+    assert group_type(ask) == "consumer"
+    beat(ask, "n", -1)
+    assert join_classic(ask).error_code == 0
+    assert group_type(ask) == "classic"
