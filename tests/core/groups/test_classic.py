@@ -321,6 +321,19 @@ def test_a_static_member_may_be_away_during_a_rebalance_and_keeps_its_place(driv
     assert {member.instance_id for member in driver.joined(request).members} == {"x", "y"}
 
 
+def test_a_static_member_may_start_again_before_it_has_asked_for_its_assignment(driver: Driver) -> None:
+    static(driver, "x", "y")
+    leading = driver.ask_to_join("x-1", "x")
+    driver.ask_to_join("y-1", "y")
+    generation = driver.joined(leading).generation
+    driver.ask_to_sync("x-1", generation, {"y-1": b"share"}, "x")
+    driver.ask_to_join(instance_id="y", new_id="y-2")
+    assert driver.synced(driver.ask_to_sync("y-2", generation, instance_id="y")).assignment == b"share"
+    for _ in range(2 * REBALANCE_MS // 1000):
+        driver.pass_time(1000)
+        assert driver.heartbeat("x-1", generation, "x") == driver.heartbeat("y-2", generation, "y") == NONE
+
+
 def test_static_members_are_removed_by_their_instance_ids_alone(driver: Driver) -> None:
     static(driver, "x", "y")
     assert driver.leave(Leaver("", "y"), Leaver("", "z")) == [NONE, refusals.UNKNOWN_MEMBER_ID]

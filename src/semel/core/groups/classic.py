@@ -115,7 +115,7 @@ class ClassicGroup(ClassicState):
         member = request.as_member(request.new_member_id)
         member.assignment = old.assignment
         self.hear(member, step.now_ms)
-        self.members.replace(old, member)
+        self._replace(old, member)
         step.dismiss(old, refusals.FENCED_INSTANCE_ID)
         if self.state is State.STABLE and self.members.select_protocol() == self.protocol:
             self._propose_replacement(old, member, request, leader_before, waiter, step)
@@ -140,11 +140,17 @@ class ClassicGroup(ClassicState):
             step.answer(waiter, answer)
 
         def refused() -> None:
-            self.members.replace(member, old)
+            self._replace(member, old)
             step.answer(waiter, JoinAnswer(refusals.COORDINATOR_NOT_AVAILABLE))
 
         assignments = {one.member_id: one.assignment for one in self.members}
         step.proposal = Proposal(self.to_store(assignments, step.now_ms), kept, refused)
+
+    def _replace(self, old: Member, member: Member) -> None:
+        self.members.replace(old, member)
+        if old.member_id in self._sync_awaited:
+            self._sync_awaited.remove(old.member_id)
+            self._sync_awaited.add(member.member_id)
 
     def _add(self, request: JoinRequest, member_id: str, waiter: Waiter, step: Step, rules: ClassicRules) -> None:
         if not len(self.members):
