@@ -105,11 +105,12 @@ def _client(connection: Connection, load: Callable[..., object], bootstrap: str,
             connection.send(("failed", f"{type(failure).__name__}: {failure}"))
 
 
-def create_topic(broker: Broker, topic: str, partitions: int) -> None:
+def create_topic(broker: Broker, topic: str, partitions: int, configs: dict[str, str] | None = None) -> None:
     from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
     client = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
-    client.create_topics([NewTopic(topic, partitions, 1)], operation_timeout=30)[topic].result(60)
+    wanted = NewTopic(topic, partitions, 1, config=configs or {})
+    client.create_topics([wanted], operation_timeout=30)[topic].result(60)
     deadline = time.monotonic() + 30
     # Kafka acknowledges a topic before every partition has its leader.
     while time.monotonic() < deadline:
@@ -204,6 +205,68 @@ def flood(
     if left > 0:
         raise LoadFailed(f"{left} messages were not acknowledged in {ACK_TIMEOUT_SECONDS:.0f} s")
     return calls * MESSAGES_PER_CALL + partitions
+
+
+def flood_keys(bootstrap: str, topic: str, value_bytes: int, keys: int, count: int, barrier: Barrier) -> int:
+    """Send `count` messages to partition 0, whose keys come round again and again, until all are acknowledged."""
+    from confluent_kafka import Producer
+
+    producer = Producer(producer_configuration(bootstrap, idempotent=True))
+    value = b"x" * value_bytes
+    batches = [
+        [{"key": b"key-%012d" % number, "value": value} for number in range(first, first + MESSAGES_PER_CALL)]
+        for first in range(0, keys, MESSAGES_PER_CALL)
+    ]
+    producer.list_topics(topic, timeout=30)
+    barrier()
+    for call in range(count // MESSAGES_PER_CALL):
+        if producer.produce_batch(topic, batches[call % len(batches)], partition=0) != MESSAGES_PER_CALL:
+            raise LoadFailed("the client did not queue all messages")
+        while len(producer) > MESSAGES_QUEUED_MAX:
+            producer.poll(0.005)
+    if producer.flush(ACK_TIMEOUT_SECONDS) > 0:
+        raise LoadFailed(f"not all messages were acknowledged in {ACK_TIMEOUT_SECONDS:.0f} s")
+    return count // MESSAGES_PER_CALL * MESSAGES_PER_CALL
+
+
+def read_keys(bootstrap: str, topic: str, barrier: Barrier) -> tuple[int, int]:
+    """Read partition 0 from its beginning to its end; returns how many messages and how many keys there are."""
+    from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "bench",
+            "enable.auto.commit": False,
+            "enable.partition.eof": False,
+            "log_level": 0,
+        }
+    )
+    try:
+        _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)
+        barrier()
+        consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+        keys: set[bytes] = set()
+        seen = offset = 0
+        while offset < end - 1:
+            messages = consumer.consume(MESSAGES_PER_CALL, timeout=5.0)
+            if not messages:
+                raise LoadFailed(f"offset {offset} of {end} came, then nothing")
+            seen += len(messages)
+            offset = messages[-1].offset()
+            keys.update(message.key() for message in messages)
+        return seen, len(keys)
+    finally:
+        consumer.close()
+
+
+def change_config(broker: Broker, topic: str, name: str, value: str) -> None:
+    from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+    client = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    client.incremental_alter_configs([resource])[resource].result(30)
 
 
 def read_all(bootstrap: str, topic: str, partitions: int, count: int, barrier: Barrier) -> int:

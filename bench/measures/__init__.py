@@ -3,14 +3,18 @@ it."""
 
 from __future__ import annotations
 
+from bench.measures.compaction import Compaction
 from bench.measures.consume import Consume
+from bench.measures.copy import Copy
 from bench.measures.durable import DurableAcks
 from bench.measures.footprint import Footprint
+from bench.measures.groups import Groups
 from bench.measures.idempotence import Idempotence
 from bench.measures.latency import Latency
 from bench.measures.measure import Measure
 from bench.measures.produce import ProduceKilobyte, ProduceSmall
 from bench.measures.recovery import Recovery
+from bench.measures.transactions import Transactions
 
 MEASURES: tuple[Measure, ...] = (
     Latency(),
@@ -21,4 +25,8 @@ MEASURES: tuple[Measure, ...] = (
     Idempotence(),
     Footprint(),
     Recovery(),
+    Transactions(),
+    Copy(),
+    Groups(),
+    Compaction(),
 )

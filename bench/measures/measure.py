@@ -79,8 +79,13 @@ class Scale:
     durable_messages_per_producer: int
     footprint_bytes: int
     recovery_bytes: int
+    compaction_bytes: int
     idempotence_pairs: int
     idempotence_bytes: int
+    transactions: int
+    transactions_warm: int
+    copy_records: int
+    copy_warm: int
 
 
 FULL = Scale(
@@ -92,8 +97,13 @@ FULL = Scale(
     durable_messages_per_producer=1_000,
     footprint_bytes=2 * GIGABYTE,
     recovery_bytes=1 * GIGABYTE,
+    compaction_bytes=1 * GIGABYTE,
     idempotence_pairs=6,
     idempotence_bytes=500 * MEGABYTE,
+    transactions=1_000,
+    transactions_warm=300,
+    copy_records=50_000,
+    copy_warm=10_000,
 )
 
 QUICK = Scale(
@@ -105,8 +115,13 @@ QUICK = Scale(
     durable_messages_per_producer=30,
     footprint_bytes=50 * MEGABYTE,
     recovery_bytes=50 * MEGABYTE,
+    compaction_bytes=100 * MEGABYTE,
     idempotence_pairs=1,
     idempotence_bytes=50 * MEGABYTE,
+    transactions=50,
+    transactions_warm=10,
+    copy_records=2_000,
+    copy_warm=1_000,
 )
 
 

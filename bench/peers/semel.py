@@ -21,9 +21,17 @@ READY_LINE = re.compile(rb"semel ready on 127\.0\.0\.1:(\d+) in ")
 class Semel(Broker):
     name = "semel"
 
-    def __init__(self, *, durability: Durability = "fsync", port: int = 0, directory: Path | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        durability: Durability = "fsync",
+        log_level: str = "warning",
+        port: int = 0,
+        directory: Path | None = None,
+    ) -> None:
         super().__init__(port=port, directory=directory)
         self._durability = durability
+        self._log_level = log_level
 
     @property
     def executable(self) -> Path:
@@ -50,6 +58,7 @@ class Semel(Broker):
             f"--listen={self.bootstrap}",
             f"--data={self.directory / 'data'}",
             f"--durability={self._durability}",
+            f"--log-level={self._log_level}",
         ]
 
     def is_ready(self) -> bool:
