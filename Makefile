@@ -12,10 +12,10 @@ ifneq ($(shell test -x .venv/bin/python && cat $(STAMP) 2>/dev/null),$(CURDIR))
 $(shell rm -f $(STAMP))
 endif
 
-.PHONY: help setup demo test lint types bench reliability sim map lock clean
+.PHONY: help setup demo test test-java test-kafka lint types bench reliability sim map lock clean
 
 help: ## List the targets (the default)
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
 
 setup: $(STAMP) ## Make .venv with semel and all that its tests and its demo need, in the locked versions
 	@:
@@ -28,6 +28,12 @@ demo: $(STAMP) ## A story with real clients: a lost ACK, a gap, a kill -9, and e
 
 test: $(STAMP) ## Run the tests; make test ARGS='tests/core -k wrap' runs some
 	@.venv/bin/python -m pytest $(ARGS)
+
+test-java: $(STAMP) ## Run the Java clients and Kafka's console tools against semel; needs Java 17 and mvn
+	@SEMEL_TEST_JAVA=1 .venv/bin/python -m pytest tests/java $(ARGS)
+
+test-kafka: $(STAMP) ## Run the tests of all real clients against Apache Kafka: are the tests right?
+	@SEMEL_TEST_JAVA=1 .venv/bin/python -m bench.on_kafka .venv/bin/python -m pytest tests/clients tests/java $(ARGS)
 
 lint: $(STAMP) ## Check style and formatting
 	@.venv/bin/ruff check .

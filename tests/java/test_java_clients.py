@@ -1,0 +1,55 @@
+"""The Java clients of Apache Kafka 4.3 get from the broker what they get from their own: the programs in src/main/java
+tell what they found, one finding a line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+Run = Callable[..., str]
+
+
+def findings(printed: str) -> dict[str, str]:
+    return {name: value for name, _, value in (line.partition(": ") for line in printed.splitlines())}
+
+
+def test_transactions_of_the_second_version(run_java: Run, bootstrap: str, topic: str) -> None:
+    found = findings(run_java("semel.Transactions", bootstrap, topic))
+    committed = [f"{of} {partition}" for of in ("again", "committed") for partition in range(3)]
+    committed += ["idempotent 0", "idempotent 1", "of the successor 0", "open 0", "with offsets 0"]
+    assert found == {
+        "ended": "true",
+        "epochs after a commit": "1",
+        "aborted": "true",
+        "epochs after an abort": "2",
+        "state": "Ongoing",
+        "partitions": f"[{topic}-0]",
+        "listed": "true",
+        "producers with an open transaction": "1",
+        "held back": "1",
+        "held back after the end": "true",
+        "input": "true",
+        "offset after an abort": "null",
+        "offset after a commit": "1",
+        "zombie": "fenced",
+        "committed": str(committed).replace("'", ""),
+        "uncommitted": "15",
+    }
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_members_of_a_group_come_and_go(run_java: Run, bootstrap: str, topic: str, protocol: str) -> None:
+    assert findings(run_java("semel.Groups", bootstrap, topic, protocol)) == {
+        "two members": "true",
+        "read by two": "true",
+        "three members": "true",
+        "read by three": "true",
+        "type": protocol.capitalize(),
+        "state": "Stable",
+        "members": "3",
+        "one member": "true",
+        "read by one": "true",
+        "offsets": "18",
+        "deleted": "true",
+    }
