@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn (25), versions 0 to 4: a producer announces that offsets of a group will take part in its transaction.
+"""AddOffsetsToTxn (25), versions 0 to 4: a producer announces that offsets of a group take part in its transaction.
 
 The answer waits for no disk: what it promises is worth something only together with the offsets that follow, which lie
 behind it in the journal and are waited for.
