@@ -17,7 +17,7 @@ from semel.testing.faulty import FaultyFiles
 from semel.wire import messages
 from semel.wire.errors import ErrorCode
 from semel.wire.records import Record, decode_batches, encode_batch
-from semel.wire.versions import ANNOUNCED, DELETE_RECORDS, FETCH, LIST_OFFSETS, PRODUCE
+from semel.wire.versions import ANNOUNCED, DELETE_RECORDS, DESCRIBE_PRODUCERS, FETCH, LIST_OFFSETS, PRODUCE
 from transacting import TransactionalProducer
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
@@ -264,3 +264,23 @@ def test_a_request_with_a_transactional_id_makes_no_transaction_of_a_plain_batch
     answer = ask(PRODUCE, 12, transactional_id="one", acks=-1, timeout=1000, topic_data=data)
     assert answer.responses[0].partition_responses[0].error_code == 0
     assert offsets(fetch(ask, "orders")) == [0]
+
+
+def test_after_an_end_that_raised_the_epoch_a_producer_is_shown_without_a_last_number(ask: Asker) -> None:
+    ask.create("orders")
+    producer = owner(ask, "one")
+
+    def active() -> Any:
+        (topic,) = ask(DESCRIBE_PRODUCERS, topics=[{"name": "orders", "partition_indexes": [0]}]).topics
+        (found,) = topic.partitions[0].active_producers
+        return found.last_sequence, found.current_txn_start_offset
+
+    ask.produce("orders", at(1000))
+    producer.send("orders", "first", version=12)
+    producer.send("orders", "second", version=12)
+    assert active() == (1, 1)
+    producer.end(version=4)
+    assert active() == (1, -1)
+    producer.send("orders", "third", version=12)
+    producer.end(version=5)
+    assert active() == (-1, -1)
