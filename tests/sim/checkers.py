@@ -163,15 +163,20 @@ def dirty_offsets(history: list[Event]) -> Iterator[str]:
         if ended.get(moved["transaction"]) in ("committed", "unknown"):
             for partition, offset in moved["offsets"].items():
                 possible[moved["group"], moved["topic"], partition].add(offset)
-    shown: dict[tuple[str, str, int], int] = {}
-    for who, seen in events(history, "offsets seen"):
+    shown: dict[tuple[str, str, int], list[tuple[int, int]]] = defaultdict(list)
+    for event in history:
+        if event.what != "offsets seen":
+            continue
+        seen = event.particulars
         for partition, offset in enumerate(seen["offsets"]):
             place = seen["group"], seen["topic"], partition
             if offset not in possible[place]:
-                yield f"dirty offsets: {who} was shown {offset} of {place}"
-            if offset < shown.get(place, -1):
-                yield f"non-monotonic offsets: {who} was shown {offset} of {place} after {shown[place]}"
-            shown[place] = max(offset, shown.get(place, -1))
+                yield f"dirty offsets: {event.who} was shown {offset} of {place}"
+            # An answer may take its time; what counts is what was known when it was asked for.
+            before = max((known for at_us, known in shown[place] if at_us < seen["asked_us"]), default=-1)
+            if offset < before:
+                yield f"non-monotonic offsets: {event.who} was shown {offset} of {place} after {before}"
+            shown[place].append((event.at_us, offset))
 
 
 def shared_ownership(history: list[Event]) -> Iterator[str]:

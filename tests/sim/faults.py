@@ -5,7 +5,7 @@ from typing import Final
 
 KINDS: Final = (
     # The network.
-    *("request lost", "answer lost", "cut short", "in pieces", "late request", "late answer", "cut off"),
+    *("request lost", "answer lost", "cut short", "in pieces", "late request", "late answer", "held back", "cut off"),
     *("answers untaken", "half-open connection", "client gave up waiting", "repeated on purpose", "paused client"),
     "silent member",
     # The disk.

@@ -28,6 +28,8 @@ class Nemesis:
             self._change_weather,
             self._change_weather,
             self._cut_off_some,
+            self._hold_back,
+            self._hold_back,
             self._kill,
             self._crash_in_a_call,
             self._crash_in_a_call,
@@ -75,6 +77,11 @@ class Nemesis:
         chosen = sorted(self._random.sample(self._clients, count))
         self._world.network.cut_off.update(dict.fromkeys(chosen, until))
         self._did("cut off", clients=chosen, until=round(until, 3))
+
+    def _hold_back(self) -> None:
+        chosen = self._random.choice(self._clients)
+        self._world.network.held_back[chosen] = self._world.loop.time() + self._random.uniform(0.05, 0.5)
+        self._did("hold back", client=chosen)
 
     def _kill(self) -> None:
         if self._world.broker is not None:

@@ -18,6 +18,8 @@ from sim.virtual_loop import VirtualLoop
 # What is on its way to a client beyond this stops the broker from reading its requests.
 UNTAKEN_BYTES_MAX: Final = 8 * 1024
 RECEIVE_BYTES_MAX: Final = 16 * 1024
+# Longer than a client waits for an answer, and short enough to arrive in the midst of what it does next.
+HELD_BACK_S: Final = (1.6, 2.5)
 
 
 @dataclass
@@ -57,6 +59,8 @@ class Network:
         self.fired = fired
         self.weather = Weather()
         self.cut_off: dict[str, float] = {}
+        # Until when whatever a client sends takes longer than it has patience for.
+        self.held_back: dict[str, float] = {}
         self._listening: dict[tuple[str, int], tuple[Listener, Callable[[], asyncio.BufferedProtocol]]] = {}
         self._ends: dict[End, None] = {}
         loop.network = self
@@ -196,6 +200,9 @@ class End(asyncio.Transport):
         if random.random() < weather.late:
             fired["late answer" if self.is_server else "late request"] += 1
             delay_s += random.uniform(0.5, weather.late_s)
+        if not self.is_server and network.held_back.get(self.client, 0.0) > self._loop.time():
+            fired["held back"] += 1
+            delay_s += random.uniform(*HELD_BACK_S)
         if random.random() < weather.in_pieces:
             fired["in pieces"] += 1
             places = sorted({random.randrange(len(data)) for _ in range(random.randrange(1, 5))} | {0, len(data)})

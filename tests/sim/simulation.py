@@ -15,6 +15,7 @@ from sim.members import ClassicMember, ConsumerMember, Member
 from sim.nemesis import CLOCK_STEP_MAX_S, Nemesis
 from sim.producers import IdempotentProducer
 from sim.transactors import TransactionalProducer
+from sim.virtual_loop import Deadlock, NoEnd
 from sim.world import World
 
 PLAIN: Final = "plain"
@@ -51,7 +52,10 @@ def simulate(seed: int) -> Outcome:
     """The history of this seed."""
     world = World(seed, "os" if seed % 10 == 9 else "fsync")
     with world.seeded_secrets():
-        world.loop.run(_Cast(world).play())
+        try:
+            world.loop.run(_Cast(world).play())
+        except (TimeoutError, Deadlock, NoEnd) as error:
+            world.anomaly("no progress", repr(error))
     world.fired.update(world.files.fired)
     return Outcome(seed, [str(event) for event in world.history], world.anomalies, world.fired, world.operations)
 

@@ -17,7 +17,7 @@ from unittest import mock
 from semel.broker.broker import Broker, Durability
 from semel.broker.events import Events
 from semel.storage.log import LogSettings
-from semel.testing.faulty import Crashed, FaultyFiles
+from semel.testing.faulty import Crashed, Fault, FaultKind, FaultyFiles
 from sim.disk import SimulatedDiskThread
 from sim.network import Network, Weather
 from sim.virtual_loop import VirtualLoop
@@ -201,6 +201,10 @@ class World:
             self.files = before.after_kill()
         self.fired.update(before.fired)
         self.names_in_doubt = False
+        if not self.is_healed and self._fate.random() < 0.2:
+            # The disk goes on as it began.
+            kinds: tuple[FaultKind, ...] = ("crash before", "crash after", "EIO")
+            self.files.arm(Fault(self._fate.choice(kinds), at=self._fate.randint(0, 80)))
 
     def _on_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
@@ -218,6 +222,7 @@ class World:
         self.is_healed = True
         self.network.weather = Weather()
         self.network.cut_off.clear()
+        self.network.held_back.clear()
         self.disk_delay_s = 0.001
         async with asyncio.timeout(RECOVERY_S_MAX):
             while self.broker is None:
