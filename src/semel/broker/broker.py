@@ -1,10 +1,10 @@
 """The broker: one log, its connections, and the order in which changes become durable and answers leave.
 
-All requests are served on one event loop, so no state needs a lock. The disk is waited for in three threads: one syncs
+All requests are served on one event loop, so no state needs a lock. The disk is waited for in four threads: one syncs
 the journal, over and over as long as there is something to sync, and everything that was appended meanwhile shares the
-next sync; another writes checkpoints; the third brings records into memory that have left it. If a sync fails the
-broker stops serving at once and for good, because nothing that was not durable yet can be trusted any more; a restart
-recovers what was.
+next sync; another writes checkpoints; the third brings records into memory that have left it; the fourth compacts. If a
+sync of the journal fails the broker stops serving at once and for good, because nothing that was not durable yet can be
+trusted any more; a restart recovers what was.
 """
 
 import asyncio
