@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 from uuid import uuid4
 
-from semel.broker.apis.answered import Fields, answer
 from semel.broker.deadlines import Deadlines
 from semel.core.groups.classic import ClassicGroup
 from semel.core.groups.classic_members import protocols_bytes
@@ -45,24 +44,23 @@ A = TypeVar("A", bound=JoinAnswer | SyncAnswer)
 class WaitingRequest(Generic[A]):
     """A JoinGroup or SyncGroup: the token that the rules are given for it, and the way to its answer."""
 
-    __slots__ = ("_broker", "_exchange", "_fields_of", "_group", "_is_answered", "_otherwise")
+    __slots__ = ("_broker", "_exchange", "_group", "_is_answered", "_otherwise", "_reply")
 
     def __init__(
-        self, broker: "Broker", exchange: "Exchange", group: str, fields_of: Callable[[A], Fields], otherwise: A
+        self, broker: "Broker", exchange: "Exchange", group: str, reply: Callable[[A], None], otherwise: A
     ) -> None:
         """`otherwise` is the answer where nobody can wait any longer: to try again."""
         self._broker = broker
         self._exchange = exchange
         self._group = group
-        self._fields_of = fields_of
+        self._reply = reply
         self._otherwise = otherwise
         self._is_answered = False
 
-    def answer(self, answered: A) -> None:
-        """Answer when all that the answer may speak of is durable."""
+    def answer(self, answer: A) -> None:
         self._is_answered = True
         self._exchange.unpark(self)
-        answer(self._exchange, self._fields_of(answered), after=self._broker.log.end)
+        self._reply(answer)
 
     def wait(self) -> None:
         """The step that the request led to is over: wait for another one, unless it was answered."""
@@ -106,12 +104,10 @@ class GroupCoordinator:
 
     # -- requests -----------------------------------------------------------------------------------------------
 
-    def join(
-        self, exchange: "Exchange", name: str, request: JoinRequest, fields_of: Callable[[JoinAnswer], Fields]
-    ) -> None:
+    def join(self, exchange: "Exchange", name: str, request: JoinRequest, reply: Callable[[JoinAnswer], None]) -> None:
         """Answer a JoinGroup, now or later."""
         try_again = JoinAnswer(REBALANCE_IN_PROGRESS, request.member_id)
-        waiter = WaitingRequest(self._broker, exchange, name, fields_of, try_again)
+        waiter = WaitingRequest(self._broker, exchange, name, reply, try_again)
         try:
             self._check_join(name, request)
             consumer_group = self._consumer_groups.with_members(name)
@@ -125,11 +121,9 @@ class GroupCoordinator:
         self._carry_out(machine, machine.join(request, waiter, self._broker.now_ms(), self._rules))
         waiter.wait()
 
-    def sync(
-        self, exchange: "Exchange", name: str, request: SyncRequest, fields_of: Callable[[SyncAnswer], Fields]
-    ) -> None:
+    def sync(self, exchange: "Exchange", name: str, request: SyncRequest, reply: Callable[[SyncAnswer], None]) -> None:
         """Answer a SyncGroup, now or later."""
-        waiter = WaitingRequest(self._broker, exchange, name, fields_of, SyncAnswer(REBALANCE_IN_PROGRESS))
+        waiter = WaitingRequest(self._broker, exchange, name, reply, SyncAnswer(REBALANCE_IN_PROGRESS))
         try:
             consumer_group = self._consumer_groups.with_members(name)
             if consumer_group is not None:
@@ -231,8 +225,8 @@ class GroupCoordinator:
                 proposal.refused()
             else:
                 proposal.kept()
-        for waiter, answered in step.answers:
-            cast("WaitingRequest[JoinAnswer | SyncAnswer]", waiter).answer(answered)
+        for waiter, answer in step.answers:
+            cast("WaitingRequest[JoinAnswer | SyncAnswer]", waiter).answer(answer)
         for event in step.events:
             broker.metrics.group_events[event.name] += 1
             broker.events.tell(

@@ -6,7 +6,7 @@ for. From version 4 on a new member is told its id first, so that one whose answ
 
 from typing import TYPE_CHECKING
 
-from semel.broker.apis.answered import Fields
+from semel.broker.apis.answered import Fields, answer
 from semel.broker.coordinator import new_member_id
 from semel.core.groups.classic_steps import JoinAnswer, JoinRequest
 from semel.wire import messages
@@ -43,20 +43,24 @@ def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> None:
         may_skip_assignment=version >= _SKIPS_ASSIGNMENT_FROM,
     )
 
-    def fields_of(answer: JoinAnswer) -> Fields:
-        no_protocol = None if version >= _NO_PROTOCOL_FROM else ""
-        return {
-            "error_code": answer.error,
-            "generation_id": answer.generation,
-            "protocol_type": answer.protocol_type,
-            "protocol_name": no_protocol if answer.protocol is None else answer.protocol,
-            "leader": answer.leader,
-            "skip_assignment": answer.skip_assignment,
-            "member_id": answer.member_id,
-            "members": [
-                {"member_id": member.member_id, "group_instance_id": member.instance_id, "metadata": member.metadata}
-                for member in answer.members
-            ],
-        }
+    def reply(joined: JoinAnswer) -> None:
+        answer(exchange, _fields_of(joined, version), after=broker.log.end)
 
-    broker.groups.join(exchange, asked.group_id, request, fields_of)
+    broker.groups.join(exchange, asked.group_id, request, reply)
+
+
+def _fields_of(joined: JoinAnswer, version: int) -> Fields:
+    no_protocol = None if version >= _NO_PROTOCOL_FROM else ""
+    return {
+        "error_code": joined.error,
+        "generation_id": joined.generation,
+        "protocol_type": joined.protocol_type,
+        "protocol_name": no_protocol if joined.protocol is None else joined.protocol,
+        "leader": joined.leader,
+        "skip_assignment": joined.skip_assignment,
+        "member_id": joined.member_id,
+        "members": [
+            {"member_id": member.member_id, "group_instance_id": member.instance_id, "metadata": member.metadata}
+            for member in joined.members
+        ],
+    }

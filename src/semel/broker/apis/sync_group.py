@@ -6,7 +6,7 @@ could give to somebody else.
 
 from typing import TYPE_CHECKING, Any
 
-from semel.broker.apis.answered import Fields
+from semel.broker.apis.answered import Fields, answer
 from semel.core.groups.classic_steps import SyncAnswer, SyncRequest
 from semel.wire import messages
 
@@ -27,7 +27,12 @@ def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> None:
         protocol=_named(exchange.version, asked, "protocol_name"),
         assignments={one.member_id: one.assignment for one in asked.assignments},
     )
-    broker.groups.sync(exchange, asked.group_id, request, _fields_of)
+
+    def reply(synced: SyncAnswer) -> None:
+        # It may be the first to show a generation, which has to be durable by then.
+        answer(exchange, _fields_of(synced), after=broker.log.end)
+
+    broker.groups.sync(exchange, asked.group_id, request, reply)
 
 
 def _named(version: int, asked: Any, name: str) -> str | None:
@@ -35,10 +40,10 @@ def _named(version: int, asked: Any, name: str) -> str | None:
     return getattr(asked, name) or "" if version >= _PROTOCOL_FROM else None
 
 
-def _fields_of(answer: SyncAnswer) -> Fields:
+def _fields_of(synced: SyncAnswer) -> Fields:
     return {
-        "error_code": answer.error,
-        "protocol_type": answer.protocol_type,
-        "protocol_name": answer.protocol,
-        "assignment": answer.assignment,
+        "error_code": synced.error,
+        "protocol_type": synced.protocol_type,
+        "protocol_name": synced.protocol,
+        "assignment": synced.assignment,
     }
