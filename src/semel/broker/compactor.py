@@ -59,6 +59,7 @@ class Compactor:
         self._thread = thread
         self._attempt = attempt
         self._stopping = False
+        self._rest()
 
     def stop(self) -> None:
         """Return as soon as the thread can break off."""
