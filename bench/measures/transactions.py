@@ -1,0 +1,69 @@
+"""The measure of one small transaction after another. It waits for every commit; it must never keep two transactions
+under way."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import ClassVar
+
+from bench import clients
+from bench.measures.measure import Contenders, Figures, Kind, Measure, Row, Scale, Target
+from bench.peers.kafka import Kafka
+from bench.peers.process import Broker
+from bench.peers.semel import Semel
+from bench.peers.tansu import Tansu
+from bench.transactional_clients import transactions_one_at_a_time
+
+TOPIC = "transactions"
+PARTITIONS = 4
+VALUE_BYTES = 100
+
+
+class Transactions(Measure):
+    """One producer that begins, writes one record of 100 B to each of four partitions, commits, and begins again. It is
+    what exactly-once costs a program that handles one event at a time. Kafka commits to the page cache unless
+    `flush.messages=1`, so each durability is compared with its own kind."""
+
+    name = "transactions"
+    contenders: ClassVar[Contenders] = {
+        "semel os": lambda: Semel(durability="os"),
+        "semel fsync": lambda: Semel(durability="fsync"),
+        "kafka": Kafka,
+        "kafka flush": lambda: Kafka(flush_messages=1),
+        "tansu": Tansu,
+    }
+    rows = (
+        Row(
+            "transactions/s, 4 partitions, durability os",
+            "rate",
+            Target(Kind.RATIO_AT_LEAST, 5.0),
+            semel="semel os",
+        ),
+        Row("the same, p50 ms", "p50_ms", Target(Kind.RATIO_AT_MOST, 0.25), semel="semel os", decimals=2),
+        Row(
+            "the same, broker CPU per transaction, ms",
+            "cpu_ms",
+            Target(Kind.RATIO_AT_MOST, 0.15),
+            semel="semel os",
+            decimals=2,
+        ),
+        Row(
+            "transactions/s, 4 partitions, fsync (Kafka: flush.messages=1)",
+            "rate",
+            semel="semel fsync",
+            kafka="kafka flush",
+            tansu=None,
+        ),
+        Row("the same, p50 ms", "p50_ms", semel="semel fsync", kafka="kafka flush", tansu=None, decimals=2),
+    )
+
+    def run(self, broker: Broker, scale: Scale) -> Figures:
+        broker.start()
+        clients.create_topic(broker, TOPIC, PARTITIONS)
+        arguments = (TOPIC, PARTITIONS, VALUE_BYTES, scale.transactions_warm, scale.transactions)
+        load = clients.run(broker, transactions_one_at_a_time, [arguments])
+        return {
+            "rate": scale.transactions / load.elapsed_seconds,
+            "p50_ms": median(load.results[0]),
+            "cpu_ms": load.broker_cpu_seconds * 1e3 / scale.transactions,
+        }
