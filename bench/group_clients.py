@@ -1,4 +1,5 @@
-"""Many members of one group, and one of them in a process that can be killed. Members are librdkafka's; the clock runs from the moment they ask to join. Nothing here may know which broker it talks to."""
+"""Many members of one group, and one of them in a process that can be killed. Members are librdkafka's; the clock runs
+from the moment they ask to join. Nothing here may know which broker it talks to."""
 
 from __future__ import annotations
 
