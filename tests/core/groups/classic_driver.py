@@ -1,5 +1,8 @@
 """Drives a classic group as the broker does: commits what it proposes, or refuses to, and keeps the answers."""
 
+import json
+
+from semel.core.entries import ClassicGroupChanged
 from semel.core.groups.classic import ClassicGroup
 from semel.core.groups.classic_steps import (
     ClassicRules,
@@ -117,12 +120,16 @@ class Driver:
             assert waiter not in self.answers, "answered twice"
             self.answers[waiter] = answer
 
-    def restart(self) -> None:
-        """Begin anew with what was stored."""
-        self.group = ClassicGroup("g")
-        for kind, payload in self.entries:
-            entry = decode(kind, memoryview(payload))
-            self.group.apply(entry)  # type: ignore[arg-type]
+    def restart(self, *, from_checkpoint: bool = False) -> None:
+        """Begin anew with what was stored: in a checkpoint, or entry by entry."""
+        ended, self.group = self.group, ClassicGroup("g")
+        if from_checkpoint and ended.is_stored:
+            self.group.restore(json.loads(json.dumps(ended.snapshot())))
+        else:
+            for kind, payload in self.entries:
+                entry = decode(kind, memoryview(payload))
+                assert isinstance(entry, ClassicGroupChanged)
+                self.group.apply(entry)
         self.group.begin(self.now_ms)
 
     # -- whole conversations ------------------------------------------------------------------------------------

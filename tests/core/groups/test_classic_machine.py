@@ -206,11 +206,11 @@ class ClassicGroupMachine(RuleBasedStateMachine):
     def turn_disk(self, refuses: bool) -> None:
         self.driver.disk_refuses = refuses
 
-    @rule()
-    def restart(self) -> None:
+    @rule(from_checkpoint=st.booleans())
+    def restart(self, from_checkpoint: bool) -> None:
         waiting = self.asked - self.driver.answers.keys()
         self.lost |= waiting
-        self.driver.restart()
+        self.driver.restart(from_checkpoint=from_checkpoint)
         self.newest_generation = self.driver.group.generation
         for client in self.clients:
             if client.request in waiting:
