@@ -97,7 +97,7 @@ def test_a_group_is_described_with_its_members(ask: Asker) -> None:
     (member,) = group.members
     assert (member.member_id, member.instance_id, member.rack_id, member.member_epoch) == ("a", "one", "left", 1)
     assert (member.client_id, member.client_host, member.member_type) == ("asker", "/127.0.0.1", 1)
-    assert (member.subscribed_topic_names, member.subscribed_topic_regex) == (("orders",), None)
+    assert (member.subscribed_topic_names, member.subscribed_topic_regex) == (("orders",), "")
     (read,) = member.assignment.topic_partitions
     assert (read.topic_id, read.topic_name, read.partitions) == (topic.topic_id, "orders", (0, 1))
     assert member.target_assignment == member.assignment

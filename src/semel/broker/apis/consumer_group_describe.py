@@ -24,17 +24,18 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     return {
         "groups": [
-            {**_UNKNOWN, "group_id": name, "authorized_operations": operations, **attempted(_describe, broker, name)}
+            {**_UNKNOWN, "group_id": name, **attempted(_describe, broker, name, operations)}
             for name in dict.fromkeys(request.group_ids)
         ]
     }
 
 
-def _describe(broker: "Broker", name: str) -> Fields:
+def _describe(broker: "Broker", name: str, operations: int) -> Fields:
     machine = broker.log.groups.existing(name).machine
     if not isinstance(machine, ConsumerGroup):
         raise Refused(GROUP_ID_NOT_FOUND, f"group '{name}' is not a consumer group")
     return {
+        "authorized_operations": operations,
         "group_state": machine.state_name,
         "group_epoch": machine.epoch,
         "assignment_epoch": machine.target_epoch,
@@ -55,7 +56,7 @@ def _member_fields(broker: "Broker", member: Member, target: Iterable[PartitionN
         "client_id": subscription.client_id,
         "client_host": subscription.client_host,
         "subscribed_topic_names": subscription.topic_names,
-        "subscribed_topic_regex": subscription.topic_regex or None,
+        "subscribed_topic_regex": subscription.topic_regex,
         "assignment": _assignment(broker, member.held),
         "target_assignment": _assignment(broker, target),
         "member_type": _CLASSIC_MEMBER if member.is_classic else _CONSUMER_MEMBER,
