@@ -322,3 +322,11 @@ def test_who_asks_for_offsets_as_a_member_is_one(room: Room) -> None:
         room.group.check_fetch("a", 2)
     with refused(refusals.UNKNOWN_MEMBER_ID):
         room.group.check_fetch("b", 1)
+
+
+def test_an_entry_that_cannot_follow_is_none(room: Room) -> None:
+    room.join("a", "orders")
+    gone = room.group.decide_removal("group", ["a"], room.catalog, 0)
+    room.group.apply(gone)
+    with pytest.raises(ValueError, match="no step of group 'group'"):
+        room.group.apply(gone)

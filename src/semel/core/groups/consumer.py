@@ -410,22 +410,28 @@ class ConsumerGroup:
     # Applying
 
     def apply(self, entry: ConsumerGroupChanged) -> None:
-        """Make an entry true."""
+        """Make an entry true; ValueError for one that cannot follow on those before it."""
+        try:
+            self._apply(entry)
+        except (LookupError, TypeError) as error:
+            raise ValueError(f"no step of group '{entry.group}': {error!r}") from error
+
+    def _apply(self, entry: ConsumerGroupChanged) -> None:
         self.epoch = entry.epoch
         self.target_epoch = entry.target_epoch
         self.topics_digest = entry.topics_digest
         self.changed_at_ms = entry.at_ms
         for member_id in entry.left:
             self._remove(member_id)
-        for fields in entry.subscriptions:
-            self._subscribe(subscription_from(fields))
+        for subscription in entry.subscriptions:
+            self._subscribe(subscription_from(subscription))
         for member_id, partitions in entry.targets:
             self.targets[member_id] = frozenset(PartitionName(*name) for name in partitions)
-        for fields in entry.positions:
-            self._move(position_from(fields), entry.at_ms)
+        for position in entry.positions:
+            self._move(position_from(position), entry.at_ms)
         if entry.left or entry.subscriptions:
             self._digested = None
-            self._topics.forget_all_but(subscription.topic_regex for subscription in self._subscriptions())
+            self._topics.forget_all_but(known.topic_regex for known in self._subscriptions())
 
     def _remove(self, member_id: str) -> None:
         member = self.members.pop(member_id)
