@@ -128,9 +128,9 @@ class Copier(Transactor):
         await self.deliver_all()
         if not offsets_first:
             await self._send_offsets(offsets)
-        if self.random.random() < 0.15:
+        if self.random.random() < 0.25:
             self.world.fired["paused client"] += 1
-            await asyncio.sleep(self.random.uniform(0.5, 8.0))
+            await asyncio.sleep(self.random.uniform(0.5, 6.0))
         if self.random.random() < 0.15:
             await self.give_up(transaction)
             await self._go_back()

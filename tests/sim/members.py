@@ -5,19 +5,21 @@ what a member believes that was silent for too long counts for nothing, because 
 """
 
 import asyncio
+import contextlib
 import struct
 from typing import Any, Final
 
 from semel.wire.errors import ErrorCode
-from semel.wire.versions import CONSUMER_GROUP_HEARTBEAT, HEARTBEAT, JOIN_GROUP, SYNC_GROUP
+from semel.wire.versions import CONSUMER_GROUP_HEARTBEAT, HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
 from sim.client import Client, Unanswered
 from sim.world import World
 
 # The least that brokers accept.
 SESSION_MS: Final = 6_000
 REBALANCE_MS: Final = 10_000
-# A member that is told to join with an epoch that it does not have.
+# What a member says instead of its epoch.
 JOIN_EPOCH: Final = 0
+LEAVE_EPOCH: Final = -1
 
 
 class Member(Client):
@@ -61,12 +63,24 @@ class Member(Client):
                 await self.keep_up()
             except Unanswered:
                 await self.pause()
-            if not self.world.is_healed and self.random.random() < 0.03:
+            if self.world.is_healed:
+                continue
+            mood = self.random.random()
+            if mood < 0.03:
                 self.world.fired["silent member"] += 1
                 await asyncio.sleep(self.random.uniform(3.0, 15.0))
+            elif mood < 0.1 and self.assigned:
+                self.world.fired["member that leaves"] += 1
+                with contextlib.suppress(Unanswered):
+                    await self.leave()
+                await self.pause(1.0)
 
     async def keep_up(self) -> None:
         """One step of what a member does all the time."""
+        raise NotImplementedError
+
+    async def leave(self) -> None:
+        """Give everything back, and be nobody."""
         raise NotImplementedError
 
     def as_committing(self) -> dict[str, Any]:
@@ -96,6 +110,11 @@ class ClassicMember(Member):
             self.generation = -1
         elif answer.error_code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
             self._expelled(int(answer.error_code))
+
+    async def leave(self) -> None:
+        member_id, self.member_id = self.member_id, ""
+        self.lose_all(0)
+        await self.ask(LEAVE_GROUP, 1, group_id=self.group, member_id=member_id)
 
     async def _join(self) -> None:
         posted = await self.post(
@@ -189,6 +208,24 @@ class ConsumerMember(Member):
         if answer.assignment is not None:
             self._go(frozenset(index for one in answer.assignment.topic_partitions for index in one.partitions))
         await self.pause(1.0)
+
+    async def leave(self) -> None:
+        self.lose_all(0)
+        self.generation = JOIN_EPOCH
+        await self.ask(
+            CONSUMER_GROUP_HEARTBEAT,
+            1,
+            group_id=self.group,
+            member_id=self.member_id,
+            member_epoch=LEAVE_EPOCH,
+            instance_id=None,
+            rack_id=None,
+            rebalance_timeout=-1,
+            subscribed_topic_names=None,
+            subscribed_topic_regex=None,
+            server_assignor=None,
+            topic_partitions=None,
+        )
 
     def _go(self, target: frozenset[int]) -> None:
         if target != self.assigned:

@@ -12,9 +12,12 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Final
 
 from sim.faults import never_fired
 from sim.simulation import simulate
+
+PROGRESS_SEEDS: Final = 50
 
 
 def main(arguments: list[str]) -> int:
@@ -50,6 +53,8 @@ def run_many(first: int, count: int) -> int:
             name, _, text = anomaly.partition(": ")
             anomalies[name] += 1
             print(f"seed {seed}: {name}: {text}")
+        if seed % PROGRESS_SEEDS == PROGRESS_SEEDS - 1 and sys.stderr.isatty():
+            print(f"{seed - first + 1} histories", file=sys.stderr, end="\r")
         if outcome.anomalies:
             print(f"    replay it with: make sim SEED={seed}", flush=True)
     missing = never_fired(fired)
