@@ -155,6 +155,7 @@ def test_the_next_offset_lies_behind_the_last_record() -> None:
         pytest.param(refusals.CORRUPT_MESSAGE, {"checksum": 0}, id="a wrong checksum"),
         pytest.param(refusals.INVALID_RECORD, {"attributes": 0x20}, id="a control batch"),
         pytest.param(refusals.INVALID_RECORD, {"attributes": 0x30}, id="a marker of a transaction"),
+        pytest.param(refusals.INVALID_RECORD, {"attributes": 0x40}, id="a time for marks of deletion to go"),
         pytest.param(refusals.INVALID_RECORD, {"record_count": 0}, id="no records"),
         pytest.param(refusals.INVALID_RECORD, {"record_count": -1}, id="fewer than no records"),
         pytest.param(
@@ -244,7 +245,7 @@ def test_any_fields_under_a_right_checksum_are_accepted_only_if_they_agree(
     assert header.magic == 2
     assert header.record_count > 0
     assert header.last_offset_delta == header.record_count - 1
-    assert header.attributes & 0x28 == 0
+    assert header.attributes & 0x68 == 0
     claim = header.producer_id, header.producer_epoch, header.base_sequence
     assert header.producer_id == NO_PRODUCER or min(claim) >= 0
 

@@ -327,4 +327,26 @@ BUGS: Final[tuple[Bug, ...]] = (
         "        answer(exchange, fields)",
         ("tests/broker/apis/test_durable_offsets.py",),
     ),
+    # -- compaction: a consumer ends up with the same ----------------------------------------------------------------
+    Bug(
+        "compaction keeps the first record of a key",
+        "semel.compaction.cleaning",
+        "offsets[digest(key)] = base_offset + offset_delta",
+        "offsets.setdefault(digest(key), base_offset + offset_delta)",
+        ("tests/compaction/test_cleaning.py",),
+    ),
+    Bug(
+        "an aborted record supersedes a committed one",
+        "semel.compaction.cleaning",
+        "or self._supersedes_nothing(header):",
+        "or header.is_control:",
+        ("tests/compaction/test_cleaning.py",),
+    ),
+    Bug(
+        "a checkpoint names a segment whose own name may be lost",
+        "semel.storage.contents",
+        "        self._segment_files.grown.add(partition.directory)\n",
+        "",
+        ("tests/crash/test_compaction_crashes.py",),
+    ),
 )
