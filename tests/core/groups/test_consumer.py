@@ -230,6 +230,20 @@ def test_members_are_told_to_be_quick_as_long_as_the_group_is_in_motion(room: Ro
     assert room.group.heartbeat_interval_ms(replace(RULES, heartbeat_interval_ms=100), 0) == 100
 
 
+def test_topics_that_a_member_gives_up_are_taken_from_it_at_once(room: Room) -> None:
+    room.join("a", "orders")
+    room.join("b", "orders")
+    room.beat("a", 1)
+    assert (room.state("a"), room.held("a")) == (UNREVOKED, {0, 1})
+    room.beat("a", 1, topic_names=())
+    assert (room.state("a"), room.held("a")) == (UNREVOKED, set())
+    room.beat("b", 2)
+    assert room.held("b") == set()
+    room.beat("a", 1, owned=owned())
+    room.beat("b", 3)
+    assert room.held("b") == {0, 1, 2, 3}
+
+
 def test_who_takes_too_long_to_let_go_is_gone_though_it_is_heard(room: Room) -> None:
     room.join("a", "orders")
     room.join("b", "orders")

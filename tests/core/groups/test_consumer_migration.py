@@ -223,7 +223,7 @@ def test_the_group_goes_back_when_the_last_of_the_new_protocol_is_gone(catalog: 
     assert is_to_downgrade(group)
     entry = downgrade("group", group, catalog, 5)
     assert isinstance(entry, ClassicGroupChanged)
-    assert (entry.generation, entry.protocol, entry.at_ms) == (3, "range", 5)
+    assert (entry.generation, entry.protocol, entry.at_ms) == (1, "range", 5)
     classic = ClassicGroup("group")
     classic.apply(entry)
     assert classic.subscribed_topics() == frozenset({"orders"})

@@ -48,6 +48,7 @@ from semel.core.topics import Catalog
 
 # How a snapshot of this machine is told from one of the classic protocol.
 KIND: Final = "consumer"
+_KEPT: Final = ("epoch", "target_epoch", "topics_digest", "subscriptions", "targets", "positions", "at_ms")
 # The first version of OffsetCommit that says which member epoch it means.
 COMMIT_VERSION_MIN: Final = 9
 NOTHING: Final[frozenset[PartitionName]] = frozenset()
@@ -254,7 +255,9 @@ class ConsumerGroup:
         """What changes by a member having been heard; `member` is how it was, `subscription` what it says now."""
         plan = self._plan(member, subscription, catalog)
         target = plan.targets.get(subscription.member_id, self.target_of(subscription.member_id))
-        position = next_position(member, target, plan.target_epoch, self._is_free, owned)
+        position = next_position(
+            member, target, plan.target_epoch, self._is_free, owned, lambda: self._topics.of(subscription, catalog)
+        )
         check_said_epoch(member, position, said_epoch)
         is_new = self.members.get(subscription.member_id) is not member
         changed = ConsumerGroupChanged(
@@ -483,16 +486,7 @@ class ConsumerGroup:
     def snapshot(self) -> dict[str, Any]:
         """All that is kept, in what JSON can say; nothing that happens later changes it."""
         entry = self.as_entry("")
-        return {
-            "kind": KIND,
-            "epoch": entry.epoch,
-            "target_epoch": entry.target_epoch,
-            "topics_digest": entry.topics_digest,
-            "subscriptions": entry.subscriptions,
-            "targets": entry.targets,
-            "positions": entry.positions,
-            "at_ms": entry.at_ms,
-        }
+        return {"kind": KIND, **{name: getattr(entry, name) for name in _KEPT}}
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Become what `snapshot` says. Nothing may have been here before."""

@@ -142,15 +142,23 @@ def next_position(
     target_epoch: int,
     is_free: Callable[[PartitionName], bool],
     owned: frozenset[PartitionName] | None,
+    wanted: Callable[[], frozenset[int]],
 ) -> ConsumerPosition:
-    """Where a member is after it was heard; `owned` is what it says to read, None if it says nothing."""
+    """Where a member is after it was heard; `owned` is what it says to read, None if it says nothing.
+
+    `wanted` answers the topics it asks for: while it lets go of something it is bothered no further, but for those that
+    it does not want any more.
+    """
     position = member.position
     if position.state == STABLE and position.epoch == target_epoch:
         return position
     if position.state == UNREVOKED and _still_reads(owned, member.revoking):
-        return position
+        topics = wanted()
+        kept = {name: epoch for name, epoch in member.held.items() if name.number in topics}
+        to_revoke = {**member.held, **member.revoking}
+        return _moved(position, position.epoch, UNREVOKED, kept, _without(to_revoke, kept))
     kept = {name: epoch for name, epoch in member.held.items() if name in target}
-    to_revoke = {name: epoch for name, epoch in member.held.items() if name not in target}
+    to_revoke = _without(member.held, kept)
     if _still_reads(owned, to_revoke):
         return _moved(position, position.epoch, UNREVOKED, kept, to_revoke)
     missing = target - kept.keys()
@@ -158,6 +166,10 @@ def next_position(
     ready = {name for name in missing if name in member.revoking or is_free(name)}
     held = kept | dict.fromkeys(ready, target_epoch)
     return _moved(position, target_epoch, STABLE if ready == missing else UNRELEASED, held, {})
+
+
+def _without(partitions: Mapping[PartitionName, int], others: Mapping[PartitionName, int]) -> dict[PartitionName, int]:
+    return {name: epoch for name, epoch in partitions.items() if name not in others}
 
 
 def _still_reads(owned: frozenset[PartitionName] | None, revoking: Mapping[PartitionName, int]) -> bool:

@@ -130,7 +130,9 @@ def downgrade(name: str, group: ConsumerGroup, catalog: Catalog, now_ms: int) ->
         )
         for member in members
     ]
-    return ClassicGroupChanged(name, group.epoch, CONSUMER, protocol, stored[0].member_id, tuple(stored), now_ms)
+    # So that those who are not behind hear that they have to join again, and not that they are lost.
+    generation = max(member.epoch for member in members)
+    return ClassicGroupChanged(name, generation, CONSUMER, protocol, stored[0].member_id, tuple(stored), now_ms)
 
 
 # What classic members ask
