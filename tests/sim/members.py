@@ -79,6 +79,10 @@ class Member(Client):
         """One step of what a member does all the time."""
         raise NotImplementedError
 
+    async def wait_a_beat(self) -> None:
+        """The time between two signs of life: well within a session."""
+        await asyncio.sleep(self.random.uniform(0.3, 1.7))
+
     async def leave(self) -> None:
         """Give everything back, and be nobody."""
         raise NotImplementedError
@@ -102,7 +106,7 @@ class ClassicMember(Member):
         if self.generation < 0:
             await self._join()
             return
-        await self.pause(1.0)
+        await self.wait_a_beat()
         answer = await self.ask(
             HEARTBEAT, 3, group_id=self.group, generation_id=self.generation, member_id=self.member_id
         )
@@ -207,7 +211,7 @@ class ConsumerMember(Member):
         self._says_all = False
         if answer.assignment is not None:
             self._go(frozenset(index for one in answer.assignment.topic_partitions for index in one.partitions))
-        await self.pause(1.0)
+        await self.wait_a_beat()
 
     async def leave(self) -> None:
         self.lose_all(0)
