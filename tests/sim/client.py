@@ -8,6 +8,8 @@ import asyncio
 from collections import deque
 from typing import Any, Final
 
+from kio.schema.index import api_key_map
+
 from semel.wire import messages
 from semel.wire.frames import SIZE_BYTES, parse_response_header
 from sim.world import HOST, PORT, World
@@ -96,7 +98,7 @@ class Client:
             except (ConnectionRefusedError, TimeoutError) as error:
                 raise Unanswered(str(error)) from None
             self._wire = wire
-        self.world.operations[f"api {api_key}"] += 1
+        self.world.operations[api_key_map[api_key]] += 1
         return wire.post(api_key, version, values)
 
     async def answer(self, answer: "asyncio.Future[Any]", timeout_s: float = TIMEOUT_S) -> Any:

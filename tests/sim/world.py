@@ -201,10 +201,10 @@ class World:
             self.files = before.after_kill()
         self.fired.update(before.fired)
         self.names_in_doubt = False
-        if not self.is_healed and self._fate.random() < 0.2:
+        if not self.is_healed and self._fate.random() < 0.3:
             # The disk goes on as it began.
-            kinds: tuple[FaultKind, ...] = ("crash before", "crash after", "EIO")
-            self.files.arm(Fault(self._fate.choice(kinds), at=self._fate.randint(0, 80)))
+            kinds: tuple[FaultKind, ...] = ("crash before", "crash after", "EIO", "EIO")
+            self.files.arm(Fault(self._fate.choice(kinds), at=self._fate.randint(0, 60)))
 
     def _on_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
