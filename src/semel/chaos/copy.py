@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Protocol
 
-from semel.chaos.copy_worker import SOURCE, TARGET, copy_of
+from semel.chaos.copy_worker import CONNECTION, SOURCE, TARGET, copy_of
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
@@ -260,14 +260,12 @@ def _reader(bootstrap: str, isolation: str) -> "Consumer":
 
     reader = Consumer(
         {
+            **CONNECTION,
             "bootstrap.servers": bootstrap,
             "group.id": "reader",
             "enable.auto.commit": False,
             "isolation.level": isolation,
             "enable.partition.eof": True,
-            "reconnect.backoff.ms": 10,
-            "reconnect.backoff.max.ms": 100,
-            "log_level": 0,
         }
     )
     reader.assign([TopicPartition(TARGET, partition, OFFSET_BEGINNING) for partition in range(PARTITIONS)])
