@@ -96,6 +96,16 @@ def test_an_end_of_version_2_does_what_the_table_says(state: State, committed: b
     assert coordinator.state() is (State.COMPLETE_COMMIT if committed else State.COMPLETE_ABORT)
 
 
+def test_version_1_repeats_an_end_only_in_its_own_direction() -> None:
+    """Kafka's rule: nothing open is nothing to end, but who says again what was done hears that it is done."""
+    repeated = {(State.COMPLETE_COMMIT, True), (State.COMPLETE_ABORT, False)}
+    for place, ending in END_VERSION_1.items():
+        state, _ = place
+        expected = Ending.ENDS if state is State.ONGOING else Ending.REPEATED if place in repeated else Ending.INVALID
+        assert ending is expected, place
+    assert END_VERSION_1.keys() == set(product(State, (False, True)))
+
+
 @pytest.mark.parametrize(("state", "committed"), list(product(State, (False, True))))
 def test_an_end_of_version_1_does_what_the_table_says(state: State, committed: bool) -> None:
     coordinator, epoch = in_state(state, 1)

@@ -227,6 +227,58 @@ BUGS: Final[tuple[Bug, ...]] = (
         "            if False:",
         ("tests/core/test_partition_transactions.py",),
     ),
+    # -- transactional ids: who owns them, and which end is meant ---------------------------------------------------
+    Bug(
+        "what a predecessor left open stays open",
+        "semel.core.transactions",
+        "for_successor=supplied is None),) if producer_id in self._open else ()",
+        "for_successor=supplied is None),) if producer_id < 0 else ()",
+        ("tests/core/test_transactions.py", "tests/broker/apis/test_transaction_apis.py"),
+    ),
+    Bug(
+        "a successor gets the epoch of its predecessor",
+        "semel.core.transactions",
+        "        next_epoch = epoch + 1\n",
+        "        next_epoch = epoch\n",
+        ("tests/core/test_transactions.py",),
+    ),
+    Bug(
+        "a late end of the second version ends the next transaction",
+        "semel.core.transactions",
+        "    (State.ONGOING, True, True): _F,",
+        "    (State.ONGOING, True, True): _E,",
+        ("tests/core/test_transactions_ending.py",),
+    ),
+    Bug(
+        "an end that is repeated is refused",
+        "semel.core.transactions",
+        "    (State.COMPLETE_COMMIT, True): _R,",
+        "    (State.COMPLETE_COMMIT, True): _I,",
+        ("tests/core/test_transactions_ending.py",),
+    ),
+    Bug(
+        "a batch of an earlier epoch joins the transaction",
+        "semel.core.transactions",
+        "        if producer_epoch != owner.producer_epoch:\n            raise Refused(\n"
+        "                refusals.INVALID_PRODUCER_EPOCH,",
+        "        if producer_epoch > owner.producer_epoch:\n            raise Refused(\n"
+        "                refusals.INVALID_PRODUCER_EPOCH,",
+        ("tests/core/test_transactions.py", "tests/core/test_transactions_machine.py"),
+    ),
+    Bug(
+        "a restart forgets the deadlines of open transactions",
+        "semel.core.transaction_register",
+        "            self.part_count += transaction.part_count\n        self._find_deadlines()",
+        "            self.part_count += transaction.part_count",
+        ("tests/core", "-k", "transaction"),
+    ),
+    Bug(
+        "a producer that found its transaction timed out may go on in its epoch",
+        "semel.core.transactions",
+        "        epoch = min(owner.producer_epoch + 1, EPOCH_MAX)",
+        "        epoch = owner.producer_epoch",
+        ("tests/core/test_transactions.py",),
+    ),
     # -- groups of the classic protocol: who may read what, and who comes late -------------------------------------
     Bug(
         "a member of an earlier generation is heard",
@@ -276,6 +328,42 @@ BUGS: Final[tuple[Bug, ...]] = (
         "                proposal.refused()",
         "                proposal.kept()",
         ("tests/broker/apis/test_classic_groups.py",),
+    ),
+    # -- groups of the new protocol: each partition has one owner at a time -------------------------------------------
+    Bug(
+        "a partition is given away before its owner has let go of it",
+        "semel.core.groups.consumer",
+        "        return name not in self._owner_of",
+        "        return True",
+        ("tests/core/groups/test_consumer.py", "tests/core/groups/test_consumer_machine.py"),
+    ),
+    Bug(
+        "a member takes its new epoch before it has let go",
+        "semel.core.groups.consumer_members",
+        "    if _still_reads(owned, to_revoke):\n",
+        "    if _still_reads(owned, to_revoke) and not to_revoke:\n",
+        ("tests/core/groups/test_consumer.py", "tests/core/groups/test_consumer_machine.py"),
+    ),
+    Bug(
+        "a member that missed more than one answer is believed",
+        "semel.core.groups.consumer_members",
+        "    missed_one = epoch == member.position.previous_epoch and epoch < member.epoch",
+        "    missed_one = epoch < member.epoch",
+        ("tests/core/groups/test_consumer.py", "tests/core/groups/test_consumer_machine.py"),
+    ),
+    Bug(
+        "who does not let go in time is left alone",
+        "semel.core.groups.consumer_members",
+        "            self.revoke_deadline_ms = at_ms + self.subscription.rebalance_timeout_ms",
+        "            self.revoke_deadline_ms = None",
+        ("tests/core/groups/test_consumer.py", "tests/core/groups/test_consumer_machine.py"),
+    ),
+    Bug(
+        "a commit in an epoch that has passed is taken",
+        "semel.core.groups.consumer_members",
+        "not self.is_classic and all(first_epoch <= epoch for first_epoch in since)",
+        "True",
+        ("tests/core/groups/test_consumer.py", "tests/broker/apis/test_members_offsets.py"),
     ),
     # -- offsets of groups: which counts, and from when on ---------------------------------------------------------
     Bug(
