@@ -201,6 +201,9 @@ class ConfluentClient(Client):
         self._settings = {
             "bootstrap.servers": bootstrap,
             "log_level": 0,
+            # When librdkafka 2.16 has lost all brokers it asks the bootstrap servers anew and lets go of those it knew;
+            # if it was connecting to one of them again, it may neither get on nor close.
+            "metadata.recovery.strategy": "none",
             "reconnect.backoff.ms": 20,
             "reconnect.backoff.max.ms": 200,
         }

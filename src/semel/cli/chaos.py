@@ -40,7 +40,10 @@ def run(options: argparse.Namespace) -> int:
     if importlib.util.find_spec("confluent_kafka") is None:
         raise Failure("the clients are confluent-kafka's, which is not here: pip install confluent-kafka")
     with _OwnBroker() as broker:
-        return _copy(broker, options) if options.run_of == "copy" else _lossy_network(broker, options)
+        try:
+            return _copy(broker, options) if options.run_of == "copy" else _lossy_network(broker, options)
+        except RuntimeError as stopped:
+            raise Failure(str(stopped)) from stopped
 
 
 def _lossy_network(broker: "_OwnBroker", options: argparse.Namespace) -> int:
