@@ -44,6 +44,9 @@ HOUSEKEEPING_SECONDS: Final = 5.0
 # How often segments are looked through for what has become too old or too much, as in Apache Kafka.
 RETENTION_SECONDS: Final = 300.0
 STOP_SECONDS_MAX: Final = 1.5
+# Turns of the event loop that a sync waits at most. Clients send a request for each partition, one right behind the
+# other: a sync that begins with the first has the others wait for two. More turns would leave the disk idle under load.
+GATHERING_TURNS_MAX: Final = 8
 
 
 class BrokerFailed(Exception):
@@ -365,9 +368,16 @@ class Broker:
             if self.log.checkpoint_due:
                 self._begin_checkpoint()
         elif not self._sync_scheduled and not self._sync_under_way:
-            # Whatever else this turn of the event loop serves shares the sync.
             self._sync_scheduled = True
-            self._loop.call_soon(self._begin_sync)
+            self._loop.call_soon(self._gather_for_sync, -1, GATHERING_TURNS_MAX)
+
+    def _gather_for_sync(self, end_before: int, turns_left: int) -> None:
+        """Begin a sync once a turn of the event loop has brought nothing that could share it."""
+        end = self.log.end
+        if end != end_before and turns_left:
+            self._loop.call_soon(self._gather_for_sync, end, turns_left - 1)
+        else:
+            self._begin_sync()
 
     def _begin_sync(self) -> None:
         self._sync_scheduled = False
