@@ -10,12 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, Message, Producer
 
 import semel
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 TEST_YOUR_CODE = (ROOT / "docs/how-to/test-your-code.md").read_text()
+EXACTLY_ONCE = (ROOT / "docs/how-to/exactly-once.md").read_text()
 ADDRESS = "127.0.0.1:9092"
 pytest_plugins = ["pytester"]
 
@@ -46,7 +48,7 @@ def bootstrap() -> Iterator[str]:
         yield broker.bootstrap
 
 
-@pytest.mark.parametrize("client", ["from confluent_kafka", "from aiokafka", "from kafka"])
+@pytest.mark.parametrize("client", ['"enable.idempotence": True', "from aiokafka", "from kafka"])
 def test_the_example_of_each_client_prints_what_it_says(client: str, bootstrap: str) -> None:
     block = python_block(client)
     assert ADDRESS in block
@@ -56,6 +58,41 @@ def test_the_example_of_each_client_prints_what_it_says(client: str, bootstrap: 
     )
     assert (ran.stdout.splitlines(), ran.returncode) == (promised, 0), ran.stderr
     assert ran.stderr == ""
+
+
+def next_record(reader: Consumer) -> Message:
+    """A consumer also hands out errors, such as that the topic is not there yet."""
+    while True:
+        message = reader.poll(60)
+        assert message is not None
+        if message.error() is None:
+            return message
+
+
+def test_the_loop_turns_each_order_into_one_invoice_whichever_run_of_it_is_killed(bootstrap: str) -> None:
+    block = python_block('"transactional.id"').replace(ADDRESS, bootstrap)
+    producer = Producer({"bootstrap.servers": bootstrap})
+    reader = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reader",
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+            "allow.auto.create.topics": True,
+        }
+    )
+    reader.subscribe(["invoices"])
+    for order in (b"3 apples", b"3 pears"):
+        producer.produce("orders", order)
+        assert producer.flush(10) == 0
+        worker = subprocess.Popen([sys.executable, "-c", block])
+        try:
+            invoice = next_record(reader)
+        finally:
+            worker.kill()
+            worker.wait()
+        assert invoice.value() == b"invoice for " + order
+    reader.close()
 
 
 SESSIONS = {
@@ -105,9 +142,13 @@ def test_a_program_embeds_the_broker_as_shown() -> None:
     assert re.fullmatch(r"127\.0\.0\.1:\d+\n", ran.stdout), ran.stderr
 
 
-def test_the_guide_to_testing_shows_tests_that_pass(pytester: pytest.Pytester) -> None:
-    bookings, *tests = blocks("python", TEST_YOUR_CODE)
-    pytester.makepyfile(bookings=bookings, **{f"test_{number}": block for number, block in enumerate(tests)})
-    shown = sum(block.count("def test_") for block in tests)
+@pytest.mark.parametrize("guide", [TEST_YOUR_CODE, EXACTLY_ONCE], ids=["test-your-code", "exactly-once"])
+def test_the_guide_shows_tests_that_pass(guide: str, pytester: pytest.Pytester) -> None:
+    """A block whose first line names a file is that file; every other one is a file of tests."""
+    shown = 0
+    for number, block in enumerate(blocks("python", guide)):
+        name = re.match(r"# (\w+)\.py$", block, re.MULTILINE)
+        pytester.makepyfile(**{name[1] if name else f"test_{number}": block})
+        shown += block.count("def test_")
     assert shown
     pytester.runpytest_subprocess().assert_outcomes(passed=shown)
