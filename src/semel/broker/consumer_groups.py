@@ -112,7 +112,8 @@ class ConsumerGroupCoordinator:
             raise Refused(GROUP_ID_NOT_FOUND, f"there is no consumer group '{name}'")
         groups.check_room(name)
         new = ConsumerGroup()
-        if not isinstance(machine, ClassicGroup) or machine.is_empty:
+        # Who was told an id and has not come back with it is no member: it will join whatever group is here then.
+        if not isinstance(machine, ClassicGroup) or not len(machine.members):
             return new, None
         upgrade = consumer_migration.upgrade(machine, self._broker.log.catalog, self.rules, self._broker.now_ms())
         new.apply(upgrade)
@@ -137,7 +138,11 @@ class ConsumerGroupCoordinator:
 
     def _commit(self, name: str, machine: ConsumerGroup, entry: ConsumerGroupChanged) -> ConsumerGroup:
         had_target_epoch = machine.target_epoch
+        group = self._broker.log.groups.named(name)
+        machine_before = None if group is None else group.machine
         self._broker.commit(entry)
+        if isinstance(machine_before, ClassicGroup):
+            self._broker.groups.hand_over(machine_before)
         self._changed[name] = self._broker.log.end
         machine = self._broker.log.groups.consumer(name)
         self._note_size(name, machine.size_bytes)
@@ -219,9 +224,7 @@ class ConsumerGroupCoordinator:
     # -- from one protocol to the other -------------------------------------------------------------------------
 
     def _upgrade(self, name: str, entry: ConsumerGroupChanged) -> None:
-        classic = self._broker.log.groups.classic(name)
         machine = self._keep(name, ConsumerGroup(), entry)
-        self._broker.groups.hand_over(classic)
         machine.hear_all(self.rules, self._broker.now_ms())
 
     def _downgrade_if_due(self, name: str, machine: ConsumerGroup) -> None:

@@ -90,11 +90,17 @@ class GroupCoordinator:
     def begin(self) -> None:
         """The log was recovered: members have their whole session to show that they are still there."""
         self._broker.alarm.watch(self._deadlines.next_ms, self.pass_time)
-        now_ms = self._broker.now_ms()
-        for group in self._broker.log.groups:
+        for group in list(self._broker.log.groups):
             if isinstance(group.machine, ClassicGroup):
-                group.machine.begin(now_ms)
-                self._note(group.machine)
+                self._begin(group.machine)
+
+    def _begin(self, machine: ClassicGroup) -> None:
+        now_ms = self._broker.now_ms()
+        machine.begin(now_ms)
+        if machine.is_to_rebalance:
+            self._carry_out(machine, machine.rebalance(now_ms))
+        else:
+            self._note(machine)
 
     def stop(self) -> None:
         """Let nobody wait any longer; clients look for their coordinator until it is here again."""
@@ -177,9 +183,7 @@ class GroupCoordinator:
 
     def take_over(self, name: str) -> None:
         """The group speaks the classic protocol now, and its members have to share out what is read anew."""
-        machine = self._broker.log.groups.classic(name)
-        machine.begin(self._broker.now_ms())
-        self._carry_out(machine, machine.rebalance(self._broker.now_ms()))
+        self._begin(self._broker.log.groups.classic(name))
 
     @property
     def _consumer_groups(self) -> "ConsumerGroupCoordinator":

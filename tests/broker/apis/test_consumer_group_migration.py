@@ -105,6 +105,33 @@ def test_a_group_goes_over_with_its_members_and_goes_back_without_the_new_one(
     ask.close()
 
 
+def test_members_of_a_group_that_went_back_join_again_even_if_the_broker_was_killed_in_between(
+    semel_broker: FaultyBroker, ask: Asker
+) -> None:
+    ask.create("orders", partitions=2)
+    member = classic_group(ask)
+    join_new(ask, "n")
+    member = join_classic(ask, member.member_id)
+    assert read_assignment(sync(ask, member).assignment) == {"orders": (0,)}
+    beat(ask, "n", -1)
+    semel_broker.kill()
+    semel_broker.start()
+    ask = Asker(semel_broker.bootstrap)
+    assert heartbeat(ask, member).error_code == ErrorCode.REBALANCE_IN_PROGRESS, "or nobody would read partition 1"
+    member = join_classic(ask, member.member_id)
+    assert member.leader == member.member_id
+    ask.close()
+
+
+def test_who_was_told_an_id_and_has_not_come_back_keeps_nobody_out_of_the_new_protocol(ask: Asker) -> None:
+    ask.create("orders")
+    told = ask(JOIN_GROUP, 5, **joining(""))
+    assert told.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    assert join_new(ask, "n").error_code == 0
+    assert ask(JOIN_GROUP, 5, **joining(told.member_id)).error_code == 0
+    assert group_type(ask) == "consumer"
+
+
 def test_who_waits_in_a_group_that_goes_over_joins_anew(semel_broker: FaultyBroker, ask: Asker) -> None:
     ask.create("orders", partitions=2)
     classic_group(ask)

@@ -72,6 +72,11 @@ class ClassicState:
             self.hear(member, now_ms)
 
     @property
+    def is_to_rebalance(self) -> bool:
+        """Whether nobody has shared out what is read among these members, as where they came from the new protocol."""
+        return bool(len(self.members)) and self.members.leader is None
+
+    @property
     def is_stored(self) -> bool:
         """Whether anything of the group would outlive the process."""
         return self._stored is not None

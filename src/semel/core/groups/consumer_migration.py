@@ -132,7 +132,8 @@ def downgrade(name: str, group: ConsumerGroup, catalog: Catalog, now_ms: int) ->
     ]
     # So that those who are not behind hear that they have to join again, and not that they are lost.
     generation = max(member.epoch for member in members)
-    return ClassicGroupChanged(name, generation, CONSUMER, protocol, stored[0].member_id, tuple(stored), now_ms)
+    # Nobody leads, so whoever finds this generation, even after a restart, knows that its members are to join again.
+    return ClassicGroupChanged(name, generation, CONSUMER, protocol, None, tuple(stored), now_ms)
 
 
 # What classic members ask
