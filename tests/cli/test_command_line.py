@@ -22,8 +22,8 @@ def test_a_command_has_a_help_text_with_an_example(command: str) -> None:
 
 
 def test_the_help_names_every_command() -> None:
-    text = "\n".join(semel_lines("--help"))
-    assert [command for command in COMMANDS if f"    {command} " not in text] == []
+    named = [line.split()[0] for line in semel_lines("--help") if line.startswith("    ") and line[4] != " "]
+    assert named == list(COMMANDS)
 
 
 def test_the_help_imports_no_command_and_no_broker() -> None:
