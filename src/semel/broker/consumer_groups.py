@@ -90,9 +90,8 @@ class ConsumerGroupCoordinator:
             self._upgrade(name, upgrade)
         machine = self._keep(name, machine, entry)
         if beat.leaves:
-            heard = Heard(beat.member_id, beat.epoch, None, 0, self._changed[name])
             self._downgrade_if_due(name, machine)
-            return heard
+            return Heard(beat.member_id, beat.epoch, None, 0, self._broker.log.end)
         machine.hear(beat.member_id, self.rules, now_ms)
         self._note_deadline(name, machine)
         member = machine.members[beat.member_id]
@@ -143,10 +142,12 @@ class ConsumerGroupCoordinator:
         self._broker.commit(entry)
         if isinstance(machine_before, ClassicGroup):
             self._broker.groups.hand_over(machine_before)
-        self._changed[name] = self._broker.log.end
         machine = self._broker.log.groups.consumer(name)
         self._note_size(name, machine.size_bytes)
+        self._changed[name] = self._broker.log.end
         if machine.is_empty:
+            # Nobody is shown anything of the group before somebody joins, and with that it is changed.
+            del self._changed[name]
             self._tell("group_emptied", name, "all members have left or were silent for too long")
         elif entry.target_epoch > had_target_epoch:
             self._tell("group_rebalanced", name, f"assigned by {machine.assignor}")
@@ -226,13 +227,20 @@ class ConsumerGroupCoordinator:
     def _upgrade(self, name: str, entry: ConsumerGroupChanged) -> None:
         machine = self._keep(name, ConsumerGroup(), entry)
         machine.hear_all(self.rules, self._broker.now_ms())
+        self._note_deadline(name, machine)
 
     def _downgrade_if_due(self, name: str, machine: ConsumerGroup) -> None:
-        if consumer_migration.is_to_downgrade(machine):
-            broker = self._broker
+        broker = self._broker
+        if not consumer_migration.is_to_downgrade(machine):
+            return
+        try:
             broker.commit(consumer_migration.downgrade(name, machine, broker.log.catalog, broker.now_ms()))
-            self._note_size(name, 0)
-            broker.groups.take_over(name)
+        except OSError:
+            # What led here is kept already and has to be answered. The group goes on as it is until somebody joins.
+            return
+        self._note_size(name, 0)
+        self._changed.pop(name, None)
+        broker.groups.take_over(name)
 
     # -- time ---------------------------------------------------------------------------------------------------
 
@@ -251,7 +259,6 @@ class ConsumerGroupCoordinator:
                 self._note_deadline(name, machine)
             else:
                 self._deadlines.forget(name)
-                self._changed.pop(name, None)
 
     def _remove_overdue(self, name: str, machine: ConsumerGroup, now_ms: int) -> None:
         overdue = machine.overdue(now_ms)

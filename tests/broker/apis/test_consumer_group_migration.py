@@ -3,8 +3,10 @@
 from typing import Any
 
 from asking import Asker
+from semel.broker.broker import Broker
 from semel.core.groups.consumer_protocol import read_assignment, write_assignment
 from semel.testing.broker import FaultyBroker
+from semel.testing.faulty import Fault, FaultyFiles
 from semel.wire import messages
 from semel.wire.errors import ErrorCode
 from semel.wire.frames import parse_response_header
@@ -163,6 +165,47 @@ def test_classic_members_leave_a_group_of_both(ask: Asker) -> None:
     assert beat(ask, "n", 2).assignment.topic_partitions[0].partitions == (0, 1)
     assert ask(LEAVE_GROUP, 1, group_id="readers", member_id="n").error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert heartbeat(ask, member).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def second_entry_refused(files: FaultyFiles) -> None:
+    files.arm(Fault("EIO", at=len(files.calls) + 1, call="write", path="journal/*"))
+
+
+async def look(broker: Broker) -> None:
+    """The clock was set, so the alarm has to look."""
+    broker.alarm.look_again()
+
+
+def test_who_falls_silent_is_missed_where_the_group_went_over_and_the_newcomer_could_not_be_kept() -> None:
+    files, seconds = FaultyFiles(), 1_000.0
+    with FaultyBroker(files=files, clock=lambda: seconds) as broker:
+        ask = Asker(broker.bootstrap)
+        ask.create("orders", partitions=2)
+        classic_group(ask)
+        second_entry_refused(files)
+        assert join_new(ask, "n").error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert group_type(ask) == "consumer"
+        seconds += 10
+        broker._call(look(broker._broker))
+        while ask(LIST_GROUPS, states_filter=["empty"], types_filter=[]).groups == ():
+            pass
+        ask.close()
+
+
+def test_a_member_has_left_even_where_the_disk_does_not_let_its_group_go_back_at_once() -> None:
+    files = FaultyFiles()
+    with FaultyBroker(files=files) as broker:
+        ask = Asker(broker.bootstrap)
+        ask.create("orders", partitions=2)
+        member = classic_group(ask)
+        join_new(ask, "n")
+        second_entry_refused(files)
+        assert beat(ask, "n", -1).error_code == 0
+        assert group_type(ask) == "consumer"
+        assert heartbeat(ask, member).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+        assert join_classic(ask, member.member_id).error_code == 0
+        assert group_type(ask) == "classic"
+        ask.close()
 
 
 def test_a_group_without_members_is_of_the_protocol_of_its_next_one(ask: Asker) -> None:
