@@ -151,6 +151,30 @@ def test_what_is_stable_never_ends_below_the_log_start() -> None:
     assert len(partition.aborted) == 0
 
 
+def test_of_very_many_aborted_transactions_all_are_listed_that_reach_into_a_stretch() -> None:
+    long_open, held_open = 1, 2
+    partition = Partition()
+    aborted: list[tuple[int, int, int]] = []
+    began: dict[int, int] = {}
+    send(partition, batch(long_open, 0))
+    for number in range(1_000):
+        if number % 300 == 0:
+            began[held_open] = partition.next_offset
+            send(partition, batch(held_open, number // 300))
+        producer_id = 10 + number
+        began[producer_id] = partition.next_offset
+        send(partition, batch(producer_id, 0))
+        for ended in (producer_id, held_open) if number % 300 == 299 else (producer_id,):
+            aborted.append((ended, began[ended], partition.next_offset))
+            end(partition, ended, committed=False)
+        if number == 500:
+            end(partition, long_open, committed=True)
+    for begin in range(0, partition.next_offset, 41):
+        for behind in range(begin + 1, partition.next_offset, 97):
+            expected = [(pid, first) for pid, first, marker in aborted if marker >= begin and first < behind]
+            assert partition.aborted.between(begin, behind) == expected
+
+
 # Against a list of everything
 
 

@@ -174,15 +174,15 @@ BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "an aborted transaction that began before the fetch is not named",
         "semel.core.aborted",
-        "            if self._first_offsets[slot] < end:",
-        "            if begin <= self._first_offsets[slot] < end:",
+        "strict=True) if pair[1] < end]",
+        "strict=True) if begin <= pair[1] < end]",
         ("tests/core/test_partition_transactions.py",),
     ),
     Bug(
         "the search for aborted transactions breaks off one too early",
         "semel.core.aborted",
-        "            if self._stable_offsets[slot] >= end:",
-        "            if self._marker_offsets[slot] >= end:",
+        "            if self._stable_offsets[slot + len(first_offsets) - 1] >= end:",
+        "            if self._marker_offsets[slot + len(first_offsets) - 1] >= end:",
         ("tests/core/test_partition_transactions.py",),
     ),
     Bug(

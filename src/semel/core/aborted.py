@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from typing import Final
 
 _COLUMNS: Final = 4
+# A search looks at so many at once. Behind a transaction that was open for long there may be a hundred thousand.
+_STRIDE: Final = 256
 
 
 class AbortedTransactions:
@@ -47,10 +49,12 @@ class AbortedTransactions:
     def between(self, begin: int, end: int) -> list[tuple[int, int]]:
         """Producer id and first offset of those that have a record or their marker from `begin` to before `end`."""
         found: list[tuple[int, int]] = []
-        for slot in range(bisect_left(self._marker_offsets, begin), len(self._marker_offsets)):
-            if self._first_offsets[slot] < end:
-                found.append((self._producer_ids[slot], self._first_offsets[slot]))
-            if self._stable_offsets[slot] >= end:
+        for slot in range(bisect_left(self._marker_offsets, begin), len(self), _STRIDE):
+            first_offsets = self._first_offsets[slot : slot + _STRIDE]
+            if min(first_offsets) < end:
+                producer_ids = self._producer_ids[slot : slot + _STRIDE]
+                found += [pair for pair in zip(producer_ids, first_offsets, strict=True) if pair[1] < end]
+            if self._stable_offsets[slot + len(first_offsets) - 1] >= end:
                 break
         return found
 
