@@ -119,6 +119,29 @@ def test_who_could_not_do_it_is_rung_again_a_little_later_and_does_not_hold_up_t
     assert other.rung_at_ms == [START_MS + 20]
 
 
+def test_an_alarm_goes_on_though_even_its_guard_broke_off(house: House) -> None:
+    class Broken(Exception):
+        pass
+
+    def broken(job: Callable[[], None]) -> None:
+        guards.append(house.attempt)
+        guards.pop(0)(job)
+
+    def breaks_off(_: Callable[[], None]) -> None:
+        raise Broken
+
+    guards = [breaks_off]
+    house.alarm = Alarm(house.loop, house.now_ms, broken)
+    told: list[object] = []
+    house.loop.set_exception_handler(lambda _, context: told.append(context["exception"]))
+    first, second = (Watched(house.alarm, START_MS + after_ms) for after_ms in (10, 20))
+    house.alarm.look()
+    house.pass_ms(2 * RING_AGAIN_MS)
+    assert [type(error) for error in told] == [Broken]
+    assert first.rung_at_ms == [START_MS + 10 + RING_AGAIN_MS]
+    assert second.rung_at_ms == [START_MS + 20]
+
+
 def test_a_clock_that_was_set_is_noticed_when_the_house_is_kept(house: House) -> None:
     watched = Watched(house.alarm, START_MS + 3_600_000)
     house.alarm.look()

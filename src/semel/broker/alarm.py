@@ -74,16 +74,21 @@ class Alarm:
         self._timer = None
         now_ms = self._now_ms()
         self._ringing = True
-        for watch in self._watches:
-            due_ms = watch.due_ms()
-            if due_ms is not None and due_ms <= now_ms:
-                self._ring(watch, now_ms)
-        self._ringing = False
-        self.look()
+        try:
+            for watch in self._watches:
+                due_ms = watch.due_ms()
+                if due_ms is not None and due_ms <= now_ms:
+                    self._ring(watch, now_ms)
+        finally:
+            # Whatever broke off, even in the guard: an alarm that falls silent would do so for good.
+            self._ringing = False
+            self.look()
 
     def _ring(self, watch: "_Watch", now_ms: int) -> None:
-        self._guard(lambda: watch.ring(now_ms))
-        watch.note_rung(now_ms)
+        try:
+            self._guard(lambda: watch.ring(now_ms))
+        finally:
+            watch.note_rung(now_ms)
 
 
 class _Watch:
