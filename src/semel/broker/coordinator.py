@@ -7,12 +7,12 @@ A step is carried out as a whole before the next one begins, so no machine ever 
 
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 from uuid import uuid4
 
 from semel.broker.deadlines import Deadlines
 from semel.core.groups.classic import ClassicGroup
-from semel.core.groups.classic_members import protocols_bytes
 from semel.core.groups.classic_steps import (
     ClassicRules,
     JoinAnswer,
@@ -85,7 +85,7 @@ class GroupCoordinator:
         # What the members of each group take in memory.
         self._sizes: dict[str, int] = {}
         self._size_bytes = 0
-        self._deadlines = Deadlines()
+        self._deadlines = Deadlines[str]()
 
     def begin(self) -> None:
         """The log was recovered: members have their whole session to show that they are still there."""
@@ -95,7 +95,7 @@ class GroupCoordinator:
                 self._begin(group.machine)
 
     def _begin(self, machine: ClassicGroup) -> None:
-        now_ms = self._broker.now_ms()
+        now_ms = self._broker.steady_ms()
         machine.begin(now_ms)
         if machine.is_to_rebalance:
             self._carry_out(machine, machine.rebalance(now_ms))
@@ -106,7 +106,7 @@ class GroupCoordinator:
         """Let nobody wait any longer; clients look for their coordinator until it is here again."""
         for group in list(self._broker.log.groups):
             if isinstance(group.machine, ClassicGroup):
-                self._carry_out(group.machine, group.machine.close(self._broker.now_ms()))
+                self._carry_out(group.machine, group.machine.close(self._broker.steady_ms()))
 
     # -- requests -----------------------------------------------------------------------------------------------
 
@@ -120,11 +120,12 @@ class GroupCoordinator:
             if consumer_group is not None:
                 waiter.answer(self._consumer_groups.join(name, consumer_group, request))
                 return
+            self._check_size(name, request)
             machine = self._existing(name) if request.member_id else self._joinable(name)
         except Refused as refused:
             waiter.answer(JoinAnswer(refused.error, request.member_id))
             return
-        self._carry_out(machine, machine.join(request, waiter, self._broker.now_ms(), self._rules))
+        self._carry_out(machine, machine.join(request, waiter, self._broker.steady_ms(), self._rules))
         waiter.wait()
 
     def sync(self, exchange: "Exchange", name: str, request: SyncRequest, reply: Callable[[SyncAnswer], None]) -> None:
@@ -139,7 +140,7 @@ class GroupCoordinator:
         except Refused as refused:
             waiter.answer(SyncAnswer(refused.error))
             return
-        self._carry_out(machine, machine.sync(request, waiter, self._broker.now_ms()))
+        self._carry_out(machine, machine.sync(request, waiter, self._broker.steady_ms()))
         waiter.wait()
 
     def heartbeat(self, name: str, member_id: str, instance_id: str | None, generation: int) -> None:
@@ -148,7 +149,7 @@ class GroupCoordinator:
         if consumer_group is not None:
             self._consumer_groups.classic_heartbeat(name, consumer_group, member_id, instance_id, generation)
         else:
-            self._existing(name).heartbeat(member_id, instance_id, generation, self._broker.now_ms())
+            self._existing(name).heartbeat(member_id, instance_id, generation, self._broker.steady_ms())
 
     def leave(self, name: str, leavers: Iterable[Leaver]) -> list[int]:
         """What becomes of each who leaves."""
@@ -156,7 +157,7 @@ class GroupCoordinator:
         if consumer_group is not None:
             return self._consumer_groups.leave(name, consumer_group, leavers)
         machine = self._existing(name)
-        step = machine.leave(leavers, self._broker.now_ms())
+        step = machine.leave(leavers, self._broker.steady_ms())
         self._carry_out(machine, step)
         return step.left
 
@@ -166,20 +167,20 @@ class GroupCoordinator:
         if group is not None and isinstance(group.machine, ClassicGroup):
             member = group.machine.members.get(member_id)
             if member is not None:
-                group.machine.hear(member, self._broker.now_ms())
+                group.machine.hear(member, self._broker.steady_ms())
 
     def forget(self, name: str, waiter: WaitingRequest[A]) -> None:
         """Nobody would hear the answer any more."""
         group = self._broker.log.groups.named(name)
         if group is not None and isinstance(group.machine, ClassicGroup):
-            group.machine.forget(waiter, self._broker.now_ms())
+            group.machine.forget(waiter, self._broker.steady_ms())
             self._note(group.machine)
 
     # -- going over to the new protocol, and back ---------------------------------------------------------------
 
     def hand_over(self, machine: ClassicGroup) -> None:
         """The group speaks the new protocol now: whoever waits has to join anew, and is then served by that."""
-        self._carry_out(machine, machine.close(self._broker.now_ms(), REBALANCE_IN_PROGRESS))
+        self._carry_out(machine, machine.close(self._broker.steady_ms(), REBALANCE_IN_PROGRESS))
 
     def take_over(self, name: str) -> None:
         """The group speaks the classic protocol now, and its members have to share out what is read anew."""
@@ -197,7 +198,12 @@ class GroupCoordinator:
                 INVALID_SESSION_TIMEOUT,
                 f"a session takes from {rules.session_timeout_min_ms} to {rules.session_timeout_max_ms} ms",
             )
-        if self._size_bytes + protocols_bytes(request.protocols) > self._broker.limits.groups_bytes_max:
+
+    def _check_size(self, name: str, request: JoinRequest) -> None:
+        group = self._broker.log.groups.named(name)
+        machine = None if group is None else group.machine
+        growth_bytes = machine.growth_bytes(request) if isinstance(machine, ClassicGroup) else request.brought_bytes
+        if growth_bytes > 0 and self._size_bytes + growth_bytes > self._broker.limits.groups_bytes_max:
             raise Refused(GROUP_MAX_SIZE_REACHED, f"the members of all groups take {self._size_bytes} bytes")
 
     def _joinable(self, name: str) -> ClassicGroup:
@@ -224,7 +230,8 @@ class GroupCoordinator:
         proposal = step.proposal
         if proposal is not None:
             try:
-                broker.commit(proposal.entry)
+                # How long offsets are kept counts from then, over restarts and by the time of day.
+                broker.commit(replace(proposal.entry, at_ms=broker.now_ms()))
             except OSError:
                 proposal.refused()
             else:

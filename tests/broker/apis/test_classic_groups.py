@@ -338,9 +338,11 @@ def test_members_and_groups_are_bounded_and_those_there_are_go_on(limits: Limits
     with FaultyBroker(limits=limits) as broker:
         first = Member(broker.bootstrap)
         first.join()
+        wish = [{"name": "range", "metadata": bytes(200)}]
+        first.take(first.post_join(protocols=wish)())
         other = Member(broker.bootstrap, group="tills" if error != ErrorCode.POLICY_VIOLATION else "others")
-        wish = [{"name": "range", "metadata": bytes(600)}]
         assert other.post_join(8, protocols=wish)().error_code == error
+        first.take(first.post_join(protocols=wish)())
         assert first.post_sync()().error_code == ErrorCode.NONE
         first.close()
         other.close()

@@ -204,6 +204,26 @@ def test_a_group_takes_no_more_bytes_than_it_may() -> None:
     )
 
 
+def test_members_of_a_group_that_is_full_join_again() -> None:
+    driver = Driver(replace(RULES, group_bytes_max=10_000))
+    brings = {"range": bytes(8_000)}
+    member_id = driver.new_id(protocols=brings)
+    joining = driver.ask_to_join(member_id, protocols=brings)
+    driver.pass_time()
+    joined = driver.joined(joining)
+    driver.ask_to_sync(member_id, joined.generation, {member_id: bytes(2_000)})
+    assert driver.group.size_bytes > 10_000
+    assert driver.joined(driver.ask_to_join(member_id, protocols=brings)).error == NONE
+    assert driver.joined(driver.ask_to_join()).error == refusals.GROUP_MAX_SIZE_REACHED
+
+
+def test_ids_count_as_what_a_member_takes() -> None:
+    driver = Driver(replace(RULES, group_bytes_max=10_000))
+    driver.stable("a")
+    assert driver.joined(driver.ask_to_join(instance_id="i" * 10_000)).error == refusals.GROUP_MAX_SIZE_REACHED
+    assert driver.joined(driver.ask_to_join(new_id="n" * 10_000)).error == refusals.GROUP_MAX_SIZE_REACHED
+
+
 def test_the_first_member_waits_for_others_and_longer_as_they_come() -> None:
     driver = Driver(replace(RULES, initial_rebalance_delay_ms=3_000))
     first = driver.ask_to_join(version=0)

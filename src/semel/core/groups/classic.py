@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from semel.core import refusals
-from semel.core.groups.classic_members import Member, Members, Waiter, protocols_bytes
+from semel.core.groups.classic_members import Member, Members, Waiter
 from semel.core.groups.classic_state import ClassicState, State
 from semel.core.groups.classic_steps import (
     NO_MEMBER_ID,
@@ -76,17 +76,26 @@ class ClassicGroup(ClassicState):
             raise Refused(refusals.INCONSISTENT_GROUP_PROTOCOL, "the group has no protocol that this member knows")
 
     def _check_room(self, request: JoinRequest, rules: ClassicRules) -> None:
-        member = self.members.get(request.member_id)
-        if member is None and request.instance_id is not None:
-            member = self.members.of_instance(request.instance_id)
-        if member is None:
+        if self._said_to_be(request) is None:
             count = len(self.members) + len(self.expected) - (request.member_id in self.expected)
             if count >= rules.members_max:
                 raise Refused(refusals.GROUP_MAX_SIZE_REACHED, f"the group has {count} members, no more are allowed")
-        replaced_bytes = 0 if member is None else protocols_bytes(member.protocols)
-        size_bytes = self.members.size_bytes - replaced_bytes + protocols_bytes(request.protocols)
-        if size_bytes > rules.group_bytes_max:
-            raise Refused(refusals.GROUP_MAX_SIZE_REACHED, f"the group would take {size_bytes} bytes")
+        growth_bytes = self.growth_bytes(request)
+        if growth_bytes > 0 and self.size_bytes + growth_bytes > rules.group_bytes_max:
+            raise Refused(refusals.GROUP_MAX_SIZE_REACHED, f"the members of the group take {self.size_bytes} bytes")
+
+    def growth_bytes(self, request: JoinRequest) -> int:
+        """How much more the members would take by what one of them, or a new one, says."""
+        member = self._said_to_be(request)
+        known_bytes = self.expected_bytes(request.member_id) if member is None else member.brought_bytes
+        return request.brought_bytes - known_bytes
+
+    def _said_to_be(self, request: JoinRequest) -> Member | None:
+        """The member that asks to join, or whose place it takes; None for one that is new."""
+        member = self.members.get(request.member_id)
+        if member is None and request.instance_id is not None:
+            member = self.members.of_instance(request.instance_id)
+        return member
 
     def _join(self, request: JoinRequest, waiter: Waiter, step: Step, rules: ClassicRules) -> None:
         if request.member_id == NO_MEMBER_ID:

@@ -103,7 +103,13 @@ class Member:
 
     @property
     def size_bytes(self) -> int:
-        return MEMBER_BYTES + len(self.assignment) + protocols_bytes(self.protocols)
+        return self.brought_bytes + len(self.assignment)
+
+    @property
+    def brought_bytes(self) -> int:
+        """The same without what the member was given."""
+        ids = (self.member_id, self.instance_id or "", self.client_id)
+        return MEMBER_BYTES + sum(map(len, ids)) + protocols_bytes(self.protocols)
 
 
 def protocols_bytes(protocols: Mapping[str, bytes]) -> int:

@@ -191,7 +191,11 @@ class ClassicState:
     @property
     def size_bytes(self) -> int:
         """About what the group takes in memory."""
-        return self.members.size_bytes + MEMBER_BYTES * len(self.expected)
+        return self.members.size_bytes + sum(map(self.expected_bytes, self.expected))
+
+    def expected_bytes(self, member_id: str) -> int:
+        """How much of that is because this member was told an id."""
+        return MEMBER_BYTES + len(member_id) if member_id in self.expected else 0
 
     def subscribed_topics(self) -> frozenset[str] | None:
         """The names of the topics that the members of a consumer group ask for; None if nobody can tell."""

@@ -45,6 +45,11 @@ class JoinRequest(NamedTuple):
     # Whether the client understands that it leads without having to assign.
     may_skip_assignment: bool
 
+    @property
+    def brought_bytes(self) -> int:
+        """About what a member takes that says this."""
+        return self.as_member(self.member_id or self.new_member_id).brought_bytes
+
     def as_member(self, member_id: str) -> Member:
         return Member(
             member_id,
