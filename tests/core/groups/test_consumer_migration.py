@@ -256,6 +256,11 @@ def test_assignments_are_read_as_they_were_written(assigned: dict[str, list[int]
     assert read_assignment(write_assignment(assigned.items())) == expected
 
 
+def test_a_topic_that_is_named_a_hundred_thousand_times_is_one() -> None:
+    assignment = write_assignment([("orders", (index,)) for index in range(100_000)])
+    assert read_assignment(assignment) == {"orders": tuple(range(100_000))}
+
+
 @given(st.binary(max_size=40))
 def test_any_bytes_are_a_subscription_or_none(data: bytes) -> None:
     read_subscription(data)

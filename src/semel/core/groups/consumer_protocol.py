@@ -59,11 +59,12 @@ class _Cursor:
         return count
 
     def partitions(self) -> TopicPartitions:
-        topics: dict[str, tuple[int, ...]] = {}
+        topics: dict[str, list[int]] = {}
         for _ in range(self.count()):
             name = self.name()
-            topics[name] = topics.get(name, ()) + tuple([self.number(">i") for _ in range(self.count())])
-        return topics
+            # Extended, not added up: whoever names one topic a hundred thousand times must not keep everybody waiting.
+            topics.setdefault(name, []).extend([self.number(">i") for _ in range(self.count())])
+        return {name: tuple(indexes) for name, indexes in topics.items()}
 
     def _take(self, size: int) -> bytes:
         self._at += size
