@@ -256,6 +256,17 @@ def test_assignments_are_read_as_they_were_written(assigned: dict[str, list[int]
     assert read_assignment(write_assignment(assigned.items())) == expected
 
 
+def test_a_classic_member_asks_for_no_more_topics_than_others_may(catalog: Catalog) -> None:
+    too_many = metadata(["t" * 200 + str(index) for index in range(1_400)])
+    group = upgraded(catalog, a=(0,))
+    with refused(refusals.INVALID_REQUEST):
+        join_classic(group, catalog, asks("m", too_many))
+    classic = classic_group(a=(0,))
+    classic.members.change_protocols(next(iter(classic.members)), {"range": too_many})
+    with refused(refusals.GROUP_ID_NOT_FOUND):
+        upgrade(classic, catalog, RULES, 0)
+
+
 def test_a_topic_that_is_named_a_hundred_thousand_times_is_one() -> None:
     assignment = write_assignment([("orders", (index,)) for index in range(100_000)])
     assert read_assignment(assignment) == {"orders": tuple(range(100_000))}

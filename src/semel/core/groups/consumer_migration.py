@@ -39,12 +39,14 @@ from semel.core.groups.consumer_protocol import (
     read_subscription,
     write_assignment,
 )
+from semel.core.groups.consumer_requests import are_too_many
 from semel.core.refusals import (
     FENCED_INSTANCE_ID,
     GROUP_ID_NOT_FOUND,
     GROUP_MAX_SIZE_REACHED,
     ILLEGAL_GENERATION,
     INCONSISTENT_GROUP_PROTOCOL,
+    INVALID_REQUEST,
     MEMBER_ID_REQUIRED,
     NONE,
     REBALANCE_IN_PROGRESS,
@@ -89,8 +91,8 @@ def _brought(classic: ClassicGroup, member: ClassicMember) -> tuple[MemberSubscr
     metadata = member.protocols.get(classic.protocol or "", next(iter(member.protocols.values()), b""))
     subscription = read_subscription(metadata)
     assigned = read_assignment(member.assignment)
-    if subscription is None or assigned is None:
-        raise Refused(GROUP_ID_NOT_FOUND, f"what '{member.member_id}' brought to '{classic.name}' cannot be read")
+    if subscription is None or assigned is None or are_too_many(subscription.topic_names):
+        raise Refused(GROUP_ID_NOT_FOUND, f"what '{member.member_id}' brought to '{classic.name}' cannot be taken over")
     return subscription, assigned
 
 
@@ -178,6 +180,8 @@ def _readable(group: ConsumerGroup, request: JoinRequest) -> MemberSubscription:
     known_to_all = set(request.protocols).intersection(*others)
     if request.protocol_type != CONSUMER or not known_to_all or subscription is None:
         raise Refused(INCONSISTENT_GROUP_PROTOCOL, "the group has no protocol that this member knows")
+    if are_too_many(subscription.topic_names):
+        raise Refused(INVALID_REQUEST, f"'{request.member_id}' asks for more topics than one member may")
     return subscription
 
 

@@ -4,6 +4,7 @@ A heartbeat says in full who the member is and what it wants when it joins, and 
 is left out stands as it was. Nothing here knows the group.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -63,12 +64,17 @@ def check(beat: Heartbeat) -> None:
         _refuse("only a static member leaves for a while")
     if beat.epoch == JOIN_EPOCH:
         _check_joining(beat)
-    if sum(map(len, beat.topic_names or ())) > SUBSCRIPTION_CHARACTERS_MAX:
+    if are_too_many(beat.topic_names or ()):
         _refuse(f"the names of the topics have more than {SUBSCRIPTION_CHARACTERS_MAX} characters")
     if beat.assignor is not None and beat.assignor not in ASSIGNORS:
         raise Refused(
             UNSUPPORTED_ASSIGNOR, f"assignor '{beat.assignor}' is not known; there are {', '.join(ASSIGNORS)}"
         )
+
+
+def are_too_many(topic_names: Iterable[str]) -> bool:
+    """Whether one member may not ask for all of these."""
+    return sum(map(len, topic_names)) > SUBSCRIPTION_CHARACTERS_MAX
 
 
 def _check_joining(beat: Heartbeat) -> None:
