@@ -162,8 +162,18 @@ def test_what_is_known_about_old_blocks_is_dropped_and_no_answer_changes() -> No
     assert not ids.is_young(older, DAY_MS, DAY_MS)
     assert ids.is_young(newer, DAY_MS, DAY_MS)
     ids.forget_old(1000 * DAY_MS, DAY_MS)
-    assert ids.snapshot()["blocks"] == [(newer, BLOCK_AGE_MAX_MS)]
+    assert ids.snapshot()["blocks"] == []
     assert hand_out(ids, 1000 * DAY_MS) == newer + BLOCK_IDS
+
+
+def test_an_id_does_not_become_young_again_when_a_clock_that_ran_far_ahead_is_set_back() -> None:
+    """Its state was forgotten while it seemed old, so it may be anywhere in its numbers."""
+    ids = ProducerIds()
+    producer_id = hand_out(ids, 0)
+    ids.forget_old(DAY_MS, DAY_MS)
+    for found in (ids, restored(ids)):
+        assert not found.is_young(producer_id, 1000, DAY_MS)
+        assert hand_out(found, 1000) == producer_id + BLOCK_IDS
 
 
 def test_a_block_is_kept_until_the_expiration_has_passed() -> None:

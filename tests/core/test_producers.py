@@ -336,6 +336,14 @@ def test_producers_silent_for_too_long_are_forgotten_and_no_others() -> None:
     assert len(producers) == 0
 
 
+def test_who_was_heard_under_a_clock_far_ahead_does_not_keep_others_from_being_forgotten() -> None:
+    producers = Producers()
+    for producer_id, heard_ms in ((1, 1_000_000), (2, 10), (3, 1_000_000), (4, 20), (5, 30)):
+        producers.note(producer_id, heard_ms, 0, 0, 1, 0, -1)
+    assert producers.forget_silent(30) == 2
+    assert [producer_id for producer_id, _ in producers.items()] == [1, 3, 5]
+
+
 def test_a_producer_that_was_heard_again_is_not_forgotten_though_it_came_first() -> None:
     producers = Producers()
     producers.note(1, 10, 0, 0, 1, 0, -1)

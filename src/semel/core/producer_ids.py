@@ -39,7 +39,8 @@ class ProducerIds:
 
     def decide_reserve(self, now_ms: int) -> ProducerIdsReserved | None:
         """The entry that must be durable before the next id is handed out; None while the block in use will do."""
-        if self._next < self._reserved_until and abs(now_ms - self._block_times_ms[-1]) < BLOCK_AGE_MAX_MS:
+        times_ms = self._block_times_ms
+        if self._next < self._reserved_until and times_ms and abs(now_ms - times_ms[-1]) < BLOCK_AGE_MAX_MS:
             return None
         return ProducerIdsReserved(self._reserved_until, BLOCK_IDS, now_ms)
 
@@ -74,9 +75,12 @@ class ProducerIds:
         return block >= 0 and -BLOCK_AGE_MAX_MS < now_ms - self._block_times_ms[block] < expiration_ms
 
     def forget_old(self, now_ms: int, expiration_ms: int) -> None:
-        """Drop what is known about blocks whose ids are too old to be young; the last block is always kept."""
+        """Drop what is known about blocks whose ids are too old to be young.
+
+        So they stay old, as producers of their age are forgotten now, though the clock may be set back later.
+        """
         old = 0
-        while old < len(self._block_times_ms) - 1 and now_ms - self._block_times_ms[old] >= expiration_ms:
+        while old < len(self._block_times_ms) and now_ms - self._block_times_ms[old] >= expiration_ms:
             old += 1
         del self._block_firsts[:old]
         del self._block_times_ms[:old]

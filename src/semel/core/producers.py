@@ -258,10 +258,13 @@ class Producers:
         """Forget the producers not heard since `before_ms`, except those that are `kept`; answer how many."""
         silent: list[int] = []
         for producer_id, state in self._states.items():
-            if last_heard_ms(state) >= before_ms:
+            heard_ms = last_heard_ms(state)
+            if heard_ms < before_ms:
+                if producer_id not in kept:
+                    silent.append(producer_id)
+            elif heard_ms <= last_heard_ms(next(reversed(self._states.values()))):
                 break
-            if producer_id not in kept:
-                silent.append(producer_id)
+            # Else the clock ran ahead at that time, and those behind may be silent for long.
         for producer_id in silent:
             del self._states[producer_id]
         return len(silent)
