@@ -79,16 +79,16 @@ class Contents:
     def _write_markers(self, entry: TransactionEnded) -> Markers:
         """Write the marker of a transaction's end behind each of its partitions that still exist."""
         markers: Markers = []
+        # One for all of them: only the offset is different, which the checksum does not cover.
+        marker = batches.control_batch(entry.producer_id, entry.marker_epoch, 0, entry.at_ms, entry.committed)
+        header = batches.read_header(marker)
         for number, index in entry.partitions:
             topic = self.catalog.numbered(number)
             partition = self.partition(topic, index) if topic is not None else None
             if topic is not None and partition is not None:
-                marker = batches.control_batch(
-                    entry.producer_id, entry.marker_epoch, partition.state.next_offset, entry.at_ms, entry.committed
-                )
-                header = batches.read_header(marker)
-                partition.write(header, marker, entry.at_ms, topic.parsed)
-                markers.append((partition, header))
+                placed = batches.place(marker, header, partition.state.next_offset)
+                partition.write(placed, marker, entry.at_ms, topic.parsed)
+                markers.append((partition, placed))
         return markers
 
     def _apply_end(self, entry: TransactionEnded, markers: Markers) -> None:
