@@ -14,7 +14,7 @@ checkpoint. A file is removed only when a durable checkpoint no longer names it.
 
 import contextlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -25,6 +25,7 @@ from semel.core.entries import (
     BatchAppended,
     Entry,
     LogStartMoved,
+    PartitionName,
     TransactionEnded,
 )
 from semel.core.groups.groups import GROUP_NAME_BYTES_MAX, GROUP_OFFSETS_MAX, GROUPS_MAX, Groups
@@ -305,6 +306,15 @@ class Log(Contents):
             self.producer_states -= partition.state.forget_silent(now_ms - expiration_ms)
         self.producer_ids.forget_old(now_ms, expiration_ms)
         self.catalog.expire(now_ms, expiration_ms)
+
+    def check_producer_room(self, producer_id: int, partitions: Iterable[PartitionName]) -> None:
+        """Refused if a transaction's end would put its producer on record in these partitions, and there is no room.
+
+        What was announced before and has not ended is not counted; that has a bound of its own.
+        """
+        if self.producer_states >= self.settings.producer_states_max:
+            for number, index in partitions:
+                self._refuse_one_more_producer(self._partitions[number][index].state.producers, producer_id)
 
     def _refuse_one_more_producer(self, producers: Producers, producer_id: int) -> None:
         if producers.get(producer_id) is None:
