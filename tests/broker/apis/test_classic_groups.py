@@ -329,8 +329,8 @@ def test_a_client_that_stops_sending_is_not_kept_waiting(
     ("limits", "error"),
     [
         (Limits(group_members_max=1), ErrorCode.GROUP_MAX_SIZE_REACHED),
-        (Limits(group_bytes_max=1_500), ErrorCode.GROUP_MAX_SIZE_REACHED),
-        (Limits(groups_bytes_max=1_600), ErrorCode.GROUP_MAX_SIZE_REACHED),
+        (Limits(group_bytes_max=2_000), ErrorCode.GROUP_MAX_SIZE_REACHED),
+        (Limits(groups_bytes_max=2_000), ErrorCode.GROUP_MAX_SIZE_REACHED),
         (Limits(groups_max=1), ErrorCode.POLICY_VIOLATION),
     ],
 )

@@ -217,6 +217,12 @@ def test_members_of_a_group_that_is_full_join_again() -> None:
     assert driver.joined(driver.ask_to_join()).error == refusals.GROUP_MAX_SIZE_REACHED
 
 
+def test_protocols_without_metadata_count_as_what_a_member_takes() -> None:
+    driver = Driver(replace(RULES, group_bytes_max=10_000))
+    many = dict.fromkeys(map(str, range(100)), b"")
+    assert driver.joined(driver.ask_to_join(protocols=many)).error == refusals.GROUP_MAX_SIZE_REACHED
+
+
 def test_ids_count_as_what_a_member_takes() -> None:
     driver = Driver(replace(RULES, group_bytes_max=10_000))
     driver.stable("a")

@@ -267,6 +267,18 @@ def test_a_classic_member_asks_for_no_more_topics_than_others_may(catalog: Catal
         upgrade(classic, catalog, RULES, 0)
 
 
+def test_protocols_without_metadata_count_as_what_a_classic_member_takes(catalog: Catalog) -> None:
+    group = upgraded(catalog, a=(0,))
+    request = asks("m", metadata(["orders"]))
+    many = request._replace(protocols=request.protocols | dict.fromkeys(map(str, range(100)), b""))
+    few_bytes, many_bytes = (
+        group.growth_bytes(entry)
+        for asked in (request, many)
+        if (entry := decide_join("group", group, asked, catalog, RULES, 0)[1]) is not None
+    )
+    assert many_bytes - few_bytes > 10_000
+
+
 def test_a_topic_that_is_named_a_hundred_thousand_times_is_one() -> None:
     assignment = write_assignment([("orders", (index,)) for index in range(100_000)])
     assert read_assignment(assignment) == {"orders": tuple(range(100_000))}

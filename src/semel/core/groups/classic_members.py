@@ -12,8 +12,9 @@ from typing import Final
 
 from semel.core.entries import StoredMember
 
-# What a member takes in memory beside the bytes it brought.
+# What a member takes in memory beside the bytes it brought, and what each protocol does that it knows.
 MEMBER_BYTES: Final = 1024
+PROTOCOL_BYTES: Final = 256
 
 # Stands for a request that waits for its answer. The rules hand it back with the answer, and do nothing else with it.
 Waiter = object
@@ -113,7 +114,7 @@ class Member:
 
 
 def protocols_bytes(protocols: Mapping[str, bytes]) -> int:
-    return sum(len(name) + len(metadata) for name, metadata in protocols.items())
+    return sum(PROTOCOL_BYTES + len(name) + len(metadata) for name, metadata in protocols.items())
 
 
 class Members:

@@ -10,12 +10,11 @@ from typing import Final
 
 from semel.core.entries import ConsumerSubscription, PartitionName
 from semel.core.groups.assignors import ASSIGNORS
+from semel.core.groups.classic_members import MEMBER_BYTES, PROTOCOL_BYTES
 from semel.core.groups.consumer_members import AWAY_EPOCH, JOIN_EPOCH
 from semel.core.refusals import INVALID_REQUEST, UNSUPPORTED_ASSIGNOR, Refused
 
 LEAVE_EPOCH: Final = -1
-# What a member takes beside the texts it brought.
-MEMBER_BYTES: Final = 1024
 # All names one member asks for; each stands in the journal. A name has 249 characters at most, most have a dozen.
 SUBSCRIPTION_CHARACTERS_MAX: Final = 256 * 1024
 
@@ -99,9 +98,9 @@ def subscription_bytes(subscription: ConsumerSubscription) -> int:
         subscription.client_id,
         subscription.topic_regex,
         *subscription.topic_names,
-        *(metadata for _, metadata in subscription.classic_protocols),
+        *(text for protocol in subscription.classic_protocols for text in protocol),
     )
-    return MEMBER_BYTES + sum(map(len, texts))
+    return MEMBER_BYTES + sum(map(len, texts)) + PROTOCOL_BYTES * len(subscription.classic_protocols)
 
 
 def with_what_was_said(known: ConsumerSubscription, beat: Heartbeat) -> ConsumerSubscription:
