@@ -37,15 +37,17 @@ _KINDS: Final[dict[int, type[Any]]] = {
     17: entries.ConsumerGroupChanged,
 }
 _KIND_OF: Final = {entry_type: kind for kind, entry_type in _KINDS.items()}
+_FIELD_NAMES: Final = {entry_type: tuple(field.name for field in fields(entry_type)) for entry_type in _KIND_OF}
+# Made once, for `json.dumps` makes one each time. No entry can contain itself.
+_TO_JSON: Final = json.JSONEncoder(separators=(",", ":"), default=bytes.hex, check_circular=False).encode
 
 
 def encode(entry: Entry) -> tuple[int, list[Buffer]]:
     """An entry's kind and the buffers that hold it."""
     if isinstance(entry, BatchAppended):
         return BATCH_KIND, [BATCH_HEAD.pack(entry.number, entry.partition, entry.at_ms), entry.batch]
-    values = {field.name: getattr(entry, field.name) for field in fields(entry)}
-    text = json.dumps(values, separators=(",", ":"), default=bytes.hex)
-    return _KIND_OF[type(entry)], [text.encode()]
+    values = {name: getattr(entry, name) for name in _FIELD_NAMES[type(entry)]}
+    return _KIND_OF[type(entry)], [_TO_JSON(values).encode()]
 
 
 def decode(kind: int, payload: memoryview) -> Entry:
