@@ -3,7 +3,7 @@
 from typing import Any
 
 from asking import Asker
-from semel.broker.broker import Broker
+from semel.broker.limits import Limits
 from semel.core.groups.consumer_protocol import read_assignment, write_assignment
 from semel.testing.broker import FaultyBroker
 from semel.testing.faulty import Fault, FaultyFiles
@@ -37,8 +37,8 @@ def joining(member_id: str, protocol_type: str = "consumer") -> dict[str, object
     }
 
 
-def join_classic(ask: Asker, member_id: str = "", protocol_type: str = "consumer") -> Any:
-    return ask(JOIN_GROUP, JOIN_VERSION, **joining(member_id, protocol_type))
+def join_classic(ask: Asker, member_id: str = "", protocol_type: str = "consumer", **said: object) -> Any:
+    return ask(JOIN_GROUP, JOIN_VERSION, **{**joining(member_id, protocol_type), **said})
 
 
 def sync(ask: Asker, member: Any, assignments: list[dict[str, object]] | None = None) -> Any:
@@ -52,9 +52,9 @@ def sync(ask: Asker, member: Any, assignments: list[dict[str, object]] | None = 
     )
 
 
-def classic_group(ask: Asker) -> Any:
+def classic_group(ask: Asker, **said: object) -> Any:
     """The only member of a classic group, which reads everything."""
-    member = join_classic(ask)
+    member = join_classic(ask, **said)
     everything = write_assignment([("orders", (0, 1))])
     sync(ask, member, [{"member_id": member.member_id, "assignment": everything}])
     return member
@@ -171,22 +171,15 @@ def second_entry_refused(files: FaultyFiles) -> None:
     files.arm(Fault("EIO", at=len(files.calls) + 1, call="write", path="journal/*"))
 
 
-async def look(broker: Broker) -> None:
-    """The clock was set, so the alarm has to look."""
-    broker.alarm.look_again()
-
-
 def test_who_falls_silent_is_missed_where_the_group_went_over_and_the_newcomer_could_not_be_kept() -> None:
-    files, seconds = FaultyFiles(), 1_000.0
-    with FaultyBroker(files=files, clock=lambda: seconds) as broker:
+    files = FaultyFiles()
+    with FaultyBroker(files=files, limits=Limits(group_session_timeout_ms_min=1_000)) as broker:
         ask = Asker(broker.bootstrap)
         ask.create("orders", partitions=2)
-        classic_group(ask)
+        classic_group(ask, session_timeout=1_000)
         second_entry_refused(files)
         assert join_new(ask, "n").error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert group_type(ask) == "consumer"
-        seconds += 10
-        broker._call(look(broker._broker))
         while ask(LIST_GROUPS, states_filter=["empty"], types_filter=[]).groups == ():
             pass
         ask.close()
