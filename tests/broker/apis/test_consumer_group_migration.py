@@ -37,7 +37,7 @@ def joining(member_id: str, protocol_type: str = "consumer") -> dict[str, object
     }
 
 
-def join_classic(ask: Asker, member_id: str = "", protocol_type: str = "consumer", **said: object) -> Any:
+def join_classic(ask: Asker, member_id: str = "", protocol_type: str = "consumer", **said: Any) -> Any:
     return ask(JOIN_GROUP, JOIN_VERSION, **{**joining(member_id, protocol_type), **said})
 
 
@@ -52,7 +52,7 @@ def sync(ask: Asker, member: Any, assignments: list[dict[str, object]] | None = 
     )
 
 
-def classic_group(ask: Asker, **said: object) -> Any:
+def classic_group(ask: Asker, **said: Any) -> Any:
     """The only member of a classic group, which reads everything."""
     member = join_classic(ask, **said)
     everything = write_assignment([("orders", (0, 1))])
