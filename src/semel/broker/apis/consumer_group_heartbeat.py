@@ -59,7 +59,7 @@ def _heartbeat(broker: "Broker", exchange: "Exchange", request: Any) -> Heartbea
 def _owned(broker: "Broker", topics: Any) -> frozenset[PartitionName] | None:
     if topics is None:
         return None
-    owned = set()
+    owned: set[PartitionName] = set()
     for entry in topics:
         topic = broker.log.catalog.identified(messages.topic_id_bytes(entry.topic_id))
         number = _NO_NUMBER if topic is None else topic.number

@@ -6,7 +6,7 @@ is left out stands as it was. Nothing here knows the group.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from semel.core.entries import ConsumerSubscription, PartitionName
 from semel.core.groups.assignors import ASSIGNORS
@@ -105,7 +105,7 @@ def subscription_bytes(subscription: ConsumerSubscription) -> int:
 
 def with_what_was_said(known: ConsumerSubscription, beat: Heartbeat) -> ConsumerSubscription:
     """What is known of a member after this heartbeat."""
-    news: dict[str, object] = {
+    news: dict[str, Any] = {
         "rack_id": beat.rack_id,
         "rebalance_timeout_ms": None if beat.rebalance_timeout_ms == -1 else beat.rebalance_timeout_ms,
         "topic_names": None if beat.topic_names is None else tuple(sorted(set(beat.topic_names))),
