@@ -12,7 +12,7 @@ times = st.integers(1, 50)
 def test_nobody_is_due_before_the_earliest_time_that_was_noted_or_missed_after_it(
     events: list[tuple[str, int] | int],
 ) -> None:
-    deadlines = Deadlines()
+    deadlines = Deadlines[str]()
     earliest: dict[str, int] = {}
     for event in events:
         if isinstance(event, tuple):
@@ -31,6 +31,6 @@ def test_nobody_is_due_before_the_earliest_time_that_was_noted_or_missed_after_i
 
 
 def test_never_is_no_time() -> None:
-    deadlines = Deadlines()
+    deadlines = Deadlines[str]()
     assert not deadlines.note("a", None)
     assert deadlines.next_ms() is None

@@ -4,8 +4,9 @@ import asyncio
 import errno
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -30,6 +31,22 @@ class Clock:
 
     def __call__(self) -> float:
         return self.seconds
+
+
+class SkippingLoop(asyncio.SelectorEventLoop):
+    """An event loop whose time can be moved on."""
+
+    skipped_s = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.skipped_s
+
+
+def run(scenario: Callable[[SkippingLoop], Coroutine[Any, Any, None]]) -> None:
+    with asyncio.Runner(loop_factory=SkippingLoop) as runner:
+        loop = runner.get_loop()
+        assert isinstance(loop, SkippingLoop)
+        runner.run(scenario(loop))
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -93,20 +110,16 @@ def test_readers_of_committed_records_wait_no_longer_than_the_timeout_of_who_wen
 
 
 def test_every_transaction_ends_at_its_own_deadline_and_is_told_and_counted(caplog: pytest.LogCaptureFixture) -> None:
-    clock = Clock()
-
-    async def scenario() -> None:
-        async with Broker(clock=clock) as broker:
+    async def scenario(loop: SkippingLoop) -> None:
+        async with Broker() as broker:
             begin(broker, "slow", 50_000)
             begin(broker, "fast", 10_000)
             assert "semel_open_transactions 2" in shown(broker)
-            clock.seconds += 10
-            broker.alarm.look_again()
+            loop.skipped_s += 11
             await until(lambda: broker.log.transactions.open_count == 1)
             assert state_of(broker, "fast") is State.COMPLETE_ABORT
             assert state_of(broker, "slow") is State.ONGOING
-            clock.seconds += 40
-            broker.alarm.look_again()
+            loop.skipped_s += 40
             await until(lambda: broker.log.transactions.open_count == 0)
             assert {
                 'semel_transactions_total{outcome="timed_out"} 2',
@@ -115,7 +128,7 @@ def test_every_transaction_ends_at_its_own_deadline_and_is_told_and_counted(capl
                 "semel_transactional_ids 2",
             } <= shown(broker)
 
-    asyncio.run(scenario())
+    run(scenario)
     told = [record.getMessage() for record in caplog.records]
     assert told == [
         f"event=transaction_timed_out producer_id={producer_id} partitions=1 groups=0" for producer_id in (1001, 1000)
@@ -143,7 +156,6 @@ def test_an_end_that_the_disk_refuses_is_tried_again_until_it_is_done(
 ) -> None:
     monkeypatch.setattr("semel.broker.alarm.RING_AGAIN_MS", 0)
     caplog.set_level(logging.CRITICAL)
-    clock = Clock()
     refused = 0
 
     def refuse(log: Log, entry: Entry) -> None:
@@ -151,19 +163,18 @@ def test_an_end_that_the_disk_refuses_is_tried_again_until_it_is_done(
         refused += 1
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    async def scenario() -> None:
-        async with Broker(clock=clock) as broker:
+    async def scenario(loop: SkippingLoop) -> None:
+        async with Broker() as broker:
             begin(broker, "silent", 10_000)
-            clock.seconds += 10
+            loop.skipped_s += 11
             monkeypatch.setattr(Log, "commit", refuse)
-            broker.alarm.look_again()
             await until(lambda: refused >= 3)
             assert state_of(broker, "silent") is State.ONGOING
             monkeypatch.undo()
             await until(lambda: state_of(broker, "silent") is State.COMPLETE_ABORT)
             assert broker.metrics.storage_errors == refused
 
-    asyncio.run(scenario())
+    run(scenario)
 
 
 def test_ids_that_nobody_used_for_a_week_are_forgotten_for_good(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from semel.core.entries import PartitionName, StoredOffset, TransactionalIdClaimed
+from semel.core.entries import PartitionName, StoredOffset, TransactionalIdClaimed, TransactionEnded
 from semel.core.refusals import Refused
 from semel.core.transaction_register import State
 from semel.core.transactions import Claim, End, TransactionBounds, Transactions
@@ -46,6 +46,11 @@ class Coordinator(Transactions):
         if end.entry is not None:
             self.apply(end.entry)
         return end
+
+    def overdue(self) -> list[TransactionEnded]:
+        """The ends of all transactions whose deadline has come."""
+        late = [producer_id for producer_id, deadline_ms in self.deadlines() if deadline_ms <= self.now_ms]
+        return [self.decide_timeout(producer_id, self.now_ms) for producer_id in late]
 
     def state(self, name: str = "a") -> State:
         described = self.described(name)

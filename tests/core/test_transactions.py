@@ -338,8 +338,8 @@ def test_a_checkpoint_brings_everything_back() -> None:
     restored.restore(json.loads(kept))
     assert restored.snapshot() == snapshot
     assert restored.part_count == coordinator.part_count == 3
-    assert restored.next_deadline_ms() == coordinator.next_deadline_ms() == 1_500
-    assert restored.overdue(1_500) == coordinator.overdue(1_500)
+    assert list(restored.deadlines()) == list(coordinator.deadlines()) == [(7001, 1_500)]
+    assert restored.decide_timeout(7001, 1_500) == coordinator.decide_timeout(7001, 1_500)
     assert restored.claim(supplied=(7000, 0)) == Claim((), 7000, 1)
 
 

@@ -8,7 +8,7 @@ from coordinating import ORDERS, PAYMENTS, Coordinator, at_epoch, error_of
 from semel.core import refusals
 from semel.core.entries import TransactionalIdsForgotten, TransactionEnded
 from semel.core.refusals import Refused
-from semel.core.transaction_register import STALE_DEADLINES_MAX, State
+from semel.core.transaction_register import State
 from semel.core.transactions import (
     END_VERSION_1,
     END_VERSION_2,
@@ -182,20 +182,20 @@ def test_a_producer_whose_end_went_unanswered_may_claim_with_the_epoch_it_knows(
 # -- time -------------------------------------------------------------------------------------------------------------
 
 
-def test_the_next_deadline_is_that_of_the_transaction_that_is_overdue_first() -> None:
+def test_every_open_transaction_has_a_deadline_of_its_own() -> None:
     coordinator = Coordinator()
     coordinator.claim("slow", timeout_ms=50_000)
     coordinator.claim("fast", timeout_ms=10_000)
-    assert coordinator.next_deadline_ms() is None
+    assert list(coordinator.deadlines()) == []
     coordinator.add(7000, 0, ORDERS, name="slow")
-    assert coordinator.next_deadline_ms() == 51_000
+    assert list(coordinator.deadlines()) == [(7000, 51_000)]
     coordinator.now_ms = 2_000
     coordinator.add(7001, 0, ORDERS, name="fast")
-    assert coordinator.next_deadline_ms() == 12_000
+    assert list(coordinator.deadlines()) == [(7000, 51_000), (7001, 12_000)]
     coordinator.end(7001, 0, name="fast")
-    assert coordinator.next_deadline_ms() == 51_000
+    assert list(coordinator.deadlines()) == [(7000, 51_000)]
     coordinator.end(7000, 0, name="slow")
-    assert coordinator.next_deadline_ms() is None
+    assert list(coordinator.deadlines()) == []
 
 
 def test_a_transaction_that_grows_does_not_get_more_time() -> None:
@@ -204,15 +204,17 @@ def test_a_transaction_that_grows_does_not_get_more_time() -> None:
     coordinator.add(7000, 0, ORDERS)
     coordinator.now_ms = 9_000
     coordinator.add(7000, 0, PAYMENTS)
-    assert coordinator.next_deadline_ms() == 11_000
+    assert list(coordinator.deadlines()) == [(7000, 11_000)]
 
 
 def test_what_takes_too_long_is_aborted_in_a_new_epoch() -> None:
     coordinator = Coordinator()
     coordinator.claim(timeout_ms=10_000)
     coordinator.add(7000, 0, ORDERS)
-    assert coordinator.overdue(10_999) == []
-    (end,) = coordinator.overdue(11_000)
+    coordinator.now_ms = 10_999
+    assert coordinator.overdue() == []
+    coordinator.now_ms = 11_000
+    (end,) = coordinator.overdue()
     assert end == TransactionEnded(7000, 1, 7000, 1, False, (ORDERS,), (), 11_000)
     coordinator.apply(end)
     with pytest.raises(Refused) as refused:
@@ -225,7 +227,8 @@ def test_who_took_too_long_is_fenced_in_version_1_and_in_version_2_may_abort_and
     coordinator = Coordinator()
     coordinator.claim(timeout_ms=10_000)
     coordinator.add(7000, 0, ORDERS)
-    (end,) = coordinator.overdue(11_000)
+    coordinator.now_ms = 11_000
+    (end,) = coordinator.overdue()
     coordinator.apply(end)
     for version, committed, error in (
         (1, True, refusals.PRODUCER_FENCED),
@@ -242,7 +245,8 @@ def test_who_took_too_long_is_fenced_in_version_1_and_in_version_2_may_abort_and
 def test_nobody_is_ever_told_the_last_epoch_of_all() -> None:
     coordinator, producer_id = at_epoch(EPOCH_GIVEN_MAX)
     coordinator.add(producer_id, EPOCH_GIVEN_MAX, ORDERS)
-    (end,) = coordinator.overdue(100_000)
+    coordinator.now_ms = 100_000
+    (end,) = coordinator.overdue()
     coordinator.apply(end)
     for committed in (False, True):
         with pytest.raises(Refused) as refused:
@@ -251,16 +255,6 @@ def test_nobody_is_ever_told_the_last_epoch_of_all() -> None:
     with pytest.raises(Refused):
         coordinator.claim(supplied=(producer_id, EPOCH_GIVEN_MAX))
     assert coordinator.claim()[1:] == (producer_id + 1, 0)
-
-
-def test_deadlines_of_transactions_that_ended_take_no_room() -> None:
-    coordinator = Coordinator()
-    coordinator.claim()
-    for _ in range(3 * STALE_DEADLINES_MAX):
-        coordinator.now_ms += 1
-        coordinator.add(7000, 0, ORDERS)
-        coordinator.end(7000, 0, version=1)
-    assert len(coordinator._deadlines) <= STALE_DEADLINES_MAX + 3
 
 
 def test_ids_that_were_silent_for_too_long_are_forgotten_unless_their_transaction_is_open() -> None:

@@ -211,9 +211,8 @@ class TransactionsMachine(RuleBasedStateMachine):
             for name, history in self.histories.items()
             if history.open_partitions and history.began_at_ms + history.timeout_ms <= self.now_ms
         }
-        deadline_ms = self.real.next_deadline_ms()
-        assert bool(late) == (deadline_ms is not None and deadline_ms <= self.now_ms)
-        ends = self.real.overdue(self.now_ms)
+        overdue = [producer_id for producer_id, deadline_ms in self.real.deadlines() if deadline_ms <= self.now_ms]
+        ends = [self.real.decide_timeout(producer_id, self.now_ms) for producer_id in overdue]
         assert {self.owner_of(end.producer_id) for end in ends} == late
         for end in ends:
             history = self.histories[self.owner_of(end.producer_id)]
@@ -258,7 +257,7 @@ class TransactionsMachine(RuleBasedStateMachine):
         deadlines = [
             history.began_at_ms + history.timeout_ms for history in self.histories.values() if history.open_partitions
         ]
-        assert self.real.next_deadline_ms() == min(deadlines, default=None)
+        assert sorted(deadline_ms for _, deadline_ms in self.real.deadlines()) == sorted(deadlines)
 
     # -- how the model knows
 

@@ -267,10 +267,10 @@ BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a restart forgets the deadlines of open transactions",
-        "semel.core.transaction_register",
-        "            self.part_count += transaction.part_count\n        self._find_deadlines()",
-        "            self.part_count += transaction.part_count",
-        ("tests/core", "-k", "transaction"),
+        "semel.broker.transactions",
+        "        for producer_id, due_ms in self._broker.log.transactions.deadlines():",
+        "        for producer_id, due_ms in ():",
+        ("tests/broker/test_transaction_timeouts.py",),
     ),
     Bug(
         "a producer that found its transaction timed out may go on in its epoch",

@@ -128,7 +128,6 @@ class Nemesis:
         world = self._world
         # Never far from the truth in all, or ids would come of age.
         world.clock_ahead_s = max(-CLOCK_STEP_MAX_S, min(CLOCK_STEP_MAX_S, world.clock_ahead_s + step_s))
-        world.clock_was_set = True
         self._did("clock set", ahead_s=round(world.clock_ahead_s, 3))
 
     def _restart(self) -> None:

@@ -12,7 +12,7 @@ from sim.client import Client
 from sim.consumers import READ_COMMITTED, READ_UNCOMMITTED, Reader
 from sim.copiers import Copier, GroupCopier, OffsetWatcher, committed_offsets
 from sim.members import ClassicMember, ConsumerMember, Member
-from sim.nemesis import CLOCK_STEP_MAX_S, Nemesis
+from sim.nemesis import Nemesis
 from sim.producers import IdempotentProducer
 from sim.transactors import TransactionalProducer
 from sim.virtual_loop import Deadlock, NoEnd
@@ -141,18 +141,12 @@ class _Cast:
 
     async def _settle_group(self) -> None:
         """When nothing goes wrong any more, every partition has an owner, and one only."""
-        # A rebalance ends by the broker's clock, and is late by as much as that was set back.
-        patience_s = GROUP_S_MAX + (2 * CLOCK_STEP_MAX_S if self._world.clock_was_set else 0.0)
-        until = self._world.loop.time() + patience_s
-        while self._members:
+        if self._members:
             await asyncio.sleep(GROUP_S_MAX)
             owned = sorted(partition for member in self._members for partition in member.assigned)
-            if owned == list(range(PARTITIONS)):
-                return
-            if self._world.loop.time() >= until:
+            if owned != list(range(PARTITIONS)):
                 shares = {member.name: (member.generation, sorted(member.assigned)) for member in self._members}
                 self._world.anomaly("no progress", f"the group does not settle: {shares}")
-                return
 
     async def _finish(self, lives: list["asyncio.Task[None]"]) -> None:
         late = (await asyncio.wait(lives, timeout=PATIENCE_S))[1] if lives else ()
@@ -160,10 +154,8 @@ class _Cast:
             self._world.anomaly("no progress", f"{task.get_name()} has not come to its end")
 
     async def _outwait_transactions(self) -> None:
-        """What nobody ends any more ends by its deadline, which the clock may have moved away from."""
+        """What nobody ends any more ends by its deadline."""
         await asyncio.sleep(TRANSACTION_S_MAX)
-        if self._world.clock_was_set:
-            await asyncio.sleep(2 * CLOCK_STEP_MAX_S)
 
     async def _truth(self) -> Truth:
         truth = Truth()

@@ -76,7 +76,6 @@ class World:
         self.broker: Broker | None = None
         self.disk_delay_s = 0.002
         self.clock_ahead_s = 0.0
-        self.clock_was_set = False
         self.is_healed = False
         # The producers of whose transactions one was ended by its deadline.
         self.timed_out: set[str] = set()

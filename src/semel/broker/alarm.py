@@ -5,9 +5,9 @@ set to the earliest deadline of all, and `look` moves it when one comes up that 
 to a later time costs one look at the time it had before, and nothing when it moves; so deadlines may move with every
 request.
 
-Deadlines are times of the broker's clock, which may be set, and the timer runs by the event loop's, which may not: the
-broker looks again every few seconds while it keeps house. Whoever does not do what it was rung for, because the disk
-refused, is rung again a little later: no deadline is ever lost. This file must never know what a deadline is for.
+Deadlines are times of the broker's steady clock, which nobody can set: a member is not gone, and a transaction not
+overdue, because a clock was put right. Whoever does not do what it was rung for, because the disk refused, is rung
+again a little later: no deadline is ever lost. This file must never know what a deadline is for.
 """
 
 import asyncio
@@ -26,9 +26,9 @@ Guard = Callable[[Callable[[], None]], None]
 class Alarm:
     """Rings whoever's deadline has passed. Every ring is made under `guard`."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, now_ms: Callable[[], int], guard: Guard) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, steady_ms: Callable[[], int], guard: Guard) -> None:
         self._loop = loop
-        self._now_ms = now_ms
+        self._steady_ms = steady_ms
         self._guard = guard
         self._watches: list[_Watch] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -48,13 +48,6 @@ class Alarm:
         if due_ms is not None and (self._timer is None or due_ms < self._set_for_ms):
             self._set(due_ms)
 
-    def look_again(self) -> None:
-        """The clock may have been set: work out anew how long it is until the next deadline."""
-        self._unset()
-        for watch in self._watches:
-            watch.forget_ring()
-        self.look()
-
     def stop(self) -> None:
         """Ring nobody any more."""
         self._stopped = True
@@ -63,7 +56,7 @@ class Alarm:
     def _set(self, due_ms: int) -> None:
         self._unset()
         self._set_for_ms = due_ms
-        self._timer = self._loop.call_later(max(due_ms - self._now_ms(), 0) / 1000, self._time_is_up)
+        self._timer = self._loop.call_later(max(due_ms - self._steady_ms(), 0) / 1000, self._time_is_up)
 
     def _unset(self) -> None:
         if self._timer is not None:
@@ -72,7 +65,7 @@ class Alarm:
 
     def _time_is_up(self) -> None:
         self._timer = None
-        now_ms = self._now_ms()
+        now_ms = self._steady_ms()
         self._ringing = True
         try:
             for watch in self._watches:
@@ -105,9 +98,6 @@ class _Watch:
     def due_ms(self) -> int | None:
         deadline_ms = self._next_deadline()
         return None if deadline_ms is None else max(deadline_ms, self._not_before_ms)
-
-    def forget_ring(self) -> None:
-        self._not_before_ms = 0
 
     def note_rung(self, now_ms: int) -> None:
         deadline_ms = self._next_deadline()

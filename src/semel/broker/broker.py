@@ -166,13 +166,14 @@ class Broker:
         self.compactor.begin(self._disk_threads("semel-compact", self._loop), self._attempt)
         self._threads_running = True
         self._stopping = False
-        self.alarm = Alarm(self._loop, self.now_ms, self._attempt)
-        self.alarm.watch(self.log.transactions.next_deadline_ms, self.transactions.end_overdue)
+        self._uptime_began_s = self._clock() - self.uptime()
+        self.alarm = Alarm(self._loop, self.steady_ms, self._attempt)
+        self.transactions.begin()
         self.groups.begin()
         self.consumer_groups.begin()
         self.alarm.look()
         self._every(HOUSEKEEPING_SECONDS, self._keep_house)
-        self._every(RETENTION_SECONDS, self._retain)
+        self._every(RETENTION_SECONDS, lambda: self.log.retain(self.now_ms()))
         self._every(LOOK_SECONDS, self.compactor.look)
         self._every(FORGET_SECONDS, self.transactions.forget_silent)
         self._every(EXPIRY_SECONDS, lambda: forget_old_offsets(self))
@@ -322,6 +323,10 @@ class Broker:
 
     def now_ms(self) -> int:
         return int(self._clock() * 1000)
+
+    def steady_ms(self) -> int:
+        """The time of day at the start and what has passed since, whoever sets the clock: for deadlines."""
+        return int((self._uptime_began_s + self._loop.time()) * 1000)
 
     def uptime(self) -> float:
         """Seconds on a clock that nobody can set: how long things take is measured by it."""
@@ -485,14 +490,10 @@ class Broker:
             elif silent > idle and not connection.is_waiting:
                 connection.close()
         self.receive_room.offer()
-        self.alarm.look_again()
         self.log.forget(self.now_ms())
         self._checkpoint_postponed = False
         if self._space_sought:
             self._space_sought = False
-            self._retain()
+            self.log.retain(self.now_ms())
         if self.log.checkpoint_due:
             self._begin_checkpoint()
-
-    def _retain(self) -> None:
-        self.log.retain(self.now_ms())

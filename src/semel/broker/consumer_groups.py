@@ -60,14 +60,14 @@ class ConsumerGroupCoordinator:
         # What the members of each group take in memory.
         self._sizes: dict[str, int] = {}
         self._size_bytes = 0
-        self._deadlines = Deadlines()
+        self._deadlines = Deadlines[str]()
 
     def begin(self) -> None:
         """The log was recovered: members have their whole session to show that they are still there."""
         self._broker.alarm.watch(self._deadlines.next_ms, self.pass_time)
         for group in self._broker.log.groups:
             if isinstance(group.machine, ConsumerGroup):
-                group.machine.hear_all(self.rules, self._broker.now_ms())
+                group.machine.hear_all(self.rules, self._broker.steady_ms())
                 self._note_size(group.name, group.machine.size_bytes)
                 self._note_deadline(group.name, group.machine)
 
@@ -81,7 +81,8 @@ class ConsumerGroupCoordinator:
         machine, upgrade = self._machine(name, beat)
         known = machine.members.get(beat.member_id)
         could_read = None if known is None else known.held.keys()
-        catalog, now_ms = self._broker.log.catalog, self._broker.now_ms()
+        catalog, now_ms = self._broker.log.catalog, self._broker.steady_ms()
+        entry: ConsumerGroupChanged | None
         if beat.leaves:
             entry = machine.decide_leave(name, beat, catalog, now_ms)
         else:
@@ -114,7 +115,7 @@ class ConsumerGroupCoordinator:
         # Who was told an id and has not come back with it is no member: it will join whatever group is here then.
         if not isinstance(machine, ClassicGroup) or not len(machine.members):
             return new, None
-        upgrade = consumer_migration.upgrade(machine, self._broker.log.catalog, self.rules, self._broker.now_ms())
+        upgrade = consumer_migration.upgrade(machine, self._broker.log.catalog, self.rules, self._broker.steady_ms())
         new.apply(upgrade)
         return new, upgrade
 
@@ -172,7 +173,7 @@ class ConsumerGroupCoordinator:
 
     def join(self, name: str, machine: ConsumerGroup, request: JoinRequest) -> JoinAnswer:
         """Answer a JoinGroup, which waits for nobody."""
-        catalog, now_ms = self._broker.log.catalog, self._broker.now_ms()
+        catalog, now_ms = self._broker.log.catalog, self._broker.steady_ms()
         try:
             member_id, entry = consumer_migration.decide_join(name, machine, request, catalog, self.rules, now_ms)
             self._keep(name, machine, entry)
@@ -189,14 +190,14 @@ class ConsumerGroupCoordinator:
     def sync(self, machine: ConsumerGroup, request: SyncRequest) -> SyncAnswer:
         """Answer a SyncGroup."""
         answer = consumer_migration.sync_answer(machine, request, self._broker.log.catalog)
-        machine.hear(request.member_id, self.rules, self._broker.now_ms())
+        machine.hear(request.member_id, self.rules, self._broker.steady_ms())
         return answer
 
     def classic_heartbeat(
         self, name: str, machine: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
     ) -> None:
         """`Refused` if the member has to do something about it."""
-        now_ms = self._broker.now_ms()
+        now_ms = self._broker.steady_ms()
         try:
             consumer_migration.check_heartbeat(machine, member_id, instance_id, generation)
         except Refused as refused:
@@ -217,7 +218,7 @@ class ConsumerGroupCoordinator:
             except Refused as refused:
                 results.append(refused.error)
         if left:
-            catalog, now_ms = self._broker.log.catalog, self._broker.now_ms()
+            catalog, now_ms = self._broker.log.catalog, self._broker.steady_ms()
             self._keep(name, machine, machine.decide_removal(name, dict.fromkeys(left), catalog, now_ms))
             self._downgrade_if_due(name, machine)
         return results
@@ -226,7 +227,7 @@ class ConsumerGroupCoordinator:
 
     def _upgrade(self, name: str, entry: ConsumerGroupChanged) -> None:
         machine = self._keep(name, ConsumerGroup(), entry)
-        machine.hear_all(self.rules, self._broker.now_ms())
+        machine.hear_all(self.rules, self._broker.steady_ms())
         self._note_deadline(name, machine)
 
     def _downgrade_if_due(self, name: str, machine: ConsumerGroup) -> None:

@@ -5,17 +5,20 @@ is due looks at what is true by then, and notes the next one. So a sign of life 
 """
 
 from heapq import heappop, heappush
+from typing import Generic, TypeVar
+
+N = TypeVar("N", str, int)
 
 
-class Deadlines:
+class Deadlines(Generic[N]):
     """A time for each name, at or before the one at which something has to be done."""
 
     def __init__(self) -> None:
-        self._due_ms: dict[str, int] = {}
+        self._due_ms: dict[N, int] = {}
         # An item for each, and some that do not count any more because an earlier one came up.
-        self._heap: list[tuple[int, str]] = []
+        self._heap: list[tuple[int, N]] = []
 
-    def note(self, name: str, deadline_ms: int | None) -> bool:
+    def note(self, name: N, deadline_ms: int | None) -> bool:
         """Whether this is earlier than what was noted of this name before."""
         if deadline_ms is None or deadline_ms >= self._due_ms.get(name, deadline_ms + 1):
             return False
@@ -30,13 +33,16 @@ class Deadlines:
             heappop(heap)
         return heap[0][0] if heap else None
 
-    def due(self, now_ms: int) -> list[str]:
+    def due(self, now_ms: int) -> list[N]:
         """The names whose time has come, first come first; each stays due until it is forgotten."""
-        next_ms = self.next_ms()
-        if next_ms is None or next_ms > now_ms:
-            return []
-        return sorted((name for name, at_ms in self._due_ms.items() if at_ms <= now_ms), key=self._due_ms.__getitem__)
+        due: dict[tuple[int, N], None] = {}
+        while (next_ms := self.next_ms()) is not None and next_ms <= now_ms:
+            due[heappop(self._heap)] = None
+        # They may not be done with: the disk may refuse what there is to do.
+        for item in due:
+            heappush(self._heap, item)
+        return [name for _, name in due]
 
-    def forget(self, name: str) -> None:
+    def forget(self, name: N) -> None:
         """It is looked at, and what there is to do later will be noted anew."""
         del self._due_ms[name]

@@ -12,8 +12,9 @@ than to that of their transactions, though both are here; so each has a count of
 """
 
 import logging
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, get_args
 
+from semel.broker.deadlines import Deadlines
 from semel.broker.metrics import TransactionOutcome
 from semel.core.entries import PartitionName, TransactionEnded
 from semel.core.transactions import Claim, End
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 # What a connection is used for: to announce and end transactions, or to commit a group's offsets in them.
 Talk = Literal["transaction", "offsets"]
+TALKS: Final[tuple[Talk, ...]] = get_args(Talk)
 
 # How often it is looked which transactional ids were silent for too long, as in Apache Kafka.
 FORGET_SECONDS: Final = 3600.0
@@ -36,6 +38,16 @@ class TransactionCoordinator:
         # The newest connection over which each producer's version 1 transactions were heard of; a connection does not
         # outlive the process, so none of this has to. The one heard longest ago comes first.
         self._newest_connections: dict[tuple[int, Talk], int] = {}
+        # By when each producer's open transaction has to end, by the steady clock.
+        self._due_ms: dict[int, int] = {}
+        self._deadlines = Deadlines[int]()
+
+    def begin(self) -> None:
+        """The log was recovered: what is open has the time that was left of it."""
+        self._broker.alarm.watch(self._deadlines.next_ms, self.end_overdue)
+        for producer_id, due_ms in self._broker.log.transactions.deadlines():
+            self._due_ms[producer_id] = due_ms
+            self._deadlines.note(producer_id, due_ms)
 
     # -- requests -----------------------------------------------------------------------------------------------
 
@@ -47,7 +59,11 @@ class TransactionCoordinator:
         for entry in claim.entries:
             broker.commit(entry)
             if isinstance(entry, TransactionEnded):
-                self._count(entry, "fenced")
+                self._note_ended(entry, "fenced")
+        if claim.entries:
+            # Whatever is late from before is known by its epoch, and the new owner's connection may be the older one.
+            for talk in TALKS:
+                self._newest_connections.pop((claim.producer_id, talk), None)
         return claim
 
     def add_partitions(
@@ -58,8 +74,9 @@ class TransactionCoordinator:
             transactional_id, producer_id, producer_epoch, partitions, broker.now_ms()
         )
         if grew is not None:
+            broker.log.check_producer_room(producer_id, grew.partitions)
             broker.commit(grew)
-            broker.alarm.look()
+            self.note_grown(producer_id)
 
     def add_group(self, transactional_id: str, producer_id: int, producer_epoch: int, group: str) -> None:
         broker = self._broker
@@ -68,7 +85,7 @@ class TransactionCoordinator:
         )
         if grew is not None:
             broker.commit(grew)
-            broker.alarm.look()
+            self.note_grown(producer_id)
 
     def end(
         self, transactional_id: str, producer_id: int, producer_epoch: int, committed: bool, *, raises_epoch: bool
@@ -85,13 +102,22 @@ class TransactionCoordinator:
         )
         if end.entry is not None:
             broker.commit(end.entry)
-            self._count(end.entry, "committed" if committed else "aborted")
+            self._note_ended(end.entry, "committed" if committed else "aborted")
         return end
 
     def _new_producer_id(self) -> int:
         return self._broker.log.new_producer_id(self._broker.now_ms())
 
-    def _count(self, entry: TransactionEnded, outcome: TransactionOutcome) -> None:
+    def note_grown(self, producer_id: int) -> None:
+        """Something takes part in this producer's transaction; if it is the first thing, time runs from now on."""
+        if producer_id not in self._due_ms:
+            due_ms = self._broker.steady_ms() + self._broker.log.transactions.timeout_ms(producer_id)
+            self._due_ms[producer_id] = due_ms
+            if self._deadlines.note(producer_id, due_ms):
+                self._broker.alarm.look()
+
+    def _note_ended(self, entry: TransactionEnded, outcome: TransactionOutcome) -> None:
+        self._due_ms.pop(entry.producer_id, None)
         if entry.partitions or entry.groups:
             self._broker.metrics.ended_transactions[outcome] += 1
 
@@ -111,19 +137,29 @@ class TransactionCoordinator:
 
     # -- time ---------------------------------------------------------------------------------------------------
 
-    def end_overdue(self, now_ms: int) -> None:
+    def end_overdue(self, steady_ms: int) -> None:
         """Abort what takes too long, in a new epoch."""
+        for producer_id in self._deadlines.due(steady_ms):
+            due_ms = self._due_ms.get(producer_id)
+            if due_ms is not None and due_ms <= steady_ms:
+                self._time_out(producer_id)
+                due_ms = None
+            self._deadlines.forget(producer_id)
+            # That of a later transaction than the one which was noted.
+            self._deadlines.note(producer_id, due_ms)
+
+    def _time_out(self, producer_id: int) -> None:
         broker = self._broker
-        for entry in broker.log.transactions.overdue(now_ms):
-            broker.log.commit(entry)
-            self._count(entry, "timed_out")
-            broker.events.tell(
-                logging.WARNING,
-                "transaction_timed_out",
-                producer_id=entry.producer_id,
-                partitions=len(entry.partitions),
-                groups=len(entry.groups),
-            )
+        entry = broker.log.transactions.decide_timeout(producer_id, broker.now_ms())
+        broker.log.commit(entry)
+        self._note_ended(entry, "timed_out")
+        broker.events.tell(
+            logging.WARNING,
+            "transaction_timed_out",
+            producer_id=producer_id,
+            partitions=len(entry.partitions),
+            groups=len(entry.groups),
+        )
 
     def forget_silent(self) -> None:
         """Forget the transactional ids that were not used for so long that nobody will miss them."""

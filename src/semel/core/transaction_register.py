@@ -1,15 +1,13 @@
 """What is known of every transactional id: the producer it belongs to, and what takes part in its open transaction.
 
 `apply` is the one way in which any of it changes, in service and in recovery alike. What stands for an id is an
-immutable value, replaced with every change, so that a checkpoint can have all of them without copying any. A heap finds
-the earliest deadline without looking at all open transactions. Whether something may happen is decided by the rules in
-`semel.core.transactions` and never here.
+immutable value, replaced with every change, so that a checkpoint can have all of them without copying any. Whether
+something may happen is decided by the rules in `semel.core.transactions` and never here.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
-from heapq import heapify, heappop, heappush
 from typing import Any, Final, NamedTuple
 
 from semel.core.entries import (
@@ -27,10 +25,6 @@ TransactionEntry = (
 
 NO_PRODUCER: Final = -1
 NO_EPOCH: Final = -1
-
-# Deadlines of transactions that have ended stay in the heap until they come to its top, but no more than this many,
-# and no more than there are open ones.
-STALE_DEADLINES_MAX: Final = 1_000
 
 
 class State(IntEnum):
@@ -96,8 +90,6 @@ class TransactionRegister:
         self._open: dict[int, OpenTransaction] = {}
         # Partitions and groups of all open transactions together.
         self.part_count = 0
-        # (deadline, producer id), earliest first; those whose transaction has ended since are passed over.
-        self._deadlines: list[tuple[int, int]] = []
 
     def __len__(self) -> int:
         return len(self._owners)
@@ -111,22 +103,14 @@ class TransactionRegister:
 
     # -- deadlines ----------------------------------------------------------------------------------------------
 
-    def next_deadline_ms(self) -> int | None:
-        """When the earliest open transaction is overdue; None while none is open."""
-        deadlines = self._deadlines
-        while deadlines and not self._stands(*deadlines[0]):
-            heappop(deadlines)
-        return deadlines[0][0] if deadlines else None
+    def timeout_ms(self, producer_id: int) -> int:
+        """How long a transaction of this producer may take."""
+        return self._owners[producer_id].timeout_ms
 
-    def _deadline_ms(self, producer_id: int) -> int:
-        return self._open[producer_id].began_at_ms + self._owners[producer_id].timeout_ms
-
-    def _stands(self, deadline_ms: int, producer_id: int) -> bool:
-        return producer_id in self._open and self._deadline_ms(producer_id) == deadline_ms
-
-    def _find_deadlines(self) -> None:
-        self._deadlines = [(self._deadline_ms(producer_id), producer_id) for producer_id in self._open]
-        heapify(self._deadlines)
+    def deadlines(self) -> Iterator[tuple[int, int]]:
+        """The producer of each open transaction, and when that is overdue."""
+        for producer_id, transaction in self._open.items():
+            yield producer_id, transaction.began_at_ms + self.timeout_ms(producer_id)
 
     # -- looking up ---------------------------------------------------------------------------------------------
 
@@ -229,9 +213,6 @@ class TransactionRegister:
         if transaction is None:
             self._owners[producer_id] = self._known(producer_id)._replace(changed_at_ms=at_ms)
             transaction = self._open[producer_id] = OpenTransaction(at_ms)
-            heappush(self._deadlines, (self._deadline_ms(producer_id), producer_id))
-            if len(self._deadlines) > 2 * len(self._open) + STALE_DEADLINES_MAX:
-                self._find_deadlines()
         return transaction
 
     def _known(self, producer_id: int) -> Owner:
@@ -264,4 +245,3 @@ class TransactionRegister:
             )
             self._open[producer_id] = transaction
             self.part_count += transaction.part_count
-        self._find_deadlines()

@@ -19,8 +19,8 @@ Clients speak two versions of the protocol:
 What EndTxn does is the tables `END_VERSION_1` and `END_VERSION_2` below.
 
 Every open transaction has a deadline, the time at which it began plus its owner's timeout. When it has passed, the
-transaction is aborted in a new epoch (`overdue`). An owner that speaks version 1 is fenced by that; one that speaks
-version 2 and aborts is told the new epoch, as after an abort of its own, and goes on, as with Apache Kafka.
+transaction is aborted in a new epoch (`decide_timeout`). An owner that speaks version 1 is fenced by that; one that
+speaks version 2 and aborts is told the new epoch, as after an abort of its own, and goes on, as with Apache Kafka.
 
 `decide_...` looks and changes nothing; what is known, and how an entry changes it, is `TransactionRegister`. This file
 must never change anything.
@@ -352,13 +352,9 @@ class Transactions(TransactionRegister):
 
     # -- time ---------------------------------------------------------------------------------------------------
 
-    def overdue(self, now_ms: int) -> list[TransactionEnded]:
-        """The ends of all transactions whose deadline has come."""
-        return [
-            self._fence(self._owners[producer_id], now_ms, for_successor=False)
-            for producer_id in self._open
-            if self._deadline_ms(producer_id) <= now_ms
-        ]
+    def decide_timeout(self, producer_id: int, now_ms: int) -> TransactionEnded:
+        """The end of an open transaction whose deadline has come."""
+        return self._fence(self._owners[producer_id], now_ms, for_successor=False)
 
     def silent(self, now_ms: int, expiration_ms: int) -> Iterator[TransactionalIdsForgotten]:
         """The transactional ids of which nothing was heard for so long, and that have nothing open."""

@@ -182,11 +182,9 @@ class _Misbehaving(Broker):
     def clear(self) -> None:
         self.acks_to_drop = 0
         self.hang_seconds = 0.0
-        # By then every open transaction is overdue.
-        later_ms = self.now_ms() + self.limits.transaction_timeout_ms_max
-        for end in self.log.transactions.overdue(later_ms):
-            self.commit(end)
-        for forgotten in self.log.transactions.silent(later_ms, 0):
+        for name in [found.owner.transactional_id for found in self.log.transactions.all_described()]:
+            self.transactions.claim(name, self.limits.transaction_timeout_ms_max, None)
+        for forgotten in self.log.transactions.silent(self.now_ms(), 0):
             self.commit(forgotten)
         for topic in list(self.log.catalog):
             self.commit(self.log.catalog.decide_delete(topic.name, self.log.producer_ids.next_id, self.now_ms()))

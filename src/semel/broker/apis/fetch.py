@@ -56,7 +56,7 @@ class _Gathered:
 
 def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> None:
     request = decode_request(body, exchange.version)
-    context = broker.fetch_sessions.resolve(request, exchange.version >= _TOPIC_IDS_FROM, broker.now_ms())
+    context = broker.fetch_sessions.resolve(request, exchange.version >= _TOPIC_IDS_FROM, broker.steady_ms())
     if context.error:
         exchange.reply(encode_response(exchange.version, exchange.correlation_id, context.error, 0, []))
         return

@@ -115,8 +115,7 @@ def _append(
         metrics.accepted_batches += 1
         metrics.accepted_records += header.record_count
         if header.is_transactional:
-            # It may have opened a transaction, which has a deadline.
-            broker.alarm.look()
+            broker.transactions.note_grown(header.producer_id)
     elif outcome is DUPLICATE:
         metrics.duplicate_batches += 1
     elif outcome is GAP:

@@ -60,7 +60,7 @@ def _commit(broker: "Broker", exchange: "Exchange", request: Any, offsets: list[
     )
     broker.log.groups.check_offsets(group, offsets, request.producer_id)
     commit(broker, entry)
-    broker.alarm.look()
+    broker.transactions.note_grown(request.producer_id)
     if version < _JOINS_FROM:
         broker.transactions.note_heard(request.producer_id, exchange.connection_number, "offsets")
     broker.metrics.committed_offsets += len(offsets)
