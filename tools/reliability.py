@@ -168,8 +168,9 @@ def page(seed: int, figures: Figures) -> Iterator[str]:
         "A log goes through everything that it ever does: appends, rolls, retention, deleted records and topics,",
         "transactions and their ends, offsets of groups, checkpoints, a stop, a kill, recoveries. It does so again for",
         "every call to the disk and every fault that can happen to that call. After each, recovery must bring back",
-        "every acknowledged batch, once, at its offset, and each transaction whole or not at all, answer the retries of every producer as duplicates, and go on. The disk is the double of `semel.testing`,",
-        "which forgets what was not synced: this is what the promise of durability rests on.",
+        "every acknowledged batch, once, at its offset, and each transaction whole or not at all, answer the retries",
+        "of every producer as duplicates, and go on. The disk is the double of `semel.testing`, which forgets what was",
+        "not synced: this is what the promise of durability rests on.",
         "",
         *table(
             [
