@@ -84,7 +84,6 @@ def test_what_is_set_is_what_the_log_acts_upon() -> None:
         ("segment.ms", "0"),
         ("max.message.bytes", "-1"),
         ("message.timestamp.type", "logappendtime"),
-        ("min.insync.replicas", "2"),
         ("min.insync.replicas", "0"),
         ("compression.type", "brotli"),
         ("cleanup.policy", "shred"),
@@ -93,7 +92,9 @@ def test_what_is_set_is_what_the_log_acts_upon() -> None:
         ("min.cleanable.dirty.ratio", "1.1"),
         ("min.cleanable.dirty.ratio", "-0.5"),
         ("min.cleanable.dirty.ratio", "half"),
-        ("min.cleanable.dirty.ratio", "1e-3"),
+        ("min.cleanable.dirty.ratio", "1e1"),
+        ("min.cleanable.dirty.ratio", "."),
+        ("min.cleanable.dirty.ratio", "nan"),
         ("min.compaction.lag.ms", "-1"),
         ("max.compaction.lag.ms", "0"),
         ("flush.messages", "0"),
@@ -108,8 +109,40 @@ def test_a_value_that_cannot_be_kept_is_refused_and_the_message_names_it(name: s
 
 
 def test_a_refused_number_says_what_is_allowed() -> None:
-    with pytest.raises(InvalidConfig, match=r"min\.insync\.replicas must be a whole number from 1 to 1, not '2'"):
-        parse({"min.insync.replicas": "2"})
+    with pytest.raises(InvalidConfig, match=r"segment\.bytes must be a whole number from 1024 to 2147483647, not '2'"):
+        parse({"segment.bytes": "2"})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("file.delete.delay.ms", "60000"),
+        ("index.interval.bytes", "4096"),
+        ("min.insync.replicas", "2"),
+        ("preallocate", "true"),
+        ("segment.index.bytes", "10485760"),
+        ("segment.jitter.ms", "1000"),
+        ("unclean.leader.election.enable", "false"),
+    ],
+)
+def test_what_is_set_out_of_habit_is_taken_and_changes_nothing(name: str, value: str) -> None:
+    assert canonical({name: value}) == {name: value}
+    assert parse({name: value}) == parse({})
+
+
+def test_a_truth_is_taken_as_any_language_spells_it() -> None:
+    assert canonical({"unclean.leader.election.enable": " False"}) == {"unclean.leader.election.enable": "false"}
+    with pytest.raises(InvalidConfig, match=r"preallocate must be true or false, not 'yes'"):
+        parse({"preallocate": "yes"})
+
+
+@pytest.mark.parametrize(
+    ("value", "share"), [("1.0E-5", 1e-5), ("0.00001", 1e-5), ("5e-1", 0.5), ("0.", 0), ("1E+0", 1)]
+)
+def test_a_small_share_is_taken_as_any_language_spells_it(value: str, share: float) -> None:
+    assert parse({"min.cleanable.dirty.ratio": value}).dirty_ratio_min == share
+    kept = canonical({"min.cleanable.dirty.ratio": value})
+    assert canonical(kept) == kept
 
 
 @pytest.mark.parametrize(

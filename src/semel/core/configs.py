@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from semel.core.refusals import INVALID_CONFIG, INVALID_REQUEST, Refused
 
-Kind = Literal["int", "long", "double", "string", "list"]
+Kind = Literal["boolean", "int", "long", "double", "string", "list"]
 
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
@@ -30,7 +30,8 @@ DAY_MS: Final = 24 * 60 * 60 * 1000
 
 # Digits beyond this cannot be a number that fits, and no time is spent on converting them.
 _NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
-_SHARE = re.compile(r"[01]|[01]?\.[0-9]{1,4}")
+# Java writes a small share with an exponent.
+_SHARE = re.compile(r"(?:[0-9]{1,19}\.?[0-9]{0,19}|\.[0-9]{1,19})(?:[eE][+-]?[0-9]{1,2})?")
 
 
 class InvalidConfig(Refused):
@@ -82,17 +83,18 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A configuration that is one of a few words, or a list of some of them."""
+    """A configuration that is one of a few words, a truth, or a list of some words."""
 
     name: str
-    kind: Literal["string", "list"]
+    kind: Literal["boolean", "string", "list"]
     default: str
     allowed: tuple[str, ...]
     documentation: str
 
     def canonical(self, text: str) -> str:
         """The one way to write this value, or InvalidConfig."""
-        words = listed(text) if self.kind == "list" else [text.strip()]
+        spelt = text.lower() if self.kind == "boolean" else text
+        words = listed(spelt) if self.kind == "list" else [spelt.strip()]
         if words and all(word in self.allowed for word in words):
             return ",".join(words)
         raise InvalidConfig(f"{self.name} must be {' or '.join(self.allowed)}, not {_shown(text)}")
@@ -127,6 +129,14 @@ DEFINITIONS: Final[Mapping[str, Definition]] = {
             "How long the record that deletes a key stays in a compacted topic, so that consumers come to see it.",
         ),
         Number(
+            "file.delete.delay.ms",
+            "long",
+            "60000",
+            0,
+            LONG_MAX,
+            "How long the file of a segment outlives it. Nobody can read it then, so any value is taken.",
+        ),
+        Number(
             "flush.messages",
             "long",
             str(LONG_MAX),
@@ -141,6 +151,14 @@ DEFINITIONS: Final[Mapping[str, Definition]] = {
             0,
             LONG_MAX,
             "Sync after so much time. When to sync is the broker's `--durability`, so any value is taken.",
+        ),
+        Number(
+            "index.interval.bytes",
+            "int",
+            "4096",
+            0,
+            INT_MAX,
+            "How dense an index is. Look-ups find the same, so any value is taken.",
         ),
         Number(
             "max.compaction.lag.ms",
@@ -199,8 +217,16 @@ DEFINITIONS: Final[Mapping[str, Definition]] = {
             "int",
             "1",
             1,
-            1,
-            "How many copies acks=all waits for. There is one, and it is on disk before the answer.",
+            INT_MAX,
+            "How many copies acks=all waits for; as in Apache Kafka, never for more than there are. There is one, and "
+            "it is on disk before the answer.",
+        ),
+        Choice(
+            "preallocate",
+            "boolean",
+            "false",
+            ("true", "false"),
+            "Take the disk's space for a segment at once. Either value is taken.",
         ),
         Number(
             "retention.bytes",
@@ -227,12 +253,35 @@ DEFINITIONS: Final[Mapping[str, Definition]] = {
             "The size at which a partition starts its next segment file. Retention drops whole segments.",
         ),
         Number(
+            "segment.index.bytes",
+            "int",
+            "10485760",
+            4,
+            INT_MAX,
+            "How large an index may grow. An index lives as long as its segment, so any value is taken.",
+        ),
+        Number(
+            "segment.jitter.ms",
+            "long",
+            "0",
+            0,
+            LONG_MAX,
+            "By how much segments of one age start their next apart. That costs no sync here, so any value is taken.",
+        ),
+        Number(
             "segment.ms",
             "long",
             str(7 * DAY_MS),
             1,
             LONG_MAX,
             "The age at which a partition starts its next segment file, so that retention reaches a slow topic too.",
+        ),
+        Choice(
+            "unclean.leader.election.enable",
+            "boolean",
+            "false",
+            ("true", "false"),
+            "Whether a replica that lags may lead. There is one, which never lags, so either value is taken.",
         ),
     )
 }
