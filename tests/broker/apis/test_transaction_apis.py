@@ -339,6 +339,23 @@ def test_a_zombie_on_a_newer_connection_does_not_make_its_successor_a_straggler(
     assert producer.add("orders") == [0]
 
 
+def test_a_successor_may_have_connected_before_the_owner_it_replaces(
+    ask: Asker, other: Asker, producer: TransactionalProducer
+) -> None:
+    ask.create("orders")
+    producer.ask = other
+    assert producer.add("orders") == [0]
+    assert producer.add_group("readers") == 0
+    assert producer.commit_offset("readers", "orders", 1) == 0
+    successor = TransactionalProducer(ask)
+    successor.claim()
+    assert successor.add("orders") == [0]
+    assert successor.add_group("readers") == 0
+    assert successor.commit_offset("readers", "orders", 2) == 0
+    assert successor.end() == 0
+    assert producer.add("orders") == [ErrorCode.PRODUCER_FENCED]
+
+
 def test_a_topic_that_is_deleted_drops_out_of_the_transaction(ask: Asker, producer: TransactionalProducer) -> None:
     for topic in ("orders", "payments"):
         ask.create(topic)
@@ -443,4 +460,19 @@ def test_beyond_every_bound_there_is_a_refusal_that_says_so() -> None:
         assert second.add("orders") == [ErrorCode.POLICY_VIOLATION]
         assert first.end() == 0
         assert second.add("orders") == [0]
+        ask.close()
+
+
+def test_announcing_puts_no_more_producers_on_record_than_there_may_be() -> None:
+    """The end of a transaction leaves its producer on record in each partition, though it never wrote there."""
+    with EmbeddedBroker(limits=Limits(producer_states_max=1)) as broker:
+        ask = Asker(broker.bootstrap)
+        ask.create("orders", partitions=2)
+        producer = TransactionalProducer(ask)
+        producer.claim()
+        assert producer.add("orders") == [0]
+        assert producer.end() == 0
+        assert producer.add("orders", partition=1) == [ErrorCode.POLICY_VIOLATION]
+        assert producer.add("orders") == [0]
+        assert producer.end() == 0
         ask.close()
