@@ -54,7 +54,7 @@ class TransactionCoordinator:
     def claim(self, transactional_id: str, timeout_ms: int, supplied: tuple[int, int] | None) -> Claim:
         broker = self._broker
         claim = broker.log.transactions.decide_init(
-            transactional_id, timeout_ms, supplied, self._new_producer_id, broker.now_ms()
+            transactional_id, timeout_ms, supplied, self.new_producer_id, broker.now_ms()
         )
         for entry in claim.entries:
             broker.commit(entry)
@@ -96,7 +96,7 @@ class TransactionCoordinator:
             producer_id,
             producer_epoch,
             committed,
-            self._new_producer_id,
+            self.new_producer_id,
             broker.now_ms(),
             raises_epoch=raises_epoch,
         )
@@ -105,8 +105,14 @@ class TransactionCoordinator:
             self._note_ended(end.entry, "committed" if committed else "aborted")
         return end
 
-    def _new_producer_id(self) -> int:
-        return self._broker.log.new_producer_id(self._broker.now_ms())
+    def new_producer_id(self) -> int:
+        """A producer id that nobody had. OSError, after it was counted, if the disk would not take it."""
+        broker = self._broker
+        try:
+            return broker.log.new_producer_id(broker.now_ms())
+        except OSError as refusal:
+            broker.storage_error(refusal)
+            raise
 
     def note_grown(self, producer_id: int) -> None:
         """Something takes part in this producer's transaction; if it is the first thing, time runs from now on."""

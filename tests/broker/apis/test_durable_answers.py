@@ -24,6 +24,7 @@ from semel.wire.versions import (
     LIST_OFFSETS,
     METADATA,
 )
+from transacting import TransactionalProducer, committed, described
 
 TOPIC = 2
 CREATION = {
@@ -116,6 +117,46 @@ def test_a_producer_that_gets_no_id_for_want_of_space_may_try_again() -> None:
         assert (refused.error_code, refused.producer_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
         files.disarm()
         assert ask(INIT_PRODUCER_ID, 0, transactional_id=None, transaction_timeout=1000).error_code == 0
+
+    beside(Broker(files=files), client)
+
+
+def test_an_id_that_the_disk_refuses_counts_as_one_refusal_of_the_disk() -> None:
+    files = FaultyFiles()
+
+    def client(broker: Broker) -> None:
+        ask = Asker(broker.bootstrap)
+
+        def refused(transactional_id: str | None) -> int:
+            files.arm(Fault("EIO", call="write", path="journal/*"))
+            ask(INIT_PRODUCER_ID, transactional_id=transactional_id, transaction_timeout=1000)
+            return broker.metrics.storage_errors
+
+        # What is refused is a block of ids twice, then the claim.
+        assert [refused(None), refused("payments")] == [1, 2]
+        assert TransactionalProducer(ask, "refunds").claim() == 0
+        assert refused("payments") == 3
+
+    beside(Broker(files=files), client)
+
+
+def test_a_claim_of_which_the_disk_took_no_more_than_the_abort_may_be_made_again() -> None:
+    files = FaultyFiles()
+
+    def client(broker: Broker) -> None:
+        ask = Asker(broker.bootstrap)
+        ask.create("orders")
+        zombie, successor = TransactionalProducer(ask), TransactionalProducer(ask)
+        zombie.claim()
+        zombie.add("orders")
+        zombie.send("orders", "never committed")
+        files.arm(Fault("EIO", at=len(files.calls) + 2, call="write", path="journal/*"))
+        assert successor.claim() == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert described(ask).transaction_state == "CompleteAbort"
+        assert zombie.send("orders", "late") == ErrorCode.INVALID_PRODUCER_EPOCH
+        assert zombie.end() == ErrorCode.PRODUCER_FENCED
+        assert successor.claim() == 0
+        assert committed(ask, "orders") == []
 
     beside(Broker(files=files), client)
 

@@ -33,15 +33,11 @@ def _begin(broker: "Broker", request: Any) -> Fields:
     supplied = (getattr(request, "producer_id", NO_PRODUCER), getattr(request, "producer_epoch", _NO_EPOCH))
     if (supplied[0] != NO_PRODUCER) != (supplied[1] != _NO_EPOCH):
         raise Refused(ErrorCode.INVALID_REQUEST, "a producer id and its epoch come together or not at all")
-    try:
-        if request.transactional_id is None:
-            return {"producer_id": broker.log.new_producer_id(broker.now_ms()), "producer_epoch": 0}
-        claim = broker.transactions.claim(
-            request.transactional_id,
-            milliseconds(request.transaction_timeout),
-            supplied if supplied[0] != NO_PRODUCER else None,
-        )
-    except OSError as refusal:
-        broker.storage_error(refusal)
-        raise
+    if request.transactional_id is None:
+        return {"producer_id": broker.transactions.new_producer_id(), "producer_epoch": 0}
+    claim = broker.transactions.claim(
+        request.transactional_id,
+        milliseconds(request.transaction_timeout),
+        supplied if supplied[0] != NO_PRODUCER else None,
+    )
     return {"producer_id": claim.producer_id, "producer_epoch": claim.producer_epoch}
