@@ -8,6 +8,7 @@ never fails: a topic nobody wants is left out, and a member that wants nothing i
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from heapq import heapify, heapreplace
+from itertools import chain
 from typing import Final, NamedTuple
 
 from semel.core.entries import PartitionName
@@ -158,13 +159,23 @@ class _Spread:
 
 
 def _wanted_by(readers: Mapping[str, Reader], partition_counts: Mapping[int, int]) -> dict[int, tuple[str, ...]]:
-    """Who reads each topic, for the topics that somebody reads."""
-    wanted_by: dict[int, list[str]] = {}
-    for member_id in sorted(readers):
-        for number in readers[member_id].topics:
-            if number in partition_counts:
-                wanted_by.setdefault(number, []).append(member_id)
-    return {number: tuple(wanted_by[number]) for number in sorted(wanted_by)}
+    """Who reads each topic, for the topics that somebody reads.
+
+    Found by the few different wishes there are: many members with many topics are too many pairs to look at.
+    """
+    wishes: dict[frozenset[int], list[str]] = {}
+    for member_id, reader in readers.items():
+        wishes.setdefault(reader.topics, []).append(member_id)
+    wanted_by: dict[int, list[int]] = {}
+    for place, topics in enumerate(wishes):
+        for number in topics & partition_counts.keys():
+            wanted_by.setdefault(number, []).append(place)
+    those_who_wish = list(wishes.values())
+    those_who_read: dict[tuple[int, ...], tuple[str, ...]] = {}
+    for places in map(tuple, wanted_by.values()):
+        if places not in those_who_read:
+            those_who_read[places] = tuple(sorted(chain.from_iterable(those_who_wish[place] for place in places)))
+    return {number: those_who_read[tuple(wanted_by[number])] for number in sorted(wanted_by)}
 
 
 def _way_back(came_by: Mapping[str, tuple[str, int]], end: str) -> list[_Step]:

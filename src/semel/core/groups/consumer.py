@@ -62,6 +62,7 @@ class ConsumerRules:
     heartbeat_interval_ms: int = 5_000
     # What members are told instead while others come and go: each change takes a heartbeat of several members.
     heartbeat_interval_in_motion_ms: int = 500
+    lost_connection_session_percent: int = 40
     members_max: int = 2_000
 
 
@@ -334,9 +335,14 @@ class ConsumerGroup:
         """A member was heard: count its silence anew."""
         member = self.members.get(member_id)
         if member is not None:
-            timeout_ms = member.subscription.classic_session_timeout_ms
-            member.session_deadline_ms = now_ms + (timeout_ms if member.is_classic else rules.session_timeout_ms)
+            member.hear(rules.session_timeout_ms, now_ms)
             self._note_deadline(member.deadline_ms)
+
+    def connection_lost(self, member_id: str, rules: ConsumerRules, now_ms: int) -> None:
+        """The connection over which a member was heard last is gone: it has less time to be heard."""
+        member = self.member(member_id)
+        member.lose_connection(rules.session_timeout_ms, rules.lost_connection_session_percent, now_ms)
+        self._note_deadline(member.deadline_ms)
 
     def expect_to_join(self, member_id: str, now_ms: int) -> None:
         """A member of the classic protocol was told to join again, and has as long as it may take for that."""
@@ -392,10 +398,9 @@ class ConsumerGroup:
         targets: Mapping[str, frozenset[PartitionName]],
         catalog: Catalog,
     ) -> Mapping[str, frozenset[PartitionName]]:
+        topics = self._topics.of_each(subscriptions, catalog)
         readers = {
-            member_id: Reader(
-                self._topics.of(subscription, catalog), targets.get(member_id, NOTHING), subscription.instance_id
-            )
+            member_id: Reader(topics[member_id], targets.get(member_id, NOTHING), subscription.instance_id)
             for member_id, subscription in subscriptions.items()
         }
         counts = {number: count for _, number, count in self._topics.wanted(subscriptions.values(), catalog)}

@@ -5,7 +5,7 @@ was found is remembered and never kept: it follows from the subscriptions and th
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from semel.core.entries import ConsumerSubscription
 from semel.core.groups.assignors import DEFAULT_ASSIGNOR
@@ -29,6 +29,19 @@ class WantedTopics:
         if subscription.topic_regex:
             numbers |= self._resolved(subscription.topic_regex).numbers(catalog)
         return numbers
+
+    def of_each(
+        self, subscriptions: Mapping[str, ConsumerSubscription], catalog: Catalog
+    ) -> Mapping[str, frozenset[int]]:
+        """The same of many members, by their ids. Those who want the same share one set: mostly that is all of them."""
+        found: dict[tuple[tuple[str, ...], str], frozenset[int]] = {}
+        of_each = {}
+        for member_id, one in subscriptions.items():
+            wish = one.topic_names, one.topic_regex
+            if wish not in found:
+                found[wish] = self.of(one, catalog)
+            of_each[member_id] = found[wish]
+        return of_each
 
     def wanted(self, subscriptions: Iterable[ConsumerSubscription], catalog: Catalog) -> Wanted:
         """Every topic that is there and that somebody wants."""
