@@ -151,6 +151,23 @@ def test_a_transaction_of_before_a_restart_keeps_its_deadline() -> None:
     asyncio.run(scenario())
 
 
+def test_a_transaction_that_began_under_a_clock_far_ahead_gets_no_more_than_its_time_after_a_restart() -> None:
+    files, clock = MemoryFiles(), Clock()
+
+    async def scenario(loop: SkippingLoop) -> None:
+        broker = Broker(files=files, clock=clock)
+        await broker.start()
+        begin(broker, "silent", 10_000)
+        await broker.kill()
+        clock.seconds -= WEEK_SECONDS
+        async with Broker(files=files, clock=clock) as again:
+            loop.skipped_s += 11
+            await until(lambda: again.log.transactions.open_count == 0)
+            assert state_of(again, "silent") is State.COMPLETE_ABORT
+
+    run(scenario)
+
+
 def test_an_end_that_the_disk_refuses_is_tried_again_until_it_is_done(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -43,11 +43,13 @@ class TransactionCoordinator:
         self._deadlines = Deadlines[int]()
 
     def begin(self) -> None:
-        """The log was recovered: what is open has the time that was left of it."""
-        self._broker.alarm.watch(self._deadlines.next_ms, self.end_overdue)
-        for producer_id, due_ms in self._broker.log.transactions.deadlines():
-            self._due_ms[producer_id] = due_ms
-            self._deadlines.note(producer_id, due_ms)
+        """The log was recovered: what is open has the time that was left of it, whatever the clock showed then."""
+        broker = self._broker
+        broker.alarm.watch(self._deadlines.next_ms, self.end_overdue)
+        for producer_id, due_ms in broker.log.transactions.deadlines():
+            latest_ms = broker.steady_ms() + broker.log.transactions.timeout_ms(producer_id)
+            self._due_ms[producer_id] = min(due_ms, latest_ms)
+            self._deadlines.note(producer_id, self._due_ms[producer_id])
 
     # -- requests -----------------------------------------------------------------------------------------------
 
