@@ -10,6 +10,7 @@ from semel.core.groups import consumer_requests
 from semel.core.groups.consumer import ConsumerGroup, ConsumerRules
 from semel.core.groups.consumer_members import AWAY_EPOCH, JOIN_EPOCH, STABLE, UNRELEASED, UNREVOKED
 from semel.core.groups.consumer_requests import LEAVE_EPOCH, Heartbeat
+from semel.core.groups.consumer_topics import EXPRESSIONS_MAX
 from semel.core.refusals import Refused
 from semel.core.topics import Catalog
 
@@ -23,6 +24,7 @@ class Room:
         self.catalog = Catalog()
         self.group = ConsumerGroup()
         self.now_ms = 0
+        self.rules = RULES
 
     def topic(self, name: str, count: int) -> None:
         topic_id = name.encode().ljust(16)
@@ -31,7 +33,7 @@ class Room:
     def beat(self, member_id: str, epoch: int, **said: object) -> ConsumerGroupChanged | None:
         beat = replace(Heartbeat(member_id, epoch, "client", "/host"), **said)  # type: ignore[arg-type]
         consumer_requests.check(beat)
-        entry = self.group.decide_heartbeat("group", beat, self.catalog, RULES, self.now_ms)
+        entry = self.group.decide_heartbeat("group", beat, self.catalog, self.rules, self.now_ms)
         return self._kept(entry, member_id)
 
     def join(self, member_id: str, *names: str, **said: object) -> ConsumerGroupChanged | None:
@@ -193,6 +195,17 @@ def test_an_expression_that_is_none_is_refused(room: Room) -> None:
     with refused(refusals.INVALID_REGULAR_EXPRESSION):
         room.join("a", topic_regex="(")
     assert room.group.is_empty
+
+
+def test_a_group_has_only_so_many_expressions(room: Room) -> None:
+    room.rules = replace(room.rules, members_max=EXPRESSIONS_MAX + 2)
+    for index in range(EXPRESSIONS_MAX):
+        room.join(str(index), topic_regex=f"orders{index}?")
+    room.join("like another", topic_regex="orders1?")
+    with refused(refusals.GROUP_MAX_SIZE_REACHED):
+        room.join("different", topic_regex="orders")
+    room.leave("0")
+    room.join("different", topic_regex="orders")
 
 
 def test_topics_that_come_grow_and_go_are_noticed(room: Room) -> None:

@@ -210,7 +210,7 @@ class ConsumerGroup:
         known = new_subscription(beat.member_id, beat.instance_id) if before is None else before.subscription
         subscription = with_what_was_said(known, beat)
         if subscription.topic_regex and subscription.topic_regex != known.topic_regex:
-            self._topics.check_pattern(subscription.topic_regex)
+            self._topics.check_pattern(subscription.topic_regex, self._subscriptions())
         member = self.going_on_as(subscription, before)
         return self.decide_step(group, member, subscription, beat.owned, beat.epoch, catalog, now_ms)
 
@@ -439,7 +439,7 @@ class ConsumerGroup:
             self._move(position_from(position), entry.at_ms)
         if entry.left or entry.subscriptions:
             self._digested = None
-            self._topics.forget_all_but(known.topic_regex for known in self._subscriptions())
+            self._topics.forget_all_but(self._subscriptions())
 
     def _remove(self, member_id: str) -> None:
         member = self.members.pop(member_id)

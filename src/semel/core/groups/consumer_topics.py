@@ -6,12 +6,16 @@ was found is remembered and never kept: it follows from the subscriptions and th
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from semel.core.entries import ConsumerSubscription
 from semel.core.groups.assignors import DEFAULT_ASSIGNOR
 from semel.core.groups.topic_patterns import TopicPattern
+from semel.core.refusals import GROUP_MAX_SIZE_REACHED, Refused
 from semel.core.topics import Catalog
 
+# Different ones in one group: members mostly have one in common. Each is held against every topic there is.
+EXPRESSIONS_MAX: Final = 100
 # Name, number and partitions of each topic, in the order of the names.
 Wanted = list[tuple[str, int, int]]
 
@@ -57,13 +61,17 @@ class WantedTopics:
         regex = subscription.topic_regex
         return bool(regex) and self._resolved(regex).pattern.matches(topic_name)
 
-    def check_pattern(self, regex: str) -> None:
-        """Refused if this is no regular expression."""
+    def check_pattern(self, regex: str, subscriptions: Iterable[ConsumerSubscription]) -> None:
+        """Refused if this is no regular expression, or one too many beside those of the members there are."""
+        # Those of heartbeats that were refused afterwards are still remembered.
+        self.forget_all_but(subscriptions)
+        if regex not in self._patterns and len(self._patterns) >= EXPRESSIONS_MAX:
+            raise Refused(GROUP_MAX_SIZE_REACHED, f"the group has {EXPRESSIONS_MAX} expressions, no more are allowed")
         self._resolved(regex)
 
-    def forget_all_but(self, regexes: Iterable[str]) -> None:
+    def forget_all_but(self, subscriptions: Iterable[ConsumerSubscription]) -> None:
         """Nobody asks for other expressions any more."""
-        used = set(regexes)
+        used = {subscription.topic_regex for subscription in subscriptions}
         self._patterns = {regex: pattern for regex, pattern in self._patterns.items() if regex in used}
 
     def _resolved(self, regex: str) -> "_ResolvedPattern":
@@ -90,6 +98,7 @@ class _ResolvedPattern:
                 for topic in catalog
             }
             self._numbers = frozenset(topic.number for topic in catalog if self._matches[topic.name])
+            self.pattern.forget_steps()
             self._changes = catalog.changes
         return self._numbers
 

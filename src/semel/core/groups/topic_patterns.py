@@ -21,7 +21,8 @@ PATTERN_CHARACTERS_MAX: Final = 4096
 PLACES_MAX: Final = 1000
 NESTING_MAX: Final = 100
 REPETITIONS_MAX: Final = 1000
-_STEPS_REMEMBERED_MAX: Final = 10_000
+# What is remembered of the way: one for each step, and one for each place it can lead to, which takes up to 64 bytes.
+_REMEMBERED_MAX: Final = 50_000
 
 _LETTERS: Final = frozenset(string.ascii_letters)
 _DIGITS: Final = frozenset(string.digits)
@@ -137,6 +138,7 @@ class TopicPattern:
         self._end = end
         self._begin = (frozenset({self._lay(_Parser(text).parse(), end)}), None)
         self._steps: dict[tuple[tuple[frozenset[int], str | None], str], tuple[frozenset[int], str | None]] = {}
+        self._remembered = 0
 
     def matches(self, name: str) -> bool:
         at: tuple[frozenset[int], str | None] = self._begin
@@ -145,14 +147,25 @@ class TopicPattern:
             following = self._steps.get(step)
             if following is None:
                 following = self._step(*step)
-                if len(self._steps) >= _STEPS_REMEMBERED_MAX:
-                    self._steps.clear()
-                self._steps[step] = following
+                self._remember(step, following)
             at = following
             if not at[0]:
                 return False
         places, before = at
         return self._end in self._reached(places, before, None)
+
+    def forget_steps(self) -> None:
+        """No name is going to be looked at for a while."""
+        self._steps = {}
+        self._remembered = 0
+
+    def _remember(
+        self, step: tuple[tuple[frozenset[int], str | None], str], following: tuple[frozenset[int], str | None]
+    ) -> None:
+        self._remembered += 1 + len(following[0])
+        if self._remembered > _REMEMBERED_MAX:
+            self.forget_steps()
+        self._steps[step] = following
 
     def _step(self, at: tuple[frozenset[int], str | None], character: str) -> tuple[frozenset[int], str | None]:
         following: set[int] = set()
