@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from sim.compacted import Replaced
 from sim.consumers import READ_COMMITTED, Seen
 from sim.world import Event
 
@@ -34,13 +35,35 @@ def events(history: list[Event], what: str) -> Iterator[tuple[str, dict[str, Any
     return ((event.who, event.particulars) for event in history if event.what == what)
 
 
-def lost_writes(history: list[Event], truth: Truth) -> Iterator[str]:
+def replaced(history: list[Event], truth: Truth, compacted: Collection[str]) -> Replaced:
+    """What may be gone of the compacted topics."""
+    ended = outcomes(history)
+
+    def is_committed(value: str) -> bool:
+        sender = value.rpartition("/")[0]
+        return not is_transaction(sender) or ended.get(sender) == "committed"
+
+    found = Replaced(compacted, is_committed)
+    for _, acked in events(history, "acked"):
+        for offset, value in enumerate(acked["values"], start=acked["offset"]):
+            found.note((acked["topic"], acked["partition"]), offset, value)
+    for _, read in events(history, "read"):
+        for offset, value in read["records"]:
+            place = read["topic"], read["partition"]
+            found.note(place, offset, value, committed=read["isolation"] == READ_COMMITTED)
+    for place, records in truth.committed.items():
+        for seen in records:
+            found.note(place, seen.offset, seen.value, committed=True)
+    return found
+
+
+def lost_writes(history: list[Event], truth: Truth, gone: Replaced) -> Iterator[str]:
     """Records that were acknowledged, and are not at the place that was named."""
     at = {place: {seen.offset: seen.value for seen in records} for place, records in truth.all_records.items()}
     for who, acked in events(history, "acked"):
         there = at[acked["topic"], acked["partition"]]
         for offset, value in enumerate(acked["values"], start=acked["offset"]):
-            if there.get(offset) != value:
+            if there.get(offset) != value and not (offset not in there and gone.may_lack(value)):
                 yield f"lost write: {who} was told {value} is at {offset}, there is {there.get(offset)}"
 
 
@@ -67,7 +90,7 @@ def disorder(truth: Truth, *, dense: Collection[str]) -> Iterator[str]:
             last[sender] = int(number)
 
 
-def unfaithful_reads(history: list[Event], truth: Truth) -> Iterator[str]:
+def unfaithful_reads(history: list[Event], truth: Truth, gone: Replaced) -> Iterator[str]:
     """What a consumer saw on its way, against what it would see now: no more, no less, in the same order."""
     final: dict[tuple[int, Place], dict[int, str]] = {
         (isolation, place): {seen.offset: seen.value for seen in records}
@@ -81,8 +104,9 @@ def unfaithful_reads(history: list[Event], truth: Truth) -> Iterator[str]:
         seen = dict(read["records"])
         if list(seen) != sorted(seen):
             yield f"non-monotonic poll: {who} saw {list(seen)} of {place}"
+        may_lack = gone.has if read["isolation"] == READ_COMMITTED else gone.may_lack
         for offset, value in seen.items():
-            if there.get(offset) != value:
+            if there.get(offset) != value and not (offset not in there and may_lack(value)):
                 name = "aborted read" if read["isolation"] and _stands(truth, place, offset, value) else "lost write"
                 yield f"{name}: {who} saw {value} at {offset} of {place}, there is {there.get(offset)}"
         for offset in range(begin, end):
@@ -101,7 +125,7 @@ def stuck(truth: Truth) -> Iterator[str]:
             yield f"stuck last stable offset: {stable} of {end} in {place}"
 
 
-def broken_transactions(history: list[Event], truth: Truth) -> Iterator[str]:
+def broken_transactions(history: list[Event], truth: Truth, gone: Replaced) -> Iterator[str]:
     """Transactions that are not seen whole, or not at all, or otherwise than their producer was told."""
     visible = {seen.value for records in truth.committed.values() for seen in records}
     ended = outcomes(history)
@@ -112,11 +136,12 @@ def broken_transactions(history: list[Event], truth: Truth) -> Iterator[str]:
         # One whose commit was never sent is as good as aborted.
         outcome = ended.get(transaction, "left")
         seen = [value for value in values if value in visible]
-        if outcome == "committed" and len(seen) < len(values):
-            yield f"lost write: {transaction} was committed, {sorted(set(values) - set(seen))} are not to be seen"
+        missing = [value for value in values if value not in visible and not gone.has(value)]
+        if outcome == "committed" and missing:
+            yield f"lost write: {transaction} was committed, {missing} are not to be seen"
         elif outcome in ("aborted", "refused", "left") and seen:
             yield f"aborted read: {transaction} was {outcome}, and {seen} are to be seen"
-        elif outcome == "unknown" and seen and len(seen) < len(values):
+        elif outcome == "unknown" and seen and missing:
             yield f"torn transaction: of {transaction} only {seen} are to be seen"
 
 
@@ -137,6 +162,10 @@ def zombies(history: list[Event]) -> Iterator[str]:
                 yield f"zombie write: {event.who} in {generation} at {sent_us}, fenced by {claim} at {claimed_us}"
 
 
+def is_transaction(sender: str) -> bool:
+    return "#" in sender
+
+
 def outcomes(history: list[Event]) -> dict[str, str]:
     """How each transaction ended, as far as its producer knows. One whose commit was never sent is not among them."""
     return {known["transaction"]: known["outcome"] for _, known in events(history, "outcome")}
@@ -155,7 +184,7 @@ def unfaithful_copies(truth: Truth, group: str, source: str, target: str) -> Ite
             yield f"{name}: copies of {place} lack {dict(missing)}, hold beyond {dict(doubled)}"
 
 
-def dirty_offsets(history: list[Event]) -> Iterator[str]:
+def dirty_offsets(history: list[Event], group: str) -> Iterator[str]:
     """Offsets of a group that were shown though their transaction was not committed, or that went back."""
     ended = outcomes(history)
     possible: dict[tuple[str, str, int], set[int]] = defaultdict(lambda: {-1})
@@ -165,7 +194,7 @@ def dirty_offsets(history: list[Event]) -> Iterator[str]:
                 possible[moved["group"], moved["topic"], partition].add(offset)
     shown: dict[tuple[str, str, int], list[tuple[int, int]]] = defaultdict(list)
     for event in history:
-        if event.what != "offsets seen":
+        if event.what != "offsets seen" or event.particulars["group"] != group:
             continue
         seen = event.particulars
         for partition, offset in enumerate(seen["offsets"]):
@@ -177,6 +206,32 @@ def dirty_offsets(history: list[Event]) -> Iterator[str]:
             if offset < before:
                 yield f"non-monotonic offsets: {event.who} was shown {offset} of {place} after {before}"
             shown[place].append((event.at_us, offset))
+
+
+def lost_commits(history: list[Event], group: str) -> Iterator[str]:
+    """Offsets that one client commits by itself: what was acknowledged, or shown, is shown from then on.
+
+    Unless something came between of which nobody heard: a commit without an answer may arrive late, and then counts.
+    """
+    stands: dict[int, int] = defaultdict(lambda: -1)
+    unanswered: dict[int, set[int]] = defaultdict(set)
+    for event in history:
+        told = event.particulars
+        if told.get("group") != group:
+            continue
+        if event.what == "commit sent":
+            unanswered[told["partition"]].add(told["offset"])
+        elif event.what == "commit answered":
+            unanswered[told["partition"]].remove(told["offset"])
+            if not told["error"]:
+                stands[told["partition"]] = told["offset"]
+        elif event.what == "offsets seen":
+            for partition, offset in enumerate(told["offsets"]):
+                if offset in unanswered[partition]:
+                    unanswered[partition].remove(offset)
+                    stands[partition] = offset
+                elif offset != stands[partition]:
+                    yield f"lost commit: {event.who} was shown {offset} of {group}/{partition}, not {stands[partition]}"
 
 
 def shared_ownership(history: list[Event]) -> Iterator[str]:

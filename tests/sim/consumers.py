@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from semel.wire.records import decode_batches
 from semel.wire.versions import FETCH, LIST_OFFSETS
 from sim.client import Client, Unanswered
+from sim.compacted import text_of
 from sim.world import World
 
 READ_UNCOMMITTED: Final = 0
@@ -53,7 +54,7 @@ def passage(data: bytes, aborted: Sequence[tuple[int, int]], from_offset: int) -
             continue
         for record in batch.records:
             if record.offset >= from_offset:
-                value, origin, _ = (record.value or b"").decode().split(" ")
+                value, origin, _ = text_of(record).split(" ")
                 records.append(Seen(record.offset, value, origin))
     return Passage(records, max(next_offset, from_offset))
 

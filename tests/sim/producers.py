@@ -15,6 +15,7 @@ from semel.wire.errors import ErrorCode
 from semel.wire.records import Record, encode_batch
 from semel.wire.versions import INIT_PRODUCER_ID, PRODUCE
 from sim.client import Client, Unanswered
+from sim.compacted import keyed_record
 from sim.world import World
 
 IN_FLIGHT_MAX: Final = 5
@@ -61,6 +62,7 @@ class SequencedProducer(Client):
         self.producer_epoch = -1
         self.transactional_id: str | None = None
         self.version = 9
+        self.is_keyed = False
         self.lanes: list[Lane] = []
         self.unacknowledged: deque[Batch] = deque()
 
@@ -75,7 +77,7 @@ class SequencedProducer(Client):
         lane = self.lanes[partition]
         filling = "." * self.random.choice((0, 0, 50, 400))
         records = [
-            Record(f"{value} {origin} {filling}".encode(), timestamp_ms=RECORD_TIME_MS)
+            self._record(value, f"{value} {origin} {filling}".encode())
             for value, origin in zip(values, origins or [""] * len(values), strict=True)
         ]
         encoded = encode_batch(
@@ -88,6 +90,11 @@ class SequencedProducer(Client):
         lane.next_number += len(values)
         self.note("send", partition=partition, values=list(values))
         self.unacknowledged.append(Batch(partition, list(values), bytes(encoded), self.world.now_us()))
+
+    def _record(self, value: str, text: bytes) -> Record:
+        if self.is_keyed:
+            return keyed_record(value, text, RECORD_TIME_MS)
+        return Record(text, timestamp_ms=RECORD_TIME_MS)
 
     async def deliver(self) -> None:
         """Send all that was not acknowledged, in order; keep what has to be sent again."""

@@ -4,11 +4,13 @@ import asyncio
 import hashlib
 from collections import Counter
 from typing import Final, NamedTuple
+from unittest import mock
 
 from semel.wire.versions import CREATE_TOPICS
 from sim import checkers
 from sim.checkers import Truth
 from sim.client import Client
+from sim.committers import OffsetCommitter
 from sim.consumers import READ_COMMITTED, READ_UNCOMMITTED, Reader
 from sim.copiers import Copier, GroupCopier, OffsetWatcher, committed_offsets
 from sim.members import ClassicMember, ConsumerMember, Member
@@ -21,8 +23,11 @@ from sim.world import World
 PLAIN: Final = "plain"
 LEDGER: Final = "ledger"
 COPIES: Final = "copies"
-TOPICS: Final = (PLAIN, LEDGER, COPIES)
+# Compacted: only the last record of each key is kept for certain.
+LATEST: Final = "latest"
+TOPICS: Final = (PLAIN, LEDGER, COPIES, LATEST)
 COPIERS: Final = "copiers"
+COMMITTERS: Final = "committers"
 PARTITIONS: Final = 2
 RAGE_S: Final = 20.0
 # By then everybody must have got on, were it only that nothing is wrong any more.
@@ -31,7 +36,15 @@ PATIENCE_S: Final = 300.0
 TRANSACTION_S_MAX: Final = 30.0
 # Longer than the silence of a member, its session and a rebalance together.
 GROUP_S_MAX: Final = 40.0
-SEGMENT_BYTES: Final = "4096"
+CONFIGS: Final = {"segment.bytes": "4096"}
+COMPACTED_CONFIGS: Final = {
+    "cleanup.policy": "compact",
+    "segment.bytes": "1024",
+    "segment.ms": "5000",
+    "min.cleanable.dirty.ratio": "0.1",
+    "delete.retention.ms": "1000",
+}
+COMPACTION_LOOK_S: Final = 1.0
 
 
 class Outcome(NamedTuple):
@@ -51,13 +64,17 @@ class Outcome(NamedTuple):
 def simulate(seed: int) -> Outcome:
     """The history of this seed."""
     world = World(seed, "os" if seed % 10 == 9 else "fsync")
-    with world.seeded_secrets():
+    with world.seeded_secrets(), mock.patch("semel.broker.broker.LOOK_SECONDS", COMPACTION_LOOK_S):
         try:
             world.loop.run(_Cast(world).play())
         except (TimeoutError, Deadlock, NoEnd) as error:
             world.anomaly("no progress", repr(error))
     world.fired.update(world.files.fired)
     return Outcome(seed, [str(event) for event in world.history], world.anomalies, world.fired, world.operations)
+
+
+def configs_of(topic: str) -> dict[str, str]:
+    return COMPACTED_CONFIGS if topic == LATEST else CONFIGS
 
 
 class _Cast:
@@ -73,6 +90,9 @@ class _Cast:
             for number in range(random.randint(1, 2))
             for instance in "ab"[: random.randint(1, 2)]
         ]
+        if random.random() < 0.7:
+            self._cast_keyed()
+        self._committer = OffsetCommitter(world, "committer", COMMITTERS, PLAIN, PARTITIONS)
         self._members: list[Member] = []
         self._copiers: list[Copier] = []
         self._watcher = OffsetWatcher(world, "watcher", COPIERS, LEDGER, PARTITIONS)
@@ -81,6 +101,17 @@ class _Cast:
             for topic in TOPICS
             for isolation in (READ_UNCOMMITTED, READ_COMMITTED)
         ]
+
+    def _cast_keyed(self) -> None:
+        """One or two who write the compacted topic, with and without transactions."""
+        world, random = self._world, self._random
+        kind = random.choice(("idempotent", "transactional", "both"))
+        if kind != "transactional":
+            self._producers.append(IdempotentProducer(world, "kp", LATEST, PARTITIONS))
+            self._producers[-1].is_keyed = True
+        if kind != "idempotent":
+            self._transactors.append(TransactionalProducer(world, "kt", "kt", LATEST, PARTITIONS))
+            self._transactors[-1].is_keyed = True
 
     async def play(self) -> None:
         world, random = self._world, self._random
@@ -93,9 +124,11 @@ class _Cast:
         ]
         reading = [world.spawn(reader.live(), reader.name) for reader in self._readers]
         reading.append(world.spawn(self._watcher.live(), self._watcher.name))
+        reading.append(world.spawn(self._committer.live(), self._committer.name))
         members = [world.spawn(member.live(), member.name) for member in self._members]
         copying = [world.spawn(copier.live(), copier.name) for copier in self._copiers]
-        everybody = (*self._producers, *self._transactors, *self._copiers, *self._members, *self._readers)
+        writing = (*self._producers, *self._transactors, *self._copiers)
+        everybody = (*writing, *self._members, *self._readers, self._committer)
         await Nemesis(world, [client.name for client in everybody]).rage(RAGE_S)
         await world.heal()
         await self._finish(lives)
@@ -112,14 +145,13 @@ class _Cast:
 
     async def _create_topics(self) -> None:
         admin = Client(self._world, "admin")
-        configs = [{"name": "segment.bytes", "value": SEGMENT_BYTES}]
         topics = [
             {
                 "name": name,
                 "num_partitions": PARTITIONS,
                 "replication_factor": -1,
                 "assignments": [],
-                "configs": configs,
+                "configs": [{"name": key, "value": value} for key, value in configs_of(name).items()],
             }
             for name in TOPICS
         ]
@@ -170,21 +202,24 @@ class _Cast:
                 truth.ends[place] = committed.positions[partition], everything.positions[partition]
         last = Client(self._world, "last offsets")
         offsets = await committed_offsets(last, COPIERS, LEDGER, PARTITIONS, stable=True)
+        await committed_offsets(last, COMMITTERS, PLAIN, PARTITIONS, stable=True)
         truth.offsets = {(COPIERS, (LEDGER, partition)): offset for partition, offset in enumerate(offsets)}
         return truth
 
     def _judge(self, truth: Truth) -> None:
         history = self._world.history
+        gone = checkers.replaced(history, truth, (LATEST,))
         for found in (
-            checkers.lost_writes(history, truth),
+            checkers.lost_writes(history, truth, gone),
             checkers.duplicates(truth),
             checkers.disorder(truth, dense=(PLAIN,)),
-            checkers.unfaithful_reads(history, truth),
+            checkers.unfaithful_reads(history, truth, gone),
             checkers.stuck(truth),
-            checkers.broken_transactions(history, truth),
+            checkers.broken_transactions(history, truth, gone),
             checkers.zombies(history),
             checkers.unfaithful_copies(truth, COPIERS, LEDGER, COPIES),
-            checkers.dirty_offsets(history),
+            checkers.dirty_offsets(history, COPIERS),
+            checkers.lost_commits(history, COMMITTERS),
             checkers.shared_ownership(history),
         ):
             for text in found:

@@ -55,6 +55,10 @@ class WatchedEvents(Events):
     def tell(self, level: int, event: str, *, error: BaseException | None = None, **fields: object) -> None:
         if event == "transaction_timed_out":
             self._world.timed_out.add(str(fields["producer_id"]))
+        elif event == "compacted" and fields["removed_records"]:
+            self._world.fired["records compacted away"] += 1
+        elif event == "compaction_given_up":
+            self._world.anomaly("damage", f"{fields['partition']}: {fields['reason']}")
         self._world.note("broker", event, **{name: str(value) for name, value in fields.items()})
         if error is not None and not isinstance(error, Crashed):
             self._world.anomaly("traceback", f"{event}: {error!r}", error)
