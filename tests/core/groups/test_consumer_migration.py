@@ -139,6 +139,17 @@ def test_a_classic_member_joins_again_until_it_has_its_share(catalog: Catalog) -
     assert reads(group, "n") == {2, 3}
 
 
+def test_who_syncs_by_the_protocol_of_before_the_group_went_over_is_told_to_join_again(catalog: Catalog) -> None:
+    classic = classic_group(a=(0, 1))
+    member = next(iter(classic.members))
+    classic.members.change_protocols(member, {"sticky": metadata(["orders"]), **member.protocols})
+    group = ConsumerGroup()
+    group.apply(upgrade(classic, catalog, RULES, 0))
+    join_new(group, catalog, "n")
+    with refused(refusals.REBALANCE_IN_PROGRESS):
+        sync_answer(group, SyncRequest("a-new", "a", 1, "consumer", "range", {}), catalog)
+
+
 def test_a_cooperative_member_lets_go_first_and_joins_again(catalog: Catalog) -> None:
     group = upgraded(catalog, a=(0, 1, 2, 3))
     join_new(group, catalog, "n")

@@ -205,12 +205,13 @@ def join_answer(member: Member) -> JoinAnswer:
 def sync_answer(group: ConsumerGroup, request: SyncRequest, catalog: Catalog) -> SyncAnswer:
     """What a member may read."""
     member = _member_of_generation(group, request.member_id, request.instance_id, request.generation)
+    # Before anything else: it may go by the protocol that was chosen before the group went over.
+    if group.epoch > member.epoch and member.position.state != UNREVOKED:
+        raise Refused(REBALANCE_IN_PROGRESS, "the member has to join again")
     protocol = member.subscription.classic_protocols[0][0]
     for asked, actual in ((request.protocol_type, CONSUMER), (request.protocol, protocol)):
         if asked is not None and asked != actual:
             raise Refused(INCONSISTENT_GROUP_PROTOCOL, f"the member goes by {actual}, not by {asked}")
-    if group.epoch > member.epoch and member.position.state != UNREVOKED:
-        raise Refused(REBALANCE_IN_PROGRESS, "the member has to join again")
     return SyncAnswer(NONE, CONSUMER, protocol, _assignment(member.held, catalog))
 
 
