@@ -4,6 +4,7 @@ tell what they found, one finding a line."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -52,4 +53,17 @@ def test_members_of_a_group_come_and_go(run_java: Run, bootstrap: str, topic: st
         "read by one": "true",
         "offsets": "18",
         "deleted": "true",
+    }
+
+
+def test_kafka_streams_counts_every_word_once_though_it_is_killed(
+    run_java: Run, bootstrap: str, topic: str, tmp_path: Path
+) -> None:
+    for words_until_halt in ("500", "400"):
+        halted = findings(run_java("semel.WordCount", bootstrap, topic, str(tmp_path), words_until_halt))
+        assert halted == {"halted": words_until_halt}
+    assert findings(run_java("semel.WordCount", bootstrap, topic, str(tmp_path), "0")) == {
+        "counted": "true",
+        "word-repartition": "delete",
+        "count-changelog": "compact",
     }
