@@ -189,3 +189,33 @@ def test_a_batch_whose_length_is_nonsense_is_damage_wherever_reading_comes_upon_
     for offset, bytes_max in ((0, 500), (2, 500)):
         with pytest.raises(Damaged, match=f"{path}: no batch at offset 300"):
             partition.read(offset, bytes_max, partition.readable, whole_first_batch=True)
+
+
+@pytest.mark.parametrize("bytes_max", [0, 400, 100_000])
+@pytest.mark.parametrize("left_bytes", [0, 30, 300, 330, 899])
+def test_a_segment_that_somebody_cut_is_damage_wherever_reading_comes_upon_it(left_bytes: int, bytes_max: int) -> None:
+    files = MemoryFiles()
+    partition = made(files)
+    for _ in range(3):
+        append(partition)
+    path = partition.segments[0].path
+    files.open(path).truncate(left_bytes)
+
+    def read_all() -> None:
+        for offset in range(3):
+            partition.read(offset, bytes_max, partition.readable, whole_first_batch=True)
+
+    with pytest.raises(Damaged, match=f"{path}: ends at offset {left_bytes}, in the middle of a batch"):
+        read_all()
+
+
+@pytest.mark.parametrize("length", [-(2**31), -12, 0, 40, 889, 2**31 - 1])
+def test_a_first_batch_whose_length_is_nonsense_is_damage_and_takes_no_memory(length: int) -> None:
+    files = MemoryFiles()
+    partition = made(files)
+    for _ in range(3):
+        append(partition)
+    path = partition.segments[0].path
+    files.open(path).write_at([length.to_bytes(4, "big", signed=True)], 8)
+    with pytest.raises(Damaged, match=f"{path}: no batch at offset 0"):
+        partition.read(0, 0, partition.readable, whole_first_batch=True)

@@ -189,24 +189,26 @@ class PartitionLog:
         segment, position, end = self._locate(offset, until)
         if segment is None:
             return b"", offset
-        file = self._segment_files.file_of(segment)
         wanted = max(min(bytes_max, end - position), 0)
         if wanted == end - position:
             next_offset = min(segment.next_offset, until.offset)
-            return self._taken(segment, position, file.read_at(wanted, position), next_offset)
+            return self._taken(segment, position, self._bytes_of(segment, position, wanted), next_offset)
         indexed, indexed_offset = self._segment_files.index_of(segment).before_position(position + wanted)
         if indexed > position:
             # Here one batch ends and another begins, so nothing is read that would not be sent. What could still be
             # added comes with the next fetch: part of one batch, or 64 KiB of small ones.
-            return self._taken(segment, position, file.read_at(indexed - position, position), indexed_offset)
-        data = memoryview(file.read_at(wanted, position))
+            data = self._bytes_of(segment, position, indexed - position)
+            return self._taken(segment, position, data, indexed_offset)
+        data = memoryview(self._bytes_of(segment, position, wanted))
         kept, next_offset = self._whole_batches(segment, position, data)
-        if kept == 0:
-            if not whole_first_batch:
-                return b"", offset
-            first = read_header(file.read_at(HEADER_BYTES, position))
-            return self._taken(segment, position, file.read_at(first.batch_bytes, position), first.next_offset)
-        return self._taken(segment, position, data[:kept], next_offset)
+        if kept:
+            return self._taken(segment, position, data[:kept], next_offset)
+        if not whole_first_batch:
+            return b"", offset
+        first = read_header(self._bytes_of(segment, position, HEADER_BYTES))
+        if not HEADER_BYTES <= first.batch_bytes <= end - position:
+            raise Damaged(f"{segment.path}: no batch at offset {position}")
+        return self._taken(segment, position, self._bytes_of(segment, position, first.batch_bytes), first.next_offset)
 
     def cold_stretch(self, offset: int, bytes_max: int, until: Mark) -> Stretch | None:
         """What `read` with these arguments would have to wait for the disk to get; None if it is all in memory."""
@@ -374,6 +376,13 @@ class PartitionLog:
                 end = at + header.batch_bytes
             position += end
         return segment.size
+
+    def _bytes_of(self, segment: Segment, position: int, size: int) -> bytes | memoryview:
+        """So many bytes of a segment; `Damaged` if it ends before."""
+        data = self._segment_files.file_of(segment).read_at(size, position)
+        if len(data) < size:
+            raise Damaged(f"{segment.path}: ends at offset {position + len(data)}, in the middle of a batch")
+        return data
 
     def _whole_batches(self, segment: Segment, position: int, data: bytes | memoryview) -> tuple[int, int]:
         """How many of these bytes, read at `position`, are whole batches, and the offset behind the last of them."""
