@@ -285,6 +285,7 @@ class Broker:
         if connection in self._connections:
             del self._connections[connection]
             self.metrics.connections_open -= 1
+            self.groups.connection_lost(connection.number)
         self._waiting_for_sync.pop(connection, None)
         self.receive_room.forget(connection)
         self._note_progress()

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from semel.broker.deadlines import Deadlines
+from semel.broker.member_connections import MemberName
 from semel.core.entries import ConsumerGroupChanged, PartitionName
 from semel.core.groups import consumer_migration, consumer_requests
 from semel.core.groups.classic import ClassicGroup
@@ -53,6 +54,7 @@ class ConsumerGroupCoordinator:
             session_timeout_ms=broker.limits.consumer_group_session_timeout_ms,
             heartbeat_interval_ms=broker.limits.consumer_group_heartbeat_interval_ms,
             heartbeat_interval_in_motion_ms=broker.limits.consumer_group_heartbeat_interval_in_motion_ms,
+            lost_connection_session_percent=broker.limits.group_lost_connection_session_percent,
             members_max=broker.limits.group_members_max,
         )
         # Behind which position of the journal each group was changed last.
@@ -141,6 +143,8 @@ class ConsumerGroupCoordinator:
         group = self._broker.log.groups.named(name)
         machine_before = None if group is None else group.machine
         self._broker.commit(entry)
+        for member_id in entry.left:
+            self._broker.groups.heard_over.forget(MemberName(name, member_id))
         if isinstance(machine_before, ClassicGroup):
             self._broker.groups.hand_over(machine_before)
         machine = self._broker.log.groups.consumer(name)
@@ -245,6 +249,11 @@ class ConsumerGroupCoordinator:
 
     # -- time ---------------------------------------------------------------------------------------------------
 
+    def connection_lost(self, name: str, machine: ConsumerGroup, member_id: str) -> None:
+        """A member may have died: let it show itself soon."""
+        machine.connection_lost(member_id, self.rules, self._broker.steady_ms())
+        self._note_deadline(name, machine)
+
     def _note_deadline(self, name: str, machine: ConsumerGroup) -> None:
         if self._deadlines.note(name, machine.next_deadline_ms()):
             self._broker.alarm.look()
@@ -264,7 +273,9 @@ class ConsumerGroupCoordinator:
     def _remove_overdue(self, name: str, machine: ConsumerGroup, now_ms: int) -> None:
         overdue = machine.overdue(now_ms)
         if overdue:
+            lost = {member_id for member_id in overdue if machine.members[member_id].has_lost_connection}
             self._commit(name, machine, machine.decide_removal(name, overdue, self._broker.log.catalog, now_ms))
             for member_id in overdue:
-                self._tell("member_expired", name, f"{member_id} was silent for too long, or slow to let go")
+                reason = "after its connection was lost" if member_id in lost else "for too long, or slow to let go"
+                self._tell("member_expired", name, f"{member_id} was silent {reason}")
             self._downgrade_if_due(name, machine)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar, cast
 from uuid import uuid4
 
 from semel.broker.deadlines import Deadlines
+from semel.broker.member_connections import MemberConnections, MemberName
 from semel.core.groups.classic import ClassicGroup
 from semel.core.groups.classic_steps import (
     ClassicRules,
@@ -22,6 +23,7 @@ from semel.core.groups.classic_steps import (
     SyncAnswer,
     SyncRequest,
 )
+from semel.core.groups.consumer import ConsumerGroup
 from semel.core.refusals import (
     GROUP_MAX_SIZE_REACHED,
     INCONSISTENT_GROUP_PROTOCOL,
@@ -86,6 +88,8 @@ class GroupCoordinator:
         self._sizes: dict[str, int] = {}
         self._size_bytes = 0
         self._deadlines = Deadlines[str]()
+        # Of the members of all groups, those of the new protocol too.
+        self.heard_over = MemberConnections()
 
     def begin(self) -> None:
         """The log was recovered: members have their whole session to show that they are still there."""
@@ -119,6 +123,7 @@ class GroupCoordinator:
             consumer_group = self._consumer_groups.with_members(name)
             if consumer_group is not None:
                 waiter.answer(self._consumer_groups.join(name, consumer_group, request))
+                self.note_heard(exchange, name, request.member_id or request.new_member_id)
                 return
             self._check_size(name, request)
             machine = self._existing(name) if request.member_id else self._joinable(name)
@@ -126,11 +131,13 @@ class GroupCoordinator:
             waiter.answer(JoinAnswer(refused.error, request.member_id))
             return
         self._carry_out(machine, machine.join(request, waiter, self._broker.steady_ms(), self._rules))
+        self.note_heard(exchange, name, request.member_id or request.new_member_id)
         waiter.wait()
 
     def sync(self, exchange: "Exchange", name: str, request: SyncRequest, reply: Callable[[SyncAnswer], None]) -> None:
         """Answer a SyncGroup, now or later."""
         waiter = WaitingRequest(self._broker, exchange, name, reply, SyncAnswer(REBALANCE_IN_PROGRESS))
+        self.note_heard(exchange, name, request.member_id)
         try:
             consumer_group = self._consumer_groups.with_members(name)
             if consumer_group is not None:
@@ -143,8 +150,11 @@ class GroupCoordinator:
         self._carry_out(machine, machine.sync(request, waiter, self._broker.steady_ms()))
         waiter.wait()
 
-    def heartbeat(self, name: str, member_id: str, instance_id: str | None, generation: int) -> None:
+    def heartbeat(
+        self, exchange: "Exchange", name: str, member_id: str, instance_id: str | None, generation: int
+    ) -> None:
         """`Refused` if the member has to do something about it."""
+        self.note_heard(exchange, name, member_id)
         consumer_group = self._consumer_groups.with_members(name)
         if consumer_group is not None:
             self._consumer_groups.classic_heartbeat(name, consumer_group, member_id, instance_id, generation)
@@ -161,8 +171,9 @@ class GroupCoordinator:
         self._carry_out(machine, step)
         return step.left
 
-    def hear(self, name: str, member_id: str) -> None:
+    def hear(self, exchange: "Exchange", name: str, member_id: str) -> None:
         """A member has shown in some other way that it is there."""
+        self.note_heard(exchange, name, member_id)
         group = self._broker.log.groups.named(name)
         if group is not None and isinstance(group.machine, ClassicGroup):
             member = group.machine.members.get(member_id)
@@ -175,6 +186,32 @@ class GroupCoordinator:
         if group is not None and isinstance(group.machine, ClassicGroup):
             group.machine.forget(waiter, self._broker.steady_ms())
             self._note(group.machine)
+
+    # -- connections --------------------------------------------------------------------------------------------
+
+    def note_heard(self, exchange: "Exchange", name: str, member_id: str) -> None:
+        """Whoever says to be this member is at the other end of this connection, whatever it is answered."""
+        if self._machine_with(name, member_id) is not None:
+            self.heard_over.note(MemberName(name, member_id), exchange.connection_number)
+
+    def connection_lost(self, connection_number: int) -> None:
+        """Whoever was heard over it last may have died: let them show themselves soon."""
+        now_ms = self._broker.steady_ms()
+        for name, member_id in self.heard_over.end(connection_number):
+            machine = self._machine_with(name, member_id)
+            if isinstance(machine, ConsumerGroup):
+                self._consumer_groups.connection_lost(name, machine, member_id)
+            elif machine is not None:
+                deadline_ms = machine.connection_lost(member_id, now_ms, self._rules)
+                if self._deadlines.note(name, deadline_ms):
+                    self._broker.alarm.look()
+
+    def _machine_with(self, name: str, member_id: str) -> ClassicGroup | ConsumerGroup | None:
+        group = self._broker.log.groups.named(name)
+        machine = None if group is None else group.machine
+        if isinstance(machine, ClassicGroup | ConsumerGroup) and member_id in machine.members:
+            return machine
+        return None
 
     # -- going over to the new protocol, and back ---------------------------------------------------------------
 
@@ -248,6 +285,8 @@ class GroupCoordinator:
                 members=len(machine.members),
                 reason=event.reason,
             )
+        for member_id in step.gone:
+            self.heard_over.forget(MemberName(machine.name, member_id))
         group = broker.log.groups.named(machine.name)
         if group is not None:
             broker.log.groups.drop(group)
@@ -291,4 +330,5 @@ def _rules_of(limits: "Limits") -> ClassicRules:
         session_timeout_max_ms=limits.group_session_timeout_ms_max,
         initial_rebalance_delay_ms=limits.group_initial_rebalance_delay_ms,
         new_member_join_timeout_ms=limits.group_new_member_join_timeout_ms,
+        lost_connection_session_percent=limits.group_lost_connection_session_percent,
     )

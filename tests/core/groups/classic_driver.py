@@ -26,6 +26,7 @@ RULES = ClassicRules(
     session_timeout_max_ms=1_800_000,
     initial_rebalance_delay_ms=0,
     new_member_join_timeout_ms=300_000,
+    lost_connection_session_percent=40,
 )
 
 RANGE = {"range": b"r"}

@@ -30,6 +30,7 @@ def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> None:
     def serve() -> Fields:
         nonlocal heard
         heard = broker.consumer_groups.heartbeat(request.group_id, _heartbeat(broker, exchange, request))
+        broker.groups.note_heard(exchange, request.group_id, heard.member_id)
         return _fields_of(broker, heard)
 
     fields = {**_NOTHING_TO_TELL, **attempted(serve)}

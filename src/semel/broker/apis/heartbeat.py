@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 @answered
 def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
-    return attempted(_heartbeat, broker, request)
+    return attempted(_heartbeat, broker, exchange, request)
 
 
-def _heartbeat(broker: "Broker", request: Any) -> Fields:
+def _heartbeat(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
     instance_id = getattr(request, "group_instance_id", None)
-    broker.groups.heartbeat(request.group_id, request.member_id, instance_id, request.generation_id)
+    broker.groups.heartbeat(exchange, request.group_id, request.member_id, instance_id, request.generation_id)
     return {}

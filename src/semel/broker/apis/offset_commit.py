@@ -27,12 +27,12 @@ _GROUP_NOT_FOUND_FROM = 9
 def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
     topics = judged(broker, request.topics)
     offsets = offsets_of(topics)
-    outcome = attempted(_commit, broker, exchange.version, request, offsets) if offsets else {}
+    outcome = attempted(_commit, broker, exchange, request, offsets) if offsets else {}
     return {"topics": answered_topics(topics, outcome.get("error_code", ErrorCode.NONE))}
 
 
-def _commit(broker: "Broker", version: int, request: Any, offsets: list[StoredOffset]) -> Fields:
-    groups = broker.log.groups
+def _commit(broker: "Broker", exchange: "Exchange", request: Any, offsets: list[StoredOffset]) -> Fields:
+    groups, version = broker.log.groups, exchange.version
     try:
         groups.check_commit(
             request.group_id,
@@ -47,7 +47,7 @@ def _commit(broker: "Broker", version: int, request: Any, offsets: list[StoredOf
         if refused.error == ErrorCode.GROUP_ID_NOT_FOUND and version < _GROUP_NOT_FOUND_FROM:
             raise Refused(ErrorCode.ILLEGAL_GENERATION, refused.message) from None
         raise
-    broker.groups.hear(request.group_id, request.member_id)
+    broker.groups.hear(exchange, request.group_id, request.member_id)
     wish = getattr(request, "retention_time", None)
     retention_ms = DEFAULT_RETENTION if wish is None else milliseconds(wish)
     entry = groups.decide_commit(request.group_id, offsets, broker.now_ms(), retention_ms=retention_ms)

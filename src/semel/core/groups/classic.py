@@ -125,6 +125,7 @@ class ClassicGroup(ClassicState):
         member.assignment = old.assignment
         self.hear(member, step.now_ms)
         self._replace(old, member)
+        step.gone.append(old.member_id)
         step.dismiss(old, refusals.FENCED_INSTANCE_ID)
         if self.state is State.STABLE and self.members.select_protocol() == self.protocol:
             self._propose_replacement(old, member, request, leader_before, waiter, step)
@@ -183,6 +184,7 @@ class ClassicGroup(ClassicState):
         leads = self.state is State.STABLE and self.members.leader == member.member_id
         if self.state is not State.PREPARING_REBALANCE and not is_changed and not leads:
             # The answer was lost, or it would rather be sure.
+            self.hear(member, step.now_ms)
             step.answer(waiter, self._join_answer(member))
             return
         if member.join_waiter is not None:
@@ -288,6 +290,7 @@ class ClassicGroup(ClassicState):
 
     def _sync(self, request: SyncRequest, waiter: Waiter, step: Step) -> None:
         member = self.member_of_generation(request.member_id, request.instance_id, request.generation)
+        self.hear(member, step.now_ms)
         for asked, actual in ((request.protocol_type, self.protocol_type), (request.protocol, self.protocol)):
             if asked is not None and asked != actual:
                 raise Refused(refusals.INCONSISTENT_GROUP_PROTOCOL, f"the group goes by {actual}, not by {asked}")
@@ -372,6 +375,22 @@ class ClassicGroup(ClassicState):
                 member.is_new = False
                 self.hear(member, now_ms)
 
+    def connection_lost(self, member_id: str, now_ms: int, rules: ClassicRules) -> int | None:
+        """The connection over which a member was heard last is gone: by when it has to show itself, if that is earlier.
+
+        A static member may be starting anew, for which it has its whole session. Whoever waits for an answer does so
+        over another connection, or `forget` would have come first.
+        """
+        member = self.members.get(member_id)
+        if member is None or member.instance_id is not None or member.is_waiting:
+            return None
+        deadline_ms = now_ms + member.session_timeout_ms * rules.lost_connection_session_percent // 100
+        if deadline_ms >= member.deadline_ms:
+            return None
+        member.deadline_ms = deadline_ms
+        member.has_lost_connection = True
+        return deadline_ms
+
     def next_deadline_ms(self) -> int | None:
         """When there is something to do, whatever happens until then."""
         deadlines = [member.deadline_ms for member in self.members if member.is_timed]
@@ -389,7 +408,8 @@ class ClassicGroup(ClassicState):
             del self.expected[member_id]
         overdue = [member for member in self.members if member.is_timed and member.deadline_ms <= now_ms]
         for member in overdue:
-            self._expire(member, "was silent for too long", step)
+            silence = "after its connection was lost" if member.has_lost_connection else "for too long"
+            self._expire(member, f"was silent {silence}", step)
         if overdue or (silent and self.state is State.PREPARING_REBALANCE):
             self._rebalance(step)
         if self._join_deadline_ms is not None and self._join_deadline_ms <= now_ms:
@@ -427,6 +447,7 @@ class ClassicGroup(ClassicState):
     def _remove(self, member: Member, step: Step) -> None:
         step.dismiss(member, refusals.UNKNOWN_MEMBER_ID)
         self.members.remove(member)
+        step.gone.append(member.member_id)
         self._sync_awaited.discard(member.member_id)
 
 

@@ -28,6 +28,7 @@ class Member:
         "client_host",
         "client_id",
         "deadline_ms",
+        "has_lost_connection",
         "instance_id",
         "is_new",
         "join_waiter",
@@ -64,6 +65,8 @@ class Member:
         self.sync_waiter: Waiter | None = None
         # When it will have been silent for too long.
         self.deadline_ms = 0
+        # Whether it was given less than its session because the connection over which it spoke is gone.
+        self.has_lost_connection = False
         # What was proposed last to be stored of it.
         self.stored: StoredMember | None = None
 
@@ -100,7 +103,12 @@ class Member:
     @property
     def is_timed(self) -> bool:
         """Whether its silence is counted. Whoever waits for an answer of ours has no reason to speak."""
-        return self.is_new or (self.join_waiter is None and self.sync_waiter is None)
+        return self.is_new or not self.is_waiting
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it waits for an answer of ours."""
+        return self.join_waiter is not None or self.sync_waiter is not None
 
     @property
     def size_bytes(self) -> int:

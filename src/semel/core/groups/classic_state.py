@@ -140,6 +140,7 @@ class ClassicState:
     def hear(self, member: Member, now_ms: int) -> None:
         """A sign of life."""
         member.deadline_ms = now_ms + member.session_timeout_ms
+        member.has_lost_connection = False
 
     def check_commit(
         self,

@@ -26,6 +26,7 @@ class ClassicRules:
     session_timeout_max_ms: int
     initial_rebalance_delay_ms: int
     new_member_join_timeout_ms: int
+    lost_connection_session_percent: int
 
 
 class JoinRequest(NamedTuple):
@@ -131,6 +132,8 @@ class Step:
     events: list[Event] = field(default_factory=list)
     # For each who left, in their order, what became of it.
     left: list[int] = field(default_factory=list)
+    # Whoever is no member any more.
+    gone: list[str] = field(default_factory=list)
 
     def answer(self, waiter: Waiter, answer: JoinAnswer | SyncAnswer) -> None:
         self.answers.append((waiter, answer))

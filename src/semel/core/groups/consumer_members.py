@@ -30,7 +30,15 @@ REBALANCE_TIMEOUT_MS_DEFAULT: Final = 300_000
 class Member:
     """A member as it is. Only the group's `apply` changes what is kept of it; deadlines are soft."""
 
-    __slots__ = ("held", "position", "revoke_deadline_ms", "revoking", "session_deadline_ms", "subscription")
+    __slots__ = (
+        "has_lost_connection",
+        "held",
+        "position",
+        "revoke_deadline_ms",
+        "revoking",
+        "session_deadline_ms",
+        "subscription",
+    )
 
     def __init__(self, subscription: ConsumerSubscription) -> None:
         self.subscription = subscription
@@ -40,6 +48,8 @@ class Member:
         self.revoking: Mapping[PartitionName, int] = {}
         # When it will have been silent for too long; None as long as nobody counts.
         self.session_deadline_ms: int | None = None
+        # Whether it was given less than its session because the connection over which it spoke is gone.
+        self.has_lost_connection = False
         # When it will have taken too long to let go of what it was asked for.
         self.revoke_deadline_ms: int | None = None
 
@@ -63,6 +73,23 @@ class Member:
         self.revoke_deadline_ms = None
         if position.state == UNREVOKED:
             self.revoke_deadline_ms = at_ms + self.subscription.rebalance_timeout_ms
+
+    def hear(self, session_timeout_ms: int, now_ms: int) -> None:
+        """Count its silence anew. A member of the classic protocol has the session that it asked for."""
+        self.session_deadline_ms = now_ms + self._session_ms(session_timeout_ms)
+        self.has_lost_connection = False
+
+    def lose_connection(self, session_timeout_ms: int, session_percent: int, now_ms: int) -> None:
+        """Let this share of its session be all it has. A static member may be starting anew, and has all of it."""
+        if self.session_deadline_ms is None or self.subscription.instance_id is not None:
+            return
+        deadline_ms = now_ms + self._session_ms(session_timeout_ms) * session_percent // 100
+        if deadline_ms < self.session_deadline_ms:
+            self.session_deadline_ms = deadline_ms
+            self.has_lost_connection = True
+
+    def _session_ms(self, session_timeout_ms: int) -> int:
+        return self.subscription.classic_session_timeout_ms if self.is_classic else session_timeout_ms
 
     def is_reconciled_to(self, target_epoch: int) -> bool:
         """Whether it has all that this target gives it."""
