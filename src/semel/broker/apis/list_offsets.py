@@ -12,6 +12,7 @@ from semel.broker.apis.answered import Fields, answered, attempted
 from semel.broker.apis.lookup import LEADER_EPOCH, check_leader_epoch, partition_of, repeated
 from semel.core.batch import HORIZON_BIT, BatchHeader, Buffer
 from semel.core.refusals import Refused
+from semel.storage.journal import Damaged
 from semel.storage.partition_log import PartitionLog
 from semel.storage.segment import Mark
 from semel.wire.errors import ErrorCode, ProtocolError
@@ -86,9 +87,13 @@ def _find(
         return _found(partition.state.log_start)
     if wanted in (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD):
         return {}
-    if wanted == _MAX_TIMESTAMP:
-        wanted = partition.latest_timestamp(until)
-    return _first_since(partition, wanted, until)
+    try:
+        if wanted == _MAX_TIMESTAMP:
+            wanted = partition.latest_timestamp(until)
+        return _first_since(partition, wanted, until)
+    except (OSError, Damaged) as error:
+        broker.unreadable(error)
+        raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the records cannot be read: {error}") from None
 
 
 def _found(offset: int, timestamp_ms: int = -1) -> Fields:
