@@ -39,12 +39,10 @@ def test_a_version_of_api_versions_that_is_too_high_still_gives_its_correlation_
 
 def test_the_answer_to_a_version_of_api_versions_that_is_too_high_is_readable_by_anyone() -> None:
     supported = ANNOUNCED[API_VERSIONS]
-    answer = messages.build_response(
-        API_VERSIONS,
-        0,
-        error_code=ErrorCode.UNSUPPORTED_VERSION,
-        api_keys=[{"api_key": API_VERSIONS, "min_version": supported.min, "max_version": supported.max}],
-    )
+    answer = {
+        "error_code": ErrorCode.UNSUPPORTED_VERSION,
+        "api_keys": [{"api_key": API_VERSIONS, "min_version": supported.min, "max_version": supported.max}],
+    }
     frame = messages.encode_response(API_VERSIONS, 0, 42, answer)
     assert frame == struct.pack(">iihihhh", 16, 42, 35, 1, 18, 0, 4)
 

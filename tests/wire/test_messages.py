@@ -1,6 +1,7 @@
 """The glue to kio: one piece of code answers every version, and a slip is found."""
 
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -13,7 +14,7 @@ from semel.wire.versions import ANNOUNCED, CREATE_TOPICS, LIST_OFFSETS, METADATA
 TOPIC_ID = bytes(range(16))
 
 
-def a_metadata_answer(version: int) -> object:
+def a_metadata_answer() -> dict[str, object]:
     partition = {
         "partition_index": 0,
         "leader_id": 0,
@@ -22,28 +23,34 @@ def a_metadata_answer(version: int) -> object:
         "isr_nodes": [0],
         "offline_replicas": [],
     }
-    return messages.build_response(
-        METADATA,
-        version,
-        throttle_time=5,
-        brokers=({"node_id": number, "host": "127.0.0.1", "port": 9092} for number in range(2)),
-        cluster_id="semel",
-        controller_id=0,
-        topics=[{"name": "orders", "topic_id": TOPIC_ID, "error_code": 3, "partitions": [partition]}],
-    )
+    return {
+        "throttle_time": 5,
+        "brokers": ({"node_id": number, "host": "127.0.0.1", "port": 9092} for number in range(2)),
+        "cluster_id": "semel",
+        "controller_id": 0,
+        "topics": [{"name": "orders", "topic_id": TOPIC_ID, "error_code": 3, "partitions": [partition]}],
+    }
+
+
+def answered(api_key: int, version: int, **values: object) -> Any:
+    """An answer as a client reads it."""
+    frame = messages.encode_response(api_key, version, 7, values)
+    correlation_id, body = parse_response_header(api_key, version, frame[4:])
+    assert correlation_id == 7
+    return messages.decode_response(api_key, version, bytearray(frame[4 + body :]))
 
 
 @pytest.mark.parametrize("version", range(ANNOUNCED[METADATA].max + 1))
 def test_one_answer_fits_every_version(version: int) -> None:
-    entity = a_metadata_answer(version)
-    frame = messages.encode_response(METADATA, version, 7, entity)
-    correlation_id, body = parse_response_header(METADATA, version, frame[4:])
-    assert correlation_id == 7
-    assert messages.decode_response(METADATA, version, bytearray(frame[4 + body :])) == entity
+    answer = answered(METADATA, version, **a_metadata_answer())
+    assert [(broker.node_id, broker.port) for broker in answer.brokers] == [(0, 9092), (1, 9092)]
+    (topic,) = answer.topics
+    assert (topic.name, topic.error_code) == ("orders", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert topic.partitions[0].isr_nodes == (0,)
 
 
-def test_plain_values_become_what_kio_wants() -> None:
-    entity = messages.build_response(
+def test_plain_values_are_all_that_an_answer_takes() -> None:
+    entity = answered(
         METADATA,
         13,
         throttle_time=5,
@@ -75,26 +82,31 @@ def test_a_topic_id_is_sixteen_bytes_and_zero_where_there_is_none() -> None:
 
 
 def test_a_field_of_another_version_is_dropped() -> None:
-    assert not hasattr(a_metadata_answer(0), "cluster_id")
+    assert not hasattr(answered(METADATA, 0, **a_metadata_answer()), "cluster_id")
     # One that only old versions have, in the newest.
-    assert messages.build_response(OFFSET_FETCH, 9, groups=[], topics=[]).groups == ()
+    assert answered(OFFSET_FETCH, 9, groups=[], topics=[]).groups == ()
 
 
 def test_a_field_that_no_version_has_is_a_slip() -> None:
     with pytest.raises(TypeError, match="no version of ListOffsetsResponse has a field topicz"):
-        messages.build_response(LIST_OFFSETS, 7, topicz=[])
+        answered(LIST_OFFSETS, 7, topicz=[], topics=[])
     with pytest.raises(TypeError, match="no version of ListOffsetsTopicResponse has a field nam"):
-        messages.build_response(LIST_OFFSETS, 7, topics=[{"nam": "t"}])
+        answered(LIST_OFFSETS, 7, topics=[{"nam": "t", "name": "t", "partitions": []}])
 
 
 def test_a_field_that_is_left_out_and_matters_is_a_slip() -> None:
     with pytest.raises(TypeError, match="'topics'"):
-        messages.build_response(LIST_OFFSETS, 7)
+        answered(LIST_OFFSETS, 7)
 
 
-def test_an_answer_of_the_wrong_version_is_not_sent() -> None:
-    with pytest.raises(TypeError, match="not the response of API 3 in version 2"):
-        messages.encode_response(METADATA, 2, 1, a_metadata_answer(3))
+def test_a_request_of_the_wrong_version_is_not_sent() -> None:
+    with pytest.raises(TypeError, match="not the request of API 3 in version 2"):
+        messages.encode_request(METADATA, 2, 1, None, messages.build_request(METADATA, 3, topics=None))
+
+
+def test_a_request_with_a_field_that_no_version_has_is_a_slip() -> None:
+    with pytest.raises(TypeError, match="no version of MetadataRequest has a field topicz"):
+        messages.build_request(METADATA, 3, topicz=None)
 
 
 def test_bytes_behind_a_message_are_ignored_as_apache_kafka_ignores_them() -> None:

@@ -10,6 +10,7 @@ from kio.serial import entity_reader
 from semel.wire import messages, reading
 from semel.wire.errors import ProtocolError
 from semel.wire.versions import ANNOUNCED, FETCH, METADATA, OFFSET_FETCH, PRODUCE
+from semel.wire.writing import Kind
 
 VERSIONS = [
     (api_key, version)
@@ -23,11 +24,9 @@ VERSIONS = [
 @pytest.mark.parametrize(("api_key", "version"), VERSIONS)
 @settings(max_examples=5, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_a_message_is_read_as_kio_reads_it(
-    api_key: int, version: int, kind: messages.Kind, data: st.DataObject
-) -> None:
+def test_a_message_is_read_as_kio_reads_it(api_key: int, version: int, kind: Kind, data: st.DataObject) -> None:
     entity_type: Any = messages._entity_type(api_key, version, kind)
-    body = messages._encode(api_key, version, kind, data.draw(st.from_type(entity_type)))
+    body = messages._encode(data.draw(st.from_type(entity_type)))
     theirs, size = entity_reader(entity_type)(body, 0)
     assert size == len(body)
     assert reading.read_entity(entity_type, body) == theirs

@@ -4,17 +4,15 @@ A handler reads the request as kio's dataclass of that version and answers with 
 versions:
 
     request = messages.decode_request(METADATA, version, body)
-    answer = messages.build_response(
-        METADATA,
-        version,
-        brokers=[{"node_id": 0, "host": "127.0.0.1", "port": 9092}],
-        cluster_id="semel",
-        controller_id=0,
-        topics=[{"name": name, "topic_id": id_of(name), "partitions": [...]} for name in request.topics],
-    )
+    answer = {
+        "brokers": [{"node_id": 0, "host": "127.0.0.1", "port": 9092}],
+        "cluster_id": "semel",
+        "controller_id": 0,
+        "topics": [{"name": name, "topic_id": id_of(name), "partitions": [...]} for name in request.topics],
+    }
     frame = messages.encode_response(METADATA, version, correlation_id, answer)
 
-What `build_response` and `build_request` take:
+What `encode_response` and `build_request` take:
 - A field goes by kio's name for it: Kafka's in snake case, without `_ms` (`throttle_time`, `timeout`).
 - A field that this version does not have is dropped; a name that no version has is a TypeError.
 - A struct is a mapping, an array is any iterable, a time is milliseconds, an error code is its number, a topic id is
@@ -27,7 +25,7 @@ What a request gives: `milliseconds(request.timeout)` for a duration, `topic_id_
 
 Bytes that follow a message are ignored, as Apache Kafka ignores them: refusing them would break clients which it
 serves. Tagged fields that kio does not know are skipped. The reading itself is done in `reading`, because kio's own
-reader can be made to abort the process.
+reader can be made to abort the process, and responses are written in `writing`, because kio takes its time over them.
 
 kio is imported when the first message needs it, and each version of each API when it is first used. This file must
 never be on the path of records.
@@ -36,28 +34,23 @@ never be on the path of records.
 import io
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from importlib import import_module
-from types import MappingProxyType, ModuleType
-from typing import Any, Final, Literal, NamedTuple, get_args
+from typing import Any, Final, get_args
 from uuid import UUID
 
 from semel.wire.errors import ProtocolError
 from semel.wire.frames import request_prefix, response_prefix
 from semel.wire.primitives import Buffer
 from semel.wire.reading import NO_TOPIC_ID, read_entity
-
-Kind = Literal["request", "response"]
+from semel.wire.writing import Kind, check_names, write_entity
 
 # Much tighter than a frame of records: ten thousand partitions in one OffsetCommit take about half a megabyte.
 BODY_BYTES_MAX: Final = 4 * 1024 * 1024
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-# What nobody has to say: nothing was throttled and nothing went wrong.
-_LEFT_OUT: Final[Mapping[str, object]] = MappingProxyType({"throttle_time": 0, "error_code": 0, "error_message": None})
 
 
 def decode_request(api_key: int, version: int, body: Buffer) -> Any:
@@ -72,23 +65,20 @@ def decode_response(api_key: int, version: int, body: Buffer, body_bytes_max: in
 
 def build_request(api_key: int, version: int, /, **values: object) -> Any:
     """kio's dataclass of the request in this version, from plain values."""
-    return _build(_entity_type(api_key, version, "request"), values, api_key, "request")
-
-
-def build_response(api_key: int, version: int, /, **values: object) -> Any:
-    """kio's dataclass of the response in this version, from plain values."""
-    return _build(_entity_type(api_key, version, "response"), values, api_key, "response")
+    return _build(_entity_type(api_key, version, "request"), values)
 
 
 def encode_request(api_key: int, version: int, correlation_id: int, client_id: str | None, entity: Any) -> bytes:
     """The whole request, with the frame's size and the request header."""
-    body = _encode(api_key, version, "request", entity)
+    if not isinstance(entity, _entity_type(api_key, version, "request")):
+        raise TypeError(f"{type(entity).__qualname__} is not the request of API {api_key} in version {version}")
+    body = _encode(entity)
     return request_prefix(api_key, version, correlation_id, client_id, len(body)) + body
 
 
-def encode_response(api_key: int, version: int, correlation_id: int, entity: Any) -> bytes:
-    """The whole response, with the frame's size and the response header."""
-    body = _encode(api_key, version, "response", entity)
+def encode_response(api_key: int, version: int, correlation_id: int, values: Mapping[str, object]) -> bytes:
+    """The whole response from plain values, with the frame's size and the response header."""
+    body = write_entity(_entity_type(api_key, version, "response"), values)
     return response_prefix(api_key, version, correlation_id, len(body)) + body
 
 
@@ -106,19 +96,12 @@ def _decode(api_key: int, version: int, kind: Kind, body: Buffer, body_bytes_max
     return read_entity(_entity_type(api_key, version, kind), body)
 
 
-def _encode(api_key: int, version: int, kind: Kind, entity: Any) -> bytes:
-    if not isinstance(entity, _entity_type(api_key, version, kind)):
-        raise TypeError(f"{type(entity).__qualname__} is not the {kind} of API {api_key} in version {version}")
-    buffer = io.BytesIO()
-    _writer(api_key, version, kind)(buffer, entity)
-    return buffer.getvalue()
-
-
-@cache
-def _writer(api_key: int, version: int, kind: Kind) -> Callable[[io.BytesIO, Any], None]:
+def _encode(entity: Any) -> bytes:
     from kio.serial import entity_writer
 
-    return entity_writer(_entity_type(api_key, version, kind))
+    buffer = io.BytesIO()
+    entity_writer(type(entity))(buffer, entity)
+    return buffer.getvalue()
 
 
 @cache
@@ -145,49 +128,32 @@ def _import_types_of_kio() -> None:
             del sys.modules["hypothesis"]
 
 
-class _Plan(NamedTuple):
-    """How plain values become one dataclass: a converter for each field, and what stands in for those left out."""
+# What makes of a plain value what kio's dataclass wants.
+_Convert = Callable[[Any], Any]
 
-    converters: dict[str, Callable[[Any, int, Kind], Any]]
-    left_out: dict[str, object]
-
-
-_plans: dict[type[Any], _Plan] = {}
+_converters_of: dict[type[Any], dict[str, _Convert]] = {}
 
 
-def _build(entity_type: type[Any], values: Mapping[str, Any], api_key: int, kind: Kind) -> Any:
-    plan = _plans.get(entity_type)
-    if plan is None:
-        plan = _plans[entity_type] = _plan(entity_type)
-    arguments = dict(plan.left_out)
-    for name, value in values.items():
-        converter = plan.converters.get(name)
-        if converter is not None:
-            arguments[name] = converter(value, api_key, kind)
-        elif name not in _LEFT_OUT and not _is_known(api_key, kind, name):
-            raise TypeError(f"no version of {entity_type.__name__} has a field {name}")
-    return entity_type(**arguments)
+def _build(entity_type: type[Any], values: Mapping[str, Any]) -> Any:
+    converters = _converters_of.get(entity_type)
+    if converters is None:
+        converters = _converters_of[entity_type] = _converters(entity_type)
+    check_names(entity_type, "request", values.keys() - converters.keys())
+    return entity_type(**{name: converters[name](value) for name, value in values.items() if name in converters})
 
 
-def _plan(entity_type: type[Any]) -> _Plan:
-    converters = {}
-    left_out = {}
-    for field in fields(entity_type):
-        convert = _converter(field.type, field.metadata.get("kafka_type"))
-        converters[field.name] = convert
-        if field.name in _LEFT_OUT and field.default is MISSING:
-            left_out[field.name] = convert(_LEFT_OUT[field.name], entity_type.__api_key__, "response")
-    return _Plan(converters, left_out)
+def _converters(entity_type: type[Any]) -> dict[str, _Convert]:
+    return {field.name: _converter(field.type, field.metadata.get("kafka_type")) for field in fields(entity_type)}
 
 
-def _converter(declared: Any, kafka_type: str | None) -> Callable[[Any, int, Kind], Any]:
+def _converter(declared: Any, kafka_type: str | None) -> _Convert:
     """How a plain value becomes one of the declared type; None stays None, and a wrong one is found by the writer."""
     arguments = get_args(declared)
     if Ellipsis in arguments:
         convert_item = _converter(arguments[0], kafka_type)
 
-        def convert_array(items: Iterable[Any] | None, api_key: int, kind: Kind) -> Any:
-            return None if items is None else tuple([convert_item(item, api_key, kind) for item in items])
+        def convert_array(items: Iterable[Any] | None) -> Any:
+            return None if items is None else tuple([convert_item(item) for item in items])
 
         return convert_array
     for argument in arguments:
@@ -197,8 +163,8 @@ def _converter(declared: Any, kafka_type: str | None) -> Callable[[Any, int, Kin
     struct_type: type[Any] = declared
     if is_dataclass(declared):
 
-        def convert_struct(values: Mapping[str, Any] | None, api_key: int, kind: Kind) -> Any:
-            return None if values is None else _build(struct_type, values, api_key, kind)
+        def convert_struct(values: Mapping[str, Any] | None) -> Any:
+            return None if values is None else _build(struct_type, values)
 
         return convert_struct
     if kafka_type == "datetime_i64" and type(None) in arguments:
@@ -206,57 +172,29 @@ def _converter(declared: Any, kafka_type: str | None) -> Callable[[Any, int, Kin
     return _PRIMITIVES.get(kafka_type or "", _unchanged)
 
 
-def _unchanged(value: Any, api_key: int, kind: Kind) -> Any:
+def _unchanged(value: Any) -> Any:
     return value
 
 
-def _to_timedelta(duration_ms: int, api_key: int, kind: Kind) -> timedelta:
+def _to_timedelta(duration_ms: int) -> timedelta:
     return timedelta(milliseconds=duration_ms)
 
 
-def _to_datetime(time_ms: int, api_key: int, kind: Kind) -> datetime:
+def _to_datetime(time_ms: int) -> datetime:
     return _EPOCH + timedelta(milliseconds=time_ms)
 
 
-def _to_nullable_datetime(time_ms: int, api_key: int, kind: Kind) -> datetime | None:
-    return None if time_ms == -1 else _to_datetime(time_ms, api_key, kind)
+def _to_nullable_datetime(time_ms: int) -> datetime | None:
+    return None if time_ms == -1 else _to_datetime(time_ms)
 
 
-def _to_error_code(number: int, api_key: int, kind: Kind) -> Any:
-    from kio.schema.errors import ErrorCode
-
-    return ErrorCode(number)
-
-
-def _to_uuid(topic_id: bytes, api_key: int, kind: Kind) -> UUID | None:
+def _to_uuid(topic_id: bytes) -> UUID | None:
     return None if topic_id == NO_TOPIC_ID else UUID(bytes=topic_id)
 
 
-_PRIMITIVES: Final[Mapping[str, Callable[[Any, int, Kind], Any]]] = {
+_PRIMITIVES: Final[Mapping[str, _Convert]] = {
     "timedelta_i32": _to_timedelta,
     "timedelta_i64": _to_timedelta,
     "datetime_i64": _to_datetime,
-    "error_code": _to_error_code,
     "uuid": _to_uuid,
 }
-
-
-@cache
-def _is_known(api_key: int, kind: Kind, name: str) -> bool:
-    """Whether any version of this API's message has a field of this name; a name that none has is a slip."""
-    from kio.index import load_payload_module
-    from kio.schema.index import api_key_map, schema_name_map
-    from kio.static.constants import EntityType
-
-    entity_kind: Literal[EntityType.request, EntityType.response]
-    entity_kind = EntityType.request if kind == "request" else EntityType.response
-    # From the newest down: a field that is dropped is nearly always one that came later.
-    for version in sorted(schema_name_map[api_key_map[api_key]], reverse=True):
-        if name in _field_names(load_payload_module(api_key, version, entity_kind)):
-            return True
-    return False
-
-
-def _field_names(module: ModuleType) -> set[str]:
-    types = [value for value in vars(module).values() if isinstance(value, type) and is_dataclass(value)]
-    return {field.name for entity_type in types for field in fields(entity_type)}

@@ -43,8 +43,7 @@ def answer(exchange: "Exchange", fields: Fields, *, after: int = 0, version: int
     """Answer with these fields once the journal is durable up to `after`, in the version of the request or another."""
     api_key = exchange.api_key
     version = exchange.version if version is None else version
-    entity = messages.build_response(api_key, version, **fields)
-    exchange.reply((messages.encode_response(api_key, version, exchange.correlation_id, entity),), after)
+    exchange.reply((messages.encode_response(api_key, version, exchange.correlation_id, fields),), after)
 
 
 def attempted(work: Callable[P, Fields], *arguments: P.args, **options: P.kwargs) -> Fields:

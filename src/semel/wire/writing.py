@@ -1,0 +1,258 @@
+"""Writes a response from plain values by kio's dataclasses, without making any of them.
+
+kio's own writer wants every value wrapped in a type of its own and every struct made first, and writes a number at a
+time: two thirds of what a small answer took, and milliseconds for a large one. So the dataclasses are taken as the
+schema, as they are in `reading`, and what a version looks like is worked out once. Fields of fixed size that follow
+each other are packed at once. This file must never guess: a value that is wanted and not given is a TypeError, and so
+is a name that no version knows. kio's writer is its oracle in the tests.
+"""
+
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from datetime import timedelta
+from functools import cache
+from types import MappingProxyType, ModuleType
+from typing import Any, Final, Literal, get_args
+
+from semel.wire.primitives import INT16, UUID_BYTES, length, nullable_string, unsigned_varint
+
+Kind = Literal["request", "response"]
+Values = Mapping[str, Any]
+
+# What nobody has to say: nothing was throttled and nothing went wrong.
+LEFT_OUT: Final[Mapping[str, object]] = MappingProxyType({"throttle_time": 0, "error_code": 0, "error_message": None})
+
+_NUMBERS: Final = {
+    "bool": "?",
+    "int8": "b",
+    "int16": "h",
+    "int32": "i",
+    "int64": "q",
+    "uint16": "H",
+    "float64": "d",
+    "timedelta_i32": "i",
+    "timedelta_i64": "q",
+    "datetime_i64": "q",
+    "error_code": "h",
+}
+_NULL: Final = b"\xff"
+_NOT_NULL: Final = b"\x01"
+
+# Writes one value, or what it needs of all values of a struct, behind what is there.
+_Write = Callable[[bytearray, Any], None]
+
+
+def write_entity(entity_type: type[Any], values: Values) -> bytearray:
+    """The bytes of a response of this type."""
+    out = bytearray()
+    _entity(entity_type)(out, values)
+    return out
+
+
+_entity_writers: dict[Any, _Write] = {}
+
+
+def _entity(entity_type: Any) -> _Write:
+    write = _entity_writers.get(entity_type)
+    if write is None:
+        write = _entity_writers[entity_type] = _struct(entity_type)
+    return write
+
+
+def _struct(entity_type: Any) -> _Write:
+    """The writer of one dataclass. The order of its fields is the order on the wire, but for tagged fields."""
+    flexible: bool = entity_type.__flexible__
+    parts: list[_Write] = []
+    numbers: list[tuple[str, str, Any]] = []
+    tagged: list[tuple[int, str, Any, _Write]] = []
+    wanted = set()
+    for field in fields(entity_type):
+        tag = field.metadata.get("tag")
+        kafka_type = field.metadata.get("kafka_type", "")
+        otherwise = _plain(LEFT_OUT.get(field.name, MISSING) if field.default is MISSING else field.default, kafka_type)
+        if tag is not None:
+            write = _value(field.type, kafka_type, flexible, True)
+            # Whatever is no number says nothing if it is empty.
+            unsaid = () if kafka_type not in _NUMBERS else 0 if otherwise is MISSING else otherwise
+            tagged.append((tag, field.name, unsaid, write))
+            continue
+        if otherwise is MISSING:
+            wanted.add(field.name)
+        if _is_array(field.type) or kafka_type not in _NUMBERS:
+            parts += _packed(numbers)
+            numbers = []
+            parts.append(_field(field.name, otherwise, _value(field.type, kafka_type, flexible, False)))
+        else:
+            numbers.append((field.name, _NUMBERS[kafka_type], otherwise))
+    parts += _packed(numbers)
+    tagged.sort()
+    known = {field.name for field in fields(entity_type)}
+
+    def write_struct(out: bytearray, values: Values) -> None:
+        names = values.keys()
+        if not wanted <= names:
+            raise TypeError(f"{entity_type.__name__} wants {', '.join(sorted(map(repr, wanted - names)))}")
+        if not names <= known:
+            check_names(entity_type, "response", names - known)
+        for write in parts:
+            write(out, values)
+        if flexible:
+            _write_tagged(out, tagged, values)
+
+    return write_struct
+
+
+def _field(name: str, otherwise: Any, write: _Write) -> _Write:
+    return lambda out, values: write(out, values.get(name, otherwise))
+
+
+def _packed(numbers: list[tuple[str, str, Any]]) -> list[_Write]:
+    """The writer of fields of fixed size that follow each other, if there are any."""
+    if not numbers:
+        return []
+    layout = struct.Struct(">" + "".join(code for _, code, _ in numbers))
+    named = [(name, otherwise) for name, _, otherwise in numbers]
+
+    def write_numbers(out: bytearray, values: Values) -> None:
+        out += layout.pack(*[values.get(name, otherwise) for name, otherwise in named])
+
+    return [write_numbers]
+
+
+def _write_tagged(out: bytearray, tagged: list[tuple[int, str, Any, _Write]], values: Values) -> None:
+    """The tagged fields that are other than what their absence says."""
+    written = []
+    for tag, name, unsaid, write in tagged:
+        value = values.get(name, unsaid)
+        if value if unsaid == () else value != unsaid:
+            content = bytearray()
+            write(content, value)
+            written.append(unsigned_varint(tag) + unsigned_varint(len(content)) + content)
+    out += unsigned_varint(len(written))
+    for field in written:
+        out += field
+
+
+def _value(declared: Any, kafka_type: str, flexible: bool, is_tagged: bool) -> _Write:
+    """The writer of what a field's declared type says: an array, a struct or a primitive."""
+    nullable = type(None) in get_args(declared)
+    if nullable:
+        declared = next(argument for argument in get_args(declared) if argument is not type(None))
+    if _is_array(declared):
+        return _array(_value(get_args(declared)[0], kafka_type, flexible, False), flexible, nullable)
+    if is_dataclass(declared):
+        return _nullable_struct(_entity(declared)) if nullable and not is_tagged else _entity(declared)
+    if kafka_type == "string":
+        return _nullable_string(flexible) if nullable else _string(flexible)
+    if kafka_type in ("bytes", "records"):
+        return _bytes(flexible, nullable)
+    if kafka_type == "uuid":
+        return _write_uuid
+    layout = struct.Struct(">" + _NUMBERS[kafka_type])
+
+    def write_number(out: bytearray, value: Any) -> None:
+        out += layout.pack(value)
+
+    return write_number
+
+
+def _is_array(declared: Any) -> bool:
+    arguments = get_args(declared)
+    return Ellipsis in arguments or any(Ellipsis in get_args(argument) for argument in arguments)
+
+
+def _array(write_element: _Write, flexible: bool, nullable: bool) -> _Write:
+    def write_array(out: bytearray, items: Any) -> None:
+        if nullable and items is None:
+            out += length(-1, flexible)
+            return
+        elements = tuple(items)
+        out += length(len(elements), flexible)
+        for element in elements:
+            write_element(out, element)
+
+    return write_array
+
+
+def _nullable_struct(write_struct: _Write) -> _Write:
+    def write_nullable_struct(out: bytearray, values: Values | None) -> None:
+        if values is None:
+            out += _NULL
+        else:
+            out += _NOT_NULL
+            write_struct(out, values)
+
+    return write_nullable_struct
+
+
+def _nullable_string(flexible: bool) -> _Write:
+    def write_nullable_string(out: bytearray, text: str | None) -> None:
+        out += nullable_string(text, flexible)
+
+    return write_nullable_string
+
+
+def _string(flexible: bool) -> _Write:
+    def write_string(out: bytearray, text: str) -> None:
+        encoded = text.encode()
+        out += unsigned_varint(len(encoded) + 1) if flexible else INT16.pack(len(encoded))
+        out += encoded
+
+    return write_string
+
+
+def _bytes(flexible: bool, nullable: bool) -> _Write:
+    def write_bytes(out: bytearray, data: Any) -> None:
+        if nullable and data is None:
+            out += length(-1, flexible)
+            return
+        out += length(len(data), flexible)
+        out += data
+
+    return write_bytes
+
+
+def _write_uuid(out: bytearray, encoded: bytes) -> None:
+    if len(encoded) != UUID_BYTES:
+        raise TypeError(f"an id of {len(encoded)} bytes")
+    out += encoded
+
+
+def _plain(value: Any, kafka_type: str) -> Any:
+    """A default of kio's as a plain value."""
+    if isinstance(value, timedelta):
+        return value // timedelta(milliseconds=1)
+    if value is None and kafka_type == "datetime_i64":
+        return -1
+    if value is None and kafka_type == "uuid":
+        return bytes(UUID_BYTES)
+    return value
+
+
+def check_names(entity_type: type[Any], kind: Kind, names: Iterable[str]) -> None:
+    """A field that this version does not have is dropped; TypeError if no version has it, for that is a slip."""
+    for name in names:
+        if name not in LEFT_OUT and not _is_known(entity_type.__api_key__, kind, name):
+            raise TypeError(f"no version of {entity_type.__name__} has a field {name}")
+
+
+@cache
+def _is_known(api_key: int, kind: Kind, name: str) -> bool:
+    """Whether any version of this API's message has a field of this name; a name that none has is a slip."""
+    from kio.index import load_payload_module
+    from kio.schema.index import api_key_map, schema_name_map
+    from kio.static.constants import EntityType
+
+    entity_kind: Literal[EntityType.request, EntityType.response]
+    entity_kind = EntityType.request if kind == "request" else EntityType.response
+    # From the newest down: a field that is dropped is nearly always one that came later.
+    for version in sorted(schema_name_map[api_key_map[api_key]], reverse=True):
+        if name in _field_names(load_payload_module(api_key, version, entity_kind)):
+            return True
+    return False
+
+
+def _field_names(module: ModuleType) -> set[str]:
+    types = [value for value in vars(module).values() if isinstance(value, type) and is_dataclass(value)]
+    return {field.name for entity_type in types for field in fields(entity_type)}
