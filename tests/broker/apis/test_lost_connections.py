@@ -23,6 +23,8 @@ from sim.client import Client
 from sim.world import World
 
 GROUP = "tills"
+# Of members of the classic protocol; the others have what the broker is set to.
+SESSION_MS = 6_000
 # What is left of a session whose connection was lost.
 SHARE = 0.4
 # Longer than a request takes on the simulated network.
@@ -43,8 +45,6 @@ class Process(Client):
 
 class ClassicMember:
     """One that has joined and got its assignment."""
-
-    session_s = 6.0
 
     def __init__(self, _: str, instance_id: str | None = None) -> None:
         # The broker makes the id of a member that has none.
@@ -76,7 +76,7 @@ class ClassicMember:
             JOIN_GROUP,
             9,
             group_id=GROUP,
-            session_timeout=int(self.session_s * 1000),
+            session_timeout=SESSION_MS,
             rebalance_timeout=60_000,
             member_id=self.member_id,
             group_instance_id=self.instance_id,
@@ -102,8 +102,6 @@ class ClassicMember:
 
 class ConsumerMember:
     """One of the new protocol."""
-
-    session_s = 45.0
 
     def __init__(self, member_id: str, instance_id: str | None = None) -> None:
         self.member_id = member_id
@@ -167,6 +165,11 @@ def members_now(world: World) -> set[str]:
     return {member if isinstance(member, str) else member.member_id for member in members}
 
 
+def session_s(world: World, member: Member) -> float:
+    is_classic = isinstance(member, ClassicMember)
+    return (SESSION_MS if is_classic else broker_of(world).limits.consumer_group_session_timeout_ms) / 1000
+
+
 async def check_missed_after(world: World, member: Member, seconds: float) -> None:
     """It is a member for so long from now on, and no longer."""
     await asyncio.sleep(seconds - MOMENT_S)
@@ -181,7 +184,7 @@ def test_who_is_killed_is_missed_after_a_share_of_its_session(protocol: type[Mem
         process, member = Process(world, "left"), protocol("m")
         await member.join(process)
         process.die()
-        await check_missed_after(world, member, SHARE * member.session_s)
+        await check_missed_after(world, member, SHARE * session_s(world, member))
         assert broker_of(world).metrics.group_events["member_expired"] == 1
 
     in_world(scenario)
@@ -193,9 +196,9 @@ def test_who_connects_anew_and_shows_itself_has_its_whole_session_again(protocol
         process, member = Process(world, "left"), protocol("m")
         await member.join(process)
         process.die()
-        await asyncio.sleep(SHARE * member.session_s - MOMENT_S)
+        await asyncio.sleep(SHARE * session_s(world, member) - MOMENT_S)
         await member.show_itself(process)
-        await check_missed_after(world, member, member.session_s)
+        await check_missed_after(world, member, session_s(world, member))
 
     in_world(scenario)
 
@@ -210,7 +213,7 @@ def test_a_commit_over_another_connection_is_a_sign_of_life() -> None:
         offset = {"committed_offset": 1, "committed_leader_epoch": -1, "committed_metadata": ""}
         topics = [{"name": "orders", "partitions": [{"partition_index": 0, **offset}]}]
         await process.ask(OFFSET_COMMIT, 8, **who, group_instance_id=None, topics=topics)
-        await check_missed_after(world, member, member.session_s)
+        await check_missed_after(world, member, session_s(world, member))
 
     in_world(scenario)
 
@@ -221,7 +224,7 @@ def test_a_static_member_has_its_whole_session_to_come_back(protocol: type[Membe
         process, member = Process(world, "left"), protocol("m", "till 1")
         await member.join(process)
         process.die()
-        await check_missed_after(world, member, member.session_s)
+        await check_missed_after(world, member, session_s(world, member))
 
     in_world(scenario)
 
@@ -233,7 +236,7 @@ def test_the_end_of_a_connection_that_a_member_has_left_before_means_nothing(pro
         await member.join(first)
         await member.show_itself(second)
         first.die()
-        await check_missed_after(world, member, member.session_s)
+        await check_missed_after(world, member, session_s(world, member))
 
     in_world(scenario)
 
@@ -246,7 +249,7 @@ def test_the_end_of_a_connection_says_something_of_all_who_spoke_over_it() -> No
             await member.join(process)
         await members[2].join(other)
         process.die()
-        await asyncio.sleep(SHARE * ConsumerMember.session_s + MOMENT_S)
+        await asyncio.sleep(SHARE * session_s(world, members[0]) + MOMENT_S)
         assert members_now(world) == {"c"}
 
     in_world(scenario)
@@ -264,7 +267,7 @@ def test_who_is_killed_while_it_waits_for_others_does_not_keep_them_waiting() ->
         there.die()
         began_s = world.loop.time()
         answer = await staying.ask_to_join(here)
-        assert world.loop.time() - began_s == pytest.approx(SHARE * killed.session_s, abs=MOMENT_S)
+        assert world.loop.time() - began_s == pytest.approx(SHARE * session_s(world, killed), abs=MOMENT_S)
         assert [member.member_id for member in answer.members] == [staying.member_id]
 
     in_world(scenario)
@@ -276,7 +279,7 @@ def test_a_restart_of_the_broker_shortens_no_session(protocol: type[Member]) -> 
         process, member = Process(world, "left"), protocol("m")
         await member.join(process)
         await world.restart_broker()
-        await check_missed_after(world, member, member.session_s)
+        await check_missed_after(world, member, session_s(world, member))
 
     in_world(scenario)
 
