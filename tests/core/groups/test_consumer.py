@@ -243,6 +243,13 @@ def test_members_are_told_to_be_quick_as_long_as_the_group_is_in_motion(room: Ro
     assert room.group.heartbeat_interval_ms(replace(RULES, heartbeat_interval_ms=100), 0) == 100
 
 
+def test_a_group_that_was_changed_before_the_clock_was_set_back_is_at_rest_after_a_restart(room: Room) -> None:
+    room.now_ms = 3_600_000
+    room.join("a", "orders")
+    room.now_ms = 0
+    assert room.group.heartbeat_interval_ms(RULES, room.now_ms) == RULES.heartbeat_interval_ms
+
+
 def test_topics_that_a_member_gives_up_are_taken_from_it_at_once(room: Room) -> None:
     room.join("a", "orders")
     room.join("b", "orders")

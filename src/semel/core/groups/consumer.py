@@ -366,9 +366,10 @@ class ConsumerGroup:
 
     def heartbeat_interval_ms(self, rules: ConsumerRules, now_ms: int) -> int:
         """When a member is to be heard next: soon, as long as the group has not come to rest for as long as usual."""
-        is_at_rest = now_ms - self.changed_at_ms >= rules.heartbeat_interval_ms
         interval_ms = rules.heartbeat_interval_ms
-        return interval_ms if is_at_rest else min(interval_ms, rules.heartbeat_interval_in_motion_ms)
+        # What was changed in a time to come was changed before somebody set the clock back, and the process began.
+        is_in_motion = 0 <= now_ms - self.changed_at_ms < interval_ms
+        return min(interval_ms, rules.heartbeat_interval_in_motion_ms) if is_in_motion else interval_ms
 
     def next_deadline_ms(self) -> int | None:
         """When to look for members that are overdue; None is never."""
