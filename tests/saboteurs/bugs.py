@@ -268,7 +268,7 @@ BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a restart forgets the deadlines of open transactions",
         "semel.broker.transactions",
-        "        for producer_id, due_ms in self._broker.log.transactions.deadlines():",
+        "        for producer_id, due_ms in broker.log.transactions.deadlines():",
         "        for producer_id, due_ms in ():",
         ("tests/broker/test_transaction_timeouts.py",),
     ),
