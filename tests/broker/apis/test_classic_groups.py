@@ -130,8 +130,13 @@ def pair(members: Callable[..., Member]) -> tuple[Member, Member]:
     return leader, follower
 
 
-def test_what_befalls_groups_is_counted(semel_broker: FaultyBroker, pair: tuple[Member, Member]) -> None:
-    shown = exposition(semel_broker._broker).splitlines()
+def test_what_befalls_groups_is_counted() -> None:
+    with FaultyBroker() as broker:
+        leader = Member(broker.bootstrap)
+        leader.join()
+        leader.post_sync()()
+        shown = exposition(broker._broker).splitlines()
+        leader.close()
     assert 'semel_groups_with_members{state="Stable"} 1' in shown
     assert 'semel_group_events_total{event="group_rebalanced"} 1' in shown
 
