@@ -23,8 +23,8 @@ came just before or just after its end would then decide the figure."""
 
 class Groups(Measure):
     """Twenty members join at the same time and share forty partitions; then one is killed, and the others share what it
-    had. The second figure includes the session of 6 s, for which every broker waits before it takes a silent member for
-    dead."""
+    had. The second figure includes the time for which a broker waits before it takes a silent member for dead: its
+    session of 6 s, or, at semel, the share of it that is left to whoever lost its connection."""
 
     name = "groups"
     contenders: ClassVar[Contenders] = {"semel": Semel, "kafka": Kafka, "tansu": Tansu}

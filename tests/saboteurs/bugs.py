@@ -365,6 +365,28 @@ BUGS: Final[tuple[Bug, ...]] = (
         "True",
         ("tests/core/groups/test_consumer.py", "tests/broker/apis/test_members_offsets.py"),
     ),
+    # -- connections that are lost: who died is missed soon, and nobody else ------------------------------------------
+    Bug(
+        "a connection that a member has left takes its session with it",
+        "semel.broker.member_connections",
+        "        self.forget(member)\n        self._connection_of[member]",
+        "        self._connection_of[member]",
+        ("tests/broker/apis/test_lost_connections.py",),
+    ),
+    Bug(
+        "a lost connection makes a session longer",
+        "semel.core.groups.classic",
+        "        if deadline_ms >= member.deadline_ms:\n            return None\n",
+        "",
+        ("tests/core/groups/test_shortened_sessions.py",),
+    ),
+    Bug(
+        "a static consumer that starts anew is too late",
+        "semel.core.groups.consumer_members",
+        "        if self.session_deadline_ms is None or self.subscription.instance_id is not None:\n",
+        "        if self.session_deadline_ms is None:\n",
+        ("tests/core/groups/test_shortened_sessions.py", "tests/broker/apis/test_lost_connections.py"),
+    ),
     # -- offsets of groups: which counts, and from when on ---------------------------------------------------------
     Bug(
         "the offsets of an aborted transaction count",

@@ -66,8 +66,9 @@ class Limits:
     group_session_timeout_ms_min: int = 6_000
     group_session_timeout_ms_max: int = 1_800_000
     # How much of its session a member has left when the connection over which it spoke goes away, unless it is static:
-    # the kernel of one that was killed ends it at once. Clients send a heartbeat in every third of a session, so one
-    # that only has to connect anew is heard in time. With 100 a lost connection means nothing, as in Apache Kafka.
+    # the kernel of one that was killed ends it at once. By their defaults clients send a heartbeat in every third of a
+    # session, so one that only has to connect anew is heard in time. With 100 a lost connection means nothing, as in
+    # Apache Kafka.
     group_lost_connection_session_percent: int = 40
     # How long the first member of a group waits for others. Apache Kafka has 3 s, and advises 0 for development: what
     # it saves is a rebalance for each member that starts a little later.
