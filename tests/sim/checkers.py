@@ -11,6 +11,7 @@ from typing import Any
 
 from sim.compacted import Replaced
 from sim.consumers import READ_COMMITTED, Seen
+from sim.fleeting import FLEETING
 from sim.world import Event
 
 Place = tuple[str, int]
@@ -61,7 +62,11 @@ def lost_writes(history: list[Event], truth: Truth, gone: Replaced) -> Iterator[
     """Records that were acknowledged, and are not at the place that was named."""
     at = {place: {seen.offset: seen.value for seen in records} for place, records in truth.all_records.items()}
     for who, acked in events(history, "acked"):
-        there = at[acked["topic"], acked["partition"]]
+        place = acked["topic"], acked["partition"]
+        if place not in at:
+            # The topic was deleted.
+            continue
+        there = at[place]
         for offset, value in enumerate(acked["values"], start=acked["offset"]):
             if there.get(offset) != value and not (offset not in there and gone.may_lack(value)):
                 yield f"lost write: {who} was told {value} is at {offset}, there is {there.get(offset)}"
@@ -99,6 +104,8 @@ def unfaithful_reads(history: list[Event], truth: Truth, gone: Replaced) -> Iter
     }
     for who, read in events(history, "read"):
         place = read["topic"], read["partition"]
+        if (read["isolation"], place) not in final:
+            continue
         there = final[read["isolation"], place]
         begin, end = read["from_offset"], read["next_offset"]
         seen = dict(read["records"])
@@ -110,12 +117,22 @@ def unfaithful_reads(history: list[Event], truth: Truth, gone: Replaced) -> Iter
                 name = "aborted read" if read["isolation"] and _stands(truth, place, offset, value) else "lost write"
                 yield f"{name}: {who} saw {value} at {offset} of {place}, there is {there.get(offset)}"
         for offset in range(begin, end):
-            if offset in there and offset not in seen:
+            if offset in there and offset not in seen and not gone.has(there[offset]):
                 yield f"unseen: {who} went from {begin} to {end} of {place} and did not see {there[offset]} at {offset}"
 
 
 def _stands(truth: Truth, place: Place, offset: int, value: str) -> bool:
     return any(seen.offset == offset and seen.value == value for seen in truth.all_records[place])
+
+
+def strays(history: list[Event], truth: Truth) -> Iterator[str]:
+    """Records that are found in another topic than the one of the same name that they were written to."""
+    found = [((read["topic"], read["partition"]), read["records"]) for _, read in events(history, "read")]
+    found += [(place, [(seen.offset, seen.value) for seen in records]) for place, records in truth.all_records.items()]
+    for (topic, partition), records in found:
+        for offset, value in records:
+            if value.startswith(f"{FLEETING}@") and value.partition("/")[0] != topic:
+                yield f"stray record: {value} stands at {offset} of {topic}/{partition}"
 
 
 def stuck(truth: Truth) -> Iterator[str]:
@@ -213,31 +230,40 @@ def lost_commits(history: list[Event], group: str) -> Iterator[str]:
 
     Unless something came between of which nobody heard: a commit without an answer may arrive late, and then counts.
     """
-    stands: dict[int, int] = defaultdict(lambda: -1)
-    unanswered: dict[int, set[int]] = defaultdict(set)
+    stands: dict[Place, int] = defaultdict(lambda: -1)
+    unanswered: dict[Place, set[int]] = defaultdict(set)
     for event in history:
         told = event.particulars
         if told.get("group") != group:
             continue
         if event.what == "commit sent":
-            unanswered[told["partition"]].add(told["offset"])
+            unanswered[told["topic"], told["partition"]].add(told["offset"])
         elif event.what == "commit answered":
-            unanswered[told["partition"]].remove(told["offset"])
+            unanswered[told["topic"], told["partition"]].remove(told["offset"])
             if not told["error"]:
-                stands[told["partition"]] = told["offset"]
+                stands[told["topic"], told["partition"]] = told["offset"]
         elif event.what == "offsets seen":
             for partition, offset in enumerate(told["offsets"]):
-                if offset in unanswered[partition]:
-                    unanswered[partition].remove(offset)
-                    stands[partition] = offset
-                elif offset != stands[partition]:
-                    yield f"lost commit: {event.who} was shown {offset} of {group}/{partition}, not {stands[partition]}"
+                place = told["topic"], partition
+                if offset in unanswered[place]:
+                    unanswered[place].remove(offset)
+                    stands[place] = offset
+                elif offset != stands[place]:
+                    yield f"lost commit: {event.who} was shown {offset} in {place} by {group}, not {stands[place]}"
 
 
 def shared_ownership(history: list[Event]) -> Iterator[str]:
-    """Partitions that two members of a group were given in one generation."""
+    """Partitions that two members of a group were given in one generation.
+
+    A group that was empty and goes on by the other protocol counts its generations anew.
+    """
     owners: dict[tuple[str, int, int], str] = {}
-    for _, given in events(history, "assigned"):
+    for event in history:
+        if event.what == "group_emptied":
+            owners.clear()
+        if event.what != "assigned":
+            continue
+        given = event.particulars
         for partition in given["partitions"]:
             place = given["group"], given["generation"], partition
             owner = owners.setdefault(place, given["member"])

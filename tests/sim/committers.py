@@ -38,7 +38,8 @@ class OffsetCommitter(Client):
     async def _commit(self, partition: int) -> None:
         self._next += self.random.randint(1, 5)
         offset = self._next
-        self.note("commit sent", group=self._group, partition=partition, offset=offset)
+        told = {"group": self._group, "topic": self._topic, "partition": partition, "offset": offset}
+        self.note("commit sent", **told)
         committed = {
             "partition_index": partition,
             "committed_offset": offset,
@@ -54,4 +55,4 @@ class OffsetCommitter(Client):
             topics=[{"name": self._topic, "partitions": [committed]}],
         )
         error = int(answer.topics[0].partitions[0].error_code)
-        self.note("commit answered", group=self._group, partition=partition, offset=offset, error=error)
+        self.note("commit answered", **told, error=error)

@@ -7,6 +7,7 @@ what it saw and how far it came; the checkers compare that with what stands ther
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
+from semel.wire.errors import ErrorCode
 from semel.wire.records import decode_batches
 from semel.wire.versions import FETCH, LIST_OFFSETS
 from sim.client import Client, Unanswered
@@ -67,7 +68,16 @@ class Reader(Client):
         self.topic = topic
         self.isolation = isolation
         self.positions = [0] * partitions
+        # Where it goes by an id, `topic` is only what the topic is called in the history.
+        self.topic_id: bytes | None = None
+        self.is_gone = False
         self._version = self.random.choice((4, 5, 7, 11, 12))
+
+    def turn_to(self, topic_id: bytes, topic: str) -> None:
+        """Read the topic of this id, from its beginning."""
+        self.topic_id, self.topic, self.is_gone = topic_id, topic, False
+        self.positions = [0] * len(self.positions)
+        self._version = self.random.choice((13, 16, 17))
 
     async def read(self, bytes_max: int = 1024 * 1024) -> list[list[Seen]]:
         """What comes next, in each partition."""
@@ -85,7 +95,7 @@ class Reader(Client):
             isolation_level=self.isolation,
             session_id=0,
             session_epoch=-1,
-            topics=[{"topic": self.topic, "partitions": asked}],
+            topics=[{**self._naming(), "partitions": asked}],
             forgotten_topics_data=[],
             rack_id="",
         )
@@ -95,9 +105,13 @@ class Reader(Client):
                 seen[partition.partition_index] = self._take(partition)
         return seen
 
+    def _naming(self) -> dict[str, Any]:
+        return {"topic": self.topic} if self.topic_id is None else {"topic_id": self.topic_id}
+
     def _take(self, answer: Any) -> list[Seen]:
         index = answer.partition_index
         if answer.error_code:
+            self.is_gone = answer.error_code == ErrorCode.UNKNOWN_TOPIC_ID
             self.note("fetch refused", partition=index, error=int(answer.error_code))
             return []
         aborted = [(t.producer_id, t.first_offset) for t in answer.aborted_transactions or ()]
@@ -148,7 +162,7 @@ class Reader(Client):
             {"partition_index": index, "current_leader_epoch": -1, "timestamp": LATEST}
             for index in range(len(self.positions))
         ]
-        topics = [{"name": self.topic, "partitions": asked}]
+        topics = [{"name": self.topic.partition("@")[0], "partitions": asked}]
         answer = await self.insist(LIST_OFFSETS, 7, replica_id=-1, isolation_level=self.isolation, topics=topics)
         offsets = {partition.partition_index: partition.offset for partition in answer.topics[0].partitions}
         return [offsets[index] for index in range(len(self.positions))]

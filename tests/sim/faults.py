@@ -7,8 +7,9 @@ KINDS: Final = (
     # The network.
     *("request lost", "answer lost", "cut short", "in pieces", "late request", "late answer", "held back", "cut off"),
     *("answers untaken", "half-open connection", "client gave up waiting", "repeated on purpose", "paused client"),
-    *("silent member", "member that leaves"),
+    *("silent member", "member that leaves", "static member that returns"),
     "records compacted away",
+    "topic made anew",
     # The disk.
     *("crash before", "crash after", "torn", "EIO", "ENOSPC", "failed sync", "slow disk"),
     *("lost write", "partly lost write", "lost name", "lost size"),

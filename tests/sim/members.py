@@ -9,6 +9,7 @@ import contextlib
 import struct
 from typing import Any, Final
 
+from semel.core.groups.consumer_protocol import read_assignment, write_assignment
 from semel.wire.errors import ErrorCode
 from semel.wire.versions import CONSUMER_GROUP_HEARTBEAT, HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
 from sim.client import Client, Unanswered
@@ -20,6 +21,15 @@ REBALANCE_MS: Final = 10_000
 # What a member says instead of its epoch.
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
+LEAVE_FOR_A_WHILE_EPOCH: Final = -2
+STATIC_SHARE: Final = 0.3
+# The group knows this member no more, or not as who it says to be, or has gone over to the other protocol.
+EXPELLED: Final = (
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.FENCED_INSTANCE_ID,
+    ErrorCode.GROUP_ID_NOT_FOUND,
+)
 
 
 class Member(Client):
@@ -32,6 +42,8 @@ class Member(Client):
         self.topic_id = topic_id
         self.partitions = partitions
         self.member_id = ""
+        # A static member keeps its place when its process goes and another one comes.
+        self.instance_id = f"seat of {name}" if self.random.random() < STATIC_SHARE else None
         self.generation = -1
         self.assigned: frozenset[int] = frozenset()
         # Rises with everything that is given or taken.
@@ -45,7 +57,7 @@ class Member(Client):
             "assigned",
             group=self.group,
             generation=self.generation,
-            member=self.member_id,
+            member=self.instance_id or self.member_id,
             partitions=sorted(assigned),
         )
 
@@ -74,6 +86,11 @@ class Member(Client):
                 with contextlib.suppress(Unanswered):
                     await self.leave()
                 await self.pause(1.0)
+            elif mood < 0.15 and self.instance_id is not None:
+                self.world.fired["static member that returns"] += 1
+                with contextlib.suppress(Unanswered):
+                    await self.begin_anew()
+                await self.pause(1.0)
 
     async def keep_up(self) -> None:
         """One step of what a member does all the time."""
@@ -87,9 +104,13 @@ class Member(Client):
         """Give everything back, and be nobody."""
         raise NotImplementedError
 
+    async def begin_anew(self) -> None:
+        """Be another process that takes the place of this one, if its place was kept."""
+        raise NotImplementedError
+
     def as_committing(self) -> dict[str, Any]:
         """How a commit says who this is."""
-        return {"generation_id": self.generation, "member_id": self.member_id, "group_instance_id": None}
+        return {"generation_id": self.generation, "member_id": self.member_id, "group_instance_id": self.instance_id}
 
 
 class ClassicMember(Member):
@@ -97,8 +118,10 @@ class ClassicMember(Member):
 
     def __init__(self, world: World, name: str, group: str, topic: str, topic_id: bytes, partitions: int) -> None:
         super().__init__(world, name, group, topic, topic_id, partitions)
-        self._join_version = self.random.choice((1, 2, 3, 4, 5, 6, 9))
-        self._sync_version = self.random.choice((0, 2, 3, 5))
+        # Older versions do not say whose place it is.
+        is_static = self.instance_id is not None
+        self._join_version = self.random.choice((5, 6, 8, 9) if is_static else (1, 2, 3, 4, 5, 6, 9))
+        self._sync_version = self.random.choice((3, 5) if is_static else (0, 2, 3, 5))
         encoded = topic.encode()
         self._subscription = struct.pack(f">hih{len(encoded)}si", 0, 1, len(encoded), encoded, -1)
 
@@ -108,17 +131,28 @@ class ClassicMember(Member):
             return
         await self.wait_a_beat()
         answer = await self.ask(
-            HEARTBEAT, 3, group_id=self.group, generation_id=self.generation, member_id=self.member_id
+            HEARTBEAT,
+            3,
+            group_id=self.group,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
         )
         if answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
             self.generation = -1
-        elif answer.error_code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
+        elif answer.error_code in EXPELLED:
             self._expelled(int(answer.error_code))
 
     async def leave(self) -> None:
         member_id, self.member_id = self.member_id, ""
         self.lose_all(0)
-        await self.ask(LEAVE_GROUP, 1, group_id=self.group, member_id=member_id)
+        leaver = {"member_id": member_id, "group_instance_id": self.instance_id}
+        await self.ask(LEAVE_GROUP, 3, group_id=self.group, members=[leaver])
+
+    async def begin_anew(self) -> None:
+        self.member_id = ""
+        self.lose_all(0)
+        self.hang_up()
 
     async def _join(self) -> None:
         posted = await self.post(
@@ -128,25 +162,26 @@ class ClassicMember(Member):
             session_timeout=SESSION_MS,
             rebalance_timeout=REBALANCE_MS,
             member_id=self.member_id,
+            group_instance_id=self.instance_id,
             protocol_type="consumer",
             protocols=[{"name": "range", "metadata": self._subscription}],
         )
         answer = await self.answer(posted, REBALANCE_MS / 1000 + 5)
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = answer.member_id
-        elif answer.error_code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
+        elif answer.error_code in EXPELLED:
             self._expelled(int(answer.error_code))
         elif answer.error_code:
             self.note("join refused", error=int(answer.error_code))
             await self.pause()
         else:
             self.member_id = answer.member_id
-            is_leader = answer.leader == answer.member_id
+            is_leader = answer.leader == answer.member_id and not getattr(answer, "skip_assignment", False)
             await self._sync(answer.generation_id, [one.member_id for one in answer.members] if is_leader else [])
 
     async def _sync(self, generation: int, members: list[str]) -> None:
         shares = [
-            {"member_id": member, "assignment": bytes(range(place, self.partitions, len(members)))}
+            {"member_id": member, "assignment": self._share(range(place, self.partitions, len(members)))}
             for place, member in enumerate(members)
         ]
         posted = await self.post(
@@ -155,6 +190,7 @@ class ClassicMember(Member):
             group_id=self.group,
             generation_id=generation,
             member_id=self.member_id,
+            group_instance_id=self.instance_id,
             protocol_type="consumer",
             protocol_name="range",
             assignments=shares,
@@ -162,12 +198,17 @@ class ClassicMember(Member):
         answer = await self.answer(posted, REBALANCE_MS / 1000 + 5)
         if answer.error_code == 0:
             self.generation = generation
-            self.take(frozenset(answer.assignment))
-        elif answer.error_code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
+            assigned = read_assignment(answer.assignment)
+            assert assigned is not None
+            self.take(frozenset(assigned.get(self.topic, ())))
+        elif answer.error_code in EXPELLED:
             self._expelled(int(answer.error_code))
 
+    def _share(self, partitions: range) -> bytes:
+        return write_assignment([(self.topic, partitions)])
+
     def _expelled(self, error: int) -> None:
-        if error == ErrorCode.UNKNOWN_MEMBER_ID:
+        if error != ErrorCode.ILLEGAL_GENERATION:
             self.member_id = ""
         self.lose_all(error)
 
@@ -178,6 +219,7 @@ class ConsumerMember(Member):
     def __init__(self, world: World, name: str, group: str, topic: str, topic_id: bytes, partitions: int) -> None:
         super().__init__(world, name, group, topic, topic_id, partitions)
         self.generation = JOIN_EPOCH
+        self._lives = 0
         self.member_id = f"member of {name}"
         self._says_all = True
 
@@ -191,7 +233,7 @@ class ConsumerMember(Member):
             group_id=self.group,
             member_id=self.member_id,
             member_epoch=self.generation,
-            instance_id=None,
+            instance_id=self.instance_id,
             rack_id=None,
             rebalance_timeout=REBALANCE_MS if says_all else -1,
             subscribed_topic_names=[self.topic] if says_all else None,
@@ -199,7 +241,7 @@ class ConsumerMember(Member):
             server_assignor=None,
             topic_partitions=owned if says_all else None,
         )
-        if answer.error_code in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID):
+        if answer.error_code in (ErrorCode.FENCED_MEMBER_EPOCH, *EXPELLED):
             self.lose_all(int(answer.error_code))
             self.generation = JOIN_EPOCH
             return
@@ -216,13 +258,26 @@ class ConsumerMember(Member):
     async def leave(self) -> None:
         self.lose_all(0)
         self.generation = JOIN_EPOCH
+        await self._go_away(LEAVE_EPOCH)
+
+    async def begin_anew(self) -> None:
+        """With a word, or without one; then the place is free when the session is over."""
+        before = self.member_id
+        self._lives += 1
+        self.lose_all(0)
+        self.generation = JOIN_EPOCH
+        self.member_id = f"member {self._lives} of {self.name}"
+        if self.random.random() < 0.7:
+            await self._go_away(LEAVE_FOR_A_WHILE_EPOCH, before)
+
+    async def _go_away(self, epoch: int, member_id: str | None = None) -> None:
         await self.ask(
             CONSUMER_GROUP_HEARTBEAT,
             1,
             group_id=self.group,
-            member_id=self.member_id,
-            member_epoch=LEAVE_EPOCH,
-            instance_id=None,
+            member_id=member_id or self.member_id,
+            member_epoch=epoch,
+            instance_id=self.instance_id,
             rack_id=None,
             rebalance_timeout=-1,
             subscribed_topic_names=None,

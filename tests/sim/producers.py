@@ -185,7 +185,10 @@ class IdempotentProducer(SequencedProducer):
         partition = self.random.randrange(self.partitions)
         first, count = self._counts[partition], self.random.choice((1, 1, 2, 5))
         self._counts[partition] += count
-        self.add(partition, [f"{self.name}/{partition}/{number}" for number in range(first, first + count)])
+        self.add(partition, [self.value_of(partition, number) for number in range(first, first + count)])
+
+    def value_of(self, partition: int, number: int) -> str:
+        return f"{self.name}/{partition}/{number}"
 
     async def _repeat(self) -> None:
         """Send one of the last five again, as if its answer had been lost; nothing newer is in flight."""

@@ -13,6 +13,7 @@ from sim.client import Client
 from sim.committers import OffsetCommitter
 from sim.consumers import READ_COMMITTED, READ_UNCOMMITTED, Reader
 from sim.copiers import Copier, GroupCopier, OffsetWatcher, committed_offsets
+from sim.fleeting import FLEETING, FleetingCommitter, FleetingProducer, FleetingReader, Remaker
 from sim.members import ClassicMember, ConsumerMember, Member
 from sim.nemesis import Nemesis
 from sim.producers import IdempotentProducer
@@ -28,6 +29,7 @@ LATEST: Final = "latest"
 TOPICS: Final = (PLAIN, LEDGER, COPIES, LATEST)
 COPIERS: Final = "copiers"
 COMMITTERS: Final = "committers"
+FLEETING_COMMITTERS: Final = "fleeting committers"
 PARTITIONS: Final = 2
 RAGE_S: Final = 20.0
 # By then everybody must have got on, were it only that nothing is wrong any more.
@@ -92,7 +94,11 @@ class _Cast:
         ]
         if random.random() < 0.7:
             self._cast_keyed()
+        self._remakers: list[Remaker] = []
+        self._fleeting: list[FleetingReader | FleetingCommitter] = []
         self._committer = OffsetCommitter(world, "committer", COMMITTERS, PLAIN, PARTITIONS)
+        if random.random() < 0.5:
+            self._cast_fleeting()
         self._members: list[Member] = []
         self._copiers: list[Copier] = []
         self._watcher = OffsetWatcher(world, "watcher", COPIERS, LEDGER, PARTITIONS)
@@ -113,22 +119,34 @@ class _Cast:
             self._transactors.append(TransactionalProducer(world, "kt", "kt", LATEST, PARTITIONS))
             self._transactors[-1].is_keyed = True
 
+    def _cast_fleeting(self) -> None:
+        """Who is about the topic that comes and goes."""
+        world = self._world
+        self._remakers = [Remaker(world, "remaker", PARTITIONS, CONFIGS)]
+        self._producers.append(FleetingProducer(world, "fp", FLEETING, PARTITIONS))
+        self._fleeting = [
+            FleetingReader(world, "fr", PARTITIONS),
+            FleetingCommitter(world, "fc", FLEETING_COMMITTERS, PARTITIONS),
+        ]
+
     async def play(self) -> None:
         world, random = self._world, self._random
         await world.start_broker()
         await self._create_topics()
         self._cast_copiers()
         lives = [
+            *(world.spawn(remaker.live(), remaker.name) for remaker in self._remakers),
             *(world.spawn(producer.live(random.randint(10, 30)), producer.name) for producer in self._producers),
             *(world.spawn(transactor.live(random.randint(4, 12)), transactor.name) for transactor in self._transactors),
         ]
         reading = [world.spawn(reader.live(), reader.name) for reader in self._readers]
         reading.append(world.spawn(self._watcher.live(), self._watcher.name))
         reading.append(world.spawn(self._committer.live(), self._committer.name))
+        reading += [world.spawn(client.live(), client.name) for client in self._fleeting]
         members = [world.spawn(member.live(), member.name) for member in self._members]
         copying = [world.spawn(copier.live(), copier.name) for copier in self._copiers]
         writing = (*self._producers, *self._transactors, *self._copiers)
-        everybody = (*writing, *self._members, *self._readers, self._committer)
+        everybody = (*writing, *self._members, *self._readers, self._committer, *self._fleeting)
         await Nemesis(world, [client.name for client in everybody]).rage(RAGE_S)
         await world.heal()
         await self._finish(lives)
@@ -161,13 +179,15 @@ class _Cast:
     def _cast_copiers(self) -> None:
         """Nobody, workers that succeed one another, or members of a group of either protocol."""
         world, random = self._world, self._random
-        kind = random.choice((None, Copier, ClassicMember, ConsumerMember))
+        kind = random.choice(("none", "workers", "classic", "consumer", "mixed"))
+        protocols = {"classic": [ClassicMember], "consumer": [ConsumerMember], "mixed": [ClassicMember, ConsumerMember]}
         names = [f"c{letter}" for letter in "abc"[: random.randint(1, 3)]]
-        if kind is Copier:
+        if kind == "workers":
             self._copiers = [Copier(world, name, "c", COPIERS, LEDGER, COPIES, PARTITIONS) for name in names]
-        elif kind is ClassicMember or kind is ConsumerMember:
+        elif kind != "none":
             for name in names:
-                member = kind(world, f"m{name}", COPIERS, LEDGER, self._topic_ids[LEDGER], PARTITIONS)
+                protocol: type[Member] = random.choice(protocols[kind])
+                member = protocol(world, f"m{name}", COPIERS, LEDGER, self._topic_ids[LEDGER], PARTITIONS)
                 self._members.append(member)
                 self._copiers.append(GroupCopier(world, member, name, LEDGER, COPIES, PARTITIONS))
 
@@ -200,11 +220,20 @@ class _Cast:
                 truth.all_records[place] = all_records[partition]
                 truth.committed[place] = committed_records[partition]
                 truth.ends[place] = committed.positions[partition], everything.positions[partition]
+        if self._fleeting:
+            await self._find_fleeting(truth)
         last = Client(self._world, "last offsets")
         offsets = await committed_offsets(last, COPIERS, LEDGER, PARTITIONS, stable=True)
         await committed_offsets(last, COMMITTERS, PLAIN, PARTITIONS, stable=True)
         truth.offsets = {(COPIERS, (LEDGER, partition)): offset for partition, offset in enumerate(offsets)}
         return truth
+
+    async def _find_fleeting(self, truth: Truth) -> None:
+        reader = FleetingReader(self._world, "last fleeting", PARTITIONS)
+        await reader.turn_to_current()
+        for partition, records in enumerate(await reader.read_all()):
+            place = reader.topic, partition
+            truth.all_records[place] = truth.committed[place] = records
 
     def _judge(self, truth: Truth) -> None:
         history = self._world.history
@@ -220,6 +249,8 @@ class _Cast:
             checkers.unfaithful_copies(truth, COPIERS, LEDGER, COPIES),
             checkers.dirty_offsets(history, COPIERS),
             checkers.lost_commits(history, COMMITTERS),
+            checkers.lost_commits(history, FLEETING_COMMITTERS),
+            checkers.strays(history, truth),
             checkers.shared_ownership(history),
         ):
             for text in found:

@@ -16,6 +16,7 @@ from unittest import mock
 
 from semel.broker.broker import Broker, Durability
 from semel.broker.events import Events
+from semel.broker.limits import Limits
 from semel.storage.log import LogSettings
 from semel.testing.faulty import Crashed, Fault, FaultKind, FaultyFiles
 from sim.disk import SimulatedDiskThread
@@ -30,6 +31,8 @@ RECOVERY_S_MAX: Final = 60.0
 
 # Small, so that files fill up, are sealed and are used again within one short history.
 SETTINGS: Final = LogSettings(journal_file_bytes=16 * 1024, checkpoint_bytes=24 * 1024)
+# Members of the new protocol are missed as soon as those of the classic one.
+LIMITS: Final = Limits(consumer_group_session_timeout_ms=6_000)
 
 
 class Event(NamedTuple):
@@ -132,6 +135,7 @@ class World:
                 host=HOST,
                 port=PORT,
                 settings=SETTINGS,
+                limits=LIMITS,
                 clock=self.clock_s,
                 durability=self.durability,
                 disk_threads=lambda name, loop: SimulatedDiskThread(self, self._disk_chance, loop),
