@@ -40,7 +40,8 @@ ANOMALIES = (
     *("lost write", "duplicate", "non-monotonic send", "non-monotonic poll", "unseen", "aborted read"),
     *("torn transaction", "zombie write", "dirty offsets", "non-monotonic offsets", "two owners"),
     *("gap for the next number", "repetition elsewhere", "repetition refused", "commit refused"),
-    *("read past the last stable offset", "stuck last stable offset", "no progress", "traceback"),
+    *("read past the last stable offset", "stuck last stable offset", "lost commit", "stray record", "damage"),
+    *("no progress", "traceback"),
 )
 
 
@@ -222,8 +223,9 @@ def page(seed: int, figures: Figures) -> Iterator[str]:
         "",
         "The broker as it is, in one thread, on a clock that is counted and not waited for, with a network and a disk",
         "in memory that fail as the seed says: idempotent and transactional producers of both versions, zombies,",
-        "consumers of both isolation levels, workers that consume, transform and produce, groups of both protocols;",
-        "crashes, losses of power, a full disk, clocks that jump. Each history is healed in the end, and what clients",
+        "consumers of both isolation levels, workers that consume, transform and produce, groups of both protocols,",
+        "each alone and mixed, static members, compacted topics, topics that are deleted and made anew; crashes,",
+        "losses of power, a full disk, clocks that jump. Each history is healed in the end, and what clients",
         "were told is compared with what stands there. `make sim SEED=N` replays one to the byte.",
         "",
         *table(list(figures.histories.items())),
