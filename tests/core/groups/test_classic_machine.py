@@ -184,12 +184,19 @@ class ClassicGroupMachine(RuleBasedStateMachine):
             if is_noticed:
                 self.lose(client)
 
+    @rule(index=clients)
+    def lose_connection(self, index: int) -> None:
+        client = self.alive(index)
+        if client is not None and client.request is None:
+            self.lose(client)
+
     def lose(self, client: Client) -> None:
         if client.request is not None:
             if client.request not in self.driver.answers:
                 self.driver.group.forget(client.request, self.driver.now_ms)
                 self.lost.add(client.request)
             client.request = None
+        self.driver.group.connection_lost(client.member_id, self.driver.now_ms, self.driver.rules)
 
     @rule(index=clients)
     def leave(self, index: int) -> None:

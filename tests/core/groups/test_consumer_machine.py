@@ -203,6 +203,12 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         self.clients.append(Client(f"m{self.ids}", old.instance_id, old.wish, old.assignor))
         self.speak(self.clients[-1])
 
+    @precondition(lambda self: self.group.members)
+    @rule(data=st.data())
+    def lose_connection(self, data: st.DataObject) -> None:
+        """Alive or not: nobody can tell."""
+        self.group.connection_lost(data.draw(st.sampled_from(sorted(self.group.members))), RULES, self.now_ms)
+
     @rule(later_ms=st.sampled_from([1_000, 20_000, 31_000, 46_000]))
     def time_passes(self, later_ms: int) -> None:
         self.now_ms += later_ms
