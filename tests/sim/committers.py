@@ -24,16 +24,20 @@ class OffsetCommitter(Client):
         self._next = 0
 
     async def live(self) -> None:
+        # Whoever lost its connection asks where it stands before it goes on.
+        is_certain = True
         while True:
             try:
-                if self.random.random() < 0.6:
+                if is_certain and self.random.random() < 0.7:
                     await self._commit(self.random.randrange(self._partitions))
                 else:
                     stable = self.random.random() < 0.5
                     await committed_offsets(self, self._group, self._topic, self._partitions, stable=stable)
+                    is_certain = True
             except Unanswered:
+                is_certain = False
                 await self.pause()
-            await asyncio.sleep(self.random.uniform(0.0, 0.8))
+            await asyncio.sleep(self.random.uniform(0.0, 0.4))
 
     async def _commit(self, partition: int) -> None:
         self._next += self.random.randint(1, 5)
