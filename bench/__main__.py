@@ -54,7 +54,8 @@ def main() -> int:
     facts = reporting.facts_of_this_run(arguments.rounds, versions.values())
     print(reporting.as_text(measures, results, facts))
     if arguments.write:
-        DOCUMENT.write_text(reporting.as_markdown(measures, results, facts))
+        command = " ".join(["python -m bench", *sys.argv[1:]])
+        arguments.write.write_text(reporting.as_markdown(command, measures, results, facts))
     return 1 if any(label.startswith("semel") for label in failed) else 0
 
 
@@ -69,14 +70,21 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=None, help=f"rounds of each measure (default {ROUNDS_DEFAULT})")
     parser.add_argument("--quick", action="store_true", help="tiny loads, one round: does the bench work at all?")
     parser.add_argument("--peers", default=",".join(PEERS), help="who runs beside semel (default %(default)s)")
-    parser.add_argument("--write", action="store_true", help=f"write the table to docs/{DOCUMENT.name} too")
+    parser.add_argument(
+        "--write",
+        nargs="?",
+        type=Path,
+        const=DOCUMENT,
+        metavar="PAGE",
+        help=f"write the table to this page too; docs/{DOCUMENT.name} is for a whole run",
+    )
     arguments = parser.parse_args()
     arguments.peers = [name for name in arguments.peers.split(",") if name]
     unknown = set(arguments.peers) - set(PEERS)
     if unknown:
         parser.error(f"no such peer: {', '.join(sorted(unknown))} (there are {', '.join(PEERS)})")
-    if arguments.write and (arguments.quick or arguments.only):
-        parser.error("--write is for a whole run: not with --quick or --only")
+    if arguments.write == DOCUMENT and (arguments.quick or arguments.only):
+        parser.error(f"docs/{DOCUMENT.name} is for a whole run: with --quick or --only name another page")
     arguments.rounds = arguments.rounds or (1 if arguments.quick else ROUNDS_DEFAULT)
     arguments.scale = QUICK if arguments.quick else FULL
     return arguments
