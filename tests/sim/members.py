@@ -46,6 +46,8 @@ class Member(Client):
         self.instance_id = f"seat of {name}" if self.random.random() < STATIC_SHARE else None
         self.generation = -1
         self.assigned: frozenset[int] = frozenset()
+        # What it reads of other topics, by their ids.
+        self.assigned_besides: frozenset[tuple[bytes, int]] = frozenset()
         # Rises with everything that is given or taken.
         self.changes = 0
         self.may_stop = False
@@ -66,6 +68,7 @@ class Member(Client):
         self.note("expelled", error=error)
         self.changes += 1
         self.assigned = frozenset()
+        self.assigned_besides = frozenset()
         self.generation = -1
 
     async def live(self) -> None:
@@ -219,6 +222,8 @@ class ConsumerMember(Member):
     def __init__(self, world: World, name: str, group: str, topic: str, topic_id: bytes, partitions: int) -> None:
         super().__init__(world, name, group, topic, topic_id, partitions)
         self.generation = JOIN_EPOCH
+        # Topics that it asks for besides.
+        self.topics_besides: list[str] = []
         self._lives = 0
         self.member_id = f"member of {name}"
         self._says_all = True
@@ -227,6 +232,7 @@ class ConsumerMember(Member):
         joins = self.generation == JOIN_EPOCH
         says_all, self._says_all = self._says_all or joins, True
         owned = [{"topic_id": self.topic_id, "partitions": sorted(self.assigned)}] if self.assigned else []
+        owned += [{"topic_id": topic_id, "partitions": [index]} for topic_id, index in sorted(self.assigned_besides)]
         answer = await self.ask(
             CONSUMER_GROUP_HEARTBEAT,
             1,
@@ -236,7 +242,7 @@ class ConsumerMember(Member):
             instance_id=self.instance_id,
             rack_id=None,
             rebalance_timeout=REBALANCE_MS if says_all else -1,
-            subscribed_topic_names=[self.topic] if says_all else None,
+            subscribed_topic_names=[self.topic, *self.topics_besides] if says_all else None,
             subscribed_topic_regex=None,
             server_assignor=None,
             topic_partitions=owned if says_all else None,
@@ -252,7 +258,11 @@ class ConsumerMember(Member):
         self.generation = answer.member_epoch
         self._says_all = False
         if answer.assignment is not None:
-            self._go(frozenset(index for one in answer.assignment.topic_partitions for index in one.partitions))
+            given = {(one.topic_id.bytes, p) for one in answer.assignment.topic_partitions for p in one.partitions}
+            besides = frozenset(place for place in given if place[0] != self.topic_id)
+            if besides != self.assigned_besides:
+                self._take_besides(besides)
+            self._go(frozenset(index for topic_id, index in given if topic_id == self.topic_id))
         await self.wait_a_beat()
 
     async def leave(self) -> None:
@@ -285,6 +295,17 @@ class ConsumerMember(Member):
             server_assignor=None,
             topic_partitions=None,
         )
+
+    def _take_besides(self, besides: frozenset[tuple[bytes, int]]) -> None:
+        self.assigned_besides = besides
+        for topic_id, index in sorted(besides):
+            self.note(
+                "assigned",
+                group=f"{self.group} of {topic_id.hex()}",
+                generation=self.generation,
+                member=self.instance_id or self.member_id,
+                partitions=[index],
+            )
 
     def _go(self, target: frozenset[int]) -> None:
         if target != self.assigned:

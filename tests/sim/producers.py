@@ -205,5 +205,5 @@ class IdempotentProducer(SequencedProducer):
         self.note("repeated", partition=batch.partition, offset=appended.base_offset, values=batch.values)
         if appended.error_code == 0 and appended.base_offset != batch.offset:
             self.world.anomaly("repetition elsewhere", f"{batch.values} at {appended.base_offset}, was {batch.offset}")
-        elif appended.error_code not in (0, ErrorCode.KAFKA_STORAGE_ERROR):
+        elif appended.error_code not in (0, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_TOPIC_ID):
             self.world.anomaly("repetition refused", f"{batch.values}: {appended.error_code!r}")

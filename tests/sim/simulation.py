@@ -13,7 +13,7 @@ from sim.client import Client
 from sim.committers import OffsetCommitter
 from sim.consumers import READ_COMMITTED, READ_UNCOMMITTED, Reader
 from sim.copiers import Copier, GroupCopier, OffsetWatcher, committed_offsets
-from sim.fleeting import FLEETING, FleetingCommitter, FleetingProducer, FleetingReader, Remaker
+from sim.fleeting import FLEETING, FleetingCommitter, FleetingProducer, FleetingReader, Remaker, current_id
 from sim.members import ClassicMember, ConsumerMember, Member
 from sim.nemesis import Nemesis
 from sim.producers import IdempotentProducer
@@ -188,6 +188,8 @@ class _Cast:
             for name in names:
                 protocol: type[Member] = random.choice(protocols[kind])
                 member = protocol(world, f"m{name}", COPIERS, LEDGER, self._topic_ids[LEDGER], PARTITIONS)
+                if isinstance(member, ConsumerMember) and self._fleeting:
+                    member.topics_besides = [FLEETING]
                 self._members.append(member)
                 self._copiers.append(GroupCopier(world, member, name, LEDGER, COPIES, PARTITIONS))
 
@@ -199,6 +201,17 @@ class _Cast:
             if owned != list(range(PARTITIONS)):
                 shares = {member.name: (member.generation, sorted(member.assigned)) for member in self._members}
                 self._world.anomaly("no progress", f"the group does not settle: {shares}")
+            await self._settle_besides()
+
+    async def _settle_besides(self) -> None:
+        """Of a topic that was made anew, what there is now has an owner, and what there was before has none."""
+        askers = [member for member in self._members if isinstance(member, ConsumerMember) and member.topics_besides]
+        if askers:
+            topic_id = await current_id(Client(self._world, "settling"))
+            owned = sorted(place for member in askers for place in member.assigned_besides)
+            if owned != [(topic_id, index) for index in range(PARTITIONS)]:
+                shares = {member.name: sorted(member.assigned_besides) for member in askers}
+                self._world.anomaly("no progress", f"the group does not settle besides, with {topic_id!r}: {shares}")
 
     async def _finish(self, lives: list["asyncio.Task[None]"]) -> None:
         late = (await asyncio.wait(lives, timeout=PATIENCE_S))[1] if lives else ()
@@ -238,10 +251,11 @@ class _Cast:
     def _judge(self, truth: Truth) -> None:
         history = self._world.history
         gone = checkers.replaced(history, truth, (LATEST,))
+        dense = {PLAIN, *(topic for topic, _ in truth.all_records if topic.startswith(FLEETING))}
         for found in (
             checkers.lost_writes(history, truth, gone),
             checkers.duplicates(truth),
-            checkers.disorder(truth, dense=(PLAIN,)),
+            checkers.disorder(truth, dense=dense),
             checkers.unfaithful_reads(history, truth, gone),
             checkers.stuck(truth),
             checkers.broken_transactions(history, truth, gone),
