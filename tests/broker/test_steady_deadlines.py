@@ -87,3 +87,20 @@ def test_a_transaction_has_its_time_and_no_more_when_the_clock_is_set(step_s: fl
             assert not broker.log.transactions.is_open(producer_id)
 
     in_world(scenario)
+
+
+def test_a_transaction_has_a_time_of_its_own_whenever_the_one_before_it_began() -> None:
+    async def scenario(world: World, broker: Broker) -> None:
+        claim = broker.transactions.claim("till", int(TIMEOUT_S * 1000), None)
+        producer = "till", claim.producer_id, claim.producer_epoch
+        partitions = [PartitionName(broker.log.catalog.existing("orders").number, 0)]
+        broker.transactions.add_partitions(*producer, partitions)
+        await asyncio.sleep(TIMEOUT_S / 2)
+        broker.transactions.end(*producer, True, raises_epoch=False)
+        broker.transactions.add_partitions(*producer, partitions)
+        await asyncio.sleep(TIMEOUT_S - 0.1)
+        assert broker.log.transactions.is_open(claim.producer_id)
+        await asyncio.sleep(0.2)
+        assert not broker.log.transactions.is_open(claim.producer_id)
+
+    in_world(scenario)
