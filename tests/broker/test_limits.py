@@ -329,6 +329,8 @@ def test_one_byte_at_a_time_is_no_progress_but_many_are() -> None:
             slow.post(b"x")
             broker.wait(lambda b, count=count: b.metrics.bytes_in == 8 + count)
         assert broker.look(lambda b: the_connection(b).last_progress_at) == began
+        # The loop counts in milliseconds.
+        broker.wait(lambda b: b.uptime() > began)
         slow.post(bytes(PROGRESS_BYTES))
         broker.wait(lambda b: b.metrics.bytes_in == 27 + PROGRESS_BYTES)
         assert broker.look(lambda b: the_connection(b).last_progress_at) > began
