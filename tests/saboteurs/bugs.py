@@ -270,7 +270,7 @@ BUGS: Final[tuple[Bug, ...]] = (
         "semel.broker.transactions",
         "        for producer_id, due_ms in broker.log.transactions.deadlines():",
         "        for producer_id, due_ms in ():",
-        ("tests/broker/test_transaction_timeouts.py",),
+        ("tests/broker/test_transaction_timeouts.py", "-k", "before_a_restart", "--timeout=10"),
     ),
     Bug(
         "a producer that found its transaction timed out may go on in its epoch",
