@@ -26,8 +26,14 @@ VERSIONS = [
 @given(data=st.data())
 def test_a_message_is_read_as_kio_reads_it(api_key: int, version: int, kind: Kind, data: st.DataObject) -> None:
     entity_type: Any = messages._entity_type(api_key, version, kind)
-    body = messages._encode(data.draw(st.from_type(entity_type)))
-    theirs, size = entity_reader(entity_type)(body, 0)
+    entity = data.draw(st.from_type(entity_type))
+    body = messages._encode(entity)
+    try:
+        theirs, size = entity_reader(entity_type)(body, 0)
+    except ValueError as error:
+        # kio writes durations of more than 292,000 years, and cannot read them.
+        assert "overflow" in str(error)
+        theirs, size = entity, len(body)
     assert size == len(body)
     assert reading.read_entity(entity_type, body) == theirs
 
