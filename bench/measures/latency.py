@@ -7,11 +7,9 @@ from statistics import median, quantiles
 from typing import ClassVar
 
 from bench import clients
+from bench.measures.contenders import OF_EACH_DURABILITY
 from bench.measures.measure import Contenders, Figures, Kind, Measure, Row, Scale, Target
-from bench.peers.kafka import Kafka
 from bench.peers.process import Broker
-from bench.peers.semel import Semel
-from bench.peers.tansu import Tansu
 
 TOPIC = "single"
 VALUE_BYTES = 100
@@ -23,13 +21,7 @@ class Latency(Measure):
     `flush.messages=1`, so each durability is compared with its own kind."""
 
     name = "latency"
-    contenders: ClassVar[Contenders] = {
-        "semel os": lambda: Semel(durability="os"),
-        "semel fsync": lambda: Semel(durability="fsync"),
-        "kafka": Kafka,
-        "kafka flush": lambda: Kafka(flush_messages=1),
-        "tansu": Tansu,
-    }
+    contenders: ClassVar[Contenders] = OF_EACH_DURABILITY
     rows = (
         Row(
             "one idempotent message at a time, durability os, p50 us",
