@@ -8,6 +8,7 @@ from classic_driver import REBALANCE_MS, RULES, SESSION_MS, Driver
 from semel.core import refusals
 from semel.core.groups.classic_state import State
 from semel.core.groups.classic_steps import Leaver
+from semel.core.groups.committing import Committer
 from semel.core.refusals import NONE, Refused
 
 BOTH = {"range": b"r", "sticky": b"s"}
@@ -142,7 +143,7 @@ def test_a_zombie_of_an_earlier_generation_is_refused(driver: Driver) -> None:
     assert driver.heartbeat("b", generation) == refusals.ILLEGAL_GENERATION
     assert driver.synced(driver.ask_to_sync("b", generation)).error == refusals.ILLEGAL_GENERATION
     with pytest.raises(Refused) as refused:
-        driver.group.check_commit("b", None, generation, transactional=False, version=9)
+        driver.group.check_commit(Committer("b", None, generation, is_transactional=False, version=9))
     assert refused.value.error == refusals.ILLEGAL_GENERATION
 
 
@@ -436,17 +437,17 @@ def test_whoever_waits_when_the_broker_stops_is_told_to_look_elsewhere(driver: D
 
 
 def test_offsets_are_committed_by_members_of_the_generation_or_while_there_are_none(driver: Driver) -> None:
-    driver.group.check_commit("", None, -1, transactional=False, version=9)
+    driver.group.check_commit(Committer("", None, -1, is_transactional=False, version=9))
     generation = driver.stable("a")
-    driver.group.check_commit("a", None, generation, transactional=False, version=9)
-    driver.group.check_commit("", None, -1, transactional=True, version=0)
+    driver.group.check_commit(Committer("a", None, generation, is_transactional=False, version=9))
+    driver.group.check_commit(Committer("", None, -1, is_transactional=True, version=0))
     for member_id, number, error in (
         ("", -1, refusals.UNKNOWN_MEMBER_ID),
         ("b", generation, refusals.UNKNOWN_MEMBER_ID),
         ("a", generation + 1, refusals.ILLEGAL_GENERATION),
     ):
         with pytest.raises(Refused) as refused:
-            driver.group.check_commit(member_id, None, number, transactional=False, version=9)
+            driver.group.check_commit(Committer(member_id, None, number, is_transactional=False, version=9))
         assert refused.value.error == error
 
 
@@ -455,9 +456,9 @@ def test_a_generation_without_assignments_commits_no_offsets_but_those_of_transa
     driver.pass_time()
     generation = driver.joined(request).generation
     with pytest.raises(Refused) as refused:
-        driver.group.check_commit("a", None, generation, transactional=False, version=9)
+        driver.group.check_commit(Committer("a", None, generation, is_transactional=False, version=9))
     assert refused.value.error == refusals.REBALANCE_IN_PROGRESS
-    driver.group.check_commit("a", None, generation, transactional=True, version=3)
+    driver.group.check_commit(Committer("a", None, generation, is_transactional=True, version=3))
 
 
 def test_a_group_knows_which_topics_its_members_ask_for(driver: Driver) -> None:

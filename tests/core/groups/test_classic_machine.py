@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from semel.core import refusals
 from semel.core.groups.classic_state import State
 from semel.core.groups.classic_steps import JoinAnswer, Leaver, SyncAnswer
+from semel.core.groups.committing import Committer
 from semel.core.refusals import Refused
 
 PARTITIONS = range(6)
@@ -239,7 +240,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         assert self.driver.synced(request).error in TOO_LATE
         with pytest.raises(Refused) as refused:
             self.driver.group.check_commit(
-                client.member_id, client.instance_id, generation, transactional=True, version=9
+                Committer(client.member_id, client.instance_id, generation, is_transactional=True, version=9)
             )
         assert refused.value.error in TOO_LATE
 

@@ -7,6 +7,7 @@ import pytest
 from semel.core import refusals
 from semel.core.entries import ConsumerGroupChanged, PartitionName
 from semel.core.groups import consumer_requests
+from semel.core.groups.committing import Committer
 from semel.core.groups.consumer import ConsumerGroup, ConsumerRules
 from semel.core.groups.consumer_members import AWAY_EPOCH, JOIN_EPOCH, STABLE, UNRELEASED, UNREVOKED
 from semel.core.groups.consumer_requests import LEAVE_EPOCH, Heartbeat
@@ -311,7 +312,9 @@ def commit(
     version: int = 9,
     partitions: frozenset[PartitionName] | None = None,
 ) -> None:
-    room.group.check_commit(member_id, None, epoch, transactional=transactional, version=version, partitions=partitions)
+    room.group.check_commit(
+        Committer(member_id, None, epoch, is_transactional=transactional, version=version, partitions=partitions)
+    )
 
 
 def test_members_commit_in_their_epoch(room: Room) -> None:

@@ -12,6 +12,7 @@ from semel.core import refusals
 from semel.core.entries import ClassicGroupChanged, ConsumerGroupChanged, PartitionName, StoredMember
 from semel.core.groups.classic import ClassicGroup
 from semel.core.groups.classic_steps import JoinAnswer, JoinRequest, Leaver, SyncRequest
+from semel.core.groups.committing import Committer
 from semel.core.groups.consumer import ConsumerGroup, ConsumerRules
 from semel.core.groups.consumer_members import JOIN_EPOCH
 from semel.core.groups.consumer_migration import (
@@ -218,8 +219,8 @@ def test_members_are_what_they_say(catalog: Catalog) -> None:
     with refused(refusals.ILLEGAL_GENERATION):
         check_heartbeat(group, "a-new", "a", 9)
     with refused(refusals.ILLEGAL_GENERATION):
-        group.check_commit("a-new", "a", 9, transactional=False, version=8)
-    group.check_commit("a-new", "a", 1, transactional=False, version=8)
+        group.check_commit(Committer("a-new", "a", 9, is_transactional=False, version=8))
+    group.check_commit(Committer("a-new", "a", 1, is_transactional=False, version=8))
     with refused(refusals.UNKNOWN_MEMBER_ID):
         leaving(group, Leaver("", "x"))
     assert leaving(group, Leaver("", "a")) == "a-new"

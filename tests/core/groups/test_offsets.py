@@ -1,7 +1,6 @@
 """Groups keep their offsets: each promise by itself."""
 
 import json
-from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from semel.core.entries import (
     TransactionalOffsets,
     TransactionEnded,
 )
+from semel.core.groups.committing import Committer
 from semel.core.groups.groups import Group, Groups
 from semel.core.groups.offsets import DEFAULT_RETENTION
 from semel.core.refusals import Refused
@@ -69,17 +69,8 @@ class Members:
         self.protocol_type = "consumer"
         self._retention_begins_ms = retention_begins_ms
 
-    def check_commit(
-        self,
-        member_id: str,
-        instance_id: str | None,
-        generation_or_epoch: int,
-        *,
-        transactional: bool,
-        version: int,
-        partitions: Collection[PartitionName] | None = None,
-    ) -> None:
-        if member_id != "m1":
+    def check_commit(self, who: Committer) -> None:
+        if who.member_id != "m1":
             raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, "not a member")
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None: ...
@@ -232,27 +223,27 @@ def test_what_happens_after_a_snapshot_does_not_change_it() -> None:
 def test_a_group_without_members_takes_commits_from_whoever_is_no_member(transactional: bool) -> None:
     groups = Groups()
     for _ in range(2):
-        groups.check_commit("readers", "", None, -1, transactional=transactional, version=9)
+        groups.check_commit("readers", Committer("", None, -1, is_transactional=transactional, version=9))
         commit(groups, offset(1))
 
 
 def test_a_member_of_a_group_that_is_not_there_is_told_so() -> None:
     groups = Groups()
     with pytest.raises(Refused) as refusal:
-        groups.check_commit("readers", "m1", None, 3, transactional=False, version=9)
+        groups.check_commit("readers", Committer("m1", None, 3, is_transactional=False, version=9))
     assert refusal.value.error == ErrorCode.GROUP_ID_NOT_FOUND
     commit(groups, offset(1))
     with pytest.raises(Refused) as refusal:
-        groups.check_commit("readers", "m1", None, 3, transactional=False, version=9)
+        groups.check_commit("readers", Committer("m1", None, 3, is_transactional=False, version=9))
     assert refusal.value.error == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_where_there_are_members_they_say_who_may_commit() -> None:
     groups = Groups()
     with_members(groups, Members())
-    groups.check_commit("readers", "m1", None, 3, transactional=False, version=9)
+    groups.check_commit("readers", Committer("m1", None, 3, is_transactional=False, version=9))
     with pytest.raises(Refused) as refusal:
-        groups.check_commit("readers", "", None, -1, transactional=False, version=9)
+        groups.check_commit("readers", Committer("", None, -1, is_transactional=False, version=9))
     assert refusal.value.error == ErrorCode.UNKNOWN_MEMBER_ID
 
 

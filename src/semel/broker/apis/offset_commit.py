@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from semel.broker.apis.answered import Fields, answered, attempted
 from semel.broker.apis.committing import answered_topics, commit, judged, offsets_of, partition_names
 from semel.core.entries import StoredOffset
+from semel.core.groups.committing import Committer
 from semel.core.groups.offsets import DEFAULT_RETENTION
 from semel.core.refusals import Refused
 from semel.wire.errors import ErrorCode
@@ -33,16 +34,16 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
 
 def _commit(broker: "Broker", exchange: "Exchange", request: Any, offsets: list[StoredOffset]) -> Fields:
     groups, version = broker.log.groups, exchange.version
+    who = Committer(
+        request.member_id,
+        getattr(request, "group_instance_id", None),
+        request.generation_id_or_member_epoch,
+        is_transactional=False,
+        version=version,
+        partitions=partition_names(offsets),
+    )
     try:
-        groups.check_commit(
-            request.group_id,
-            request.member_id,
-            getattr(request, "group_instance_id", None),
-            request.generation_id_or_member_epoch,
-            transactional=False,
-            version=version,
-            partitions=partition_names(offsets),
-        )
+        groups.check_commit(request.group_id, who)
     except Refused as refused:
         if refused.error == ErrorCode.GROUP_ID_NOT_FOUND and version < _GROUP_NOT_FOUND_FROM:
             raise Refused(ErrorCode.ILLEGAL_GENERATION, refused.message) from None

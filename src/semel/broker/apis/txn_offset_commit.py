@@ -12,6 +12,7 @@ from semel.broker.apis.answered import Fields, answer, attempted
 from semel.broker.apis.committing import answered_topics, commit, judged, offsets_of, partition_names
 from semel.broker.apis.transactional import is_straggler
 from semel.core.entries import StoredOffset, TransactionalOffsets
+from semel.core.groups.committing import Committer
 from semel.core.refusals import Refused
 from semel.wire import messages
 from semel.wire.errors import ErrorCode
@@ -49,15 +50,15 @@ def _commit(broker: "Broker", exchange: "Exchange", request: Any, offsets: list[
     if not group:
         raise Refused(ErrorCode.INVALID_GROUP_ID, "a group that takes part in transactions needs a name")
     entry = _decided(broker, version, request, offsets)
-    broker.log.groups.check_commit(
-        group,
+    who = Committer(
         getattr(request, "member_id", ""),
         getattr(request, "group_instance_id", None),
         getattr(request, "generation_id", -1),
-        transactional=True,
+        is_transactional=True,
         version=version,
         partitions=partition_names(offsets),
     )
+    broker.log.groups.check_commit(group, who)
     broker.log.groups.check_offsets(group, offsets, request.producer_id)
     commit(broker, entry)
     broker.transactions.note_grown(request.producer_id)

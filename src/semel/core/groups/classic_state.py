@@ -4,14 +4,15 @@ Whoever commits offsets or deletes them asks here whether they may, and here is 
 How a group changes is the business of `classic`; this file must never change one but by an entry.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final
 
 from semel.core import refusals
-from semel.core.entries import ClassicGroupChanged, PartitionName, StoredMember
+from semel.core.entries import ClassicGroupChanged, StoredMember
 from semel.core.groups.classic_members import MEMBER_BYTES, Member, Members
 from semel.core.groups.classic_steps import NO_MEMBER_ID
+from semel.core.groups.committing import Committer
 from semel.core.groups.subscriptions import subscribed_topics
 from semel.core.refusals import Refused
 
@@ -142,26 +143,17 @@ class ClassicState:
         member.deadline_ms = now_ms + member.session_timeout_ms
         member.has_lost_connection = False
 
-    def check_commit(
-        self,
-        member_id: str,
-        instance_id: str | None,
-        generation_or_epoch: int,
-        *,
-        transactional: bool,
-        version: int,
-        partitions: Collection[PartitionName] | None = None,
-    ) -> None:
+    def check_commit(self, who: Committer) -> None:
         """`Refused` unless these may commit offsets for the group now."""
         if self.state is State.DEAD:
             raise Refused(refusals.COORDINATOR_NOT_AVAILABLE, "the group is gone")
-        if generation_or_epoch < 0 and self.state is State.EMPTY:
+        if who.generation_or_epoch < 0 and self.state is State.EMPTY:
             return
-        if generation_or_epoch >= 0 or member_id != NO_MEMBER_ID or instance_id is not None:
-            self.member_of_generation(member_id, instance_id, generation_or_epoch)
-        elif not transactional:
+        if who.generation_or_epoch >= 0 or who.member_id != NO_MEMBER_ID or who.instance_id is not None:
+            self.member_of_generation(who.member_id, who.instance_id, who.generation_or_epoch)
+        elif not who.is_transactional:
             raise Refused(refusals.UNKNOWN_MEMBER_ID, "the group has members, and only they may commit")
-        if not transactional and self.state is State.COMPLETING_REBALANCE:
+        if not who.is_transactional and self.state is State.COMPLETING_REBALANCE:
             raise Refused(refusals.REBALANCE_IN_PROGRESS, "the generation has no assignments yet")
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:

@@ -9,7 +9,7 @@ Deciding answers one entry, or None where nothing changes, as with nearly all he
 durable; who was heard when is not, and begins anew with the process. Time, ids and topics come in as arguments.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -21,6 +21,7 @@ from semel.core.entries import (
     PartitionName,
 )
 from semel.core.groups.assignors import ASSIGNORS, Reader
+from semel.core.groups.committing import Committer
 from semel.core.groups.consumer_members import (
     AWAY_EPOCH,
     JOIN_EPOCH,
@@ -160,31 +161,22 @@ class ConsumerGroup:
 
     # What the group's offsets ask
 
-    def check_commit(
-        self,
-        member_id: str,
-        instance_id: str | None,
-        generation_or_epoch: int,
-        *,
-        transactional: bool,
-        version: int,
-        partitions: Collection[PartitionName] | None = None,
-    ) -> None:
+    def check_commit(self, who: Committer) -> None:
         """Refused unless this member may commit in this epoch.
 
         An empty group takes commits from who is no member, and any group those in transactions that name nobody. Who
         has not heard of its epoch yet may go on with partitions that have been its own since before (KIP-1251).
         """
-        names_nobody = transactional and not member_id and instance_id is None
-        if generation_or_epoch < 0 and (not self.members or names_nobody):
+        names_nobody = who.is_transactional and not who.member_id and who.instance_id is None
+        if who.generation_or_epoch < 0 and (not self.members or names_nobody):
             return
-        member = self.member(member_id)
-        if not (transactional or member.is_classic) and version < COMMIT_VERSION_MIN:
+        member = self.member(who.member_id)
+        if not (who.is_transactional or member.is_classic) and who.version < COMMIT_VERSION_MIN:
             raise Refused(
                 UNSUPPORTED_VERSION, f"members of this group commit with version {COMMIT_VERSION_MIN} or later"
             )
-        if partitions is None or not member.has_had_all(partitions, generation_or_epoch):
-            check_current(member, generation_or_epoch)
+        if who.partitions is None or not member.has_had_all(who.partitions, who.generation_or_epoch):
+            check_current(member, who.generation_or_epoch)
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """Refused if who asks says to be a member, and is none in this epoch."""

@@ -6,7 +6,7 @@ as far as offsets are concerned, is `Machine`: they say who may commit and what 
 machine is one whose consumers share partitions out among themselves and only keep their offsets here.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from semel.core.entries import (
@@ -22,6 +22,7 @@ from semel.core.entries import (
 )
 from semel.core.groups import consumer
 from semel.core.groups.classic import ClassicGroup
+from semel.core.groups.committing import Committer
 from semel.core.groups.consumer import ConsumerGroup
 from semel.core.groups.offsets import CommittedOffset, GroupOffsets, Tally, growth
 from semel.core.refusals import (
@@ -63,20 +64,8 @@ class Machine(Protocol):
     def is_empty(self) -> bool:
         """Whether there are no members."""
 
-    def check_commit(
-        self,
-        member_id: str,
-        instance_id: str | None,
-        generation_or_epoch: int,
-        *,
-        transactional: bool,
-        version: int,
-        partitions: Collection[PartitionName] | None = None,
-    ) -> None:
-        """Refused unless whoever says to be this member in this generation may commit, these partitions if given.
-
-        `version` is the request's.
-        """
+    def check_commit(self, who: Committer) -> None:
+        """Refused unless who says to be this member in this generation is that, and may commit."""
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """Refused if who asks says to be a member and is none."""
@@ -124,26 +113,10 @@ class Group:
         """Whether there are no members."""
         return self.machine is None or self.machine.is_empty
 
-    def check_commit(
-        self,
-        member_id: str,
-        instance_id: str | None,
-        generation_or_epoch: int,
-        *,
-        transactional: bool,
-        version: int,
-        partitions: Collection[PartitionName] | None = None,
-    ) -> None:
+    def check_commit(self, who: Committer) -> None:
         if self.machine is not None:
-            self.machine.check_commit(
-                member_id,
-                instance_id,
-                generation_or_epoch,
-                transactional=transactional,
-                version=version,
-                partitions=partitions,
-            )
-        elif generation_or_epoch >= 0:
+            self.machine.check_commit(who)
+        elif who.generation_or_epoch >= 0:
             raise Refused(UNKNOWN_MEMBER_ID, f"group '{self.name}' has no members")
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
@@ -243,28 +216,10 @@ class Groups:
         if len(self._groups) >= self._groups_max:
             raise Refused(POLICY_VIOLATION, f"there are {self._groups_max} groups, no more are allowed")
 
-    def check_commit(
-        self,
-        name: str,
-        member_id: str,
-        instance_id: str | None,
-        generation_or_epoch: int,
-        *,
-        transactional: bool,
-        version: int,
-        partitions: Collection[PartitionName] | None = None,
-    ) -> None:
+    def check_commit(self, name: str, who: Committer) -> None:
         """Refused unless the group takes commits from who says to be this member. Who says nothing is no member."""
-        if name in self._groups or generation_or_epoch >= 0:
-            group = self.existing(name)
-            group.check_commit(
-                member_id,
-                instance_id,
-                generation_or_epoch,
-                transactional=transactional,
-                version=version,
-                partitions=partitions,
-            )
+        if name in self._groups or who.generation_or_epoch >= 0:
+            self.existing(name).check_commit(who)
 
     def check_offsets(self, name: str, offsets: Sequence[StoredOffset], producer_id: int | None = None) -> None:
         """Refused unless there is room for these offsets of a group, pending for a producer where one is given."""
