@@ -59,7 +59,6 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         # Requests that nobody waits for any more: the connection was lost, or the broker died.
         self.lost: set[int] = set()
         self.asked: set[int] = set()
-        self.newest_generation = 0
 
     # -- what clients do ------------------------------------------------------------------------------------------
 
@@ -95,7 +94,6 @@ class ClassicGroupMachine(RuleBasedStateMachine):
             self.join(client)
         else:
             client.member_id, client.generation = answer.member_id, answer.generation
-            self.newest_generation = max(self.newest_generation, answer.generation)
             shares: dict[str, list[int]] = {member.member_id: [] for member in answer.members}
             if shares and not answer.skip_assignment:
                 for partition in PARTITIONS:
@@ -219,7 +217,6 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         waiting = self.asked - self.driver.answers.keys()
         self.lost |= waiting
         self.driver.restart(from_checkpoint=from_checkpoint)
-        self.newest_generation = self.driver.group.generation
         for client in self.clients:
             if client.request in waiting:
                 client.request = None
@@ -232,7 +229,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         if not self.clients:
             return
         client = self.clients[index % len(self.clients)]
-        generation = self.newest_generation - age
+        generation = self.driver.group.generation - age  # a generation that was never stored goes with the process
         if not client.member_id or generation < 0:
             return
         assert self.driver.heartbeat(client.member_id, generation, client.instance_id) in TOO_LATE
