@@ -9,24 +9,13 @@ from typing import Any, Final
 
 from semel.core import batch as batches
 from semel.core.batch import BatchHeader
-from semel.core.entries import (
-    BatchAppended,
-    Entry,
-    LogStartMoved,
-    ProducerIdsReserved,
-    TopicDeleted,
-    TransactionalIdClaimed,
-    TransactionalIdsForgotten,
-    TransactionalOffsets,
-    TransactionEnded,
-    TransactionGrew,
-)
-from semel.core.groups.groups import GroupEntry, Groups
-from semel.core.producer_ids import ProducerIds
+from semel.core.entries import BatchAppended, Entry, LogStartMoved, TopicDeleted, TransactionEnded
+from semel.core.groups.groups import Groups
 from semel.core.topics import Catalog, Topic
 from semel.core.transactions import Transactions
 from semel.storage import checkpoint
 from semel.storage.files import Files
+from semel.storage.machines import Machines
 from semel.storage.partition_log import PartitionLog
 from semel.storage.segment import Segment, SegmentFiles
 
@@ -36,15 +25,12 @@ TOPICS: Final = "topics"
 Markers = list[tuple[PartitionLog, BatchHeader]]
 
 
-class Contents:
+class Contents(Machines):
     """Everything that is kept, in memory and in segments."""
 
     def __init__(self, files: Files, catalog: Catalog, transactions: Transactions, groups: Groups) -> None:
+        super().__init__(catalog, transactions, groups)
         self.files = files
-        self.catalog = catalog
-        self.producer_ids = ProducerIds()
-        self.transactions = transactions
-        self.groups = groups
         self.cluster_id = ""
         # Pairs of producer and partition on record.
         self.producer_states = 0
@@ -97,8 +83,7 @@ class Contents:
             before = len(partition.state.producers)
             partition.apply_marker(header, entry.at_ms, entry.committed)
             self.producer_states += len(partition.state.producers) - before
-        self.transactions.apply(entry)
-        self.groups.apply(entry)
+        self._apply_to_machines(entry)
 
     def swap(self, partition: PartitionLog, old: list[Segment], new: Segment | None) -> bool:
         """Let a segment that compaction wrote and synced, or none, take the place of others; False if they are gone.
@@ -113,28 +98,19 @@ class Contents:
         return True
 
     def _apply(self, entry: Entry) -> None:
-        if isinstance(entry, ProducerIdsReserved):
-            self.producer_ids.apply(entry)
-        elif isinstance(entry, LogStartMoved):
+        if isinstance(entry, LogStartMoved):
             _, partition = self._named_by(entry)
             self._unnamed += partition.apply_log_start(entry.offset)
-        elif isinstance(entry, BatchAppended | TransactionEnded):
+            return
+        if isinstance(entry, BatchAppended | TransactionEnded):
             raise AssertionError("batches and markers are written before they are applied")
-        elif isinstance(entry, TransactionalIdClaimed | TransactionGrew | TransactionalIdsForgotten):
-            self.transactions.apply(entry)
-        elif isinstance(entry, TransactionalOffsets):
-            self.transactions.apply(entry)
-            self.groups.apply(entry)
-        elif isinstance(entry, GroupEntry):
-            self.groups.apply(entry)
-        else:
-            topic = self.catalog.apply(entry)
-            if isinstance(entry, TopicDeleted):
-                self._drop(topic)
-            else:
-                partitions = self._partitions.setdefault(topic.number, [])
-                more = range(len(partitions), topic.partition_count)
-                partitions.extend(self._new_partition(topic, index) for index in more)
+        topic = self._apply_to_machines(entry)
+        if isinstance(entry, TopicDeleted):
+            self._drop(entry.number)
+        elif topic is not None:
+            partitions = self._partitions.setdefault(topic.number, [])
+            more = range(len(partitions), topic.partition_count)
+            partitions.extend(self._new_partition(topic, index) for index in more)
 
     def _named_by(self, entry: BatchAppended | LogStartMoved) -> tuple[Topic, PartitionLog]:
         """The partition that an entry speaks of; ValueError if there is none, as only a damaged journal says."""
@@ -151,14 +127,12 @@ class Contents:
         partition.state.forgotten_below = self.catalog.lenient_below(topic.name)
         return partition
 
-    def _drop(self, topic: Topic) -> None:
-        for partition in self._partitions.pop(topic.number):
+    def _drop(self, topic_number: int) -> None:
+        for partition in self._partitions.pop(topic_number):
             self.producer_states -= len(partition.state.producers)
             self._unnamed += [segment.path for segment in partition.segments]
             for watcher in tuple(partition.watchers):
                 watcher.moved()
-        self.transactions.topic_deleted(topic.number)
-        self.groups.topic_deleted(topic.number)
 
     # -- for checkpoints ----------------------------------------------------------------------------------------
 
@@ -167,20 +141,14 @@ class Contents:
         partitions = [partition for partition in self.partitions() if partition.has_history]
         state = {
             "cluster_id": self.cluster_id,
-            "catalog": self.catalog.snapshot(),
-            "producer_ids": self.producer_ids.snapshot(),
-            "transactions": self.transactions.snapshot(),
-            "groups": self.groups.snapshot(),
+            **self._machines_snapshot(),
             "partitions": [partition.to_record() for partition in partitions],
         }
         return state, [partition.to_parts() for partition in partitions]
 
     def _restore(self, state: dict[str, Any], packed: memoryview) -> None:
         self.cluster_id = state["cluster_id"]
-        self.catalog.restore(state["catalog"])
-        self.producer_ids = ProducerIds.restore(state["producer_ids"])
-        self.transactions.restore(state["transactions"])
-        self.groups.restore(state["groups"])
+        self._restore_machines(state)
         for topic in self.catalog:
             self._partitions[topic.number] = [self._new_partition(topic, i) for i in range(topic.partition_count)]
         for record, parts in checkpoint.unpack(state["partitions"], packed):

@@ -8,32 +8,21 @@ person who has to find out what is left, so nothing here may raise because of wh
 
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from crc32c import crc32c
 
 from semel.core.batch import CHECKED_FROM, HEADER_BYTES, MAGIC, BatchHeader, control_batch, read_header
-from semel.core.entries import (
-    BatchAppended,
-    LogStartMoved,
-    PartitionName,
-    ProducerIdsReserved,
-    TransactionalIdClaimed,
-    TransactionalIdsForgotten,
-    TransactionalOffsets,
-    TransactionEnded,
-    TransactionGrew,
-)
-from semel.core.groups.groups import GroupEntry, Groups
+from semel.core.entries import BatchAppended, LogStartMoved, PartitionName, TopicDeleted, TransactionEnded
+from semel.core.groups.groups import Groups
 from semel.core.partition import Partition
-from semel.core.producer_ids import ProducerIds
 from semel.core.topics import Catalog
 from semel.core.transactions import Transactions
 from semel.storage import checkpoint, journal
 from semel.storage.encoding import decode
 from semel.storage.files import File, Files
 from semel.storage.journal import Bookmark, Damaged
+from semel.storage.machines import Machines
 from semel.storage.partition_log import restore_state
 from semel.storage.segment import FOOTER_MAGIC
 
@@ -43,23 +32,58 @@ _ATTEMPTS: Final = 3
 _IMPOSSIBLE: Final = (LookupError, TypeError, ValueError, AttributeError, AssertionError, struct.error)
 
 
-@dataclass(slots=True)
-class Examined:
+class Examined(Machines):
     """What is known about a data directory."""
 
-    # The checkpoint's own words; None where there is no readable one.
-    checkpoint: dict[str, Any] | None = None
-    catalog: Catalog = field(default_factory=Catalog)
-    producer_ids: ProducerIds = field(default_factory=ProducerIds)
-    transactions: Transactions = field(default_factory=Transactions)
-    groups: Groups = field(default_factory=Groups)
-    # By topic number and partition.
-    partitions: dict[tuple[int, int], Partition] = field(default_factory=dict)
-    replayed_entries: int = 0
-    # The position behind the last entry that counts.
-    position: int = 0
-    # Why this is not all, in one line; None where it is.
-    stopped: str | None = None
+    def __init__(self) -> None:
+        super().__init__(Catalog(), Transactions(), Groups())
+        # The checkpoint's own words; None where there is no readable one.
+        self.checkpoint: dict[str, Any] | None = None
+        # By topic number and partition.
+        self.partitions: dict[tuple[int, int], Partition] = {}
+        self.replayed_entries = 0
+        # The position behind the last entry that counts.
+        self.position = 0
+        # Why this is not all, in one line; None where it is.
+        self.stopped: str | None = None
+
+    def restore(self, state: dict[str, Any], packed: memoryview) -> None:
+        """Begin with what a checkpoint says."""
+        self._restore_machines(state)
+        for record, parts in checkpoint.unpack(state["partitions"], packed):
+            restore_state(self._partition(record["topic"], record["index"]), record, parts)
+
+    def replay(self, entry: journal.JournalEntry) -> None:
+        """Make an entry of the journal true."""
+        change = decode(entry.kind, entry.payload)
+        if isinstance(change, BatchAppended):
+            header = read_header(change.batch)
+            self._partition(change.number, change.partition).apply_append(header, change.at_ms)
+            if header.is_transactional:
+                name = PartitionName(change.number, change.partition)
+                self.transactions.apply_batch(header.producer_id, name, change.at_ms)
+        elif isinstance(change, LogStartMoved):
+            self._partition(change.number, change.partition).apply_log_start(change.offset)
+        else:
+            if isinstance(change, TransactionEnded):
+                self._apply_markers(change)
+            topic = self._apply_to_machines(change)
+            if topic is not None and isinstance(change, TopicDeleted):
+                for index in range(topic.partition_count):
+                    self.partitions.pop((topic.number, index), None)
+
+    def _apply_markers(self, entry: TransactionEnded) -> None:
+        for number, index in entry.partitions:
+            topic = self.catalog.numbered(number)
+            if topic is not None and index < topic.partition_count:
+                partition = self._partition(number, index)
+                marker = control_batch(
+                    entry.producer_id, entry.marker_epoch, partition.next_offset, entry.at_ms, entry.committed
+                )
+                partition.apply_marker(read_header(marker), entry.at_ms, entry.committed)
+
+    def _partition(self, number: int, index: int) -> Partition:
+        return self.partitions.setdefault((number, index), Partition())
 
 
 def examine(files: Files) -> Examined:
@@ -80,12 +104,12 @@ def _examine_once(files: Files) -> Examined:
             examined.stopped = f"{files.describe(checkpoint.NAME)}: not there; the first start had not come to an end"
             return examined
         state, packed = found
-        _restore(examined, state, packed)
+        examined.restore(state, packed)
         examined.checkpoint = state
         bookmark = Bookmark(*state["journal"])
         examined.position = bookmark.position
         for entry in () if state["clean"] else journal.read(files, bookmark):
-            _replay(examined, entry)
+            examined.replay(entry)
             examined.replayed_entries += 1
             examined.position = entry.end
     except OSError as error:
@@ -96,59 +120,6 @@ def _examine_once(files: Files) -> Examined:
         where = f"journal position {examined.position}" if examined.checkpoint else files.describe(checkpoint.NAME)
         examined.stopped = f"{where}: {error!r}"
     return examined
-
-
-def _restore(examined: Examined, state: dict[str, Any], packed: memoryview) -> None:
-    examined.catalog.restore(state["catalog"])
-    examined.producer_ids = ProducerIds.restore(state["producer_ids"])
-    examined.transactions.restore(state["transactions"])
-    examined.groups.restore(state["groups"])
-    for record, parts in checkpoint.unpack(state["partitions"], packed):
-        partition = examined.partitions[record["topic"], record["index"]] = Partition()
-        restore_state(partition, record, parts)
-
-
-def _replay(examined: Examined, entry: journal.JournalEntry) -> None:
-    change = decode(entry.kind, entry.payload)
-    if isinstance(change, BatchAppended):
-        header = read_header(change.batch)
-        name = PartitionName(change.number, change.partition)
-        examined.partitions.setdefault(name, Partition()).apply_append(header, change.at_ms)
-        if header.is_transactional:
-            examined.transactions.apply_batch(header.producer_id, name, change.at_ms)
-    elif isinstance(change, TransactionEnded):
-        _apply_end(examined, change)
-    elif isinstance(change, LogStartMoved):
-        examined.partitions.setdefault((change.number, change.partition), Partition()).apply_log_start(change.offset)
-    elif isinstance(change, ProducerIdsReserved):
-        examined.producer_ids.apply(change)
-    elif isinstance(change, TransactionalIdClaimed | TransactionGrew | TransactionalIdsForgotten):
-        examined.transactions.apply(change)
-    elif isinstance(change, TransactionalOffsets):
-        examined.transactions.apply(change)
-        examined.groups.apply(change)
-    elif isinstance(change, GroupEntry):
-        examined.groups.apply(change)
-    else:
-        topic = examined.catalog.apply(change)
-        if examined.catalog.numbered(topic.number) is None:
-            for index in range(topic.partition_count):
-                examined.partitions.pop((topic.number, index), None)
-            examined.transactions.topic_deleted(topic.number)
-            examined.groups.topic_deleted(topic.number)
-
-
-def _apply_end(examined: Examined, entry: TransactionEnded) -> None:
-    for number, index in entry.partitions:
-        topic = examined.catalog.numbered(number)
-        if topic is not None and index < topic.partition_count:
-            partition = examined.partitions.setdefault((number, index), Partition())
-            marker = control_batch(
-                entry.producer_id, entry.marker_epoch, partition.next_offset, entry.at_ms, entry.committed
-            )
-            partition.apply_marker(read_header(marker), entry.at_ms, entry.committed)
-    examined.transactions.apply(entry)
-    examined.groups.apply(entry)
 
 
 class StoredBatch(NamedTuple):
