@@ -1,5 +1,6 @@
 """Frames and headers: what every client sends first, and what must be readable before anything is agreed upon."""
 
+import io
 import struct
 
 import pytest
@@ -63,6 +64,23 @@ def test_the_response_header_of_flexible_versions_has_tagged_fields() -> None:
 def test_a_frame_of_impossible_size_is_refused_before_anything_is_read(size: int, reason: str) -> None:
     with pytest.raises(ProtocolError, match=reason):
         frames.frame_size(struct.pack(">i", size), 0, 1000)
+
+
+def test_a_frame_is_read_in_whatever_pieces_it_comes() -> None:
+    sent = io.BytesIO(b"\0\0\0\5frame\0\0\0\0more")
+
+    def receive_into(missing: memoryview) -> int:
+        return sent.readinto(missing[:2])
+
+    assert frames.read_frame(receive_into, 5) == b"frame"
+    assert frames.read_frame(receive_into, 5) == b""
+    assert sent.read() == b"more"
+
+
+@pytest.mark.parametrize("sent", [b"", b"\0\0\0", b"\0\0\0\5", b"\0\0\0\5fram"])
+def test_a_frame_that_ends_in_its_middle_is_a_connection_that_broke(sent: bytes) -> None:
+    with pytest.raises(ConnectionResetError, match="the broker closed it"):
+        frames.read_frame(io.BytesIO(sent).readinto, 5)
 
 
 def test_a_client_id_is_remembered_only_up_to_a_limit() -> None:

@@ -65,7 +65,8 @@ CODEC_LAST: Final = 4
 RECORD_BYTES_MIN: Final = 7
 
 BASE_OFFSET: Final = struct.Struct(">q")
-BASE_OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
+# The length alone, behind the base offset: what tells one batch from the next.
+LENGTH: Final = struct.Struct(">8xi")
 # The one record of a control batch: its length, attributes and deltas, a key of 4 bytes (version, type), a value of 6
 # (version, coordinator epoch), no headers. All lengths are so small that they are one byte.
 _CONTROL_RECORD: Final = struct.Struct(">bbbbbhhbhib")
@@ -101,6 +102,16 @@ class BatchHeader(NamedTuple):
     @property
     def next_offset(self) -> int:
         return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def codec(self) -> int:
+        """By which codec the records are compressed; 0 for none."""
+        return self.attributes & CODEC_MASK
+
+    @property
+    def has_append_time(self) -> bool:
+        """Whether the log set one time for all records, which is the greatest of the batch."""
+        return bool(self.attributes & APPEND_TIME_BIT)
 
     @property
     def is_transactional(self) -> bool:

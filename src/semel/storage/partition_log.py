@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 
 from semel.core.aborted import AbortedTransactions
 from semel.core.batch import (
-    BASE_OFFSET_AND_LENGTH,
     HEADER_BYTES,
+    LENGTH,
     LENGTH_PREFIX_BYTES,
     TRANSACTIONAL_BIT,
     BatchHeader,
@@ -390,7 +390,7 @@ class PartitionLog:
         next_offset = -1
         size = len(data)
         while at + HEADER_BYTES <= size:
-            length = BASE_OFFSET_AND_LENGTH.unpack_from(data, at)[1] + LENGTH_PREFIX_BYTES
+            length = LENGTH.unpack_from(data, at)[0] + LENGTH_PREFIX_BYTES
             if length < HEADER_BYTES:
                 raise Damaged(f"{segment.path}: no batch at offset {position + at}")
             if at + length > size:

@@ -29,28 +29,33 @@ from semel.wire.versions import FETCH
 # As for Produce: a frame of some megabytes could otherwise become some gigabytes of objects.
 PARTITIONS_PER_REQUEST_MAX: Final = 100_000
 
-_SESSIONS_FROM: Final = 7
-_RACK_FROM: Final = 11
-_FLEXIBLE_FROM: Final = 12
-_TOPIC_IDS_FROM: Final = 13
-_REPLICA_STATE_FROM: Final = 15
+# How the fields lie, and from which version on: `semel.wire.fetching` goes by the same from the other side.
+# The follower's log start in a request, the log's own in an answer.
+LOG_START_FROM: Final = 5
+SESSIONS_FROM: Final = 7
+LEADER_EPOCH_FROM: Final = 9
+RACK_FROM: Final = 11
+FLEXIBLE_FROM: Final = 12
+TOPIC_IDS_FROM: Final = 13
+# Who asks went from the head of a request, where it is -1 for a consumer, into a tagged field.
+REPLICA_STATE_FROM: Final = 15
 
-_WAIT_AND_SIZES: Final = struct.Struct(">iiib")
-_SESSION: Final = struct.Struct(">ii")
+WAIT_AND_SIZES: Final = struct.Struct(">iiib")
+SESSION: Final = struct.Struct(">ii")
 
 # A partition of a request: its index, and by version the current leader's epoch, the offset, the last fetched epoch,
 # the follower's log start and the most bytes.
-_PARTITION_FROM_4: Final = struct.Struct(">iqi")
-_PARTITION_FROM_5: Final = struct.Struct(">iqqi")
-_PARTITION_FROM_9: Final = struct.Struct(">iiqqi")
-_PARTITION_FROM_12: Final = struct.Struct(">iiqiqi")
+PARTITION_FROM_4: Final = struct.Struct(">iqi")
+PARTITION_FROM_5: Final = struct.Struct(">iqqi")
+PARTITION_FROM_9: Final = struct.Struct(">iiqqi")
+PARTITION_FROM_12: Final = struct.Struct(">iiqiqi")
 
 # A partition of a response: index, error, high watermark, last stable offset, and from 5 on the log's start.
-_ANSWER_FROM_4: Final = struct.Struct(">ihqq")
-_ANSWER_FROM_5: Final = struct.Struct(">ihqqq")
+ANSWER_FROM_4: Final = struct.Struct(">ihqq")
+ANSWER_FROM_5: Final = struct.Struct(">ihqqq")
 
-_ABORTED: Final = struct.Struct(">qq")
-_ERROR_AND_SESSION: Final = struct.Struct(">hi")
+ABORTED: Final = struct.Struct(">qq")
+ERROR_AND_SESSION: Final = struct.Struct(">hi")
 
 
 class FetchPartition(NamedTuple):
@@ -122,20 +127,20 @@ def decode_request(body: Buffer, version: int) -> FetchRequest:
 
 
 def _decode(body: memoryview, version: int) -> FetchRequest:
-    flexible = version >= _FLEXIBLE_FROM
-    at = 0 if version >= _REPLICA_STATE_FROM else 4
-    wait_ms_max, bytes_min, bytes_max, isolation_level = _WAIT_AND_SIZES.unpack_from(body, at)
-    at += _WAIT_AND_SIZES.size
+    flexible = version >= FLEXIBLE_FROM
+    at = 0 if version >= REPLICA_STATE_FROM else 4
+    wait_ms_max, bytes_min, bytes_max, isolation_level = WAIT_AND_SIZES.unpack_from(body, at)
+    at += WAIT_AND_SIZES.size
     session_id, session_epoch = 0, -1
-    if version >= _SESSIONS_FROM:
-        session_id, session_epoch = _SESSION.unpack_from(body, at)
-        at += _SESSION.size
+    if version >= SESSIONS_FROM:
+        session_id, session_epoch = SESSION.unpack_from(body, at)
+        at += SESSION.size
     topics, at = _decode_topics(body, at, version)
     forgotten: list[ForgottenTopic] = []
-    if version >= _SESSIONS_FROM:
+    if version >= SESSIONS_FROM:
         forgotten, at = _decode_forgotten(body, at, version)
     rack_id = ""
-    if version >= _RACK_FROM:
+    if version >= RACK_FROM:
         rack_id, at = read_string(body, at, flexible)
     if flexible:
         skip_tagged_fields(body, at)
@@ -145,7 +150,7 @@ def _decode(body: memoryview, version: int) -> FetchRequest:
 
 
 def _decode_topics(body: memoryview, at: int, version: int) -> tuple[list[FetchTopic], int]:
-    flexible = version >= _FLEXIBLE_FROM
+    flexible = version >= FLEXIBLE_FROM
     topic_count, at = read_length(body, at, flexible)
     budget = PARTITIONS_PER_REQUEST_MAX - topic_count
     topics: list[FetchTopic] = []
@@ -159,17 +164,17 @@ def _decode_topics(body: memoryview, at: int, version: int) -> tuple[list[FetchT
         for _ in range(partition_count):
             leader_epoch = fetched_epoch = -1
             if flexible:
-                index, leader_epoch, offset, fetched_epoch, _, bytes_max = _PARTITION_FROM_12.unpack_from(body, at)
-                at = skip_tagged_fields(body, at + _PARTITION_FROM_12.size)
-            elif version >= 9:
-                index, leader_epoch, offset, _, bytes_max = _PARTITION_FROM_9.unpack_from(body, at)
-                at += _PARTITION_FROM_9.size
-            elif version >= 5:
-                index, offset, _, bytes_max = _PARTITION_FROM_5.unpack_from(body, at)
-                at += _PARTITION_FROM_5.size
+                index, leader_epoch, offset, fetched_epoch, _, bytes_max = PARTITION_FROM_12.unpack_from(body, at)
+                at = skip_tagged_fields(body, at + PARTITION_FROM_12.size)
+            elif version >= LEADER_EPOCH_FROM:
+                index, leader_epoch, offset, _, bytes_max = PARTITION_FROM_9.unpack_from(body, at)
+                at += PARTITION_FROM_9.size
+            elif version >= LOG_START_FROM:
+                index, offset, _, bytes_max = PARTITION_FROM_5.unpack_from(body, at)
+                at += PARTITION_FROM_5.size
             else:
-                index, offset, bytes_max = _PARTITION_FROM_4.unpack_from(body, at)
-                at += _PARTITION_FROM_4.size
+                index, offset, bytes_max = PARTITION_FROM_4.unpack_from(body, at)
+                at += PARTITION_FROM_4.size
             partitions.append(FetchPartition(index, offset, bytes_max, leader_epoch, fetched_epoch))
         if flexible:
             at = skip_tagged_fields(body, at)
@@ -178,7 +183,7 @@ def _decode_topics(body: memoryview, at: int, version: int) -> tuple[list[FetchT
 
 
 def _decode_forgotten(body: memoryview, at: int, version: int) -> tuple[list[ForgottenTopic], int]:
-    flexible = version >= _FLEXIBLE_FROM
+    flexible = version >= FLEXIBLE_FROM
     topic_count, at = read_length(body, at, flexible)
     budget = PARTITIONS_PER_REQUEST_MAX - topic_count
     topics: list[ForgottenTopic] = []
@@ -197,10 +202,10 @@ def _decode_forgotten(body: memoryview, at: int, version: int) -> tuple[list[For
 
 
 def _decode_topic_key(body: memoryview, at: int, version: int) -> tuple[str | None, bytes | None, int]:
-    if version >= _TOPIC_IDS_FROM:
+    if version >= TOPIC_IDS_FROM:
         topic_id, at = read_uuid(body, at)
         return None, topic_id, at
-    name, at = read_string(body, at, version >= _FLEXIBLE_FROM)
+    name, at = read_string(body, at, version >= FLEXIBLE_FROM)
     return name, None, at
 
 
@@ -216,18 +221,18 @@ def encode_response(
 
     Below version 7 there is no place for `error_code` and `session_id`.
     """
-    flexible = version >= _FLEXIBLE_FROM
+    flexible = version >= FLEXIBLE_FROM
     # The prefix is put in once the size is known; its length does not depend on it.
     fields = bytearray(response_prefix(FETCH, version, correlation_id, 0))
     fields += INT32.pack(throttle_ms)
-    if version >= _SESSIONS_FROM:
-        fields += _ERROR_AND_SESSION.pack(error_code, session_id)
+    if version >= SESSIONS_FROM:
+        fields += ERROR_AND_SESSION.pack(error_code, session_id)
     fields += length(len(topics), flexible)
     buffers: list[Buffer] = [fields]
     first = fields
     size = -SIZE_BYTES
     for name, topic_id, answers in topics:
-        if version >= _TOPIC_IDS_FROM:
+        if version >= TOPIC_IDS_FROM:
             assert topic_id is not None
             fields += topic_id
         else:
@@ -259,19 +264,19 @@ def encode_response(
 def _encode_answer(fields: bytearray, version: int, answer: FetchPartitionAnswer, records_bytes: int) -> None:
     """A partition up to its records, which come next, and then its tagged fields."""
     partition, error_code, high_watermark, last_stable_offset, log_start_offset, aborted, _, replica = answer
-    flexible = version >= _FLEXIBLE_FROM
-    if version >= 5:
-        fields += _ANSWER_FROM_5.pack(partition, error_code, high_watermark, last_stable_offset, log_start_offset)
+    flexible = version >= FLEXIBLE_FROM
+    if version >= LOG_START_FROM:
+        fields += ANSWER_FROM_5.pack(partition, error_code, high_watermark, last_stable_offset, log_start_offset)
     else:
-        fields += _ANSWER_FROM_4.pack(partition, error_code, high_watermark, last_stable_offset)
+        fields += ANSWER_FROM_4.pack(partition, error_code, high_watermark, last_stable_offset)
     if aborted is None:
         fields += length(-1, flexible)
     else:
         fields += length(len(aborted), flexible)
         for producer_id, first_offset in aborted:
-            fields += _ABORTED.pack(producer_id, first_offset)
+            fields += ABORTED.pack(producer_id, first_offset)
             if flexible:
                 fields.append(0)
-    if version >= _RACK_FROM:
+    if version >= RACK_FROM:
         fields += INT32.pack(replica)
     fields += length(records_bytes, flexible)

@@ -1,13 +1,14 @@
 """Frames: the four bytes of size around every message, and the headers of requests and responses.
 
 Without IO: the broker gathers bytes in a buffer of its own and asks here how large the next frame is and what its
-header says. Request headers are version 1, or 2 for flexible versions (header 0 belonged to ControlledShutdown alone,
-which Apache Kafka 4 no longer has). Header 2 still carries the client id as a legacy string, and the response to
-ApiVersions always has header 0, so that a client can read it before it knows what the broker speaks. This file must
-never look into a body.
+header says, and a client that waits for an answer brings along what receives. Request headers are version 1, or 2 for
+flexible versions (header 0 belonged to ControlledShutdown alone, which Apache Kafka 4 no longer has). Header 2 still
+carries the client id as a legacy string, and the response to ApiVersions always has header 0, so that a client can read
+it before it knows what the broker speaks. This file must never look into a body.
 """
 
 import struct
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from semel.wire.errors import ProtocolError
@@ -48,6 +49,22 @@ def frame_size(buffer: Buffer, offset: int, frame_bytes_max: int) -> int:
     if size > frame_bytes_max:
         raise ProtocolError(f"a frame of {size} bytes is larger than {frame_bytes_max}")
     return size
+
+
+def read_frame(receive_into: Callable[[memoryview], int], frame_bytes_max: int) -> bytearray:
+    """The next frame, without its size, by a `recv_into` that waits; ConnectionResetError if it ends before that."""
+    return _read(receive_into, frame_size(_read(receive_into, SIZE_BYTES), 0, frame_bytes_max))
+
+
+def _read(receive_into: Callable[[memoryview], int], size: int) -> bytearray:
+    received = bytearray(size)
+    missing = memoryview(received)
+    while missing:
+        count = receive_into(missing)
+        if count == 0:
+            raise ConnectionResetError(0, "the broker closed it")
+        missing = missing[count:]
+    return received
 
 
 def parse_request_header(frame: Buffer) -> RequestHeader:

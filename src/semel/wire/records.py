@@ -14,19 +14,24 @@ from crc32c import crc32c
 
 from semel.core.batch import (
     APPEND_TIME_BIT,
-    BASE_OFFSET_AND_LENGTH,
     CHECKED_FROM,
     CHECKSUM,
     CHECKSUM_POSITION,
     CODEC_MASK,
     CONTROL_BIT,
     HEADER,
-    HEADER_BYTES,
+    LENGTH,
     LENGTH_PREFIX_BYTES,
     MAGIC,
+    MAGIC_POSITION,
     TRANSACTIONAL_BIT,
     read_header,
 )
+
+# Handed on to those who read batches and may not know the rules.
+from semel.core.batch import HEADER_BYTES as HEADER_BYTES
+from semel.core.batch import RECORD_BYTES_MIN as RECORD_BYTES_MIN
+from semel.core.batch import BatchHeader as BatchHeader
 from semel.wire.errors import ProtocolError
 from semel.wire.primitives import Buffer
 
@@ -137,14 +142,54 @@ def decode_batches(buffer: Buffer, decompressed_bytes_max: int = DECOMPRESSED_BY
     view = memoryview(buffer)
     at = 0
     while len(view) - at >= LENGTH_PREFIX_BYTES:
-        _, length = BASE_OFFSET_AND_LENGTH.unpack_from(view, at)
-        if length < HEADER_BYTES - LENGTH_PREFIX_BYTES:
-            raise ProtocolError(f"a batch length of {length} does not hold a batch header")
-        end = at + LENGTH_PREFIX_BYTES + length
+        end = _end_of(view, at)
         if end > len(view):
             return
         yield _decode_batch(view[at:end], decompressed_bytes_max)
         at = end
+
+
+def next_offset(buffer: Buffer) -> int:
+    """The offset behind the last whole batch in `buffer`; of the others nothing is looked at but format and length."""
+    last, at = -1, 0
+    while len(buffer) - at >= HEADER_BYTES:
+        _check_format(buffer[at + MAGIC_POSITION])
+        end = _end_of(buffer, at)
+        if end > len(buffer):
+            break
+        last, at = at, end
+    if last < 0:
+        raise ProtocolError(f"not one whole batch in {len(buffer)} bytes")
+    return read_header(buffer, last).next_offset
+
+
+def closed_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
+    """Where each whole batch in `buffer` begins, and its header. Checksums are checked, records are not opened."""
+    view = memoryview(buffer)
+    at = 0
+    while len(view) - at >= HEADER_BYTES:
+        header = read_header(view, at)
+        _check_format(header.magic)
+        end = _end_of(view, at)
+        if end > len(view):
+            return
+        if crc32c(view[at + CHECKED_FROM : end]) != header.checksum:
+            raise ProtocolError(f"the batch at offset {header.base_offset} does not match its checksum")
+        yield at, header
+        at = end
+
+
+def _end_of(buffer: Buffer, at: int) -> int:
+    """Where the batch at `at` ends by its own length, be that within the buffer or behind it."""
+    length: int = LENGTH.unpack_from(buffer, at)[0]
+    if length < HEADER_BYTES - LENGTH_PREFIX_BYTES:
+        raise ProtocolError(f"a batch length of {length} does not hold a batch header")
+    return at + LENGTH_PREFIX_BYTES + length
+
+
+def _check_format(magic: int) -> None:
+    if magic != MAGIC:
+        raise ProtocolError(f"a batch of format {magic}; only format {MAGIC} is known")
 
 
 def opened(batch: Buffer, attributes: int, decompressed_bytes_max: int) -> bytes:
@@ -198,8 +243,7 @@ def _decode_batch(batch: memoryview, decompressed_bytes_max: int) -> Batch:
         base_sequence,
         record_count,
     ) = HEADER.unpack_from(batch)
-    if magic != MAGIC:
-        raise ProtocolError(f"a batch of format {magic}; only format {MAGIC} is known")
+    _check_format(magic)
     if crc32c(batch[CHECKED_FROM:]) != checksum:
         raise ProtocolError(f"the batch at offset {base_offset} does not match its checksum")
     payload = opened(batch, attributes, decompressed_bytes_max)
