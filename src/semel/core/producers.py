@@ -110,7 +110,7 @@ class KnownBatch(NamedTuple):
 
     @property
     def first_sequence(self) -> int:
-        return (self.last_sequence - self.record_count + 1) & SEQUENCE_MASK
+        return advance(self.last_sequence, 1 - self.record_count)
 
 
 class Judgement(NamedTuple):
@@ -125,6 +125,9 @@ class Judgement(NamedTuple):
 
 
 _ACCEPTED: Final = Judgement(Outcome.ACCEPTED)
+
+RUN_RECORDS_MAX: Final = 1 << 30
+"""How far back a run reaches: half of all numbers, so that the other half is always ahead of it."""
 
 
 def advance(sequence: int, count: int) -> int:
@@ -198,8 +201,52 @@ def note_marker(state: bytes | None, now_ms: int, epoch: int) -> bytes:
     return _HEAD.pack(now_ms, epoch_of(state)) + state[_HEAD_BYTES:]
 
 
+def judge_run(
+    state: bytes | None, is_new: bool, epoch: int, first_sequence: int, record_count: int
+) -> tuple[int, Judgement]:
+    """How many of these consecutive records, from the first one on, share one fate, and which.
+
+    For records that have lost the batches they were sent in: a repetition may be cut anywhere, so each record is a
+    claim of its own. `state` is what `note_run` made: every number that was accepted in its epoch, as one run.
+    """
+    if state is None:
+        standing, expected, known_count = (NEW if is_new else FORGOTTEN), 0, 0
+    elif epoch != epoch_of(state):
+        standing, known_count = (SUCCESSOR if epoch > epoch_of(state) else ZOMBIE), 0
+        expected = 0 if standing is SUCCESSOR else epoch_of(state)
+    else:
+        last_sequence, known_count = _CLAIM.unpack_from(state, len(state) - _BATCH_BYTES)
+        standing, expected = CURRENT, advance(last_sequence, 1)
+    if standing is FORGOTTEN or standing is ZOMBIE:
+        return record_count, Judgement(VERDICTS[standing][OTHER], None, expected)
+    behind = (expected - first_sequence) & SEQUENCE_MASK
+    if behind == 0:
+        return record_count, Judgement(VERDICTS[standing][NEXT if standing is CURRENT else ZERO], None, expected)
+    if behind <= known_count:
+        return min(record_count, behind), Judgement(VERDICTS[standing][REPEATED], None, expected)
+    # What is neither known nor next, up to where the known ones begin; they end where the next one is.
+    return min(record_count, behind - known_count), Judgement(VERDICTS[standing][OTHER], None, expected)
+
+
+def note_run(state: bytes | None, now_ms: int, epoch: int, last_sequence: int, record_count: int) -> bytes:
+    """The state after records were accepted that `judge_run` judged: the run of their epoch, grown by them.
+
+    Only the next number is ever accepted, so all numbers accepted in an epoch are consecutive, and one run knows them
+    all. A later epoch starts a new one.
+    """
+    if state is not None and epoch_of(state) == epoch:
+        record_count += _CLAIM.unpack_from(state, len(state) - _BATCH_BYTES)[1]
+    return note(None, now_ms, epoch, last_sequence, min(record_count, RUN_RECORDS_MAX), 0, -1)
+
+
 def epoch_of(state: bytes) -> int:
     return state[8] | state[9] << 8
+
+
+def next_of(state: bytes) -> int:
+    """The number behind the last one on record, in a state with a batch or a run."""
+    last_sequence: int = _CLAIM.unpack_from(state, len(state) - _BATCH_BYTES)[0]
+    return advance(last_sequence, 1)
 
 
 def last_heard_ms(state: bytes) -> int:
