@@ -5,6 +5,7 @@ PYTHON ?=
 ARGS ?=
 SEEDS ?= 200
 SEED ?=
+MINUTES ?= 10
 STAMP := .venv/set-up
 
 # A stamp says that .venv is complete, and where it was made: one that was moved, or whose Python is gone, is made anew.
@@ -12,7 +13,7 @@ ifneq ($(shell test -x .venv/bin/python && cat $(STAMP) 2>/dev/null),$(CURDIR))
 $(shell rm -f $(STAMP))
 endif
 
-.PHONY: help setup demo test test-java test-kafka lint types bench reliability sim map lock clean
+.PHONY: help setup demo example test test-java test-kafka lint types bench reliability sim crash soak map lock clean
 
 help: ## List the targets (the default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
@@ -23,8 +24,11 @@ setup: $(STAMP) ## Make .venv with semel and all that its tests and its demo nee
 $(STAMP): pyproject.toml locks/dev.txt tools/setup.sh tools/setup.py
 	@PYTHON="$(PYTHON)" sh tools/setup.sh
 
-demo: $(STAMP) ## A story with real clients: a lost ACK, a gap, a kill -9, and every record there once
+demo: $(STAMP) ## The main job: payments through a bad network, three ways, then Spark to the last row, and a report
 	@.venv/bin/semel demo
+
+example: $(STAMP) ## A payment service under load, each of its processes killed again and again; then its books are checked
+	@PYTHONPATH=examples .venv/bin/python -m payments.trial $(ARGS)
 
 test: $(STAMP) ## Run the tests; make test ARGS='tests/core -k wrap' runs some
 	@.venv/bin/python -m pytest $(ARGS)
@@ -32,15 +36,16 @@ test: $(STAMP) ## Run the tests; make test ARGS='tests/core -k wrap' runs some
 test-java: $(STAMP) ## Run the Java clients and Kafka's console tools against semel; needs Java 17 and mvn
 	@SEMEL_TEST_JAVA=1 .venv/bin/python -m pytest tests/java $(ARGS)
 
-test-kafka: $(STAMP) ## Run the tests of all real clients against Apache Kafka: are the tests right?
-	@SEMEL_TEST_JAVA=1 .venv/bin/python -m bench.on_kafka .venv/bin/python -m pytest tests/clients tests/java $(ARGS)
+test-kafka: $(STAMP) ## Run the tests of real clients, publisher, inbox and pipeline against Apache Kafka: are they right?
+	@SEMEL_TEST_JAVA=1 .venv/bin/python -m bench.on_kafka .venv/bin/python -m pytest tests/clients tests/java \
+		tests/publish tests/outbox tests/inbox tests/spark/source tests/spark/lanes tests/spark/test_whole_pipeline.py $(ARGS)
 
 lint: $(STAMP) ## Check style and formatting
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
 
 types: $(STAMP) ## Check the types, strictly
-	@.venv/bin/mypy --strict src
+	@.venv/bin/mypy --strict src examples
 
 bench: $(STAMP) ## Measure semel beside Apache Kafka and others, in one table
 	@.venv/bin/python -m bench $(ARGS)
@@ -51,13 +56,20 @@ reliability: $(STAMP) ## Inject every fault there is, and write what came of it 
 sim: $(STAMP) ## Run whole histories of the broker in a simulated world; make sim SEEDS=2000, or SEED=17 to replay one
 	@PYTHONPATH=tests .venv/bin/python -m sim.run $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)
 
+soak: $(STAMP) ## Run two Spark queries for long, with faults throughout, and audit it; make soak MINUTES=10 SEED=1
+	@PYTHONPATH=tests .venv/bin/python -m soak.run --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+crash: $(STAMP) ## Kill each piece of the application kit at every point where it does IO; prints what came of it
+	@PYTHONPATH=tests .venv/bin/python -m crash_kit.run $(ARGS)
+
 map: $(STAMP) ## Write the pages anew that are read off the code: the file map and the reference
 	@.venv/bin/python tools/file_map.py
 	@.venv/bin/python tools/reference.py
+	@.venv/bin/python tools/python_reference.py
 
 lock: ## Write locks/dev.txt anew: the newest versions that pyproject.toml allows
 	@PYTHON="$(PYTHON)" sh tools/lock.sh
 
 clean: ## Remove all that was made here
-	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv build dist demo-report.html .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find src tests bench tools -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -11,10 +11,15 @@ from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
+import semel
 from semel.broker.apis import HANDLERS
+from semel.broker.exposition import exposition
 from semel.broker.limits import Limits
 from semel.cli import COMMANDS, lab
 from semel.core.configs import DEFINITIONS, Number, Share
+from semel.spark.lanes import options as lane_options
+from semel.spark.source.options import OPTIONS
+from semel.spark.source.rows import COLUMNS
 from semel.wire import versions
 
 ROOT = Path(__file__).parent.parent
@@ -31,6 +36,9 @@ def pages() -> dict[Path, str]:
         PAGES / "protocol.md": protocol(),
         PAGES / "topic-configurations.md": topic_configurations(),
         PAGES / "limits.md": limits(),
+        PAGES / "metrics.md": metrics(),
+        PAGES / "spark-source.md": spark_source(),
+        PAGES / "spark-log-sink.md": spark_log_sink(),
     }
 
 
@@ -43,7 +51,7 @@ def command_line() -> str:
             GENERATED,
             "`semel COMMAND --help` says the same at the terminal. What goes wrong is one line on standard error. The",
             "exit code is 0 when a command did what it was asked, 1 when it could not, 2 when it was called wrongly,",
-            "and 130 after Ctrl-C.",
+            "130 after Ctrl-C and 143 after SIGTERM.",
             "",
             *sections,
         ]
@@ -165,6 +173,78 @@ def limits() -> str:
             "| name | default | |",
             "|---|---:|---|",
             *rows,
+            "",
+        ]
+    )
+
+
+def metrics() -> str:
+    """As a broker shows them that has just begun; a histogram's samples begin with its name."""
+    with semel.broker() as broker:
+        shown = exposition(broker._broker)
+    rows = []
+    for name, text, kind in re.findall(r"^# HELP (\w+) (.*)\n# TYPE \w+ (\w+)$", shown, re.MULTILINE):
+        labels = dict.fromkeys(re.findall(rf'^{name}{{(\w+="\w+")}}', shown, re.MULTILINE))
+        rows.append(f"| `{name}` | {kind} | {text}{' ' if labels else ''}{', '.join(f'`{one}`' for one in labels)} |")
+    return "\n".join(
+        [
+            "# Metrics",
+            "",
+            GENERATED,
+            "What `semel serve --metrics HOST:PORT` serves under `/metrics`, in Prometheus' text format. Counters",
+            "begin at 0 with each start. What to alert on: [Operate a broker](../how-to/operate.md#what-to-watch).",
+            "",
+            "| name | kind | |",
+            "|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def spark_source() -> str:
+    options = [f"| `{option.name}` | {option.default} | {option.documentation} |" for option in OPTIONS]
+    columns = [f"| `{name}` | `{kind.simpleString()}` |" for name, kind in COLUMNS.items()]
+    return "\n".join(
+        [
+            "# The Spark source",
+            "",
+            GENERATED,
+            'Options of `spark.readStream.format("semel")` and `spark.read.format("semel")`. Names have no case. Any',
+            "other option is refused, by its name. What to do with them: [Read the log with",
+            "Spark](../how-to/spark-source.md).",
+            "",
+            "| name | default | |",
+            "|---|---|---|",
+            *options,
+            "",
+            "## Columns",
+            "",
+            "`headers` is there with `includeHeaders`, the last three with `includeProducer`; a schema that is given",
+            "may name any of them.",
+            "",
+            "| name | type |",
+            "|---|---|",
+            *columns,
+            "",
+        ]
+    )
+
+
+def spark_log_sink() -> str:
+    options = [f"| `{option.name}` | {option.default} | {option.documentation} |" for option in lane_options.OPTIONS]
+    return "\n".join(
+        [
+            "# The Spark sink into the log",
+            "",
+            GENERATED,
+            'Options of `df.writeStream.format("semel")` and `df.write.format("semel")`. Names have no case. Any other',
+            "option is refused, by its name. What to do with them: [Write into the log with",
+            "Spark](../how-to/spark-log-sink.md).",
+            "",
+            "| name | default | |",
+            "|---|---|---|",
+            *options,
             "",
         ]
     )

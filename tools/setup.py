@@ -18,6 +18,9 @@ LOCK = Path("locks/dev.txt")
 STAMP = ENVIRONMENT / "set-up"
 REPORT = ENVIRONMENT / "set-up.log"
 BAR_WIDTH = 24
+BUILDERS = ENVIRONMENT / "builders.txt"
+# What builds those packages that come as their source; it has to be there before they are.
+BUILDER = re.compile(r"^(?:setuptools|wheel|packaging)==.*(?:\n .*)*", re.MULTILINE)
 # pip names every package once with one of these, whether it fetches it or finds it in place.
 PACKAGE_SEEN = re.compile(r"^(?:Collecting|Requirement already satisfied:) ([A-Za-z0-9._-]+)")
 
@@ -91,12 +94,17 @@ def run_pip(progress: Progress, part: str, total: int, *arguments: str) -> None:
 def main() -> None:
     progress = Progress()
     if not works():
-        progress.show(f"making .venv with Python {sys.version.split()[0]}, then about half a minute of packages", 0, 1)
+        progress.show(f"making .venv with Python {sys.version.split()[0]}, then a minute or two of packages", 0, 1)
         venv.create(ENVIRONMENT, with_pip=True, clear=True)
     STAMP.unlink(missing_ok=True)
     REPORT.write_text("")
-    total = len(re.findall(r"^[a-z].*==", LOCK.read_text(), re.MULTILINE))
-    run_pip(progress, "fetching packages", total, "--require-hashes", "--requirement", str(LOCK))
+    lock = LOCK.read_text()
+    builders = BUILDER.findall(lock)
+    BUILDERS.write_text("\n".join(builders))
+    hashed = ["--require-hashes", "--no-build-isolation", "--requirement"]
+    run_pip(progress, "fetching what builds packages", len(builders), *hashed, str(BUILDERS))
+    total = len(re.findall(r"^[a-z].*==", lock, re.MULTILINE))
+    run_pip(progress, "fetching packages", total, *hashed, str(LOCK))
     run_pip(progress, "installing semel", 1, "--no-deps", "--no-build-isolation", "--editable", ".")
     STAMP.write_text(f"{Path.cwd()}\n")
     progress.finish()
