@@ -1,0 +1,34 @@
+"""The caller's own transaction, whichever kind of connection he has: what outbox, inbox and HTTP keys stand on.
+
+A claim commits with its effect, so it is written on the connection that the effect is written on. This room finds that
+connection, and refuses one on which the two could come apart. It must never begin, commit or roll back a transaction
+that it was handed.
+"""
+
+import importlib.util
+
+if importlib.util.find_spec("sqlalchemy") is None:
+    raise ImportError("semel.database needs SQLAlchemy, which is missing: pip install 'semel[app]'")
+
+from semel.database.connections import AsyncGiven, Given, within, within_async
+from semel.database.engines import begin_immediately, engine_of
+from semel.database.errors import NotImmediate, NotInTransaction, TransactionBroken, UnknownConnection, UnknownDatabase
+from semel.database.missing import REMEDY, is_missing_table
+from semel.database.unbroken import check_unbroken
+
+__all__ = [
+    "REMEDY",
+    "AsyncGiven",
+    "Given",
+    "NotImmediate",
+    "NotInTransaction",
+    "TransactionBroken",
+    "UnknownConnection",
+    "UnknownDatabase",
+    "begin_immediately",
+    "check_unbroken",
+    "engine_of",
+    "is_missing_table",
+    "within",
+    "within_async",
+]

@@ -1,0 +1,79 @@
+"""SQLAlchemy engines for a URL, set so that a transaction can be trusted. They must change nothing but that.
+
+On SQLite: WAL, every commit synced, a busy timeout, and transactions that begin IMMEDIATE. Drivers: psycopg for
+PostgreSQL, whatever the URL leaves out.
+"""
+
+import sqlite3
+import time
+from typing import Any, Final
+
+from sqlalchemy import URL, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError
+
+from semel.database.errors import UnknownDatabase
+
+BUSY_TIMEOUT_MS: Final = 30_000
+_PRAGMAS: Final = ("synchronous=FULL", f"busy_timeout={BUSY_TIMEOUT_MS}", "foreign_keys=ON")
+_SWITCH_AGAIN_SECONDS: Final = 0.01
+# Of SQLite's numbers of errors: the rest says more of the same.
+_PRIMARY_CODE: Final = 0xFF
+
+
+def engine_of(url: str | URL, **options: Any) -> Engine:
+    """An engine on which `engine.begin()` gives a transaction that outbox, inbox and HTTP keys accept."""
+    parsed = _parse(url)
+    try:
+        engine = create_engine(parsed, **options)
+    except ModuleNotFoundError as missing:
+        wanted = "'semel[postgres]'" if missing.name == "psycopg" else missing.name
+        raise ImportError(f"{missing.name}, the driver for this database, is missing: pip install {wanted}") from None
+    if parsed.get_backend_name() == "sqlite":
+        begin_immediately(engine)
+    return engine
+
+
+def begin_immediately(engine: Engine) -> None:
+    """Make every transaction of a SQLite engine IMMEDIATE; of an AsyncEngine, hand over its `sync_engine`."""
+
+    @event.listens_for(engine, "connect")
+    def connected(connection: Any, _record: object) -> None:
+        # The driver must not begin transactions on its own: it would begin them late, and as a reader.
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        _switch_to_wal(cursor)
+        for pragma in _PRAGMAS:
+            cursor.execute(f"PRAGMA {pragma}")
+        cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def begun(connection: Any) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _switch_to_wal(cursor: Any) -> None:
+    """Of many who switch a new file at once SQLite turns some away at once, whatever the busy timeout."""
+    until = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & _PRIMARY_CODE != sqlite3.SQLITE_BUSY or time.monotonic() >= until:
+                raise
+        time.sleep(_SWITCH_AGAIN_SECONDS)
+
+
+def _parse(url: str | URL) -> URL:
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise UnknownDatabase(f"{url!r} is no database URL; say sqlite:///file.db or postgresql://host/name") from None
+    backend = parsed.get_backend_name()
+    if backend not in ("sqlite", "postgresql"):
+        raise UnknownDatabase(
+            f"{backend} is no database that semel knows; there are sqlite:///... and postgresql://..."
+        )
+    if parsed.drivername == "postgresql":
+        return parsed.set(drivername="postgresql+psycopg")
+    return parsed
