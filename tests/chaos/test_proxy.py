@@ -1,5 +1,7 @@
 """What the proxy promises: every fault does what its name says, clients stay with it, and nothing else is changed."""
 
+import contextlib
+import gc
 import socket
 import struct
 from collections.abc import Iterator
@@ -122,11 +124,28 @@ def test_an_idempotent_producer_survives_each_fault(
 ) -> None:
     producer = producer_at(proxy.bootstrap)
     deliver(producer, [b"before"])
+    proxy.plan.hang_ms = 100
     proxy.arm(fault, times=3)
     for number in range(6):
         deliver(producer, [str(number).encode()])
     assert stored(semel_broker) == [b"before", *(str(number).encode() for number in range(6))]
     assert proxy.fired[fault] == 3
+
+
+def test_nothing_passes_on_any_connection_until_a_hang_is_over(semel_broker: FaultyBroker, proxy: ChaosProxy) -> None:
+    producer = producer_at(proxy.bootstrap)
+    deliver(producer, [b"before"])
+    proxy.plan.hang_ms = 600_000
+    proxy.arm(Fault.HANG)
+    producer.produce("payments", b"meanwhile")
+    assert producer.flush(0.3) == 1
+    assert stored(semel_broker) == [b"before"]
+    proxy.plan.hang_ms = 1
+    proxy.arm(Fault.HANG)
+    deliver(producer_at(proxy.bootstrap), [b"elsewhere"])
+    assert producer.flush(30) == 0
+    assert sorted(value or b"" for value in stored(semel_broker)) == [b"before", b"elsewhere", b"meanwhile"]
+    assert proxy.fired == {Fault.HANG: 2}
 
 
 def test_clients_are_led_to_the_proxy_and_never_past_it(proxy: ChaosProxy) -> None:
@@ -186,6 +205,18 @@ def test_a_broker_that_is_not_there_is_a_closed_connection() -> None:
         nobody = f"127.0.0.1:{taken.getsockname()[1]}"
     with ChaosProxy(nobody) as proxy:
         assert RawClient(proxy.bootstrap).receive_all() == b""
+
+
+def test_a_proxy_that_stops_while_clients_come_leaves_nothing_undone(caplog: pytest.LogCaptureFixture) -> None:
+    with contextlib.ExitStack() as closing:
+        proxy = ChaosProxy("127.0.0.1:1").start()
+        host, port = proxy.bootstrap.split(":")
+        for _ in range(50):
+            closing.enter_context(socket.create_connection((host, int(port))))
+        proxy.stop()
+        # Whatever has been left pending is told of when it is collected.
+        gc.collect()
+    assert caplog.messages == []
 
 
 def test_the_same_seed_makes_the_same_plan() -> None:

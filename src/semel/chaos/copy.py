@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Protocol
 
-from semel.chaos.copy_worker import CONNECTION, SOURCE, TARGET, copy_of
+from semel.chaos.copy_worker import SOURCE, TARGET, copy_of
+from semel.chaos.reading import POLL_SECONDS, READ_MESSAGES_MAX, reader_of, to_the_end
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, Message
+    from confluent_kafka import Message
 
 PARTITIONS: Final = 4
 # Kills come from soon after the beginning until shortly before the end, so that there is always work to interrupt.
@@ -29,8 +30,6 @@ KILL_AFTER_SECONDS_MAX: Final = 0.05
 # How long the copy may stand still before it is taken to have stopped for good. A member that died stays in its group
 # for its session, 6 s, and a broker is back in one.
 PATIENCE_SECONDS: Final = 60.0
-POLL_SECONDS: Final = 0.02
-READ_MESSAGES_MAX: Final = 1_000
 BROKER: Final = -1
 
 # A partition's numbers, in the order of the log. What is no copy of anything is not a number.
@@ -145,16 +144,17 @@ def copy(broker: KillableBroker, plan: CopyPlan, *, note: Callable[[str], None])
     report = CopyReport(plan)
     _write_source(broker.bootstrap, plan.records)
     begun = time.monotonic()
-    workers = [_Worker(number, broker.bootstrap, plan.transaction_records) for number in range(plan.workers)]
+    workers: list[_Worker] = []
     try:
+        workers.extend(_Worker(number, broker.bootstrap, plan.transaction_records) for number in range(plan.workers))
         seen = _follow(broker, plan, workers, report, note)
     finally:
         for worker in workers:
             worker.kill()
     report.seconds = time.monotonic() - begun
-    stored = list(_to_the_end(broker.bootstrap, "read_committed"))
+    stored = _logs(broker.bootstrap)
     compare(report, stored, seen)
-    report.aborted = sum(map(len, _to_the_end(broker.bootstrap, "read_uncommitted"))) - sum(map(len, stored))
+    report.aborted = sum(map(len, _logs(broker.bootstrap, committed=False))) - sum(map(len, stored))
     return report
 
 
@@ -191,7 +191,7 @@ def _follow(
     """Read along and kill who is due, until all is copied or nothing comes any more; returns what was read."""
     seen: list[_Log] = [[] for _ in range(PARTITIONS)]
     waiting = plan.faults()
-    reader = _reader(broker.bootstrap, "read_committed")
+    reader = reader_of(broker.bootstrap, TARGET)
     copied = 0
     last_came = time.monotonic()
     try:
@@ -255,43 +255,12 @@ def _write_source(bootstrap: str, records: int) -> None:
         raise RuntimeError("the records to copy could not be written")
 
 
-def _reader(bootstrap: str, isolation: str) -> "Consumer":
-    from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
-
-    reader = Consumer(
-        {
-            **CONNECTION,
-            "bootstrap.servers": bootstrap,
-            "group.id": "reader",
-            "enable.auto.commit": False,
-            "isolation.level": isolation,
-            "enable.partition.eof": True,
-        }
-    )
-    reader.assign([TopicPartition(TARGET, partition, OFFSET_BEGINNING) for partition in range(PARTITIONS)])
-    return reader
-
-
-def _to_the_end(bootstrap: str, isolation: str) -> Iterator[_Log]:
+def _logs(bootstrap: str, *, committed: bool = True) -> list[_Log]:
     """What each partition of the copy holds now."""
-    from confluent_kafka import KafkaError
-
     logs: list[_Log] = [[] for _ in range(PARTITIONS)]
-    unfinished = set(range(PARTITIONS))
-    reader = _reader(bootstrap, isolation)
-    try:
-        while unfinished:
-            message = reader.poll(PATIENCE_SECONDS)
-            if message is None:
-                raise RuntimeError(f"reading back stopped in the partitions {sorted(unfinished)}")
-            error = message.error()
-            if error is None:
-                logs[message.partition() or 0].append(_number_in(message))
-            elif error.code() == KafkaError._PARTITION_EOF:
-                unfinished.discard(message.partition() or 0)
-    finally:
-        reader.close()
-    yield from logs
+    for message in to_the_end(bootstrap, TARGET, committed=committed):
+        logs[message.partition() or 0].append(_number_in(message))
+    return logs
 
 
 def _messages(polled: "list[Message]") -> "Iterator[Message]":

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from semel.chaos.reading import CONNECTION
+
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message, Producer
 
@@ -18,17 +20,6 @@ SESSION_TIMEOUT_MS: Final = 6_000
 FILL_SECONDS: Final = 0.2
 # How long a call may take while its broker is away.
 CALL_SECONDS_MAX: Final = 30.0
-
-
-# librdkafka asks its bootstrap servers anew when it has lost all brokers, and lets go of those it knew. If that happens
-# while it connects to one of them again, the old one never ends (seen in 2.16.0), and the client neither gets on
-# nor closes. The address here stays the same, so there is nothing to ask anew.
-CONNECTION: Final = {
-    "metadata.recovery.strategy": "none",
-    "reconnect.backoff.ms": 10,
-    "reconnect.backoff.max.ms": 100,
-    "log_level": 0,
-}
 
 
 def copy_of(value: bytes) -> bytes:

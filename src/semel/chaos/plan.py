@@ -1,4 +1,4 @@
-"""Which fault strikes when: by chance, from a seed, or because somebody asked for the next one.
+"""Which fault strikes when: by chance, from a seed, because somebody asked for the next one, or because it was planned.
 
 Every connection has a stream of chance of its own, made from the seed and the connection's number, so that what strikes
 one connection does not depend on how busy the others are. This file must never touch a socket.
@@ -7,7 +7,8 @@ one connection does not depend on how busy the others are. This file must never 
 import random
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -27,24 +28,53 @@ class Fault(StrEnum):
     RESET = "reset"
     # A message arrives one byte at a time.
     DRIBBLE = "dribble"
+    # From a request on, nothing passes on any connection for some time; then it all goes on its way.
+    HANG = "hang"
 
 
-ON_REQUESTS: Final = (Fault.CUT, Fault.RESET, Fault.DRIBBLE)
+ON_REQUESTS: Final = (Fault.CUT, Fault.RESET, Fault.DRIBBLE, Fault.HANG)
 ON_ANSWERS: Final = (Fault.DELAY, Fault.TRUNCATE, Fault.DRIBBLE)
 # The acknowledgement of a Produce suffers the same as any answer, and is what there is to drop.
 ON_ACKS: Final = (Fault.DROP_ACK, *ON_ANSWERS)
 
 DELAY_MS_MAX: Final = 300
+HANG_MS: Final = 1_800
+
+
+@dataclass(frozen=True)
+class PlannedFault:
+    """A fault with its moment: from then on it strikes the next so many messages that it can strike."""
+
+    fault: Fault
+    times: int = 1
+    # The API whose requests count, and which is struck; None for all of them.
+    api_key: int | None = None
+    # The moment: a request, counted from 1 over all connections, or a time since the proxy started.
+    at_request: int | None = None
+    after_seconds: float | None = None
+
+
+@dataclass
+class _Armed:
+    fault: Fault
+    api_key: int | None
+    times: int
 
 
 class FaultPlan:
-    """How likely each fault is for each message it can strike, and the faults that were asked for.
+    """How likely each fault is for each message it can strike, and the faults that were asked for or planned.
 
     Any thread may ask; the proxy's thread draws.
     """
 
     def __init__(
-        self, odds: Mapping[Fault, float] | None = None, *, seed: int = 0, delay_ms_max: int = DELAY_MS_MAX
+        self,
+        odds: Mapping[Fault, float] | None = None,
+        *,
+        seed: int = 0,
+        delay_ms_max: int = DELAY_MS_MAX,
+        hang_ms: int = HANG_MS,
+        planned: Sequence[PlannedFault] = (),
     ) -> None:
         """Without odds nothing happens by chance."""
         self.odds = dict(odds or {})
@@ -52,14 +82,34 @@ class FaultPlan:
             raise ValueError(f"odds are between 0 and 1, and these are not: {self.odds}")
         self.seed = seed
         self.delay_ms_max = delay_ms_max
+        self.hang_ms = hang_ms
+        # For whoever has a clock: to be armed when their time has come.
+        self.timed = tuple(one for one in planned if one.after_seconds is not None)
+        self._counted = tuple(one for one in planned if one.at_request is not None)
+        self._requests: Counter[int | None] = Counter()
         self.fired: Counter[Fault] = Counter()
-        self._armed: Counter[Fault] = Counter()
+        self._armed: list[_Armed] = []
         self._lock = threading.Lock()
 
-    def arm(self, fault: Fault, times: int = 1) -> None:
-        """Let the fault strike the next so many messages that it can strike."""
+    def arm(self, fault: Fault, times: int = 1, api_key: int | None = None) -> None:
+        """Let the fault strike the next so many messages that it can strike, of one API or of any."""
         with self._lock:
-            self._armed[fault] += times
+            self._armed.append(_Armed(fault, api_key, times))
+
+    @property
+    def requests(self) -> int:
+        """How many requests have come."""
+        return self._requests[None]
+
+    def count_request(self, api_key: int | None) -> None:
+        """A request has come; what was planned for it is armed."""
+        with self._lock:
+            # Counted once for its API, and once for all.
+            for counted in {api_key, None}:
+                self._requests[counted] += 1
+                for planned in self._counted:
+                    if planned.api_key == counted and planned.at_request == self._requests[counted]:
+                        self._armed.append(_Armed(planned.fault, planned.api_key, planned.times))
 
     def calm(self) -> None:
         """No more faults, neither by chance nor asked for."""
@@ -71,16 +121,23 @@ class FaultPlan:
         """The stream of chance of one connection."""
         return random.Random(f"{self.seed}/{connection}")
 
-    def draw(self, chance: random.Random, possible: tuple[Fault, ...]) -> Fault | None:
+    def draw(self, chance: random.Random, possible: tuple[Fault, ...], api_key: int | None = None) -> Fault | None:
         """What strikes this message, if anything does; it is counted as fired."""
         # Chance is asked for every fault, so that its stream is the same whatever was armed.
         struck = [chance.random() < self.odds.get(fault, 0.0) for fault in possible]
         with self._lock:
             for fault, by_chance in zip(possible, struck, strict=True):
-                if self._armed[fault] > 0:
-                    self._armed[fault] -= 1
-                elif not by_chance:
-                    continue
-                self.fired[fault] += 1
-                return fault
+                if self._take_armed(fault, api_key) or by_chance:
+                    self.fired[fault] += 1
+                    return fault
         return None
+
+    def _take_armed(self, fault: Fault, api_key: int | None) -> bool:
+        """Whether the fault was armed for such a message; then it is once less."""
+        for armed in self._armed:
+            if armed.fault is fault and armed.api_key in (None, api_key):
+                armed.times -= 1
+                if armed.times == 0:
+                    self._armed.remove(armed)
+                return True
+        return False

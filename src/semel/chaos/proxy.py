@@ -32,6 +32,7 @@ _NO_LINGER: Final = struct.pack("ii", 1, 0)
 _SIZE: Final = struct.Struct(">i")
 SIZE_BYTES: Final = _SIZE.size
 _REQUEST_HEADER: Final = struct.Struct(">hhi")
+_ASKED_BYTES: Final = SIZE_BYTES + _REQUEST_HEADER.size
 
 
 class _Asked(NamedTuple):
@@ -49,16 +50,29 @@ class _Broken(Exception):
 class ChaosProxy:
     """A proxy before `target` ("HOST:PORT"); from `start` to `stop`, or as long as the `with` block lasts."""
 
-    def __init__(self, target: str, plan: FaultPlan | None = None, *, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(
+        self,
+        target: str,
+        plan: FaultPlan | None = None,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        advertise: str | None = None,
+    ) -> None:
+        """`advertise` is the name or address by which clients reach `host`, where it is not the same."""
         target_host, _, target_port = target.rpartition(":")
         self._target: Address = (target_host.strip("[]"), int(target_port))
         self.plan = plan or FaultPlan()
         self._host = host
         self._port = port
+        self._advertised = advertise or host
         self._connections = 0
         # The proxy's own address for each of the brokers'.
         self._fronts: dict[Address, Address] = {}
         self._opening = asyncio.Lock()
+        self._passing = asyncio.Event()
+        self._passing.set()
+        self._end_of_hang: asyncio.TimerHandle | None = None
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop
@@ -67,7 +81,7 @@ class ChaosProxy:
     @property
     def bootstrap(self) -> str:
         """What clients put into `bootstrap.servers`."""
-        return f"{self._host}:{self._port}"
+        return f"{self._advertised}:{self._port}"
 
     @property
     def fired(self) -> Counter[Fault]:
@@ -98,6 +112,10 @@ class ChaosProxy:
                 return
             finally:
                 started.set()
+            for planned in self.plan.timed:
+                loop.call_later(
+                    planned.after_seconds or 0, self.plan.arm, planned.fault, planned.times, planned.api_key
+                )
             loop.run_forever()
             loop.run_until_complete(self._end())
             loop.close()
@@ -137,14 +155,16 @@ class ChaosProxy:
 
         server = await asyncio.start_server(serve, self._host, port)
         self._servers.append(server)
-        self._fronts[target] = (self._host, server.sockets[0].getsockname()[1])
+        self._fronts[target] = (self._advertised, server.sockets[0].getsockname()[1])
 
     async def _end(self) -> None:
         for server in self._servers:
             server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        # Again and again: a client that has just been accepted gets its task only now.
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
         self._servers.clear()
         self._fronts.clear()
 
@@ -156,6 +176,17 @@ class ChaosProxy:
                 if target not in self._fronts and target[1] > 0:
                     await self._listen(target, 0)
         return self._fronts
+
+    def hang(self) -> None:
+        """Hold back all messages of all connections until the hang is over; another one begins it anew."""
+        if self._end_of_hang is not None:
+            self._end_of_hang.cancel()
+        self._passing.clear()
+        self._end_of_hang = self._loop.call_later(self.plan.hang_ms / 1000, self._passing.set)
+
+    async def passing(self) -> None:
+        """Return when messages pass."""
+        await self._passing.wait()
 
 
 class _Relay:
@@ -198,22 +229,30 @@ class _Relay:
     async def _pass_requests(self) -> None:
         while (frame := await self._read_frame(self._client_reader)) is not None:
             assert self._broker_writer is not None
-            fault = self._plan.draw(self._request_chance, ON_REQUESTS)
+            asked = _Asked(*_REQUEST_HEADER.unpack_from(frame, SIZE_BYTES)) if len(frame) >= _ASKED_BYTES else None
+            api_key = None if asked is None else asked.api_key
+            self._plan.count_request(api_key)
+            fault = self._plan.draw(self._request_chance, ON_REQUESTS, api_key)
+            if fault is Fault.HANG:
+                self._proxy.hang()
+            await self._proxy.passing()
             if fault is Fault.RESET:
                 self._reset()
             if fault is Fault.CUT:
                 part = self._request_chance.randint(0, len(frame))
                 await self._write(self._broker_writer, frame[:part])
                 raise _Broken
-            if len(frame) >= SIZE_BYTES + _REQUEST_HEADER.size:
-                self._asked.append(_Asked(*_REQUEST_HEADER.unpack_from(frame, SIZE_BYTES)))
+            if asked is not None:
+                self._asked.append(asked)
             await self._pass_on(self._broker_writer, frame, fault)
 
     async def _pass_answers(self) -> None:
         while (frame := await self._read_frame(self._broker_reader)) is not None:
+            await self._proxy.passing()
             asked = self._request_of(frame)
-            is_ack = asked is not None and asked.api_key == PRODUCE
-            fault = self._plan.draw(self._answer_chance, ON_ACKS if is_ack else ON_ANSWERS)
+            api_key = None if asked is None else asked.api_key
+            possible = ON_ACKS if api_key == PRODUCE else ON_ANSWERS
+            fault = self._plan.draw(self._answer_chance, possible, api_key)
             if fault is Fault.DROP_ACK:
                 self._reset()
             if asked is not None and has_addresses(asked.api_key):

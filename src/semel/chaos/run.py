@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from semel.chaos.plan import Fault, FaultPlan
 from semel.chaos.proxy import ChaosProxy
+from semel.chaos.reading import to_the_end
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
@@ -23,7 +24,7 @@ PARTITIONS: Final = 3
 PRODUCERS: Final = 2
 # Records that one producer has under way at most: enough for many batches in flight, few enough to stay in step.
 UNDER_WAY_MAX: Final = 2_000
-# How long what is under way may take once the network is calm, and how long reading back may stand still.
+# How long what is under way may take once the network is calm.
 PATIENCE_SECONDS: Final = 60.0
 
 # For each message that a fault can strike. Connections live a few dozen requests, so that producers reconnect all
@@ -77,7 +78,7 @@ class Report:
         ]
         if not self.acknowledged:
             broken.append("nothing was acknowledged, so nothing was tried")
-        broken += [f"the fault {fault} never struck" for fault in Fault if not self.fired[fault]]
+        broken += [f"the fault {fault} never struck" for fault in ODDS if not self.fired[fault]]
         if not self.duplicates_absorbed:
             broken.append("the broker met no duplicate")
         return broken
@@ -96,7 +97,7 @@ class Report:
             ("misplaced", self.misplaced),
             ("unanswered", self.unanswered),
             ("connections made", self.connections),
-            *((f"fault {fault}", self.fired[fault]) for fault in Fault),
+            *((f"fault {fault}", self.fired[fault]) for fault in ODDS),
             ("duplicates absorbed", self.duplicates_absorbed),
         ]
         return [f"{name:<20} {value}" for name, value in figures]
@@ -208,23 +209,7 @@ def _create_topic(bootstrap: str) -> None:
 
 
 def _stored(bootstrap: str) -> Iterator[_Stored]:
-    """Every record of the topic, partition by partition, in the order of the log."""
-    from confluent_kafka import Consumer, TopicPartition
-
-    consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "chaos", "enable.auto.commit": False, "log_level": 0}
-    )
-    try:
-        for partition in range(PARTITIONS):
-            begin, end = consumer.get_watermark_offsets(TopicPartition(TOPIC, partition), timeout=PATIENCE_SECONDS)
-            consumer.assign([TopicPartition(TOPIC, partition, begin)])
-            position = begin
-            while position < end:
-                message = consumer.poll(PATIENCE_SECONDS)
-                if message is None or message.error() is not None:
-                    raise RuntimeError(f"reading back stopped at offset {position} of partition {partition}")
-                position = (message.offset() or 0) + 1
-                producer, _, number = (message.value() or b"").partition(b" ")
-                yield int(producer), int(number), (partition, position - 1)
-    finally:
-        consumer.close()
+    """Every record of the topic, those of a partition in the order of the log."""
+    for message in to_the_end(bootstrap, TOPIC):
+        producer, _, number = (message.value() or b"").partition(b" ")
+        yield int(producer), int(number), (message.partition() or 0, message.offset() or 0)

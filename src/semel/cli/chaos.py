@@ -1,4 +1,4 @@
-"""`semel chaos`: the runs of the room `semel.chaos`, each against a broker of its own, with their figures."""
+"""`semel chaos`: a faulty network before a broker of the user's, or runs against a broker of its own, with figures."""
 
 import argparse
 import contextlib
@@ -13,16 +13,28 @@ from typing import Final
 
 from semel.chaos.copy import CopyPlan, copy
 from semel.chaos.run import run as run_on_a_lossy_network
+from semel.cli import chaos_proxy
 from semel.cli.errors import Failure
 
-EXAMPLE: Final = "  semel chaos --seconds 60 --seed 7\n  semel chaos copy --records 100000 --kills 10"
+EXAMPLE: Final = (
+    f"{chaos_proxy.EXAMPLE}\n  semel chaos --seconds 60 --seed 7\n  semel chaos copy --records 100000 --kills 10"
+)
+
+_TRIAL_SECONDS: Final = 60.0
+_SEED: Final = 1
 
 _METRICS_SECONDS_MAX: Final = 10.0
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    _add_seed(parser)
-    parser.add_argument("--seconds", type=float, default=60.0, metavar="N", help="how long to produce (60)")
+    chaos_proxy.configure(parser)
+    _add_seed(parser, default=None)
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        metavar="N",
+        help="how long the proxy stands there (until Ctrl-C); without --upstream, how long to produce (60)",
+    )
     own = parser.add_subparsers(dest="run_of", metavar="copy").add_parser(
         "copy",
         help="copy records by transactions, and kill workers and broker on the way",
@@ -32,11 +44,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     own.add_argument("--workers", type=_count, default=2, metavar="N", help="processes that copy (2)")
     own.add_argument("--transaction", type=_count, default=500, metavar="N", help="records per transaction (500)")
     own.add_argument("--kills", type=int, default=10, metavar="N", help="kills of each worker and of the broker (10)")
-    _add_seed(own)
+    _add_seed(own, default=_SEED)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the figures; 1 if a promise was broken."""
+    if options.upstream is not None:
+        if options.run_of is not None:
+            raise Failure(f"{options.run_of} has a broker of its own, and takes no --upstream")
+        return chaos_proxy.run(options)
+    if alone := chaos_proxy.given(options):
+        raise Failure(f"{alone[0]} is for a proxy before a broker of yours, which --upstream names")
     if importlib.util.find_spec("confluent_kafka") is None:
         raise Failure("the clients are confluent-kafka's, which is not here: pip install confluent-kafka")
     with _OwnBroker() as broker:
@@ -48,7 +66,11 @@ def run(options: argparse.Namespace) -> int:
 
 def _lossy_network(broker: "_OwnBroker", options: argparse.Namespace) -> int:
     report = run_on_a_lossy_network(
-        broker.bootstrap, broker.duplicates, seconds=options.seconds, seed=options.seed, note=_note
+        broker.bootstrap,
+        broker.duplicates,
+        seconds=_TRIAL_SECONDS if options.seconds is None else options.seconds,
+        seed=_SEED if options.seed is None else options.seed,
+        note=_note,
     )
     return _tell(report.lines(), report.violations)
 
@@ -73,8 +95,8 @@ def _note(progress: str) -> None:
         print(f"\r\x1b[K{progress}", end="", file=sys.stderr, flush=True)
 
 
-def _add_seed(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="what chance begins from (1)")
+def _add_seed(parser: argparse.ArgumentParser, default: int | None) -> None:
+    parser.add_argument("--seed", type=int, default=default, metavar="N", help=f"what chance begins from ({_SEED})")
 
 
 def _count(text: str) -> int:
@@ -109,7 +131,13 @@ class _OwnBroker:
 
     def start(self) -> None:
         command = [sys.executable, "-m", "semel", "serve", "--listen", self.bootstrap, "--data", self._data]
-        self._process = subprocess.Popen([*command, "--metrics", self._metrics], stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            [*command, "--metrics", self._metrics],
+            stdout=subprocess.PIPE,
+            text=True,
+            # Ctrl-C is for the command, which ends it.
+            process_group=0,
+        )
         words = self._process.stdout.readline().split() if self._process.stdout is not None else []
         if words[:3] != ["semel", "ready", "on"]:
             raise Failure("the broker did not start")

@@ -1,0 +1,168 @@
+"""A fault plan in a file: TOML, or JSON of the same shape.
+
+    seed = 7
+    hang_ms = 1800
+
+    [odds]
+    drop_ack = 0.02
+    cut = 0.001
+
+    [[fault]]
+    fault = "drop_ack"
+    at_request = 100
+    api = "produce"
+
+    [[fault]]
+    fault = "hang"
+    after_seconds = 5
+
+A name that it does not know is refused, or a plan with a slip of the pen would pass for a quiet network. This file must
+never open a socket.
+"""
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from semel.chaos.plan import DELAY_MS_MAX, HANG_MS, Fault, FaultPlan, PlannedFault
+
+# By their names in the protocol's documents, for those that a plan is likely to aim at; others by their number.
+API_KEYS: Final = {
+    "produce": 0,
+    "fetch": 1,
+    "list_offsets": 2,
+    "metadata": 3,
+    "offset_commit": 8,
+    "offset_fetch": 9,
+    "find_coordinator": 10,
+    "join_group": 11,
+    "heartbeat": 12,
+    "leave_group": 13,
+    "sync_group": 14,
+    "api_versions": 18,
+    "create_topics": 19,
+    "init_producer_id": 22,
+    "add_partitions_to_txn": 24,
+    "add_offsets_to_txn": 25,
+    "end_txn": 26,
+    "txn_offset_commit": 28,
+    "consumer_group_heartbeat": 68,
+}
+PRODUCE: Final = API_KEYS["produce"]
+# More is no plan but a weight: every request looks through all of them.
+PLANNED_FAULTS_MAX: Final = 1_000
+# No count, and no time in any unit, is as large.
+NUMBER_MAX: Final = 1 << 62
+
+
+class PlanRefused(ValueError):
+    """The plan cannot be followed; the message says what of it, and why."""
+
+
+@dataclass
+class PlanSettings:
+    """What a plan is made of; a command line may still change it."""
+
+    odds: dict[Fault, float] = field(default_factory=dict)
+    planned: list[PlannedFault] = field(default_factory=list)
+    seed: int = 1
+    delay_ms_max: int = DELAY_MS_MAX
+    hang_ms: int = HANG_MS
+
+    def plan(self) -> FaultPlan:
+        return FaultPlan(
+            self.odds, seed=self.seed, delay_ms_max=self.delay_ms_max, hang_ms=self.hang_ms, planned=self.planned
+        )
+
+
+def read_plan(path: Path) -> PlanSettings:
+    """The settings in a file. Raises PlanRefused."""
+    try:
+        text = path.read_text()
+        said = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except OSError as error:
+        raise PlanRefused(f"{path}: {error.strerror}") from error
+    except ValueError as error:
+        raise PlanRefused(f"{path}: {error}") from error
+    try:
+        return settings_of(said)
+    except PlanRefused as refused:
+        raise PlanRefused(f"{path}: {refused}") from refused
+
+
+def settings_of(said: object) -> PlanSettings:
+    """The settings that a file's contents say."""
+    table = _table(said, "the plan", {"seed", "delay_ms_max", "hang_ms", "odds", "fault"})
+    settings = PlanSettings()
+    settings.seed = _whole(table, "seed", settings.seed)
+    settings.delay_ms_max = _whole(table, "delay_ms_max", settings.delay_ms_max)
+    settings.hang_ms = _whole(table, "hang_ms", settings.hang_ms)
+    odds = _table(table.get("odds", {}), "[odds]", set(Fault))
+    settings.odds = {Fault(name): _likelihood(odds, name) for name in odds}
+    faults = table.get("fault", [])
+    if not isinstance(faults, list) or len(faults) > PLANNED_FAULTS_MAX:
+        raise PlanRefused(f"'fault' is a list of at most {PLANNED_FAULTS_MAX}, each a [[fault]]")
+    settings.planned = [_planned(one, number) for number, one in enumerate(faults, start=1)]
+    return settings
+
+
+def _planned(said: object, number: int) -> PlannedFault:
+    where = f"[[fault]] number {number}"
+    table = _table(said, where, {"fault", "times", "api", "at_request", "after_seconds"})
+    name = table.get("fault")
+    if name not in set(Fault):
+        raise PlanRefused(f"{where} needs a 'fault', one of {', '.join(Fault)}, and has {name!r}")
+    fault = Fault(str(name))
+    if ("at_request" in table) == ("after_seconds" in table):
+        raise PlanRefused(f"{where} needs a moment: 'at_request' or 'after_seconds', one of them")
+    api_key = _api_key(table.get("api"), where)
+    if fault is Fault.DROP_ACK and api_key not in (None, PRODUCE):
+        raise PlanRefused(f"{where}: drop_ack strikes answers to produce, and no other api")
+    return PlannedFault(
+        fault,
+        _whole(table, "times", 1, least=1),
+        api_key,
+        _whole(table, "at_request", 1, least=1) if "at_request" in table else None,
+        _number(table, "after_seconds", 0.0) if "after_seconds" in table else None,
+    )
+
+
+def _api_key(said: object, where: str) -> int | None:
+    if said is None or (isinstance(said, int) and not isinstance(said, bool)):
+        return said
+    if isinstance(said, str) and said.lower() in API_KEYS:
+        return API_KEYS[said.lower()]
+    raise PlanRefused(f"{where}: 'api' is a number of the protocol or one of {', '.join(API_KEYS)}, not {said!r}")
+
+
+def _table(said: object, where: str, known: set[Any]) -> Mapping[str, object]:
+    if not isinstance(said, dict):
+        raise PlanRefused(f"{where} is a table of names and values")
+    unknown = sorted(set(said) - known)
+    if unknown:
+        raise PlanRefused(f"{where} knows no {unknown[0]!r}, only {', '.join(sorted(known))}")
+    return said
+
+
+def _likelihood(table: Mapping[str, object], name: str) -> float:
+    likelihood = _number(table, name, 0.0)
+    if likelihood > 1:
+        raise PlanRefused(f"{name!r} is a probability, between 0 and 1, not {likelihood}")
+    return likelihood
+
+
+def _number(table: Mapping[str, object], name: str, default: float) -> float:
+    said = table.get(name, default)
+    if isinstance(said, bool) or not isinstance(said, (int, float)) or not 0 <= said < NUMBER_MAX:
+        raise PlanRefused(f"{name!r} is a number of 0 or more, not {said!r}")
+    return float(said)
+
+
+def _whole(table: Mapping[str, object], name: str, default: int, least: int = 0) -> int:
+    said = table.get(name, default)
+    if isinstance(said, bool) or not isinstance(said, int) or not least <= said < NUMBER_MAX:
+        raise PlanRefused(f"{name!r} is a whole number of {least} or more, not {said!r}")
+    return said

@@ -1,0 +1,68 @@
+"""A topic read back by a real client, as consumers get to see it. It must never commit how far it has read."""
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Message
+
+# How long nothing may come although the end has not been seen.
+PATIENCE_SECONDS: Final = 60.0
+POLL_SECONDS: Final = 0.02
+READ_MESSAGES_MAX: Final = 1_000
+
+# librdkafka asks its bootstrap servers anew when it has lost all brokers, and lets go of those it knew. If that happens
+# while it connects to one of them again, the old one never ends (seen in 2.16.0), and the client neither gets on
+# nor closes. The address here stays the same, so there is nothing to ask anew.
+CONNECTION: Final = {
+    "metadata.recovery.strategy": "none",
+    "reconnect.backoff.ms": 10,
+    "reconnect.backoff.max.ms": 100,
+    "log_level": 0,
+}
+
+
+class ReadingStopped(RuntimeError):
+    """Nothing came any more before the end; the message says from where."""
+
+
+def reader_of(bootstrap: str, topic: str, *, committed: bool = True) -> "Consumer":
+    """A consumer at the beginning of every partition, which is told when it has come to an end."""
+    from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
+    consumer = Consumer(
+        {
+            **CONNECTION,
+            "bootstrap.servers": bootstrap,
+            "group.id": "reader",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed" if committed else "read_uncommitted",
+        }
+    )
+    partitions = consumer.list_topics(topic, PATIENCE_SECONDS).topics[topic].partitions
+    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions])
+    return consumer
+
+
+def to_the_end(bootstrap: str, topic: str, *, committed: bool = True) -> "Iterator[Message]":
+    """Every record that there is now; those of a partition in the order of the log."""
+    from confluent_kafka import KafkaError
+
+    consumer = reader_of(bootstrap, topic, committed=committed)
+    try:
+        unread = {place.partition for place in consumer.assignment()}
+        last_came = time.monotonic()
+        while unread:
+            for message in consumer.consume(READ_MESSAGES_MAX, POLL_SECONDS):
+                last_came = time.monotonic()
+                error = message.error()
+                if error is None:
+                    yield message
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    unread.discard(message.partition())
+            if time.monotonic() - last_came > PATIENCE_SECONDS:
+                raise ReadingStopped(f"reading back {topic} stopped in the partitions {sorted(unread)}")
+    finally:
+        consumer.close()
