@@ -1,0 +1,76 @@
+"""`semel settings`: how a client has to be set for a semantic, and what is wrong with how one is set."""
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from semel.cli.errors import Failure
+from semel.settings import Client, Conflict, Role, Semantics, UnknownSettings, bundle, check
+from semel.settings.clients import client_of
+from semel.settings.reading import FORMATS, NotAConfiguration, read
+from semel.settings.writing import FORMS, write
+
+EXAMPLE = "  semel settings exactly-once --client confluent\n  semel settings check producer.properties"
+
+_PURPOSES: Final = {
+    Semantics.AT_MOST_ONCE: "print the settings with which nothing is there twice, and some is lost",
+    Semantics.AT_LEAST_ONCE: "print the settings with which nothing is lost, and some is there twice",
+    Semantics.EXACTLY_ONCE: "print the settings with which nothing is lost and nothing is there twice",
+}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    commands = parser.add_subparsers(dest="about", metavar="|".join((*Semantics, "check")), required=True)
+    for semantics, purpose in _PURPOSES.items():
+        own = commands.add_parser(semantics, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
+        own.add_argument("--client", choices=list(Client), default=Client.CONFLUENT, help="whose settings (confluent)")
+        own.add_argument("--role", choices=list(Role), help="of a producer or of a consumer alone (both)")
+        own.add_argument("--format", choices=FORMS, help="how to write them (as the client's users do)")
+        if semantics is Semantics.EXACTLY_ONCE:
+            own.add_argument("--transactional-id", metavar="NAME", help="for a producer that writes in transactions")
+    purpose = "name each conflict in a file of settings, and what it would cost; 1 if there is one"
+    own = commands.add_parser("check", help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
+    own.add_argument("file", metavar="FILE", help="properties, JSON or TOML, told by the end of its name")
+    own.add_argument(
+        "--for",
+        dest="semantics",
+        choices=list(Semantics),
+        default=Semantics.EXACTLY_ONCE,
+        help="what is to be kept (exactly-once)",
+    )
+    own.add_argument("--client", choices=list(Client), help="whose settings they are (told by their names)")
+    own.add_argument("--role", choices=list(Role), help="whether a producer's or a consumer's (told by their names)")
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.about == "check":
+        return _check(options)
+    made = bundle(options.about, options.client, getattr(options, "transactional_id", None))
+    print(write(made, options.format, [Role(options.role)] if options.role else tuple(Role)))
+    return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    try:
+        conflicts = list(_conflicts(options))
+    except (UnknownSettings, NotAConfiguration) as error:
+        raise Failure(f"{options.file}: {error}") from error
+    for conflict in conflicts:
+        print(conflict)
+    if not conflicts:
+        print(f"no conflict with {options.semantics}")
+    return 1 if conflicts else 0
+
+
+def _conflicts(options: argparse.Namespace) -> Iterator[Conflict]:
+    form = Path(options.file).suffix.removeprefix(".")
+    if form not in FORMATS:
+        raise Failure(f"{options.file}: its name has to end with one of .{', .'.join(FORMATS)}")
+    try:
+        text = Path(options.file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Failure(f"{options.file}: {getattr(error, 'strerror', None) or error}") from error
+    for role, config in read(text, form).items():
+        client = options.client or client_of(set(config), from_properties=form == "properties")
+        yield from check(config, semantics=options.semantics, client=client, role=role or options.role)

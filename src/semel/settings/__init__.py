@@ -1,0 +1,28 @@
+"""How a client has to be set for each semantic, why, and what is wrong with a configuration.
+
+    settings.exactly_once("aiokafka").producer
+    settings.check({"enable.idempotence": True, "acks": 1}, client="confluent")
+
+It says so for confluent-kafka, aiokafka, kafka-python and Java. This room must never import a client, nor anything else
+of semel: it is data, and rules about data.
+"""
+
+from semel.settings.bundles import Bundle, Setting, at_least_once, at_most_once, bundle, exactly_once
+from semel.settings.conflicts import Conflict, Cost, UnknownSettings, check
+from semel.settings.vocabulary import Client, Role, Semantics
+
+__all__ = [
+    "Bundle",
+    "Client",
+    "Conflict",
+    "Cost",
+    "Role",
+    "Semantics",
+    "Setting",
+    "UnknownSettings",
+    "at_least_once",
+    "at_most_once",
+    "bundle",
+    "check",
+    "exactly_once",
+]

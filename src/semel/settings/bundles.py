@@ -1,0 +1,178 @@
+"""The settings of each semantic for each client, and why each one is as it is.
+
+A bundle holds what the semantic depends on, and nothing else: addresses, names and sizes are the program's own. This
+file must never hold a setting that its own check would object to; a test holds it to that, and runs every bundle with
+the real client.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from semel.settings.clients import TABLES
+from semel.settings.vocabulary import RETRIES_MAX, Client, Role, Semantics, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One line of a bundle, in the client's own words."""
+
+    name: str
+    value: Value
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """All that a semantic asks of one client."""
+
+    semantics: Semantics
+    client: Client
+    producer_settings: tuple[Setting, ...]
+    consumer_settings: tuple[Setting, ...]
+
+    @property
+    def producer(self) -> dict[str, Value]:
+        """What a producer is made with, besides its addresses."""
+        return {setting.name: setting.value for setting in self.producer_settings}
+
+    @property
+    def consumer(self) -> dict[str, Value]:
+        """What a consumer is made with, besides its addresses and its group."""
+        return {setting.name: setting.value for setting in self.consumer_settings}
+
+    def of(self, role: Role) -> tuple[Setting, ...]:
+        return self.producer_settings if role is Role.PRODUCER else self.consumer_settings
+
+
+class _Line(NamedTuple):
+    """A setting under Java's name."""
+
+    name: str
+    value: Value
+    why: str
+
+
+_PATIENCE = _Line("request.timeout.ms", 30_000, "how long an answer is waited for before the batch is sent again")
+
+_PRODUCERS: Final[Mapping[Semantics, tuple[_Line, ...]]] = {
+    Semantics.AT_MOST_ONCE: (
+        _Line("enable.idempotence", False, "nothing is sent twice, so nothing has to be known again"),
+        _Line("acks", "1", "an answer when it is written: the program hears of what failed, and may count it"),
+        _Line("retries", 0, "never sent again, whatever happened: what is lost on the way stays lost"),
+        _Line("request.timeout.ms", 30_000, "how long an answer is waited for before the batch is given up"),
+        _Line("delivery.timeout.ms", 60_000, "how long a record may wait for its turn"),
+    ),
+    Semantics.AT_LEAST_ONCE: (
+        _Line("enable.idempotence", False, "a batch that is sent again is written again: readers have to expect it"),
+        _Line("acks", "all", "an answer when the record is safe: what was answered survives the broker"),
+        _Line("retries", RETRIES_MAX, "sent again until it is answered, or until delivery.timeout.ms is over"),
+        _Line("max.in.flight.requests.per.connection", 1, "what is sent again must not arrive behind its successors"),
+        _PATIENCE,
+        _Line("delivery.timeout.ms", 120_000, "longer than any restart of the broker: what is given up is lost"),
+    ),
+    Semantics.EXACTLY_ONCE: (
+        _Line("enable.idempotence", True, "batches are numbered, and the broker knows each one again"),
+        _Line("acks", "all", "an answer when the record is safe: what was answered survives the broker"),
+        _Line("retries", RETRIES_MAX, "sent again until it is answered, which writes nothing twice"),
+        _Line("max.in.flight.requests.per.connection", 5, "of each producer the broker knows the last five batches"),
+        _PATIENCE,
+        _Line("delivery.timeout.ms", 120_000, "longer than any restart of the broker: what is given up may be stored"),
+    ),
+}
+_TRANSACTION_MS: Final = 60_000
+_IN_TRANSACTIONS: Final = (
+    _Line("transaction.timeout.ms", _TRANSACTION_MS, "longer than the work between begin and commit; readers wait"),
+    _Line("delivery.timeout.ms", _TRANSACTION_MS, "a record is not waited for longer than its transaction is open"),
+)
+
+_COMMITTED_ONLY: Final = _Line("isolation.level", "read_committed", "what was aborted never happened")
+_BACK_IN_TIME: Final = (
+    _Line("session.timeout.ms", 45_000, "how long a member that died is waited for before others go on"),
+    _Line("max.poll.interval.ms", 300_000, "longer than the work between two polls, or others do the same work"),
+)
+_CONSUMERS: Final[Mapping[Semantics, tuple[_Line, ...]]] = {
+    Semantics.AT_MOST_ONCE: (
+        _COMMITTED_ONLY,
+        _Line("enable.auto.commit", False, "commit before the work: what fails then is not read again"),
+        _Line("auto.offset.reset", "latest", "a group without offsets begins with what is new"),
+        *_BACK_IN_TIME,
+    ),
+    Semantics.AT_LEAST_ONCE: (
+        _COMMITTED_ONLY,
+        _Line("enable.auto.commit", False, "commit after the work: what failed is read again"),
+        _Line("auto.offset.reset", "earliest", "a group without offsets reads all there is, and skips nothing"),
+        *_BACK_IN_TIME,
+    ),
+    Semantics.EXACTLY_ONCE: (
+        _COMMITTED_ONLY,
+        _Line("enable.auto.commit", False, "the offsets are committed with the effect: in its transaction, in its row"),
+        _Line("auto.offset.reset", "earliest", "a group without offsets reads all there is, and skips nothing"),
+        *_BACK_IN_TIME,
+    ),
+}
+
+# Where a client cannot do what the table says, or means something else by it.
+_OTHERWISE: Final[Mapping[tuple[Semantics, Client], tuple[_Line, ...]]] = {
+    (Semantics.AT_MOST_ONCE, Client.CONFLUENT): (
+        _Line("metadata.recovery.strategy", "none", "else what was under way when all brokers were lost is sent again"),
+    ),
+    (Semantics.AT_MOST_ONCE, Client.AIOKAFKA): (
+        _Line("acks", "0", "no answers: aiokafka sends again whatever is not answered, and cannot be told not to"),
+        _Line("delivery.timeout.ms", 30_000, "how long a record may wait for its turn"),
+    ),
+    (Semantics.AT_LEAST_ONCE, Client.AIOKAFKA): (
+        _Line("delivery.timeout.ms", 120_000, "for one answer, and for sending again: longer than the broker is away"),
+    ),
+    (Semantics.EXACTLY_ONCE, Client.AIOKAFKA): (
+        _Line("delivery.timeout.ms", 30_000, "for one answer; sending again goes on until there is one"),
+    ),
+}
+
+
+def bundle(semantics: Semantics | str, client: Client | str, transactional_id: str | None = None) -> Bundle:
+    """The settings of a semantic; with a transactional id, those of a producer that writes in transactions."""
+    semantics, client = Semantics(semantics), Client(client)
+    if transactional_id is not None and semantics is not Semantics.EXACTLY_ONCE:
+        raise ValueError(f"transactions are for {Semantics.EXACTLY_ONCE}, and not for {semantics}")
+    produced = {line.name: line for line in _PRODUCERS[semantics]}
+    produced |= {line.name: line for line in _OTHERWISE.get((semantics, client), ())}
+    if transactional_id is not None:
+        named = _Line("transactional.id", transactional_id, "the same at every start: it fences whoever had it before")
+        told_apart = client is not Client.AIOKAFKA
+        produced |= {line.name: line for line in (named, *_IN_TRANSACTIONS[: 1 + told_apart])}
+    return Bundle(
+        semantics,
+        client,
+        tuple(_in_the_words_of(client, Role.PRODUCER, produced.values())),
+        tuple(_in_the_words_of(client, Role.CONSUMER, _CONSUMERS[semantics])),
+    )
+
+
+def _in_the_words_of(client: Client, role: Role, lines: Iterable[_Line]) -> Iterator[Setting]:
+    """What the client has, as it calls it; its properties hold words alone in Java."""
+    for line in lines:
+        known = TABLES[client][role].get(line.name)
+        if known is not None:
+            value = line.value
+            if client is Client.JAVA:
+                value = str(value).lower() if isinstance(value, bool) else str(value)
+            elif line.name == "acks" and isinstance(value, str) and value.isdigit():
+                value = int(value)
+            yield Setting(known.name, value, line.why)
+
+
+def at_most_once(client: Client | str) -> Bundle:
+    """Nothing is there twice, and what meets a fault is lost."""
+    return bundle(Semantics.AT_MOST_ONCE, client)
+
+
+def at_least_once(client: Client | str) -> Bundle:
+    """Nothing is lost, and what meets a fault may be there twice."""
+    return bundle(Semantics.AT_LEAST_ONCE, client)
+
+
+def exactly_once(client: Client | str, transactional_id: str | None = None) -> Bundle:
+    """Nothing is lost and nothing is there twice, within one life of the producer; with a transactional id, which
+    fences the lives before, across all of them."""
+    return bundle(Semantics.EXACTLY_ONCE, client, transactional_id)

@@ -1,0 +1,161 @@
+"""What each client calls a setting, and what it takes where nobody says.
+
+One table for each client, under Java's names. What a client does not have is not in its table. The defaults are those
+of confluent-kafka 2.16, aiokafka 0.14, kafka-python 3.0 and Java 4.3; a test compares them with what is installed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from semel.settings.vocabulary import RETRIES_MAX, Client, Role, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """One setting of one client. Where there is no `default`, the client does without."""
+
+    name: str
+    default: Value | None = None
+    other_names: tuple[str, ...] = ()
+
+
+_JAVA_PRODUCER: Final = {
+    "enable.idempotence": Known("enable.idempotence", True),
+    "acks": Known("acks", "all"),
+    "retries": Known("retries", RETRIES_MAX),
+    "max.in.flight.requests.per.connection": Known("max.in.flight.requests.per.connection", 5),
+    "linger.ms": Known("linger.ms", 5),
+    "request.timeout.ms": Known("request.timeout.ms", 30_000),
+    "delivery.timeout.ms": Known("delivery.timeout.ms", 120_000),
+    "transactional.id": Known("transactional.id"),
+    "transaction.timeout.ms": Known("transaction.timeout.ms", 60_000),
+}
+_JAVA_CONSUMER: Final = {
+    "isolation.level": Known("isolation.level", "read_uncommitted"),
+    "enable.auto.commit": Known("enable.auto.commit", True),
+    "auto.offset.reset": Known("auto.offset.reset", "latest"),
+    "session.timeout.ms": Known("session.timeout.ms", 45_000),
+    "heartbeat.interval.ms": Known("heartbeat.interval.ms", 3_000),
+    "max.poll.interval.ms": Known("max.poll.interval.ms", 300_000),
+}
+
+
+def _with_underscores(table: Mapping[str, Known], **defaults: Value) -> dict[str, Known]:
+    """The same table as the Python clients write it, with the defaults that they have otherwise."""
+    renamed = {java: known.name.replace(".", "_") for java, known in table.items()}
+    return {java: Known(name, defaults.get(name, table[java].default)) for java, name in renamed.items()}
+
+
+_KAFKA_PYTHON_PRODUCER: Final = _with_underscores(_JAVA_PRODUCER, linger_ms=0)
+
+# aiokafka has one time for an answer and for all repetitions, repeats until it is over (an idempotent producer for
+# ever), and has one request under way to each partition.
+_AIOKAFKA_PRODUCER: Final = {
+    "enable.idempotence": Known("enable_idempotence", False),
+    "acks": Known("acks", "1"),
+    "linger.ms": Known("linger_ms", 0),
+    "delivery.timeout.ms": Known("request_timeout_ms", 40_000),
+    "transactional.id": Known("transactional_id"),
+    "transaction.timeout.ms": Known("transaction_timeout_ms", 60_000),
+}
+
+# In librdkafka `request.timeout.ms` is what the broker is told; how long an answer is waited for is the socket's
+# timeout. Its defaults give way to idempotence and to transactions, and are those without.
+_CONFLUENT_PRODUCER: Final = {
+    "enable.idempotence": Known("enable.idempotence", False),
+    "acks": Known("acks", "all", ("request.required.acks",)),
+    "retries": Known("retries", RETRIES_MAX, ("message.send.max.retries",)),
+    "max.in.flight.requests.per.connection": Known(
+        "max.in.flight.requests.per.connection", 1_000_000, ("max.in.flight",)
+    ),
+    "linger.ms": Known("linger.ms", 5, ("queue.buffering.max.ms",)),
+    "request.timeout.ms": Known("socket.timeout.ms", 60_000),
+    "delivery.timeout.ms": Known("delivery.timeout.ms", 300_000, ("message.timeout.ms",)),
+    "transactional.id": Known("transactional.id"),
+    "transaction.timeout.ms": Known("transaction.timeout.ms", 60_000),
+    "metadata.recovery.strategy": Known("metadata.recovery.strategy", "rebootstrap"),
+}
+_CONFLUENT_CONSUMER: Final = {
+    **_JAVA_CONSUMER,
+    "isolation.level": Known("isolation.level", "read_committed"),
+    "enable.auto.offset.store": Known("enable.auto.offset.store", True),
+}
+
+TABLES: Final[Mapping[Client, Mapping[Role, Mapping[str, Known]]]] = {
+    Client.JAVA: {Role.PRODUCER: _JAVA_PRODUCER, Role.CONSUMER: _JAVA_CONSUMER},
+    Client.KAFKA_PYTHON: {
+        Role.PRODUCER: _KAFKA_PYTHON_PRODUCER,
+        Role.CONSUMER: _with_underscores(_JAVA_CONSUMER),
+    },
+    Client.AIOKAFKA: {
+        Role.PRODUCER: _AIOKAFKA_PRODUCER,
+        Role.CONSUMER: _with_underscores(_JAVA_CONSUMER, session_timeout_ms=10_000),
+    },
+    Client.CONFLUENT: {Role.PRODUCER: _CONFLUENT_PRODUCER, Role.CONSUMER: _CONFLUENT_CONSUMER},
+}
+
+# Names that one client alone has, beside what the tables know, by which a file is told to be his.
+_OF_LIBRDKAFKA: Final = (
+    *(
+        "message.timeout.ms",
+        "enable.auto.offset.store",
+        "socket.timeout.ms",
+        "log_level",
+        "debug",
+        "batch.num.messages",
+    ),
+    *("queue.buffering.max.ms", "queue.buffering.max.messages", "enable.gapless.guarantee", "statistics.interval.ms"),
+    *("message.send.max.retries", "request.required.acks", "max.in.flight", "broker.address.family", "sasl.username"),
+    *(
+        "enable.partition.eof",
+        "metadata.broker.list",
+        "topic.metadata.refresh.interval.ms",
+    ),
+)
+_OF_JAVA: Final = (
+    *("key.serializer", "value.serializer", "key.deserializer", "value.deserializer", "sasl.jaas.config"),
+    *("buffer.memory", "max.block.ms", "interceptor.classes", "partitioner.class", "max.poll.records"),
+    *("max.request.size", "metric.reporters", "ssl.truststore.location", "ssl.keystore.location"),
+)
+_OF_KAFKA_PYTHON: Final = (
+    *("retries", "delivery_timeout_ms", "max_in_flight_requests_per_connection", "batch_size", "max_block_ms"),
+    *("reconnect_backoff_ms", "reconnect_backoff_max_ms", "ssl_cafile", "ssl_certfile", "socket_options", "selector"),
+)
+_OF_AIOKAFKA: Final = ("max_batch_size", "loop", "rebalance_timeout_ms")
+
+
+# Names that a client has as well, for something else than this room speaks of.
+SOMETHING_ELSE: Final[Mapping[Client, frozenset[str]]] = {
+    **dict.fromkeys(Client, frozenset()),
+    Client.CONFLUENT: frozenset({"request.timeout.ms"}),
+    Client.JAVA: frozenset({"metadata.recovery.strategy"}),
+}
+
+# What producers and consumers of a client both have tells nothing of which it is.
+_OF_BOTH_ROLES: Final = (
+    *("request.timeout.ms", "request_timeout_ms", "socket.timeout.ms", "metadata.recovery.strategy"),
+    *("max.in.flight", "max.in.flight.requests.per.connection", "max_in_flight_requests_per_connection"),
+)
+
+
+def client_of(names: set[str], *, from_properties: bool = False) -> Client | None:
+    """Whose settings these are, as far as their names tell. With dots they are librdkafka's, unless they are Java's by
+    name, or come from a file of properties."""
+    if any("." in name for name in names):
+        if names & set(_OF_LIBRDKAFKA):
+            return Client.CONFLUENT
+        return Client.JAVA if from_properties or names & set(_OF_JAVA) else Client.CONFLUENT
+    if names & set(_OF_KAFKA_PYTHON):
+        return Client.KAFKA_PYTHON
+    return Client.AIOKAFKA if names & set(_OF_AIOKAFKA) else None
+
+
+def roles_of(client: Client, names: set[str]) -> tuple[Role, ...]:
+    """What a client with these settings is: a producer, a consumer, both where they stand in one file, or unknown."""
+    return tuple(role for role in Role if names & names_of(client, role) - set(_OF_BOTH_ROLES))
+
+
+def names_of(client: Client, role: Role) -> set[str]:
+    """All names that the table of a role has for its settings."""
+    return {name for known in TABLES[client][role].values() for name in (known.name, *known.other_names)}

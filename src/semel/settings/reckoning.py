@@ -1,0 +1,152 @@
+"""What a configuration comes to: what was set, read and under Java's names, and what the client takes where nothing is.
+
+It says what a client does, not whether that is good: that is for `conflicts`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from semel.settings.clients import TABLES, Known
+from semel.settings.vocabulary import Client, Role, Unreadable, Value, read_acks, read_number, read_switch
+
+_SWITCHES: Final = ("enable.idempotence", "enable.auto.commit", "enable.auto.offset.store")
+_WORDS: Final[Mapping[str, Mapping[str, str]]] = {
+    "isolation.level": {"read_committed": "read_committed", "read_uncommitted": "read_uncommitted"},
+    "auto.offset.reset": {"earliest": "earliest", "latest": "latest", "none": "none"},
+    "metadata.recovery.strategy": {"none": "none", "rebootstrap": "rebootstrap"},
+}
+# librdkafka has words of its own.
+_RESETS_OF_LIBRDKAFKA: Final = {
+    **dict.fromkeys(("earliest", "smallest", "beginning"), "earliest"),
+    **dict.fromkeys(("latest", "largest", "end"), "latest"),
+    "error": "none",
+}
+# The number of requests under way beyond which an idempotent producer cannot be known again, and to which librdkafka
+# comes down by itself.
+IN_FLIGHT_MAX: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A setting whose value cannot be read, and what it could be."""
+
+    name: str
+    value: object
+    wanted: str
+
+
+class Reckoning:
+    """The settings of one role of one client. `value` is what holds, `given` is whether somebody said so."""
+
+    def __init__(self, client: Client, role: Role, config: Mapping[str, object]) -> None:
+        self.client = client
+        self.role = role
+        self.unread: list[Unread] = []
+        self._table = TABLES[client][role]
+        self._written: dict[str, str] = {}
+        self._values: dict[str, Value] = {}
+        for java, known in self._table.items():
+            for name in (known.name, *known.other_names):
+                if name in config and config[name] is not None:
+                    self._take(java, name, config[name])
+
+    def _take(self, java: str, name: str, value: object) -> None:
+        self._written[java] = name
+        try:
+            self._values[java] = self._read(java, value)
+        except Unreadable as wanted:
+            self.unread.append(Unread(name, value, str(wanted)))
+
+    def _read(self, java: str, value: object) -> Value:
+        if java in _SWITCHES:
+            return read_switch(value)
+        if java == "acks":
+            return read_acks(value)
+        if java == "transactional.id":
+            return str(value)
+        if java not in _WORDS:
+            return read_number(value)
+        word = str(value).strip().lower()
+        words = _WORDS[java]
+        if java == "auto.offset.reset" and self.client is Client.CONFLUENT:
+            words = _RESETS_OF_LIBRDKAFKA
+        if java == "auto.offset.reset" and self.client is Client.JAVA and word.startswith("by_duration:"):
+            return "none"
+        if word not in words:
+            raise Unreadable(", ".join(words))
+        return words[word]
+
+    def has(self, java: str) -> bool:
+        """Does this client have such a setting?"""
+        return java in self._table
+
+    def given(self, java: str) -> bool:
+        return java in self._values
+
+    def name(self, java: str) -> str:
+        """What to call it: as it was written, or as the client does."""
+        return self._written.get(java, self._known(java).name)
+
+    def shown(self, java: str) -> str:
+        """The setting with its value, as people write it."""
+        value = self.value(java)
+        return f"{self.name(java)}={str(value).lower() if isinstance(value, bool) else value}"
+
+    def value(self, java: str) -> Value | None:
+        """What holds."""
+        return self._values.get(java, self._known(java).default)
+
+    def number(self, java: str) -> int:
+        """What holds, of a setting that is a number wherever there is one."""
+        value = self.value(java)
+        assert isinstance(value, int)
+        return value
+
+    @property
+    def transactional(self) -> bool:
+        return bool(self._values.get("transactional.id"))
+
+    @property
+    def wants_idempotence(self) -> bool:
+        """Did somebody ask for it, and so makes the client refuse what cannot be had with it?"""
+        return self.transactional or self._values.get("enable.idempotence") is True
+
+    @property
+    def forgoes_idempotence(self) -> list[str]:
+        """The settings for the sake of which the client turns its idempotence off without a word."""
+        if self.wants_idempotence or self.client not in (Client.JAVA, Client.KAFKA_PYTHON):
+            return []
+        against = []
+        if self.value("acks") != "all":
+            against.append("acks")
+        if self.number("retries") == 0:
+            against.append("retries")
+        if self.client is Client.KAFKA_PYTHON and self.number("max.in.flight.requests.per.connection") > IN_FLIGHT_MAX:
+            against.append("max.in.flight.requests.per.connection")
+        return against
+
+    @property
+    def idempotent(self) -> bool:
+        """Will batches be numbered?"""
+        return self.wants_idempotence or (bool(self.value("enable.idempotence")) and not self.forgoes_idempotence)
+
+    @property
+    def in_flight(self) -> int:
+        """Requests under way at a time."""
+        java = "max.in.flight.requests.per.connection"
+        if not self.has(java):
+            return 1
+        if self.idempotent and not self.given(java):
+            return IN_FLIGHT_MAX
+        return self.number(java)
+
+    @property
+    def repeats(self) -> bool:
+        """Is a batch sent again that was not answered?"""
+        if not self.has("retries"):
+            return self.value("acks") != "0"
+        return self.number("retries") > 0
+
+    def _known(self, java: str) -> Known:
+        return self._table[java]
