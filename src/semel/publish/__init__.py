@@ -1,0 +1,44 @@
+"""Named, numbered publishing: each number of a name is in the log at most once, and in order, across all lives.
+
+    with Publisher("127.0.0.1:9092", name="orders") as publisher:
+        publisher.publish(publisher.last() + 1, Record("orders", value=b"3 apples"))
+
+The claim is (name, number). It is a cursor in a compacted topic, and commits in the Kafka transaction of the records;
+the fence is the epoch of the transactional id. This room works against any Kafka cluster, and must know nothing of
+semel's own broker.
+"""
+
+import importlib.util
+
+if importlib.util.find_spec("confluent_kafka") is None:
+    raise ImportError("semel.publish needs confluent-kafka, which is missing: pip install 'semel[app]'")
+
+from semel.publish.asynchronous import AsyncPublisher
+from semel.publish.claims import Outcome
+from semel.publish.errors import (
+    CursorRefused,
+    Fenced,
+    Gap,
+    PublishError,
+    PublishFailed,
+    PublishRefused,
+    PublishUncertain,
+    RecordRefused,
+)
+from semel.publish.publisher import Publisher
+from semel.publish.record import Record
+
+__all__ = [
+    "AsyncPublisher",
+    "CursorRefused",
+    "Fenced",
+    "Gap",
+    "Outcome",
+    "PublishError",
+    "PublishFailed",
+    "PublishRefused",
+    "PublishUncertain",
+    "Publisher",
+    "Record",
+    "RecordRefused",
+]

@@ -1,0 +1,240 @@
+"""The topic of a name's cursor: made if it is missing, refused if it would forget, read to its end.
+
+Each name has a topic of its own, with one partition that nobody but the name's producer writes to. In a topic that
+names share, the open transaction of one holds back what readers of committed records see of all others: a cursor could
+hide behind it, and whoever waits for it waits for a stranger. The cursor must never be taken for final before the fence
+is up; `peek` is for whoever only wants to know.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeVar
+
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
+
+from semel.publish.cursor import Cursor, NoCursor, decode
+from semel.publish.deadline import Deadline
+from semel.publish.errors import CursorRefused, PublishFailed
+from semel.publish.settings import PublishSettings
+
+T = TypeVar("T")
+
+PARTITION: Final = 0
+# Small segments, compacted early: all that is wanted of them is the last record.
+TOPIC_CONFIGS: Final = {
+    "cleanup.policy": "compact",
+    "segment.ms": "600000",
+    "segment.bytes": "1048576",
+    "min.cleanable.dirty.ratio": "0.1",
+}
+# How far from the end the cursor is looked for at first: it is behind it but for the ends of aborted transactions.
+TAIL_OFFSETS: Final = 64
+_TAIL_GROWTH: Final = 16
+_ASK_SECONDS_MAX: Final = 5.0
+# How long what is undecided is waited for before it is asked whose it is; a live publisher commits sooner.
+_UNDECIDED_SECONDS_MAX: Final = 1.0
+_PAUSE_SECONDS: Final = 0.05
+# An empty answer is how a reader hears of the end, so it should not be waited for.
+_FETCH_WAIT_MS: Final = 10
+# What a broker says while it, or a new topic, is not ready.
+_PASSING: Final = frozenset(
+    (
+        *(KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE),
+        *(KafkaError.REQUEST_TIMED_OUT, KafkaError.NETWORK_EXCEPTION, KafkaError.NOT_CONTROLLER),
+        *(KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.OFFSET_NOT_AVAILABLE),
+        *(KafkaError.BROKER_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.FENCED_LEADER_EPOCH),
+        *(KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.THROTTLING_QUOTA_EXCEEDED, KafkaError.KAFKA_STORAGE_ERROR),
+    )
+)
+_NOT_THERE: Final = frozenset(
+    (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+)
+
+
+class Undecided(PublishFailed):
+    """Somebody's transaction is open in the cursor topic, and what is behind it cannot be read."""
+
+
+class CursorTopic:
+    """Where one name's cursor is."""
+
+    def __init__(self, settings: PublishSettings) -> None:
+        self._topic = settings.topic
+        self._name = settings.name
+        self._connection = dict(settings.connection)
+        self._where = TopicPartition(self._topic, PARTITION)
+        self._admin: AdminClient | None = None
+
+    @property
+    def key(self) -> bytes:
+        """Under which the log keeps the last cursor."""
+        return self._name.encode()
+
+    def prepare(self, deadline: Deadline) -> None:
+        """Make the topic if it is missing, and refuse one that would forget the cursor."""
+        policy = self._cleanup_policy(deadline)
+        if policy is None:
+            self._make(deadline)
+            policy = self._cleanup_policy(deadline, is_made=True)
+        if policy != "compact":
+            raise CursorRefused(
+                f"topic {self._topic!r} has cleanup.policy={policy}, and the cursor of publisher {self._name!r} would "
+                "be deleted in time: set cleanup.policy=compact, and nothing beside it"
+            )
+
+    def read(self, deadline: Deadline) -> Cursor | None:
+        """The cursor. The name's transactional id was claimed before, so nothing of it is undecided.
+
+        Else `Undecided`: it was claimed again since, or there is a stranger in the topic.
+        """
+        return self._last(deadline, until_decided=True)
+
+    def peek(self, deadline: Deadline) -> Cursor | None:
+        """The last cursor that is decided, for whoever has fenced nobody and only wants to know who is there."""
+        return self._last(deadline, until_decided=False)
+
+    def let_go(self) -> None:
+        """End the connections; the next question makes new ones."""
+        self._admin = None
+
+    def _administrator(self) -> AdminClient:
+        """One for all questions of a start: a new one has to find the cluster first."""
+        if self._admin is None:
+            self._admin = AdminClient(self._connection)
+        return self._admin
+
+    def _last(self, deadline: Deadline, *, until_decided: bool) -> Cursor | None:
+        end = self._end(deadline)
+        tail = TAIL_OFFSETS
+        with contextlib.closing(self._reader()) as reader:
+            while True:
+                begin = max(end - tail, 0)
+                found = self._scan(reader, begin, end if until_decided else 0, deadline)
+                if found is not None or begin == 0:
+                    return found
+                tail *= _TAIL_GROWTH
+
+    def _end(self, deadline: Deadline) -> int:
+        """Behind the last record, of whatever fate."""
+
+        def ask(seconds: float) -> int:
+            [answer] = (
+                self._administrator()
+                .list_offsets(
+                    {self._where: OffsetSpec.latest()},  # type: ignore[no-untyped-call]
+                    isolation_level=IsolationLevel.READ_UNCOMMITTED,
+                    request_timeout=seconds,
+                )
+                .values()
+            )
+            return int(answer.result().offset)
+
+        # The topic is there, though a broker that has just begun may not know of it yet.
+        return self._ask(ask, deadline, _PASSING | _NOT_THERE)
+
+    def _reader(self) -> Consumer:
+        return Consumer(
+            {
+                **self._connection,
+                "group.id": self._topic,
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "auto.offset.reset": "earliest",
+                "enable.partition.eof": True,
+                "fetch.wait.max.ms": _FETCH_WAIT_MS,
+            }
+        )
+
+    def _scan(self, reader: Consumer, begin: int, end: int, deadline: Deadline) -> Cursor | None:
+        """The last cursor between two offsets; waits until all before `end` is decided."""
+        reader.assign([TopicPartition(self._topic, PARTITION, begin)])
+        found: Cursor | None = None
+        patience = deadline
+        while not patience.is_over:
+            message = reader.poll(min(patience.left_seconds, _ASK_SECONDS_MAX))
+            if message is None:
+                continue
+            error = message.error()
+            if error is None:
+                found = self._cursor_in(message.key(), message.value())
+            elif error.code() == KafkaError._PARTITION_EOF:
+                if (message.offset() or 0) >= end:
+                    return found
+                patience = Deadline(min(deadline.left_seconds, _UNDECIDED_SECONDS_MAX))
+            elif error.code() not in _PASSING | _NOT_THERE:
+                raise CursorRefused(f"the cursor of publisher {self._name!r} cannot be read: {error.str()}")
+        if patience is deadline:
+            raise PublishFailed(f"no broker showed the cursor of publisher {self._name!r} in time")
+        raise Undecided(
+            f"the cursor of publisher {self._name!r} could not be read in time: a transaction that is not this "
+            f"publisher's is open in topic {self._topic!r}"
+        )
+
+    def _cursor_in(self, key: Any, value: Any) -> Cursor:
+        if key != self.key:
+            raise CursorRefused(
+                f"topic {self._topic!r} has a record under key {key!r}, and is to hold nothing but the cursor of "
+                f"publisher {self._name!r}: each name needs a topic of its own"
+            )
+        try:
+            return decode(value)
+        except NoCursor as reason:
+            raise CursorRefused(f"topic {self._topic!r} of publisher {self._name!r}: {reason}") from None
+
+    def _cleanup_policy(self, deadline: Deadline, *, is_made: bool = False) -> str | None:
+        """What the broker does with old records; None where there is no such topic."""
+        resource = ConfigResource(ResourceType.TOPIC, self._topic)
+
+        def ask(seconds: float) -> str | None:
+            [answer] = self._administrator().describe_configs([resource], request_timeout=seconds).values()
+            try:
+                return str(answer.result()["cleanup.policy"].value)
+            except KafkaException as error:
+                if not is_made and error.args[0].code() in _NOT_THERE:
+                    return None
+                raise
+
+        return self._ask(ask, deadline, _PASSING | _NOT_THERE if is_made else _PASSING)
+
+    def _make(self, deadline: Deadline) -> None:
+        def ask(seconds: float) -> None:
+            new = NewTopic(self._topic, 1, config=TOPIC_CONFIGS)
+            [made] = self._administrator().create_topics([new], request_timeout=seconds).values()
+            try:
+                made.result()
+            except KafkaException as error:
+                # Somebody else was faster, or an answer was lost.
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise
+
+        self._ask(ask, deadline, _PASSING)
+
+    def _ask(self, ask: Callable[[float], T], deadline: Deadline, passing: frozenset[int]) -> T:
+        """What a broker answers, asked again while it says that it is not ready."""
+        for seconds in _turns(deadline):
+            try:
+                return ask(seconds)
+            except KafkaException as error:
+                reason: KafkaError = error.args[0]
+                if reason.code() not in passing:
+                    raise CursorRefused(
+                        f"topic {self._topic!r} of publisher {self._name!r}: {reason.str()} ({reason.name()})"
+                    ) from None
+                last = reason.str()
+        raise PublishFailed(f"no broker answered about topic {self._topic!r} of publisher {self._name!r}: {last}")
+
+
+def _turns(deadline: Deadline) -> Iterator[float]:
+    """How long each attempt may take, until the time is over; there is always one."""
+    yield min(deadline.left_seconds + _PAUSE_SECONDS, _ASK_SECONDS_MAX)
+    while not deadline.is_over:
+        time.sleep(min(_PAUSE_SECONDS, deadline.left_seconds))
+        yield min(deadline.left_seconds + _PAUSE_SECONDS, _ASK_SECONDS_MAX)

@@ -1,0 +1,287 @@
+"""The publisher: claims a name, publishes numbers under it, and finds out by itself what became of a commit.
+
+The order of a start is the guarantee: the fence first, then the cursor. When it is not known whether a commit happened,
+a new producer does the same again, and the cursor says whether the number is there. One that was fenced stays so: it
+must never take a name back by itself.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final, Literal, NoReturn, Self, TypedDict
+
+from confluent_kafka import KafkaException, Producer
+
+from semel.publish.claims import NOTHING, Outcome, Plan, plan
+from semel.publish.cursor import Cursor, encode, this_instance
+from semel.publish.cursor_topic import PARTITION, CursorTopic, Undecided
+from semel.publish.deadline import Deadline
+from semel.publish.errors import (
+    CursorRefused,
+    Fenced,
+    PublishError,
+    PublishFailed,
+    PublishRefused,
+    PublishUncertain,
+)
+from semel.publish.record import Record
+from semel.publish.settings import settings_of
+from semel.publish.transaction import FencedOff, Interrupted, Transaction, claim
+
+logger = logging.getLogger(__name__)
+
+TIMEOUT_SECONDS: Final = 60.0
+# Who fenced is looked up for the message of the error, and notes itself within a moment of its start.
+_WHO_SECONDS_MAX: Final = 2.0
+_PAUSE_SECONDS: Final = 0.05
+
+Claim = tuple[int, Sequence[Record]]
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Options(TypedDict, total=False):
+    """What a publisher may be told besides its address and its name."""
+
+    gaps: Literal["refuse", "allow"]
+    timeout_seconds: float
+    cursor_topic: str | None
+    client: Mapping[str, Any] | None
+    now_ms: Callable[[], int]
+
+
+class Publisher:
+    """Publishes records under the numbers of a name, each at most once and in order.
+
+    `bootstrap` and `client` are librdkafka's; `client` may set whatever does not break the promise. A call takes
+    `timeout_seconds` at most, and as long again where it has to find out what became of a commit. Threads may share a
+    publisher; they take turns.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        name: str,
+        *,
+        gaps: Literal["refuse", "allow"] = "refuse",
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        cursor_topic: str | None = None,
+        client: Mapping[str, Any] | None = None,
+        now_ms: Callable[[], int] = _now_ms,
+    ) -> None:
+        self._settings = settings_of(bootstrap, name, gaps, timeout_seconds, cursor_topic, client or {})
+        self._now_ms = now_ms
+        self._instance = this_instance(now_ms())
+        self._cursor_topic = CursorTopic(self._settings)
+        self._mutex = threading.Lock()
+        # None where there is none to rely on: at first, and after an interruption.
+        self._producer: Producer | None = None
+        self._cursor = NOTHING
+        # Whether the cursor's record names this instance: then anybody else in it is one that fenced this one.
+        self._is_noted = False
+        # The number whose commit was asked for, as long as nobody knows what became of it.
+        self._uncertain: int | None = None
+        self._ended: PublishError | None = None
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def open(self) -> None:
+        """Claim the name: whoever had it is fenced. The first call does it where nobody did."""
+        with self._mutex:
+            self._claimed(self._deadline())
+
+    def close(self) -> None:
+        """Let go of the connections. The name stays claimed until somebody else claims it."""
+        with self._mutex:
+            self._ended = self._ended or PublishRefused(f"publisher {self._settings.name!r} was closed")
+            self._producer = None
+
+    def last(self) -> int:
+        """The last number that was published, -1 if there is none: go on with the next one."""
+        with self._mutex:
+            self._claimed(self._deadline())
+            return self._cursor
+
+    def publish(self, number: int, *records: Record) -> Outcome:
+        """Publish records under a number: all of them, once. They may be none; the number is then taken."""
+        [outcome] = self.publish_many([(number, records)])
+        return outcome
+
+    def publish_many(self, claims: Iterable[Claim]) -> list[Outcome]:
+        """Publish several numbers in one transaction; those that were published before are left out."""
+        claims = [(number, tuple(records)) for number, records in claims]
+        with self._mutex:
+            return list(self._publish(claims).outcomes)
+
+    def _publish(self, claims: Sequence[Claim]) -> Plan:
+        deadline = self._deadline()
+        producer = self._claimed(deadline)
+        settings = self._settings
+        numbers = (number for number, _ in claims)
+        planned = plan(settings.name, self._cursor, numbers, gaps_allowed=settings.gaps_allowed)
+        if Outcome.ACCEPTED not in planned.outcomes:
+            return planned
+        records = [
+            record
+            for (_, of_number), outcome in zip(claims, planned.outcomes, strict=True)
+            if outcome is Outcome.ACCEPTED
+            for record in of_number
+        ]
+        while not self._commit(producer, records, planned.cursor, deadline):
+            # A new producer makes the cursor final, and the cursor says what became of the commit.
+            producer = self._claimed(self._deadline())
+            if self._cursor == planned.cursor:
+                break
+            if deadline.is_over:
+                raise PublishFailed(
+                    f"publisher {settings.name!r} could not publish number {planned.cursor} within "
+                    f"{settings.timeout_seconds} s, and nothing of it was written: publish it again"
+                )
+        return planned
+
+    def _commit(self, producer: Producer, records: Sequence[Record], number: int, deadline: Deadline) -> bool:
+        """One attempt; False where the cursor has to say what became of it."""
+        transaction = Transaction(producer, deadline)
+        try:
+            transaction.write((*records, self._cursor_record(number)))
+            # From here on the cursor alone knows, whatever interrupts this.
+            self._producer = None
+            self._uncertain = number if number > self._cursor else None
+            transaction.commit()
+        except FencedOff:
+            self._end_fenced()
+        except Interrupted as reason:
+            logger.info("publisher %s: number %d was interrupted: %s", self._settings.name, number, reason)
+            self._producer = None
+            return False
+        self._stands(producer, number)
+        return True
+
+    def _stands(self, producer: Producer, cursor: int) -> None:
+        """All is known, and the cursor's record names this instance."""
+        self._producer = producer
+        self._cursor = cursor
+        self._uncertain = None
+        self._is_noted = True
+
+    def _claimed(self, deadline: Deadline) -> Producer:
+        """The producer, behind whose fence the cursor was read."""
+        if self._ended is not None:
+            raise self._ended
+        if self._producer is not None:
+            return self._producer
+        try:
+            return self._claim(deadline)
+        except PublishFailed as reason:
+            if self._uncertain is None:
+                raise
+            raise PublishUncertain(self._settings.name, self._uncertain, str(reason)) from None
+        finally:
+            self._cursor_topic.let_go()
+
+    def _claim(self, deadline: Deadline) -> Producer:
+        producer = self._new_producer()
+        if self._is_noted:
+            # Whoever came meanwhile must be seen before he is fenced.
+            self._check_owner(self._cursor_topic.peek(deadline))
+        else:
+            self._cursor_topic.prepare(deadline)
+        self._fence(producer, deadline)
+        cursor = self._read(producer, deadline)
+        number = NOTHING if cursor is None else cursor.number
+        if self._is_noted:
+            self._check_owner(cursor)
+            self._stands(producer, number)
+            return producer
+        self._cursor = number
+        if not self._commit(producer, (), number, deadline):
+            raise PublishFailed(
+                f"publisher {self._settings.name!r} could not note itself in topic {self._settings.topic!r}, and has "
+                "published nothing"
+            )
+        return producer
+
+    def _new_producer(self) -> Producer:
+        try:
+            return Producer(dict(self._settings.producer))
+        except KafkaException as error:
+            raise PublishRefused(f"the settings of publisher {self._settings.name!r}: {error.args[0].str()}") from None
+
+    def _fence(self, producer: Producer, deadline: Deadline) -> None:
+        try:
+            claim(producer, deadline)
+        except FencedOff:
+            self._end_fenced()
+        except Interrupted as reason:
+            raise PublishFailed(f"publisher {self._settings.name!r} could not be claimed: {reason}") from None
+
+    def _read(self, producer: Producer, deadline: Deadline) -> Cursor | None:
+        """The cursor, once it is final. What it waits for may be of somebody who has fenced this one, and has died."""
+        while True:
+            try:
+                return self._cursor_topic.read(deadline)
+            except Undecided:
+                if deadline.is_over:
+                    raise
+            self._check_fence(producer, deadline)
+
+    def _check_fence(self, producer: Producer, deadline: Deadline) -> None:
+        """Only who writes hears that he was fenced. What is written for that is taken back."""
+        transaction = Transaction(producer, deadline)
+        try:
+            transaction.write([self._cursor_record(NOTHING)])
+            transaction.abort()
+        except FencedOff:
+            self._end_fenced()
+        except Interrupted as reason:
+            raise PublishFailed(f"publisher {self._settings.name!r} could not be claimed: {reason}") from None
+
+    def _check_owner(self, cursor: Cursor | None) -> None:
+        if cursor is None:
+            raise CursorRefused(
+                f"the cursor of publisher {self._settings.name!r} is gone from topic {self._settings.topic!r}: whoever "
+                "deleted it has to say how far the name was"
+            )
+        if cursor.instance != self._instance:
+            self._end(Fenced(self._settings.name, cursor))
+
+    def _end_fenced(self) -> NoReturn:
+        """Fenced for good; who did it notes itself within a moment."""
+        deadline = Deadline(_WHO_SECONDS_MAX)
+        by: Cursor | None = None
+        while by is None and not deadline.is_over:
+            by = self._somebody_else(deadline)
+            if by is None:
+                time.sleep(_PAUSE_SECONDS)
+        self._end(Fenced(self._settings.name, by))
+
+    def _somebody_else(self, deadline: Deadline) -> Cursor | None:
+        try:
+            cursor = self._cursor_topic.peek(deadline)
+        except PublishError:
+            return None
+        return None if cursor is None or cursor.instance == self._instance else cursor
+
+    def _end(self, error: PublishError) -> NoReturn:
+        self._ended = error
+        self._producer = None
+        self._cursor_topic.let_go()
+        raise error
+
+    def _cursor_record(self, number: int) -> Record:
+        cursor = Cursor(number, self._instance, self._now_ms())
+        return Record(self._settings.topic, self._cursor_topic.key, encode(cursor), partition=PARTITION)
+
+    def _deadline(self) -> Deadline:
+        return Deadline(self._settings.timeout_seconds)

@@ -1,0 +1,107 @@
+"""The settings of the clients: what the promise depends on, what the user may choose, and what is refused by name.
+
+All names are librdkafka's. A setting that would break the promise must never pass, and none is changed silently.
+"""
+
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from semel.publish.errors import PublishRefused
+
+TOPIC_PREFIX: Final = "semel-publish-"
+# A topic's name has 249 characters at most, and the prefix takes some.
+NAME_LENGTH_MAX: Final = 249 - len(TOPIC_PREFIX)
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
+# What the broker gives a transaction beyond the time that a call may take, so that it never ends one under our hands.
+_TRANSACTION_SLACK_MS: Final = 10_000
+
+# A library does not print: what librdkafka says goes to the log of the program, if it has one.
+logger = logging.getLogger("semel.publish.librdkafka")
+logger.addHandler(logging.NullHandler())
+
+_DEFAULTS: Final[Mapping[str, Any]] = {
+    # Java's clients place keys like this, so that a key is where they look for it.
+    "partitioner": "murmur2_random",
+    "linger.ms": 5,
+    "logger": logger,
+}
+_OURS: Final[Mapping[str, str]] = {
+    "bootstrap.servers": "it is the first argument",
+    "metadata.broker.list": "it is the first argument",
+    "transactional.id": "it is made from the name, and fences whoever had the name before",
+    "isolation.level": "the cursor is read committed, or an aborted one would count",
+    "delivery.report.only.error": "failed records are heard of like this, and the others are known by the commit",
+    "on_delivery": "a record is delivered when its call returns",
+    "dr_cb": "a record is delivered when its call returns",
+    "dr_msg_cb": "a record is delivered when its call returns",
+    "group.id": "it is a consumer's",
+    "enable.auto.commit": "it is a consumer's",
+}
+# Each of these has one value with which the promise holds, or some.
+_ONLY: Final[Mapping[str, tuple[frozenset[str], str]]] = {
+    "enable.idempotence": (frozenset({"true"}), "without it a retry is a second record"),
+    "acks": (frozenset({"all", "-1"}), "a record that not all replicas have can be lost after its commit"),
+    "request.required.acks": (frozenset({"all", "-1"}), "a record that not all replicas have can be lost"),
+}
+# Which settings are about the connection, so that those who look after the cursor connect like the producer.
+_OF_CONNECTIONS: Final = re.compile(
+    r"(security|ssl|sasl|enable\.ssl|enable\.sasl|socket|client|broker\.(address|version)|api\.version|reconnect"
+    r"|connections\.max|retry\.backoff|metadata|log_level|logger|debug|oauth_cb|resolve_cb|error_cb)\b.*"
+)
+
+
+@dataclass(frozen=True)
+class PublishSettings:
+    """What the clients are made with."""
+
+    name: str
+    timeout_seconds: float
+    gaps_allowed: bool
+    topic: str
+    producer: Mapping[str, Any] = field(repr=False)
+    connection: Mapping[str, Any] = field(repr=False)
+
+
+def settings_of(
+    bootstrap: str, name: str, gaps: str, timeout_seconds: float, cursor_topic: str | None, client: Mapping[str, Any]
+) -> PublishSettings:
+    """All settings, checked without a broker."""
+    if not _NAME.fullmatch(name) or len(name) > NAME_LENGTH_MAX:
+        raise PublishRefused(
+            f"{name!r} is no name for a publisher: letters, digits, '.', '_' and '-', {NAME_LENGTH_MAX} at most"
+        )
+    if gaps not in ("refuse", "allow"):
+        raise PublishRefused(f'gaps={gaps!r} has no meaning; there are "refuse" and "allow"')
+    if timeout_seconds <= 0:
+        raise PublishRefused(f"timeout_seconds={timeout_seconds} leaves no time to publish anything")
+    for setting, value in client.items():
+        _check(setting, value)
+    connection = {setting: value for setting, value in client.items() if _OF_CONNECTIONS.fullmatch(setting)}
+    connection = {"bootstrap.servers": bootstrap, "logger": logger, **connection}
+    producer = {
+        **_DEFAULTS,
+        "transaction.timeout.ms": int(timeout_seconds * 1000) + _TRANSACTION_SLACK_MS,
+        **client,
+        "bootstrap.servers": bootstrap,
+        "transactional.id": f"{TOPIC_PREFIX}{name}",
+        "delivery.report.only.error": True,
+    }
+    if int(producer["transaction.timeout.ms"]) < timeout_seconds * 1000:
+        raise PublishRefused(
+            f"transaction.timeout.ms={producer['transaction.timeout.ms']} is shorter than a call may take "
+            f"(timeout_seconds={timeout_seconds}): the broker would end transactions under way. Raise it, or leave it"
+        )
+    return PublishSettings(
+        name, timeout_seconds, gaps == "allow", cursor_topic or f"{TOPIC_PREFIX}{name}", producer, connection
+    )
+
+
+def _check(setting: str, value: Any) -> None:
+    if setting in _OURS:
+        raise PublishRefused(f"{setting} cannot be set: {_OURS[setting]}")
+    good, reason = _ONLY.get(setting, (frozenset(), ""))
+    if good and str(value).lower() not in good:
+        raise PublishRefused(f"{setting}={value!r} cannot be set: {reason}. Leave it out")

@@ -1,0 +1,157 @@
+"""Records in one Kafka transaction, as librdkafka does it, and what its errors mean.
+
+An error means one of three things: a record that cannot be stored (nothing of the transaction stays, and the producer
+goes on), a fence, or an interruption, after which the producer is given up and the cursor says what happened. This must
+never guess what became of a commit.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from semel.publish.deadline import Deadline
+from semel.publish.errors import RecordRefused
+from semel.publish.record import Record
+
+# Readers of committed records wait for a transaction that is left open, so some time is spent on ending it.
+_ABORT_SECONDS_MAX: Final = 5.0
+_POLL_SECONDS: Final = 0.01
+_FENCED: Final = frozenset((KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED))
+# What is wrong with the record itself, or with where it is to go.
+_OF_THE_RECORD: Final = frozenset(
+    (
+        *(KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_RECORD),
+        *(KafkaError.INVALID_TIMESTAMP, KafkaError.INVALID_MSG_SIZE, KafkaError.POLICY_VIOLATION),
+        *(KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART),
+        *(KafkaError.TOPIC_EXCEPTION, KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError._INVALID_ARG),
+        KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    )
+)
+
+
+class FencedOff(Exception):
+    """Somebody else has the transactional id."""
+
+
+class Interrupted(Exception):
+    """The producer is of no use any more. Whether anything was committed, the cursor says."""
+
+    def __init__(self, reason: KafkaError | str) -> None:
+        super().__init__(reason if isinstance(reason, str) else f"{reason.str()} ({reason.name()})")
+
+
+def claim(producer: Producer, deadline: Deadline) -> None:
+    """Put up the fence: from now on nobody else may write under the transactional id, and what was open is aborted."""
+    _insist(producer.init_transactions, deadline)
+
+
+class Transaction:
+    """One transaction, from its begin to its end."""
+
+    def __init__(self, producer: Producer, deadline: Deadline) -> None:
+        self._producer = producer
+        self._deadline = deadline
+        self._abort_seconds = min(deadline.left_seconds, _ABORT_SECONDS_MAX)
+        self._failed: tuple[Record, KafkaError] | None = None
+
+    def write(self, records: Iterable[Record]) -> None:
+        """Begin, and have everything stored; if not all of it is, nothing stays."""
+        try:
+            self._producer.begin_transaction()
+        except KafkaException as error:
+            _raise_if_fenced(error.args[0])
+            raise Interrupted(error.args[0]) from None
+        try:
+            for record in records:
+                self._hand_over(record)
+            self._flush()
+        except RecordRefused:
+            self.abort()
+            raise
+        except BaseException:
+            with contextlib.suppress(Interrupted):
+                self.abort()
+            raise
+
+    def commit(self) -> None:
+        """Commit; anything but a return means that the cursor has to be asked.
+
+        That takes half of the time that is left: in the rest a new producer can find out, and go on.
+        """
+        _insist(self._producer.commit_transaction, Deadline(self._deadline.left_seconds / 2))
+
+    def abort(self) -> None:
+        """Take back what is there. A producer that was fenced says so here, whatever it said before."""
+        _insist(self._producer.abort_transaction, Deadline(self._abort_seconds))
+
+    def _hand_over(self, record: Record) -> None:
+        settled: dict[str, Any] = {}
+        if record.headers:
+            # The client takes no other mapping than dict, and no other sequence than list.
+            headers = list(record.headers.items() if isinstance(record.headers, Mapping) else record.headers)
+            if cut := next((name for name, _ in headers if "\0" in name), None):
+                raise RecordRefused(record, f"{cut!r} is no name of a header: the client would end it at the NUL")
+            settled["headers"] = headers
+        if record.partition is not None:
+            settled["partition"] = record.partition
+        if record.timestamp_ms is not None:
+            settled["timestamp"] = record.timestamp_ms
+        while True:
+            try:
+                self._producer.produce(
+                    record.topic, record.value, record.key, on_delivery=partial(self._note, record), **settled
+                )
+                return
+            except BufferError:
+                self._make_room()
+            except KafkaException as error:
+                raise self._failure(record, error.args[0]) from None
+
+    def _make_room(self) -> None:
+        """The queue is full: wait until something of it has arrived."""
+        if self._deadline.is_over:
+            raise Interrupted("the queue is full, and nothing of it arrived in time")
+        self._producer.poll(_POLL_SECONDS)
+        self._check()
+
+    def _flush(self) -> None:
+        if self._producer.flush(self._deadline.left_seconds):
+            raise Interrupted("not everything arrived in time")
+        self._check()
+
+    def _note(self, record: Record, error: KafkaError | None, _message: Message) -> None:
+        # Only the first failure says why; those behind it are purged because of it.
+        if error is not None and self._failed is None:
+            self._failed = record, error
+
+    def _check(self) -> None:
+        if self._failed is not None:
+            raise self._failure(*self._failed)
+
+    def _failure(self, record: Record, reason: KafkaError) -> Exception:
+        if reason.code() in _FENCED:
+            return FencedOff()
+        if reason.code() in _OF_THE_RECORD:
+            return RecordRefused(record, reason.str())
+        return Interrupted(reason)
+
+
+def _insist(step: Callable[[float], object], deadline: Deadline) -> None:
+    """Take a step again for as long as its errors allow that, and there is time."""
+    while True:
+        try:
+            step(deadline.left_seconds)
+            return
+        except KafkaException as error:
+            reason: KafkaError = error.args[0]
+            _raise_if_fenced(reason)
+            if deadline.is_over or not reason.retriable():
+                raise Interrupted(reason) from None
+
+
+def _raise_if_fenced(reason: KafkaError) -> None:
+    if reason.code() in _FENCED:
+        raise FencedOff
