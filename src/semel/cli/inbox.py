@@ -1,0 +1,150 @@
+"""`semel inbox`: look into the quarantine of an inbox, have messages tried again, and drop them.
+
+A message is tried again by the consumer's own loop, in its process. This command reads and marks rows, and must never
+run a handler.
+"""
+
+import argparse
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from semel.cli.databases import add_database, opened
+from semel.cli.errors import Failure
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+    from semel.inbox.asides import Entry
+
+EXAMPLE: Final = """  semel inbox quarantine list --database sqlite:///app.db
+  semel inbox quarantine retry 17 18 --database postgresql://host/app
+  semel inbox quarantine drop --all --consumer billing --database sqlite:///app.db"""
+
+_NOTHING: Final = "-"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    things = parser.add_subparsers(dest="thing", metavar="quarantine", required=True)
+    purpose = "what was put aside because it cannot be handled, or because nobody can say whether it is new"
+    quarantine = things.add_parser("quarantine", help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
+    actions = quarantine.add_subparsers(dest="action", metavar="list|retry|drop", required=True)
+
+    def action(name: str, purpose: str) -> argparse.ArgumentParser:
+        own = actions.add_parser(name, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
+        add_database(own)
+        own.add_argument("--consumer", metavar="NAME", help="only what this consumer has put aside")
+        return own
+
+    own = action("list", "show what waits, and why")
+    own.add_argument("--json", action="store_true", help="one JSON object to a line, with the whole message")
+    for name, purpose in (
+        ("retry", "have the consumer's loop try them again, before anything new"),
+        ("drop", "have nobody try them again: their events count as dealt with"),
+    ):
+        own = action(name, purpose)
+        own.add_argument("numbers", type=int, nargs="*", metavar="NUMBER", help="as `list` shows them")
+        own.add_argument("--all", action="store_true", help="all that wait")
+        if name == "drop":
+            own.add_argument(
+                "--first-version", type=int, default=1, metavar="N", help="as the consumer's Inbox has it (1)"
+            )
+
+
+def run(options: argparse.Namespace) -> int:
+    with opened(options.database) as engine:
+        from semel.inbox.errors import Unsettled
+
+        try:
+            return _run(options, engine)
+        except Unsettled as error:
+            raise Failure(str(error)) from error
+
+
+def _run(options: argparse.Namespace, engine: "Engine") -> int:
+    from semel.inbox import quarantine
+    from semel.inbox.times import now_ms
+
+    with engine.begin() as connection:
+        entries = quarantine.open_entries(connection, options.consumer)
+        if options.action == "list":
+            _show(entries, as_json=options.json)
+            return 0
+        numbers = _chosen(options, entries)
+        if options.action == "retry":
+            quarantine.retry(connection, numbers)
+        else:
+            quarantine.drop(connection, numbers, first_version=options.first_version, now_ms=now_ms())
+    done = "marked to be tried again" if options.action == "retry" else "dropped"
+    print(f"{len(numbers)} {done}")
+    return 0
+
+
+def _chosen(options: argparse.Namespace, entries: "list[Entry]") -> list[int]:
+    if bool(options.numbers) == options.all:
+        raise Failure("say which: their numbers, or --all")
+    known = [entry.number for entry in entries]
+    if options.all:
+        return known
+    strange = [number for number in options.numbers if number not in known]
+    if strange:
+        raise Failure(f"there is no {strange[0]} waiting in the quarantine")
+    return list(dict.fromkeys(options.numbers))
+
+
+def _show(entries: "list[Entry]", *, as_json: bool) -> None:
+    if as_json:
+        for entry in entries:
+            print(json.dumps(_fields(entry)))
+        return
+    if not entries:
+        print("nothing is in the quarantine")
+        return
+    rows = [("NUMBER", "CONSUMER", "STATE", "CAUSE", "SINCE", "WHAT", "FROM", "REASON")]
+    rows += [
+        (
+            str(entry.number),
+            entry.consumer,
+            str(entry.state),
+            str(entry.cause),
+            datetime.fromtimestamp(entry.quarantined_at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            _what(entry),
+            _NOTHING if entry.message is None else _place(entry.message),
+            entry.reason,
+        )
+        for entry in entries
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _what(entry: "Entry") -> str:
+    if entry.version is not None:
+        return f"{entry.version.aggregate} version {entry.version.version}"
+    return entry.message_id or _NOTHING
+
+
+def _place(message: Any) -> str:
+    return f"{message.topic}[{message.partition}]@{message.offset}"
+
+
+def _fields(entry: "Entry") -> dict[str, Any]:
+    """Bytes as hexadecimal digits: what cannot be decoded is no text."""
+    fields = {**entry._asdict(), "message_id": entry.message_id, "message": None}
+    message = entry.message
+    if message is not None:
+        fields["message"] = {
+            "topic": message.topic,
+            "partition": message.partition,
+            "offset": message.offset,
+            "timestamp_ms": message.timestamp_ms,
+            "key": _hex(message.key),
+            "value": _hex(message.value),
+            "headers": [[name, _hex(value)] for name, value in message.headers],
+        }
+    return fields
+
+
+def _hex(given: bytes | None) -> str | None:
+    return None if given is None else given.hex()

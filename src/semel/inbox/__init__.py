@@ -1,0 +1,50 @@
+"""The idempotent consumer: an event that is delivered many times has its effect once.
+
+    with engine.begin() as connection:
+        with inbox.once(connection, consumer="billing", message_id=event.id) as first:
+            if first:
+                book(connection, event)
+
+The claim is a row of (consumer, event id) in the transaction of the effect. This room must never commit, roll back or
+begin a transaction that it was handed, and knows of the rest of semel only how to find the connection.
+"""
+
+import importlib.util
+
+if importlib.util.find_spec("sqlalchemy") is None or importlib.util.find_spec("confluent_kafka") is None:
+    raise ImportError("semel.inbox needs SQLAlchemy and confluent-kafka, and one is missing: pip install 'semel[app]'")
+
+from semel.inbox.async_loop import AsyncInbox
+from semel.inbox.claiming import claim_many, claim_many_async, next_version, next_version_async, once, once_async
+from semel.inbox.errors import BrokerCoordinates, LoopFailed, RetentionTooShort, UnusableId
+from semel.inbox.identities import Version, derived_key
+from semel.inbox.loop import Inbox
+from semel.inbox.messages import Message
+from semel.inbox.outcomes import Counts, Outcome
+from semel.inbox.reaper import reap, reap_async
+from semel.inbox.retries import Retries
+from semel.inbox.tables import metadata
+
+__all__ = [
+    "AsyncInbox",
+    "BrokerCoordinates",
+    "Counts",
+    "Inbox",
+    "LoopFailed",
+    "Message",
+    "Outcome",
+    "RetentionTooShort",
+    "Retries",
+    "UnusableId",
+    "Version",
+    "claim_many",
+    "claim_many_async",
+    "derived_key",
+    "metadata",
+    "next_version",
+    "next_version_async",
+    "once",
+    "once_async",
+    "reap",
+    "reap_async",
+]

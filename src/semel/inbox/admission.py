@@ -1,0 +1,128 @@
+"""The rules of a loop, between a message and its handler: take it, know it, or put it aside. They end no transaction.
+
+What cannot be decoded and what keeps failing is put aside in the transaction that claims it, so that it neither wedges
+its partition nor is skipped. An event that was put aside by its id is claimed by that: the same event, sent again, is a
+duplicate. A version that was put aside is not: the versions after it are gaps, and wait in the quarantine behind it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+from uuid import UUID
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+
+from semel.inbox import asides, claims
+from semel.inbox.asides import Aside, Cause, State
+from semel.inbox.claiming import Clock
+from semel.inbox.errors import BrokerCoordinates
+from semel.inbox.identities import Version, checked_id, checked_version
+from semel.inbox.messages import Message
+from semel.inbox.outcomes import Outcome
+
+Identity = Callable[[Message], str | UUID | Version]
+"""Finds what an event is known by. An error says that the message cannot be decoded."""
+
+
+class Retaken(NamedTuple):
+    """A quarantined message that is tried again: the handler is due if the outcome is true."""
+
+    outcome: Outcome
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    consumer: str
+    identity: Identity
+    first_version: int
+    clock: Clock
+
+    def identity_of(self, message: Message) -> str | Version | Exception:
+        """The identity, or why there is none. An identity made of the message's place is a mistake of the program; one
+        that only looks like a place is a mistake of whoever sent it, who is not to stop everybody."""
+        try:
+            found = self.identity(message)
+            if isinstance(found, Version):
+                return checked_version(found.aggregate, found.version)
+            return checked_id(found)
+        except BrokerCoordinates as error:
+            if error.is_of(message):
+                raise
+            return error
+        except Exception as error:
+            return error
+
+    def take(self, connection: Connection, message: Message, identity: str | Version) -> Outcome:
+        """Claim it; where that is not possible, and never will be by itself, put it aside."""
+        outcome = self._claim(connection, message, identity)
+        if outcome is Outcome.GAP:
+            return self._put(connection, message, identity, Cause.GAP, gap_reason(identity), 0)
+        return outcome
+
+    def put_aside(
+        self, connection: Connection, message: Message, identity: str | Version, error: Exception, attempts: int
+    ) -> Outcome:
+        """It keeps failing. The claim goes with it, if it is by id."""
+        if isinstance(identity, str):
+            outcome = self._claim(connection, message, identity)
+            if not outcome:
+                return outcome
+        return self._put(connection, message, identity, Cause.FAILED, reason_of(error), attempts)
+
+    def put_undecodable(self, connection: Connection, message: Message, error: Exception) -> Outcome:
+        return self._put(connection, message, None, Cause.UNDECODABLE, reason_of(error), 0)
+
+    def retake(self, connection: Connection, number: int) -> Retaken | None:
+        """None where somebody else was first, or where it has to be held again."""
+        if not asides.move(connection, number, State.DUE, State.DONE):
+            return None
+        entry = asides.entry_of(connection, number)
+        if entry is None or entry.message is None:
+            return None
+        outcome = Outcome.ACCEPTED
+        if entry.message_id is None:
+            identity = self.identity_of(entry.message)
+            if isinstance(identity, Exception):
+                asides.hold_again(connection, number, State.DONE, reason_of(identity))
+                return None
+            outcome = self._claim(connection, entry.message, identity)
+            if outcome is Outcome.GAP:
+                asides.hold_again(connection, number, State.DONE, gap_reason(identity))
+                return None
+        asides.forget_message(connection, number)
+        return Retaken(outcome, entry.message)
+
+    def _claim(self, connection: Connection, message: Message, identity: str | Version) -> Outcome:
+        now_ms = self.clock()
+        if isinstance(identity, Version):
+            return claims.claim_version(connection, self.consumer, identity, self.first_version, now_ms)
+        asked = claims.claim_of(self.consumer, identity, message.timestamp_ms, now_ms)
+        return claims.claim(connection, asked, message)
+
+    def _put(
+        self,
+        connection: Connection,
+        message: Message,
+        identity: str | Version | None,
+        cause: Cause,
+        reason: str,
+        attempts: int,
+    ) -> Outcome:
+        subject = asides.subject_of_record(message) if identity is None else asides.subject_of(identity)
+        aside = Aside(self.consumer, subject, cause, reason, self.clock(), attempts, message)
+        return Outcome.QUARANTINED if asides.put(connection, aside) else Outcome.DUPLICATE
+
+
+def reason_of(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def gap_reason(identity: str | Version) -> str:
+    return f"{identity} does not follow the last version that was taken"
+
+
+def is_lost_database(error: Exception) -> bool:
+    """Whether it says nothing of the message, and the quarantine is out of reach too."""
+    return isinstance(error, DBAPIError) and error.connection_invalidated

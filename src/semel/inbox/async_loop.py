@@ -1,0 +1,203 @@
+"""The consumer's loop over aiokafka and an AsyncEngine: as the other one, with the same rules and the same order.
+
+Here a rebalance comes while a handler is at work. It waits for the message at hand, whose offset is committed before
+the partition goes; a message that was fetched and not begun is dropped. This must never commit an offset before the
+database has committed.
+"""
+
+import asyncio
+import contextlib
+import importlib
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from semel.database import check_unbroken, within_async
+from semel.inbox import asides
+from semel.inbox.admission import is_lost_database, reason_of
+from semel.inbox.asides import State
+from semel.inbox.errors import LoopFailed
+from semel.inbox.looping import Looping
+from semel.inbox.messages import Message
+from semel.inbox.outcomes import Outcome
+from semel.inbox.progress import Place
+from semel.inbox.reaper import reap_async
+from semel.inbox.settings import DUE_COUNT_MAX, POLL_SECONDS, for_aiokafka
+
+AsyncHandler = Callable[[AsyncConnection, Message], Awaitable[object]]
+
+
+class AsyncInbox(Looping[AsyncEngine]):
+    """The loop over aiokafka. Of an engine for SQLite, hand its `sync_engine` to `semel.database.begin_immediately`."""
+
+    async def run(self, handler: AsyncHandler, kafka: Mapping[str, Any], topics: Sequence[str]) -> None:
+        """Consume `topics` until `stop`; `kafka` are the arguments of an AIOKafkaConsumer."""
+        aiokafka = _aiokafka()
+        client = aiokafka.AIOKafkaConsumer(**for_aiokafka(kafka))
+        working = asyncio.Lock()
+        client.subscribe(list(topics), listener=_listener(self, client, working))
+        try:
+            await client.start()
+            while not self._is_stopping:
+                await self._look_after(handler)
+                fetched = await client.getmany(timeout_ms=int(POLL_SECONDS * 1000), max_records=1)
+                for place, records in fetched.items():
+                    async with working:
+                        # A rebalance may have come before the lock did.
+                        if place in client.assignment():
+                            await self._consume(handler, message_of(records[0]))
+                if not fetched or self._progress.is_due:
+                    await self._commit(client)
+        except aiokafka.errors.KafkaError as error:
+            raise LoopFailed(f"the broker refuses to be read: {error}") from error
+        finally:
+            # Whatever ended the loop is more important than what the broker says to this.
+            with contextlib.suppress(aiokafka.errors.KafkaError, LoopFailed):
+                await self._commit(client)
+            await client.stop()
+
+    async def take(self, handler: AsyncHandler, message: Message) -> Outcome | None:
+        """What became of this message, committed and counted; None where `stop` came before that was known."""
+        outcome = await self._settle(handler, message)
+        self._count(outcome)
+        return outcome
+
+    async def retry_due(self, handler: AsyncHandler) -> None:
+        """Try what a person wants to be tried again, in the order in which it was put aside, each once."""
+        async with self._engine.begin() as connection:
+            due = await connection.run_sync(asides.due_numbers, self._admission.consumer, DUE_COUNT_MAX)
+        for number in due:
+            await self._retry(handler, number)
+
+    # -- a message ---------------------------------------------------------------------------------------------------
+
+    async def _consume(self, handler: AsyncHandler, message: Message) -> None:
+        if await self.take(handler, message) is not None:
+            self._progress.note(message)
+
+    async def _settle(self, handler: AsyncHandler, message: Message) -> Outcome | None:
+        admission = self._admission
+        identity = admission.identity_of(message)
+        if isinstance(identity, Exception):
+            error = identity
+            async with self._engine.begin() as connection:
+                return await within_async(connection, lambda given: admission.put_undecodable(given, message, error))
+        attempt = 1
+        while True:
+            try:
+                async with self._engine.begin() as connection:
+                    outcome = await within_async(connection, lambda given: admission.take(given, message, identity))
+                    if outcome:
+                        await handler(connection, message)
+                        await connection.run_sync(check_unbroken)
+                return outcome
+            except Exception as failure:
+                if attempt == self._retries.attempts:
+                    if is_lost_database(failure):
+                        raise
+                    return await self._put_aside(message, identity, failure, attempt)
+            if self._is_stopping:
+                return None
+            await asyncio.sleep(self._wait_seconds(attempt))
+            attempt += 1
+
+    async def _put_aside(self, message: Message, identity: Any, failure: Exception, attempts: int) -> Outcome:
+        async with self._engine.begin() as connection:
+            return await within_async(
+                connection, lambda given: self._admission.put_aside(given, message, identity, failure, attempts)
+            )
+
+    # -- what is done from time to time ------------------------------------------------------------------------------
+
+    async def _look_after(self, handler: AsyncHandler) -> None:
+        if self._retrying.is_due():
+            await self.retry_due(handler)
+        if self._reaping.is_due():
+            await reap_async(
+                self._engine, consumer=self._admission.consumer, retention_ms=self._retention_ms, clock=self._clock
+            )
+
+    async def _retry(self, handler: AsyncHandler, number: int) -> None:
+        try:
+            async with self._engine.begin() as connection:
+                retaken = await within_async(connection, lambda given: self._admission.retake(given, number))
+                if retaken is not None and retaken.outcome:
+                    await handler(connection, retaken.message)
+                    await connection.run_sync(check_unbroken)
+        except Exception as error:
+            if is_lost_database(error):
+                raise
+            async with self._engine.begin() as connection:
+                await connection.run_sync(asides.hold_again, number, State.DUE, reason_of(error))
+            return
+        if retaken is not None:
+            self._count_retried()
+
+    # -- the broker --------------------------------------------------------------------------------------------------
+
+    async def _commit(self, client: Any, places: Iterable[Place] | None = None) -> None:
+        """Tell the broker how far the database has come, in these partitions or all, and wait until it knows."""
+        errors = _aiokafka().errors
+        offsets = self._progress.offsets()
+        if places is not None:
+            offsets = {place: offsets[place] for place in places if place in offsets}
+        if not offsets:
+            return
+        try:
+            await client.commit({_partition(place): offset for place, offset in offsets.items()})
+        except (errors.CommitFailedError, errors.IllegalStateError):
+            # They are somebody else's, who finds what was done to be duplicates.
+            pass
+        except errors.KafkaError as error:
+            if error.retriable:
+                return
+            raise LoopFailed(f"the broker refuses the offsets: {error}") from error
+        self._progress.forget(offsets)
+
+    async def give_up(self, client: Any, places: Sequence[Place]) -> None:
+        """The partitions are about to go: what is done in them is committed now, or delivered to somebody else."""
+        with contextlib.suppress(LoopFailed):
+            await self._commit(client, places)
+        self._progress.forget(places)
+
+
+def _aiokafka() -> Any:
+    """It comes without types, and only who uses this loop needs it."""
+    try:
+        return importlib.import_module("aiokafka")
+    except ImportError:
+        raise LoopFailed("AsyncInbox.run needs aiokafka, which is missing: pip install aiokafka") from None
+
+
+def _listener(inbox: AsyncInbox, client: Any, working: asyncio.Lock) -> Any:
+    """aiokafka wants an object of a class of its own."""
+    listener_class: Any = _aiokafka().ConsumerRebalanceListener
+
+    class Listener(listener_class):  # type: ignore[misc]
+        async def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
+            async with working:
+                await inbox.give_up(client, [(one.topic, one.partition) for one in revoked])
+
+        async def on_partitions_assigned(self, assigned: object) -> None:
+            """Each begins where its last commit says."""
+
+    return Listener()
+
+
+def _partition(place: Place) -> Any:
+    return _aiokafka().TopicPartition(*place)
+
+
+def message_of(received: Any) -> Message:
+    # The time at which the broker stored it (type 1 here) says nothing of the event.
+    timestamp_ms = received.timestamp if received.timestamp_type == 0 and received.timestamp >= 0 else None
+    return Message(
+        received.topic,
+        received.partition,
+        received.offset,
+        received.key,
+        received.value,
+        tuple(received.headers),
+        timestamp_ms,
+    )

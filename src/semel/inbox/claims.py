@@ -1,0 +1,183 @@
+"""The statements that claim an event, on a connection in the transaction of its effect. They never end it.
+
+There is no look before the insert: the database's own primary key decides, and a second transaction with the same id
+waits there for the first one, to be a duplicate if that commits and accepted if it does not. An id that is old by its
+own time is compared with the floor after it was inserted, and not before: whoever gets to insert an id that was claimed
+once, does so because the reaper has committed, and so sees the floor that the reaper committed first.
+"""
+
+import json
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    Connection,
+    Insert,
+    Text,
+    bindparam,
+    cast,
+    delete,
+    func,
+    select,
+    text,
+    update,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+
+from semel.inbox.asides import Aside, Cause, put, subject_of
+from semel.inbox.identities import Version, time_of
+from semel.inbox.messages import Message
+from semel.inbox.outcomes import Outcome
+from semel.inbox.statements import insert_new, is_new
+from semel.inbox.tables import claims, floors, versions
+from semel.inbox.times import FRESH_MS
+
+
+class Claim(NamedTuple):
+    consumer: str
+    message_id: str
+    event_time_ms: int
+    claimed_at_ms: int
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether no floor can be above it. One that lies ahead says that a clock is wrong, and it may be this one."""
+        return abs(self.event_time_ms - self.claimed_at_ms) < FRESH_MS
+
+
+def claim_of(consumer: str, message_id: str, event_time_ms: int | None, now_ms: int) -> Claim:
+    """An id's own time goes before any other: it is the same wherever the event comes from."""
+    own_ms = time_of(message_id)
+    known_ms = event_time_ms if own_ms is None else own_ms
+    return Claim(consumer, message_id, now_ms if known_ms is None else known_ms, now_ms)
+
+
+# -- one -------------------------------------------------------------------------------------------------------------
+
+_CLAIM: Final = insert_new(claims)
+
+
+def claim(connection: Connection, asked: Claim, message: Message | None = None) -> Outcome:
+    """`message` is what is put aside, if the id is below the floor."""
+    if not is_new(connection, _CLAIM, asked._asdict()):
+        return Outcome.DUPLICATE
+    if asked.is_fresh:
+        return Outcome.ACCEPTED
+    floor_ms = _floor_ms(connection, asked.consumer)
+    return _put_below(connection, asked, floor_ms, message) if asked.event_time_ms < floor_ms else Outcome.ACCEPTED
+
+
+# -- many ------------------------------------------------------------------------------------------------------------
+
+_COLUMNS: Final = ["consumer", "message_id", "event_time_ms", "claimed_at_ms"]
+_CONSUMER: Final = bindparam("consumer", type_=Text)
+_CLAIMED_AT: Final = bindparam("claimed_at_ms", type_=BigInteger)
+
+
+def _from_arrays() -> Insert:
+    arrays = (bindparam("ids", type_=ARRAY(Text)), bindparam("times", type_=ARRAY(BigInteger)))
+    rows = func.unnest(*arrays).table_valued("message_id", "event_time_ms").render_derived("asked")
+    chosen = select(cast(_CONSUMER, Text), rows.c.message_id, rows.c.event_time_ms, cast(_CLAIMED_AT, BigInteger))
+    insert = postgresql.insert(claims).from_select(_COLUMNS, chosen)
+    return insert.on_conflict_do_nothing()
+
+
+def _from_json() -> Insert:
+    rows = func.json_each(bindparam("batch", type_=Text)).table_valued("value", name="asked")
+    of_row = [func.json_extract(rows.c.value, path) for path in ("$[0]", "$[1]")]
+    # SQLite takes the words ON CONFLICT for a condition of a join, unless a WHERE stands before them.
+    chosen = select(_CONSUMER, *of_row, _CLAIMED_AT).where(text("true"))
+    return sqlite.insert(claims).from_select(_COLUMNS, chosen).on_conflict_do_nothing()
+
+
+_CLAIM_FROM_ARRAYS: Final = _from_arrays().returning(claims.c.message_id)
+_CLAIM_FROM_JSON: Final = _from_json().returning(claims.c.message_id)
+
+
+def claim_many(connection: Connection, consumer: str, ids: Iterable[str], now_ms: int) -> set[str]:
+    """Claims all of them in one statement, and says which were new."""
+    # Sorted, so that two transactions with the same ids wait for each other in one order, and never in a circle.
+    asked = {one: claim_of(consumer, one, None, now_ms) for one in sorted(set(ids))}
+    if not asked:
+        return set()
+    times = [one.event_time_ms for one in asked.values()]
+    common = {"consumer": consumer, "claimed_at_ms": now_ms}
+    if connection.dialect.name == "postgresql":
+        found = connection.scalars(_CLAIM_FROM_ARRAYS, {"ids": list(asked), "times": times, **common})
+    else:
+        found = connection.scalars(
+            _CLAIM_FROM_JSON, {"batch": json.dumps(list(zip(asked, times, strict=True))), **common}
+        )
+    first = set(found)
+    old = sorted(one for one in first if not asked[one].is_fresh)
+    if old:
+        floor_ms = _floor_ms(connection, consumer)
+        for one in old:
+            if asked[one].event_time_ms < floor_ms:
+                _put_below(connection, asked[one], floor_ms, None)
+                first.remove(one)
+    return first
+
+
+# -- the floor -------------------------------------------------------------------------------------------------------
+
+_NO_FLOOR: Final = insert_new(floors)
+
+
+def _floor_ms(connection: Connection, consumer: str) -> int:
+    """The floor, which stays where it is until this transaction ends. Under an isolation level whose reads are those of
+    the transaction's beginning, PostgreSQL refuses to lock a floor that was raised since, and does not show the old."""
+    asked = select(floors.c.floor_ms).where(floors.c.consumer == consumer).with_for_update(read=True)
+    found = connection.scalar(asked)
+    if found is None:
+        # Made, so that there is something to lock.
+        is_new(connection, _NO_FLOOR, {"consumer": consumer, "floor_ms": 0})
+        found = connection.scalar(asked)
+    return int(found or 0)
+
+
+def _put_below(connection: Connection, asked: Claim, floor_ms: int, message: Message | None) -> Outcome:
+    """Instead of the claim, which the reaper would take away once more, there is the row of the quarantine."""
+    connection.execute(
+        delete(claims).where(claims.c.consumer == asked.consumer, claims.c.message_id == asked.message_id)
+    )
+    reason = f"its time {asked.event_time_ms} is before the floor {floor_ms}: whether it was there once is forgotten"
+    subject = subject_of(asked.message_id)
+    fresh = put(connection, Aside(asked.consumer, subject, Cause.FLOOR, reason, asked.claimed_at_ms, message=message))
+    return Outcome.QUARANTINED if fresh else Outcome.DUPLICATE
+
+
+# -- versions --------------------------------------------------------------------------------------------------------
+
+_FIRST: Final = insert_new(versions)
+_NEXT: Final = (
+    update(versions)
+    .where(
+        versions.c.consumer == bindparam("of_consumer"),
+        versions.c.aggregate == bindparam("of_aggregate"),
+        versions.c.version == bindparam("before"),
+    )
+    .values(version=bindparam("version"), claimed_at_ms=bindparam("claimed_at_ms"))
+)
+_LAST: Final = select(versions.c.version).where(
+    versions.c.consumer == bindparam("of_consumer"), versions.c.aggregate == bindparam("of_aggregate")
+)
+
+
+def claim_version(connection: Connection, consumer: str, asked: Version, first_version: int, now_ms: int) -> Outcome:
+    """Accepts the version after the last one, which the statement itself compares. Of an aggregate that this consumer
+    has never had, that is `first_version`."""
+    whose = {"of_consumer": consumer, "of_aggregate": asked.aggregate}
+    if asked.version == first_version:
+        row = {"consumer": consumer, "claimed_at_ms": now_ms, **asked._asdict()}
+        if is_new(connection, _FIRST, row):
+            return Outcome.ACCEPTED
+    moved = connection.execute(
+        _NEXT, {**whose, "before": asked.version - 1, "version": asked.version, "claimed_at_ms": now_ms}
+    ).rowcount
+    if moved:
+        return Outcome.ACCEPTED
+    last = connection.scalar(_LAST, whose)
+    return Outcome.DUPLICATE if last is not None and asked.version <= last else Outcome.GAP

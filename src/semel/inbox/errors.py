@@ -1,0 +1,39 @@
+"""Why the inbox refuses something, each in one line that says what to do instead."""
+
+import re
+from typing import Any
+
+
+class UnusableId(ValueError):
+    """The text cannot name an event: it is empty, too long, or no database would keep it as it is."""
+
+
+class BrokerCoordinates(ValueError):
+    """A place in a topic was given as the identity of an event."""
+
+    def __init__(self, given: Any) -> None:
+        shown = given if isinstance(given, str) else f"a {type(given).__module__}.{type(given).__qualname__}"
+        super().__init__(
+            f"{shown} is a place in a topic and no event: an event that its producer sends twice has two places, and "
+            "would be taken for new twice; use the id that the producer gave it, or (aggregate, version)"
+        )
+        self._given = given
+
+    def is_of(self, message: Any) -> bool:
+        """Whether it is the place of this message."""
+        if not isinstance(self._given, str):
+            return True
+        *_, partition, offset = re.findall(r"\d+", self._given)
+        return (int(partition), int(offset)) == (message.partition, message.offset)
+
+
+class RetentionTooShort(ValueError):
+    """Claims would be thrown away that clocks which differ a little still need."""
+
+
+class Unsettled(ValueError):
+    """What was asked of a quarantined message cannot be done to it."""
+
+
+class LoopFailed(RuntimeError):
+    """A loop cannot begin or go on: its client is set wrongly, or the broker refuses it."""

@@ -1,0 +1,90 @@
+"""What an event is known by: the id its producer gave it, or (aggregate, version); and never where it lies in a topic.
+
+The same text is the same event, byte by byte. This module decides by what it is handed alone.
+"""
+
+import hashlib
+import re
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from semel.inbox.errors import BrokerCoordinates, UnusableId
+
+# PostgreSQL keeps at most 2,704 bytes in an entry of an index; these two have to fit with four bytes to a character.
+ID_CHARACTERS_MAX: Final = 512
+CONSUMER_CHARACTERS_MAX: Final = 128
+# The largest integer that both databases keep.
+VERSION_MAX: Final = 2**63 - 1
+
+# As programs write a place: orders:0:17, orders/0/17, orders-0@17, orders[0]@17.
+_COORDINATES: Final = re.compile(r"[\w.\-]+(?::\d+:|/\d+/|-\d+@|\[\d+\]@)\d+", re.ASCII)
+# With its dashes alone: 32 digits in a row may be anything, and would have a time that nobody gave them.
+_UUID7: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE)
+
+
+class Version(NamedTuple):
+    """The state number `version` of one aggregate; each is followed by the next, and none is left out."""
+
+    aggregate: str
+    version: int
+
+
+def checked_id(given: str | UUID) -> str:
+    """The text an event is claimed by; raises where it would not name an event, or not only this one."""
+    if isinstance(given, UUID):
+        return str(given)
+    _refuse_messages(given)
+    text = _checked_text(given, "an event id", ID_CHARACTERS_MAX)
+    if _COORDINATES.fullmatch(text):
+        raise BrokerCoordinates(text)
+    return text
+
+
+def checked_version(aggregate: str | UUID, version: int) -> Version:
+    _refuse_messages(aggregate)
+    if isinstance(version, bool) or not isinstance(version, int) or not 0 <= version <= VERSION_MAX:
+        raise UnusableId(f"a version is an integer from 0 to 2^63-1, not {version!r}")
+    text = aggregate if isinstance(aggregate, str) else str(aggregate)
+    return Version(_checked_text(text, "an aggregate", ID_CHARACTERS_MAX), version)
+
+
+def checked_consumer(given: str) -> str:
+    return _checked_text(given, "the name of a consumer", CONSUMER_CHARACTERS_MAX)
+
+
+def time_of(message_id: str) -> int | None:
+    """When the event happened, if its id says so: that of a UUID of version 7 does."""
+    return int(message_id[:8] + message_id[9:13], 16) if _UUID7.fullmatch(message_id) else None
+
+
+def derived_key(consumer: str, event_id: str | UUID, step: str) -> str:
+    """The key for one outgoing call of a handler: the same whenever and wherever the event is handled again.
+
+    It is the SHA-256, in hexadecimal digits, of the three texts in UTF-8, each after its length in four bytes (most
+    significant first), so that no two triples run together.
+    """
+    parts = [part.encode() for part in (checked_consumer(consumer), checked_id(event_id), step)]
+    return hashlib.sha256(b"".join(len(part).to_bytes(4) + part for part in parts)).hexdigest()
+
+
+def _refuse_messages(given: Any) -> None:
+    if all(hasattr(given, name) for name in ("topic", "partition", "offset")):
+        raise BrokerCoordinates(given)
+
+
+def _checked_text(given: Any, what: str, characters_max: int) -> str:
+    if not isinstance(given, str):
+        raise UnusableId(f"{what} is a text, not {type(given).__name__}")
+    if not 0 < len(given) <= characters_max:
+        raise UnusableId(f"{what} has 1 to {characters_max} characters, not {len(given)}")
+    if "\0" in given or not _is_unicode(given):
+        raise UnusableId(f"{what} holds a character that PostgreSQL cannot keep: {given!r}")
+    return given
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,226 @@
+"""The consumer's loop over confluent-kafka: the database first, and only then the offsets, of what is done.
+
+One message at a time, in the order of its partition: claim, handler, commit of the database. Rebalances come between
+two messages, so a revoked partition is finished to the last message that was begun; what is done is committed, and the
+rest is somebody else's. Whatever ends the loop leaves nothing half done. This must never commit an offset by itself or
+let the client do so.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Message as Received
+from sqlalchemy import Connection, Engine
+
+from semel.database import check_unbroken, within
+from semel.inbox import asides
+from semel.inbox.admission import is_lost_database, reason_of
+from semel.inbox.asides import State
+from semel.inbox.errors import LoopFailed
+from semel.inbox.looping import Looping
+from semel.inbox.messages import Message
+from semel.inbox.outcomes import Outcome
+from semel.inbox.progress import Place
+from semel.inbox.reaper import reap
+from semel.inbox.settings import DUE_COUNT_MAX, POLL_SECONDS, for_confluent
+
+Handler = Callable[[Connection, Message], object]
+
+# What a client reports and mends by itself.
+_PASSING: Final = frozenset(
+    {
+        KafkaError._PARTITION_EOF,
+        KafkaError._MAX_POLL_EXCEEDED,
+        KafkaError._TRANSPORT,
+        KafkaError._TIMED_OUT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+    }
+)
+# The partitions are somebody else's, who begins at the last commit and finds the rest to be duplicates.
+_NO_MEMBER: Final = frozenset(
+    {
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.FENCED_INSTANCE_ID,
+        KafkaError.FENCED_MEMBER_EPOCH,
+        KafkaError.STALE_MEMBER_EPOCH,
+        KafkaError._ASSIGNMENT_LOST,
+    }
+)
+# The same commit will do, later.
+_LATER: Final = frozenset({KafkaError.REBALANCE_IN_PROGRESS, KafkaError._TIMED_OUT, KafkaError._TRANSPORT})
+
+
+class Inbox(Looping[Engine]):
+    """The loop over confluent-kafka; `counts` says what became of the records so far.
+
+    `engine` is best made by `semel.database.engine_of`: its transactions have to be such that `once` takes them.
+    """
+
+    def run(self, handler: Handler, kafka: Mapping[str, Any], topics: Sequence[str]) -> None:
+        """Consume `topics` until `stop`; `kafka` is the configuration of a confluent-kafka consumer.
+
+        The handler gets a connection in the transaction of the claim, and the message. Its error rolls both back.
+        """
+        client = Consumer(for_confluent(kafka))
+        try:
+            client.subscribe(list(topics), on_revoke=self._revoked, on_lost=self._lost)
+            while not self._is_stopping:
+                self._look_after(handler)
+                received = client.poll(POLL_SECONDS)
+                if received is not None and not self._is_passing(received):
+                    message = message_of(received)
+                    if self.take(handler, message) is not None:
+                        self._progress.note(message)
+                if received is None or self._progress.is_due:
+                    self._commit(client)
+        finally:
+            self._leave(client)
+
+    # -- a message ---------------------------------------------------------------------------------------------------
+
+    def take(self, handler: Handler, message: Message) -> Outcome | None:
+        """What became of this message, committed and counted; None where `stop` came before that was known.
+
+        It is what `run` does with each; call it from a loop of your own, and commit the offset after it.
+        """
+        outcome = self._settle(handler, message)
+        self._count(outcome)
+        return outcome
+
+    def retry_due(self, handler: Handler) -> None:
+        """Try what a person wants to be tried again, in the order in which it was put aside, each once."""
+        with self._begun() as connection:
+            due = asides.due_numbers(connection, self._admission.consumer, DUE_COUNT_MAX)
+        for number in due:
+            self._retry(handler, number)
+
+    def _settle(self, handler: Handler, message: Message) -> Outcome | None:
+        identity = self._admission.identity_of(message)
+        if isinstance(identity, Exception):
+            with self._begun() as connection:
+                return self._admission.put_undecodable(connection, message, identity)
+        attempt = 1
+        while True:
+            try:
+                with self._begun() as connection:
+                    outcome = self._admission.take(connection, message, identity)
+                    if outcome:
+                        handler(connection, message)
+                        check_unbroken(connection)
+                return outcome
+            except Exception as error:
+                if attempt == self._retries.attempts:
+                    if is_lost_database(error):
+                        raise
+                    with self._begun() as connection:
+                        return self._admission.put_aside(connection, message, identity, error, attempt)
+            if self._is_stopping:
+                return None
+            time.sleep(self._wait_seconds(attempt))
+            attempt += 1
+
+    @contextlib.contextmanager
+    def _begun(self) -> Iterator[Connection]:
+        """A transaction of the loop's own, in which a claim can be trusted."""
+        with self._engine.begin() as connection, within(connection):
+            yield connection
+
+    # -- what is done from time to time ------------------------------------------------------------------------------
+
+    def _look_after(self, handler: Handler) -> None:
+        """Those that a person wants to be tried again come before what is new; and old claims go."""
+        if self._retrying.is_due():
+            self.retry_due(handler)
+        if self._reaping.is_due():
+            reap(self._engine, consumer=self._admission.consumer, retention_ms=self._retention_ms, clock=self._clock)
+
+    def _retry(self, handler: Handler, number: int) -> None:
+        try:
+            with self._begun() as connection:
+                retaken = self._admission.retake(connection, number)
+                if retaken is not None and retaken.outcome:
+                    handler(connection, retaken.message)
+                    check_unbroken(connection)
+        except Exception as error:
+            if is_lost_database(error):
+                raise
+            with self._begun() as connection:
+                asides.hold_again(connection, number, State.DUE, reason_of(error))
+            return
+        if retaken is not None:
+            self._count_retried()
+
+    # -- the broker --------------------------------------------------------------------------------------------------
+
+    def _is_passing(self, received: Received) -> bool:
+        error = received.error()
+        if error is None:
+            return False
+        if error.code() in _PASSING or (error.retriable() and not error.fatal()):
+            return True
+        raise LoopFailed(f"the broker refuses to be read: {error.str()}")
+
+    def _commit(self, client: Consumer) -> None:
+        """Tell the broker how far the database has come, and wait until it knows."""
+        offsets = self._progress.offsets()
+        if not offsets:
+            return
+        try:
+            client.commit(offsets=_places_at(offsets), asynchronous=False)
+        except KafkaException as failure:
+            error = failure.args[0]
+            if error.code() in _LATER or error.retriable():
+                return
+            if error.code() not in _NO_MEMBER:
+                raise LoopFailed(f"the broker refuses the offsets: {error.str()}") from failure
+        self._progress.forget(offsets)
+
+    def _revoked(self, client: Consumer, partitions: list[TopicPartition]) -> None:
+        offsets = self._progress.offsets()
+        own = {place: offsets[place] for place in _places(partitions) if place in offsets}
+        # What cannot be committed now is delivered to somebody else, as duplicates.
+        with contextlib.suppress(KafkaException):
+            if own:
+                client.commit(offsets=_places_at(own), asynchronous=False)
+        self._progress.forget(own)
+
+    def _lost(self, _client: Consumer, partitions: list[TopicPartition]) -> None:
+        self._progress.forget(_places(partitions))
+
+    def _leave(self, client: Consumer) -> None:
+        # Whatever ended the loop is more important than what the broker says to this.
+        with contextlib.suppress(KafkaException, LoopFailed):
+            self._commit(client)
+        client.close()
+
+
+def message_of(received: Received) -> Message:
+    kind, timestamp_ms = received.timestamp()
+    headers: Any = received.headers() or ()
+    return Message(
+        str(received.topic()),
+        int(received.partition() or 0),
+        int(received.offset() or 0),
+        _bytes(received.key()),
+        _bytes(received.value()),
+        tuple((name, _bytes(value)) for name, value in headers),
+        # The time at which the broker stored it says nothing of the event.
+        timestamp_ms if kind == 1 and timestamp_ms >= 0 else None,
+    )
+
+
+def _bytes(given: str | bytes | None) -> bytes | None:
+    return given.encode() if isinstance(given, str) else given
+
+
+def _places(partitions: Iterable[TopicPartition]) -> list[Place]:
+    return [(one.topic, one.partition) for one in partitions]
+
+
+def _places_at(offsets: Mapping[Place, int]) -> list[TopicPartition]:
+    return [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]

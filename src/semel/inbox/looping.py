@@ -1,0 +1,80 @@
+"""What the two loops share: how they are made, what they count, and when it is time for what is no message's business.
+
+It does no IO.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from semel.inbox.admission import Admission, Identity
+from semel.inbox.claiming import Clock
+from semel.inbox.identities import checked_consumer
+from semel.inbox.outcomes import Counts, Outcome
+from semel.inbox.progress import Progress
+from semel.inbox.reaper import checked_retention
+from semel.inbox.retries import Retries
+from semel.inbox.settings import REAP_EVERY_MS, RETRY_EVERY_MS
+from semel.inbox.times import RETENTION_MS, now_ms
+
+EngineT = TypeVar("EngineT")
+
+
+class Looping(Generic[EngineT]):
+    def __init__(
+        self,
+        engine: EngineT,
+        *,
+        consumer: str,
+        identity: Identity,
+        first_version: int = 1,
+        retries: Retries | None = None,
+        retention_ms: int = RETENTION_MS,
+        clock: Clock = now_ms,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        """`identity` finds an event's id, or its `Version`; `chance` is at least 0 and less than 1."""
+        self.counts = Counts()
+        self._admission = Admission(checked_consumer(consumer), identity, first_version, clock)
+        self._engine = engine
+        self._retries = retries or Retries()
+        self._retention_ms = checked_retention(retention_ms)
+        self._clock = clock
+        self._chance = chance
+        self._progress = Progress()
+        self._is_stopping = False
+        self._retrying = Every(RETRY_EVERY_MS, clock)
+        self._reaping = Every(REAP_EVERY_MS, clock)
+
+    def stop(self) -> None:
+        """Let `run` return after the message it is at; from any thread or a signal handler. One that fails is not
+        tried again, and left to whoever runs next."""
+        self._is_stopping = True
+
+    def _count(self, outcome: Outcome | None) -> None:
+        if outcome is not None:
+            self.counts = self.counts.with_one(outcome)
+
+    def _count_retried(self) -> None:
+        self.counts = self.counts._replace(retried=self.counts.retried + 1)
+
+    def _wait_seconds(self, attempt: int) -> float:
+        return self._retries.wait_seconds(attempt, self._chance())
+
+
+class Every:
+    """Something that is due at once, and then again whenever so much time has gone by since it last was."""
+
+    def __init__(self, period_ms: int, clock: Clock) -> None:
+        self._period_ms = period_ms
+        self._clock = clock
+        self._due_at_ms = 0
+
+    def is_due(self) -> bool:
+        """Whether it is; whoever asks does it then."""
+        at_ms = self._clock()
+        # A clock that was ahead and went back must not keep it from being due until then.
+        is_due = not self._due_at_ms - self._period_ms <= at_ms < self._due_at_ms
+        if is_due:
+            self._due_at_ms = at_ms + self._period_ms
+        return is_due

@@ -1,0 +1,74 @@
+"""The tables of the inbox. A time is milliseconds since 1970; rows look the same on SQLite and PostgreSQL.
+
+They are plain tables on both, from which old rows are deleted by range. A table that PostgreSQL partitions by time
+would need the time in its primary key, so that an event could be claimed once in each partition: only an id that holds
+its own time would still be unique, and most ids do not.
+"""
+
+from typing import Final
+
+from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, PrimaryKeyConstraint, Table, Text
+from sqlalchemy import UniqueConstraint as Unique
+
+metadata: Final = MetaData()
+
+# One row for each event that a consumer has had: the claim.
+claims: Final = Table(
+    "semel_inbox",
+    metadata,
+    Column("consumer", Text, nullable=False),
+    Column("message_id", Text, nullable=False),
+    # When the event happened, as far as anybody knows: what decides how long the claim is kept.
+    Column("event_time_ms", BigInteger, nullable=False),
+    Column("claimed_at_ms", BigInteger, nullable=False),
+    PrimaryKeyConstraint("consumer", "message_id", name="semel_inbox_pkey"),
+    Index("semel_inbox_by_time", "consumer", "event_time_ms"),
+)
+
+# One row for each aggregate that a consumer follows: the last version it has had.
+versions: Final = Table(
+    "semel_inbox_versions",
+    metadata,
+    Column("consumer", Text, nullable=False),
+    Column("aggregate", Text, nullable=False),
+    Column("version", BigInteger, nullable=False),
+    Column("claimed_at_ms", BigInteger, nullable=False),
+    PrimaryKeyConstraint("consumer", "aggregate", name="semel_inbox_versions_pkey"),
+)
+
+# For each consumer the time before which claims may be gone: an id from before it is never taken for new.
+floors: Final = Table(
+    "semel_inbox_floors",
+    metadata,
+    Column("consumer", Text, nullable=False),
+    Column("floor_ms", BigInteger, nullable=False),
+    PrimaryKeyConstraint("consumer", name="semel_inbox_floors_pkey"),
+)
+
+# One row for each message that was put aside, with the message itself, where a loop had it.
+quarantine: Final = Table(
+    "semel_inbox_quarantine",
+    metadata,
+    Column("number", BigInteger().with_variant(Integer, "sqlite"), nullable=False, autoincrement=True),
+    Column("consumer", Text, nullable=False),
+    # What is put aside at most once: an event id, a version, or a record that has neither.
+    Column("subject", Text, nullable=False),
+    # held, due, done or dropped
+    Column("state", Text, nullable=False),
+    # failed, undecodable, gap or floor
+    Column("cause", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("attempts", BigInteger, nullable=False),
+    Column("quarantined_at_ms", BigInteger, nullable=False),
+    Column("topic", Text),
+    Column("partition", BigInteger),
+    Column("offset", BigInteger),
+    Column("timestamp_ms", BigInteger),
+    Column("key", LargeBinary),
+    Column("value", LargeBinary),
+    # As JSON: a list of [name, value in hexadecimal digits or null].
+    Column("headers", Text),
+    PrimaryKeyConstraint("number", name="semel_inbox_quarantine_pkey"),
+    Unique("consumer", "subject", name="semel_inbox_quarantine_subject"),
+    Index("semel_inbox_quarantine_by_state", "state", "consumer", "number"),
+)

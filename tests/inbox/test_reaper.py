@@ -1,0 +1,174 @@
+"""What the reaper has taken away is never taken for new, and it takes away nothing younger than its retention."""
+
+from __future__ import annotations
+
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from effects import Clock, uuid7
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import Engine, func, select
+from sqlalchemy.exc import DBAPIError
+
+from semel.inbox import Outcome, RetentionTooShort, claim_many, once, reap, reaper
+from semel.inbox.looping import Every
+from semel.inbox.tables import claims, quarantine
+from semel.inbox.times import DAY_MS
+
+
+def claim(engine: Engine, message_id: str, clock: Clock, event_time_ms: int | None = None) -> Outcome:
+    with (
+        engine.begin() as connection,
+        once(
+            connection, consumer="billing", message_id=message_id, event_time_ms=event_time_ms, clock=clock
+        ) as outcome,
+    ):
+        return outcome
+
+
+def count(engine: Engine, table: object = claims) -> int:
+    with engine.connect() as connection:
+        return int(connection.scalar(select(func.count()).select_from(table)) or 0)  # type: ignore[arg-type]
+
+
+def test_an_id_older_than_the_floor_is_never_new(engine: Engine, clock: Clock) -> None:
+    known, unknown = uuid7(clock.ms, 1), uuid7(clock.ms, 2)
+    assert claim(engine, known, clock) is Outcome.ACCEPTED
+    clock.ms += 8 * DAY_MS
+    assert reap(engine, consumer="billing", retention_ms=7 * DAY_MS, clock=clock) == 1
+    assert count(engine) == 0
+    assert claim(engine, known, clock) is Outcome.QUARANTINED
+    assert claim(engine, known, clock) is Outcome.DUPLICATE
+    with engine.begin() as connection:
+        assert claim_many(connection, "billing", [known, unknown, "e-1"], clock=clock) == {"e-1"}
+        assert claim_many(connection, "shipping", [unknown], clock=clock) == {unknown}
+    assert count(engine, quarantine) == 2
+
+
+@pytest.mark.parametrize("days_back", [2, 9, 20_000])
+def test_a_clock_that_went_back_makes_nothing_new(engine: Engine, clock: Clock, days_back: int) -> None:
+    """As in a machine that begins in 1970. What lies ahead of such a clock may be older than the floor."""
+    known = uuid7(clock.ms)
+    assert claim(engine, known, clock) is Outcome.ACCEPTED
+    clock.ms += 8 * DAY_MS
+    reap(engine, consumer="billing", retention_ms=7 * DAY_MS, clock=clock)
+    clock.ms -= days_back * DAY_MS
+    reap(engine, consumer="billing", retention_ms=7 * DAY_MS, clock=clock)
+    assert claim(engine, known, clock) is Outcome.QUARANTINED
+    with engine.begin() as connection:
+        assert claim_many(connection, "billing", [known], clock=clock) == set()
+
+
+def test_what_is_done_from_time_to_time_is_done_though_the_clock_goes_back(clock: Clock) -> None:
+    every = Every(1_000, clock)
+    clock.ms += 400 * DAY_MS
+    assert (every.is_due(), every.is_due()) == (True, False)
+    clock.ms -= 400 * DAY_MS
+    assert (every.is_due(), every.is_due()) == (True, False)
+    clock.ms += 1_000
+    assert every.is_due()
+
+
+def test_a_late_id_above_the_floor_is_new(engine: Engine, clock: Clock) -> None:
+    late = uuid7(clock.ms - 6 * DAY_MS)
+    reap(engine, consumer="billing", retention_ms=7 * DAY_MS, clock=clock)
+    assert [claim(engine, late, clock) for _ in range(2)] == [Outcome.ACCEPTED, Outcome.DUPLICATE]
+
+
+def test_an_id_without_a_time_is_kept_from_its_claim_on_or_from_the_time_that_came_with_it(
+    engine: Engine, clock: Clock
+) -> None:
+    happened_ms = clock.ms - 6 * DAY_MS
+    for name, event_time_ms in (("without", None), ("with", happened_ms)):
+        assert claim(engine, name, clock, event_time_ms) is Outcome.ACCEPTED
+    clock.ms += 2 * DAY_MS
+    assert reap(engine, consumer="billing", retention_ms=7 * DAY_MS, clock=clock) == 1
+    assert claim(engine, "without", clock) is Outcome.DUPLICATE
+    assert claim(engine, "with", clock, happened_ms) is Outcome.QUARANTINED
+
+
+def test_many_claims_go_in_small_steps(engine: Engine, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    with engine.begin() as connection:
+        claim_many(connection, "billing", [f"e-{number}" for number in range(25)], clock=clock)
+        claim_many(connection, "shipping", ["e-1"], clock=clock)
+    monkeypatch.setattr(reaper, "STEP_ROWS", 10)
+    with engine.begin() as connection:
+        assert reaper.delete_step(connection, "billing", clock.ms + 1) == 10
+    clock.ms += 8 * DAY_MS
+    assert reap(engine, consumer="billing", retention_ms=7 * DAY_MS, clock=clock) == 15
+    assert count(engine) == 1
+
+
+def test_a_clock_that_went_back_lowers_nothing(engine: Engine, clock: Clock) -> None:
+    old = uuid7(clock.ms - 8 * DAY_MS)
+    reap(engine, consumer="billing", retention_ms=7 * DAY_MS, clock=clock)
+    clock.ms -= 3 * DAY_MS
+    reap(engine, consumer="billing", retention_ms=7 * DAY_MS, clock=clock)
+    assert claim(engine, old, clock) is Outcome.QUARANTINED
+
+
+def test_a_retention_that_clocks_could_undercut_is_refused(engine: Engine) -> None:
+    with pytest.raises(RetentionTooShort, match="at least 1 day"):
+        reap(engine, consumer="billing", retention_ms=DAY_MS - 1)
+
+
+def test_whoever_waited_for_the_reaper_sees_its_floor(engine: Engine, clock: Clock) -> None:
+    """The claim is about to be deleted; a second one of the same id waits for that, and must not be new then."""
+    if engine.dialect.name == "sqlite":
+        pytest.skip("its transactions come one after the other")
+    old = uuid7(clock.ms)
+    assert claim(engine, old, clock) is Outcome.ACCEPTED
+    # There is a floor, which is not yet above it.
+    reap(engine, consumer="billing", retention_ms=7 * DAY_MS, clock=clock)
+    clock.ms += 8 * DAY_MS
+    floor_ms = clock.ms - 7 * DAY_MS
+    with ThreadPoolExecutor() as pool, engine.connect() as stale:
+        stale = stale.execution_options(isolation_level="REPEATABLE READ")
+        stale.exec_driver_sql("SELECT * FROM effects")
+        with engine.begin() as connection:
+            reaper.raise_floor(connection, "billing", floor_ms)
+        with engine.begin() as connection:
+            assert reaper.delete_step(connection, "billing", floor_ms) == 1
+            waiting = pool.submit(claim, engine, old, clock)
+            while not connection.exec_driver_sql("SELECT 1 FROM pg_locks WHERE NOT granted").fetchall():
+                pass
+        assert waiting.result(60) is Outcome.QUARANTINED
+        # Who reads as of before the floor cannot claim at all.
+        with pytest.raises(DBAPIError, match="could not serialize"):
+            once(stale, consumer="billing", message_id=uuid7(clock.ms - 8 * DAY_MS, 3), clock=clock).__enter__()
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    steps=st.lists(
+        st.one_of(
+            st.tuples(st.just("claim"), st.integers(0, 5)),
+            st.tuples(st.just("wait"), st.integers(0, 5)),
+            st.tuples(st.just("reap"), st.integers(1, 4)),
+        ),
+        max_size=20,
+    )
+)
+def test_no_event_is_new_twice_whatever_was_reaped(engine: Engine, steps: list[tuple[str, int]]) -> None:
+    clock, consumer = Clock(), uuid.uuid4().hex
+    born_ms, floor_ms = clock.ms, 0
+    new: list[str] = []
+    for kind, number in steps:
+        if kind == "wait":
+            clock.ms += number * DAY_MS
+        elif kind == "reap":
+            reap(engine, consumer=consumer, retention_ms=number * DAY_MS, clock=clock)
+            floor_ms = max(floor_ms, clock.ms - number * DAY_MS)
+        else:
+            event = uuid7(born_ms + number * DAY_MS, number)
+            with (
+                engine.begin() as connection,
+                once(connection, consumer=consumer, message_id=event, clock=clock) as first,
+            ):
+                pass
+            is_above = born_ms + number * DAY_MS >= floor_ms
+            assert bool(first) == (is_above and event not in new)
+            new += [event] if first else []
+    assert len(new) == len(set(new))
