@@ -1,0 +1,27 @@
+"""`semel http`: delete the HTTP keys whose answers are not kept any longer, from a timer of the system's.
+
+It must never delete a key that a request holds.
+"""
+
+import argparse
+from typing import Final
+
+from semel.cli.databases import add_database, opened
+
+EXAMPLE: Final = """  semel http reap --database sqlite:///app.db
+  semel http reap --database postgresql://host/app"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="reap", required=True)
+    purpose = "delete what has expired, in short transactions, and say how many keys that were"
+    add_database(actions.add_parser("reap", help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}."))
+
+
+def run(options: argparse.Namespace) -> int:
+    with opened(options.database) as engine:
+        from semel.http import reap
+
+        count = reap(engine)
+    print(f"{count} key{'' if count == 1 else 's'} deleted")
+    return 0

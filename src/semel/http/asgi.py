@@ -1,0 +1,180 @@
+"""The middleware for ASGI: FastAPI, Starlette, Litestar, or any other application.
+
+It holds back the answer of a request with a key until claim, effect and answer are committed. It touches nothing of a
+request without one, and must never send an answer whose effect could still be lost.
+"""
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, TypeAlias
+
+from semel.http.answers import Answer, lowered, streams
+from semel.http.heartbeat import beating
+from semel.http.holding import Holder, answer_to, claimed, drive_async
+from semel.http.idempotency import CONTEXT, Idempotency, Request
+from semel.http.key import KEY_HEADER
+from semel.http.leases import holder_of
+from semel.http.problems import Refused
+
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+Application: TypeAlias = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
+
+
+class AsgiIdempotency:
+    """`app.add_middleware(AsgiIdempotency, idempotency=idempotency)`, or around any application."""
+
+    def __init__(self, app: Application, idempotency: Idempotency) -> None:
+        self._app = app
+        self._idempotency = idempotency
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not self._idempotency.concerns(scope["method"], scope["path"]):
+            await self._app(scope, receive, send)
+            return
+        try:
+            exchange = await self._exchange(scope, receive, send)
+        except Refused as refused:
+            await _send_answer(send, refused.answer)
+            return
+        if exchange is None:
+            await self._app(scope, receive, send)
+        else:
+            await exchange.run(self._app)
+
+    async def _exchange(
+        self, scope: MutableMapping[str, Any], receive: Receive, send: Send
+    ) -> "_Exchange | _Gone | None":
+        """What the request asks for, None where it has no key and needs none."""
+        request = _request(scope)
+        fields = [value.decode("latin-1") for name, value in scope["headers"] if name.lower() == KEY_HEADER.encode()]
+        name = await self._idempotency.keyed_async(request, fields)
+        if name is None:
+            return None
+        body = await self._body(receive)
+        if body is None:
+            return _Gone()
+        path = scope.get("raw_path") or scope["path"].encode()
+        fingerprint = self._idempotency.fingerprint(request, path, scope.get("query_string", b""), body)
+        holder = holder_of(self._idempotency, request.path, name, fingerprint, self._idempotency.loop_transaction)
+        return _Exchange(self._idempotency, holder, scope, _Receive(body, receive), send)
+
+    async def _body(self, receive: Receive) -> bytes | None:
+        """The whole body; None where the client is gone before its end."""
+        body = bytearray()
+        while True:
+            message = await receive()
+            if message["type"] != "http.request":
+                return None
+            body += message.get("body", b"")
+            self._idempotency.check_request_bytes(len(body))
+            if not message.get("more_body", False):
+                return bytes(body)
+
+
+class _Gone:
+    """A client that went before it had sent all of its body: there is nobody to answer."""
+
+    async def run(self, app: Application) -> None:
+        pass
+
+
+class _Receive:
+    """Hands the body over, whole; then whatever else comes, such as that the client is gone."""
+
+    def __init__(self, body: bytes, receive: Receive) -> None:
+        self._body: bytes | None = body
+        self._receive = receive
+
+    async def __call__(self) -> Message:
+        if self._body is None:
+            return await self._receive()
+        body, self._body = self._body, None
+        return {"type": "http.request", "body": body, "more_body": False}
+
+
+class _Exchange:
+    """One request with a key, and its answer, which is held back until it is committed."""
+
+    def __init__(
+        self,
+        idempotency: Idempotency,
+        holder: Holder,
+        scope: MutableMapping[str, Any],
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        self._idempotency = idempotency
+        self._holder = holder
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        self._start: Message = {}
+        self._body = bytearray()
+        self._is_settled = False
+        self._is_replaced = False
+
+    async def run(self, app: Application) -> None:
+        answer = await drive_async(claimed(self._holder))
+        if answer is not None:
+            await _send_answer(self._send, answer)
+            return
+        self._scope[CONTEXT] = self._holder
+        # The extensions are ways around the messages that are looked at here.
+        self._scope["extensions"] = {}
+        try:
+            async with beating(self._holder):
+                await app(self._scope, self._receive, self._hold_back)
+        finally:
+            await drive_async(self._holder.let_go())
+
+    async def _hold_back(self, message: Message) -> None:
+        if self._is_replaced:
+            return
+        if self._is_settled:
+            await self._send(message)
+        elif message["type"] == "http.response.start":
+            self._start = message
+            if streams(lowered(message.get("headers", ()))):
+                await self._settle_unkept()
+        elif message["type"] == "http.response.body":
+            self._body += message.get("body", b"")
+            if len(self._body) > self._idempotency.answer_bytes_max:
+                await self._settle_unkept()
+                await self._send_body(more=message.get("more_body", False))
+            elif not message.get("more_body", False):
+                await self._settle(
+                    Answer(self._start["status"], lowered(self._start.get("headers", ())), bytes(self._body))
+                )
+                await self._send_body(more=False)
+
+    async def _settle_unkept(self) -> None:
+        """From here on the answer passes as it comes: nobody can repeat it, and a retry is told so."""
+        await self._settle(None)
+
+    async def _settle(self, answer: Answer | None) -> None:
+        status = self._start["status"]
+        outcome = await drive_async(self._holder.settle(self._idempotency.fate(status), status, answer))
+        self._is_settled = True
+        if outcome is None:
+            await self._send(self._start)
+        else:
+            self._is_replaced = True
+            await _send_answer(self._send, answer_to(outcome))
+
+    async def _send_body(self, *, more: bool) -> None:
+        if not self._is_replaced:
+            await self._send({"type": "http.response.body", "body": bytes(self._body), "more_body": more})
+
+
+async def _send_answer(send: Send, answer: Answer) -> None:
+    await send({"type": "http.response.start", "status": answer.status, "headers": list(answer.sent_headers)})
+    await send({"type": "http.response.body", "body": answer.body, "more_body": False})
+
+
+def _request(scope: MutableMapping[str, Any]) -> Request:
+    headers: dict[str, str] = {}
+    for name, value in lowered(scope["headers"]):
+        known, text = name.decode("latin-1"), value.decode("latin-1")
+        headers[known] = f"{headers[known]}, {text}" if known in headers else text
+    return Request(scope["method"], scope["path"], headers, scope)

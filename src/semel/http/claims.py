@@ -1,0 +1,243 @@
+"""The claim of a key: one row, inserted before anything else happens, in the transaction of the effect.
+
+Every statement of the HTTP keys is here, on a connection that somebody else began and will commit. The INSERT is the
+claim: looking first and inserting then would let two requests through. On PostgreSQL it waits for nobody: a lock of the
+transaction that is tried, and not waited for, says that the key is being worked on. On SQLite there is one writer, and
+who is in here is the one.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Insert,
+    Row,
+    bindparam,
+    delete,
+    func,
+    insert,
+    select,
+    tuple_,
+    update,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+
+from semel.http.answers import Answer, kept, read_headers, write_headers
+from semel.http.tables import keys, steps
+
+# The key is held by a transaction. A row of it that others can see, and that has no answer, was committed by somebody
+# who is not to do that: then the effect is there, and must not be executed again.
+NO_LEASE: Final = -1
+# How long a client is told to wait where nobody knows how long the request will run.
+RETRY_AFTER_SECONDS: Final = 1
+# Rows that are reaped in one transaction, so that nobody waits long for the reaper.
+REAPED_ROWS_MAX: Final = 1000
+
+
+@dataclass(frozen=True)
+class Name:
+    """Whose key it is, and its name."""
+
+    scope: str
+    key: str
+
+
+def name_of(caller: str, key: str) -> Name:
+    return Name(hashlib.sha256(caller.encode("utf-8", "surrogatepass")).hexdigest(), key)
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """The key is ours; `token` fences whoever had it before."""
+
+    token: int
+
+
+@dataclass(frozen=True)
+class Duplicate:
+    """The request was executed. Without an answer: the answer was not kept."""
+
+    answer: Answer | None
+
+
+@dataclass(frozen=True)
+class Running:
+    """Somebody else has the key."""
+
+    retry_after_seconds: int
+
+
+@dataclass(frozen=True)
+class Differs:
+    """The key belongs to another payload."""
+
+
+Outcome: TypeAlias = Accepted | Duplicate | Running | Differs
+
+
+class Fenced(RuntimeError):
+    """Somebody else has taken the key over, because our lease had run out. Nothing of ours was written."""
+
+    def __init__(self, name: Name) -> None:
+        super().__init__(
+            f"the lease of idempotency key {name.key!r} ran out and another request took it over: nothing was written"
+        )
+
+
+@dataclass(frozen=True)
+class Times:
+    """Now, and until when a claim of now counts."""
+
+    now_ms: int
+    expires_ms: int
+    # NO_LEASE where a transaction holds the key.
+    lease_until_ms: int
+
+
+# -- the statements: to make one takes longer than to execute it, so each is made once --------------------------------
+
+_OF_NAME: Final = keys.c.scope == bindparam("of_scope"), keys.c.key == bindparam("of_key")
+_STEPS_OF_NAME: Final = steps.c.scope == bindparam("of_scope"), steps.c.key == bindparam("of_key")
+_OF_TOKEN: Final = keys.c.token == bindparam("of_token")
+_CLAIMED: Final = ("scope", "key", "fingerprint", "token", "lease_until_ms", "expires_ms")
+
+
+def _is_locked() -> ColumnElement[bool]:
+    return func.pg_try_advisory_xact_lock(bindparam("lock", type_=BigInteger))
+
+
+def _insert_locked() -> Insert:
+    claimed = (bindparam(column, type_=keys.c[column].type) for column in _CLAIMED)
+    inserted = postgresql.insert(keys).from_select(_CLAIMED, select(*claimed).where(_is_locked()))
+    return inserted.on_conflict_do_nothing()
+
+
+# SQLAlchemy keeps the number of rows of an insert only if it is told to.
+_INSERT_LOCKED: Final = _insert_locked().execution_options(preserve_rowcount=True)
+_INSERT: Final = sqlite.insert(keys).on_conflict_do_nothing().execution_options(preserve_rowcount=True)
+_ROW: Final = select(keys).where(*_OF_NAME)
+_OF_HOLDER: Final = update(keys).where(*_OF_NAME, _OF_TOKEN, keys.c.status.is_(None))
+_TAKE_OVER: Final = update(keys).where(*_OF_NAME, _OF_TOKEN)
+_TAKE_OVER_LOCKED: Final = _TAKE_OVER.where(_is_locked())
+_STEP: Final = select(steps.c.result).where(*_STEPS_OF_NAME, steps.c.step == bindparam("of_step"))
+_NO_STEPS: Final = delete(steps).where(*_STEPS_OF_NAME)
+
+
+def claim(connection: Connection, name: Name, fingerprint: str, times: Times) -> Outcome:
+    """Take the key, or say why not."""
+    if _inserted(connection, name, fingerprint, times):
+        return Accepted(times.now_ms)
+    row = connection.execute(_ROW, _of(name)).one_or_none()
+    if row is None:
+        # Of a transaction that has not ended, or reaped a moment ago.
+        return Running(RETRY_AFTER_SECONDS)
+    if row.expires_ms <= times.now_ms and (row.status is not None or row.lease_until_ms <= times.now_ms):
+        outcome = _taken_over(connection, name, fingerprint, times, row)
+        if isinstance(outcome, Accepted):
+            # Not before: of two who take it over, one would delete what the other has finished since.
+            connection.execute(_NO_STEPS, _of(name))
+        return outcome
+    if row.fingerprint != fingerprint:
+        return Differs()
+    if row.status is not None or row.lease_until_ms == NO_LEASE:
+        return Duplicate(_answer(row))
+    if row.lease_until_ms > times.now_ms:
+        return Running(-(-(row.lease_until_ms - times.now_ms) // 1000))
+    return _taken_over(connection, name, fingerprint, times, row)
+
+
+def keep(connection: Connection, name: Name, token: int, answer: Answer | None, status: int) -> None:
+    """Store the answer, None where it cannot be kept, and let go of the key."""
+    values: dict[str, Any] = {"status": status, "lease_until_ms": 0}
+    if answer is not None:
+        values |= {"headers": write_headers(kept(answer.headers)), "body": answer.body}
+    _as_holder(connection, name, token, values)
+
+
+def hold(connection: Connection, name: Name, token: int, lease_until_ms: int) -> None:
+    """Have the key for longer; whoever holds it no more is fenced. Locks it until the transaction ends."""
+    _as_holder(connection, name, token, {"lease_until_ms": lease_until_ms})
+
+
+def let_go(connection: Connection, name: Name, token: int) -> None:
+    """Leave the key to the next try. Whoever holds it no more has nothing to leave."""
+    connection.execute(_OF_HOLDER, {**_of(name), "of_token": token, "lease_until_ms": 0})
+
+
+def finished_step(connection: Connection, name: Name, step: str) -> str | None:
+    """The result of a step that was finished, as JSON."""
+    return connection.scalar(_STEP, {**_of(name), "of_step": step})
+
+
+def finish_step(connection: Connection, name: Name, step: str, result: str) -> None:
+    connection.execute(insert(steps), {"scope": name.scope, "key": name.key, "step": step, "result": result})
+
+
+def reap_batch(connection: Connection, now_ms: int) -> int:
+    """Delete rows whose time is up, with their steps; answer how many keys that were."""
+    due = keys.c.expires_ms <= now_ms, keys.c.lease_until_ms <= now_ms
+    found = select(keys.c.scope, keys.c.key).where(*due).limit(REAPED_ROWS_MAX)
+    # Looked at again in the DELETE, which may have waited for somebody who took the key over. Steps go after their key:
+    # from then on nobody can add one.
+    reaped = delete(keys).where(tuple_(keys.c.scope, keys.c.key).in_(found), *due).returning(keys.c.scope, keys.c.key)
+    names = [tuple(row) for row in connection.execute(reaped)]
+    connection.execute(delete(steps).where(tuple_(steps.c.scope, steps.c.key).in_(names)))
+    return len(names)
+
+
+def _of(name: Name) -> dict[str, Any]:
+    return {"of_scope": name.scope, "of_key": name.key}
+
+
+def _inserted(connection: Connection, name: Name, fingerprint: str, times: Times) -> bool:
+    row = {
+        "scope": name.scope,
+        "key": name.key,
+        "fingerprint": fingerprint,
+        # The time, so that whoever had the key in a former life, before it was reaped, is fenced as well.
+        "token": times.now_ms,
+        "lease_until_ms": times.lease_until_ms,
+        "expires_ms": times.expires_ms,
+    }
+    if connection.dialect.name == "sqlite":
+        return connection.execute(_INSERT, row).rowcount > 0
+    return connection.execute(_INSERT_LOCKED, {**row, "lock": _lock(name)}).rowcount > 0
+
+
+def _taken_over(connection: Connection, name: Name, fingerprint: str, times: Times, row: Row[Any]) -> Outcome:
+    """The key from somebody who is late, or whose time is up. Of two who try, one finds another token."""
+    token = row.token + 1
+    values = {
+        "fingerprint": fingerprint,
+        "token": token,
+        "lease_until_ms": times.lease_until_ms,
+        "expires_ms": times.expires_ms,
+        **dict.fromkeys(("status", "headers", "body")),
+        **_of(name),
+        "of_token": row.token,
+    }
+    if connection.dialect.name == "sqlite":
+        taken = connection.execute(_TAKE_OVER, values)
+    else:
+        taken = connection.execute(_TAKE_OVER_LOCKED, {**values, "lock": _lock(name)})
+    return Accepted(token) if taken.rowcount else Running(RETRY_AFTER_SECONDS)
+
+
+def _as_holder(connection: Connection, name: Name, token: int, values: dict[str, Any]) -> None:
+    if not connection.execute(_OF_HOLDER, {**values, **_of(name), "of_token": token}).rowcount:
+        raise Fenced(name)
+
+
+def _lock(name: Name) -> int:
+    digest = hashlib.sha256(f"semel.http {name.scope} {name.key}".encode()).digest()
+    return int.from_bytes(digest[:8], "big", signed=True)
+
+
+def _answer(row: Row[Any]) -> Answer | None:
+    if row.headers is None:
+        return None
+    return Answer(row.status, read_headers(row.headers), bytes(row.body))

@@ -1,0 +1,59 @@
+"""Prolongs a lease while its handler runs, in a task or in a thread. It must end with the handler, whatever happens.
+
+A beat that the database did not take is followed by the next one; who was fenced has nothing to prolong.
+"""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncIterator, Iterator
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from semel.http.claims import Fenced
+from semel.http.holding import Holder, drive, drive_async
+from semel.http.leases import Leased
+
+
+@contextlib.asynccontextmanager
+async def beating(holder: Holder) -> AsyncIterator[None]:
+    if not isinstance(holder, Leased):
+        yield
+        return
+    beats = asyncio.create_task(_beat(holder))
+    try:
+        yield
+    finally:
+        beats.cancel()
+        # The task ends by this, after the beat that it is in.
+        await asyncio.wait([beats])
+
+
+async def _beat(lease: Leased) -> None:
+    with contextlib.suppress(Fenced):
+        while True:
+            await asyncio.sleep(lease.beat_seconds)
+            with contextlib.suppress(SQLAlchemyError):
+                await drive_async(lease.beat())
+
+
+@contextlib.contextmanager
+def beating_in_thread(holder: Holder) -> Iterator[None]:
+    if not isinstance(holder, Leased):
+        yield
+        return
+    ended = threading.Event()
+    beats = threading.Thread(target=_beat_until, args=(ended, holder), name="semel-http-heartbeat", daemon=True)
+    beats.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        beats.join()
+
+
+def _beat_until(ended: threading.Event, lease: Leased) -> None:
+    with contextlib.suppress(Fenced):
+        while not ended.wait(lease.beat_seconds):
+            with contextlib.suppress(SQLAlchemyError):
+                drive(lease.beat())

@@ -1,0 +1,233 @@
+"""What a user configures once: the database, who the caller is, which requests need a key, and the limits.
+
+It decides what a request asks for, and what becomes of an effect and its answer; it must never touch a connection. Both
+middlewares stand on it.
+"""
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import Enum
+from fnmatch import fnmatchcase
+from typing import Any, Final, TypeAlias
+
+from semel.http.claims import NO_LEASE, Name, Times, name_of
+from semel.http.fingerprint import fingerprint
+from semel.http.key import KEY_HEADER, KeyMalformed, read_key
+from semel.http.problems import BODY_TOO_LARGE, CALLER_UNKNOWN, KEY_MALFORMED, KEY_MISSING, STILL_RUNNING, Refused
+from semel.http.transactions import (
+    AsyncDatabase,
+    AsyncTransaction,
+    Database,
+    LoopTransaction,
+    ThreadTransaction,
+    Transaction,
+    begin_of,
+    is_asynchronous,
+    transactions_max,
+)
+
+# A client that repeats a request later than this is taken for a new one. A day is what the practice of payment
+# interfaces promises, and longer than any client retries.
+RESULT_TTL_MS: Final = 24 * 60 * 60 * 1000
+# Who died is missed after this; a heartbeat three times in it keeps the key of those who live.
+LEASE_MS: Final = 30_000
+# A body is held in memory, and an answer in a row: neither is the place for files.
+REQUEST_BYTES_MAX: Final = 1024 * 1024
+ANSWER_BYTES_MAX: Final = 1024 * 1024
+
+# Under this name a request carries what belongs to its key, in an ASGI scope as in a WSGI environment.
+CONTEXT: Final = "semel.http"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the configured functions may look at. Names of headers are in small letters."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    native: Mapping[str, Any]
+    """The scope of ASGI, or the environment of WSGI."""
+
+
+class Fate(Enum):
+    """What becomes of an effect and its answer."""
+
+    KEPT = "both commit"
+    UNDONE = "the effect is rolled back and the answer kept: a refusal has no effect"
+    FORGOTTEN = "the effect is rolled back and the answer not kept: the next try executes"
+
+
+Scope: TypeAlias = Callable[[Request], str | Awaitable[str | None] | None]
+
+
+# "Send this request there": it was not executed, and has to be free to be sent under its key.
+_ELSEWHERE: Final = (307, 308)
+
+
+def commits_success(status: int) -> bool:
+    return status < 400
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Idempotency:
+    """The configuration. `scope` says who the caller is: the same key of two callers is two keys."""
+
+    def __init__(
+        self,
+        database: Database | AsyncDatabase,
+        *,
+        scope: Scope,
+        methods: Sequence[str] = ("POST", "PATCH"),
+        paths: Sequence[str] = ("*",),
+        required: Sequence[str] = ("*",),
+        steps: Sequence[str] = (),
+        commits: Callable[[int], bool] = commits_success,
+        lease_ms: int = LEASE_MS,
+        result_ttl_ms: int = RESULT_TTL_MS,
+        request_bytes_max: int = REQUEST_BYTES_MAX,
+        answer_bytes_max: int = ANSWER_BYTES_MAX,
+        clock: Callable[[], int] = now_ms,
+    ) -> None:
+        self._methods = frozenset(methods)
+        self._paths = _patterns("paths", paths)
+        self._required = _patterns("required", required)
+        self._steps = _patterns("steps", steps)
+        self._commits = commits
+        self.lease_ms = _positive("lease_ms", lease_ms)
+        self.result_ttl_ms = _positive("result_ttl_ms", result_ttl_ms)
+        self.request_bytes_max = _positive("request_bytes_max", request_bytes_max)
+        self.answer_bytes_max = _positive("answer_bytes_max", answer_bytes_max)
+        self.clock = clock
+        self.is_asynchronous = is_asynchronous(database)
+        self._scope = scope
+        self._begin: Any = begin_of(database)
+        self._slots = asyncio.Semaphore(transactions_max(database))
+        self._threads = ThreadPoolExecutor(transactions_max(database), "semel-http")
+        self._running: dict[Name, object] = {}
+
+    def connection(self, request: Any) -> Any:
+        """The connection or session of this request: what is done on it commits with the answer, or not at all."""
+        return context_of(request).connection
+
+    def key(self, request: Any) -> Any:
+        """The key of a request with steps: `with key.step("charge") as step:`, or `async with` on an AsyncEngine."""
+        return context_of(request).steps
+
+    def concerns(self, method: str, path: str) -> bool:
+        return method in self._methods and _matches(path, self._paths)
+
+    def requires(self, path: str) -> bool:
+        return _matches(path, self._required)
+
+    def has_steps(self, path: str) -> bool:
+        return _matches(path, self._steps)
+
+    async def keyed_async(self, request: Request, fields: Sequence[str]) -> Name | None:
+        """The key that the request carries; None where it has none and needs none."""
+        key = self._key(request, fields)
+        if key is None:
+            return None
+        caller = self._scope(request)
+        return _named(await caller if inspect.isawaitable(caller) else caller, key)
+
+    def keyed(self, request: Request, fields: Sequence[str]) -> Name | None:
+        key = self._key(request, fields)
+        if key is None:
+            return None
+        caller = self._scope(request)
+        if inspect.isawaitable(caller):
+            raise TypeError("scope is a coroutine function, and this application is synchronous: give it a function")
+        return _named(caller, key)
+
+    def fingerprint(self, request: Request, path: bytes, query: bytes, body: bytes) -> str:
+        return fingerprint(request.method, path, query, request.headers.get("content-type", ""), body)
+
+    def times(self, *, leased: bool) -> Times:
+        now_ms = self.clock()
+        return Times(now_ms, now_ms + self.result_ttl_ms, now_ms + self.lease_ms if leased else NO_LEASE)
+
+    def fate(self, status: int) -> Fate:
+        if status >= 500 or status in _ELSEWHERE:
+            return Fate.FORGOTTEN
+        return Fate.KEPT if self._commits(status) else Fate.UNDONE
+
+    def enter(self, name: Name, owner: object) -> None:
+        """Refuse at once what runs in this very process, where SQLite could only have it wait for the other's end."""
+        if self._running.setdefault(name, owner) is not owner:
+            raise Refused(STILL_RUNNING, "It runs in this moment; ask again for its answer.", 1)
+
+    def leave(self, name: Name, owner: object) -> None:
+        if self._running.get(name) is owner:
+            del self._running[name]
+
+    def transaction(self) -> Transaction:
+        if self.is_asynchronous:
+            raise TypeError(
+                "the database is an asynchronous one, and this application is synchronous: give it an Engine"
+            )
+        return Transaction(self._begin)
+
+    def loop_transaction(self) -> LoopTransaction:
+        if self.is_asynchronous:
+            return AsyncTransaction(self._begin, self._slots)
+        return ThreadTransaction(self._begin, self._slots, self._threads)
+
+    def check_request_bytes(self, size: int) -> None:
+        if size > self.request_bytes_max:
+            raise Refused(BODY_TOO_LARGE, f"At most {self.request_bytes_max} bytes are taken with a key.")
+
+    def _key(self, request: Request, fields: Sequence[str]) -> str | None:
+        try:
+            key = read_key(fields)
+        except KeyMalformed as error:
+            raise Refused(KEY_MALFORMED, f"{error}.") from None
+        if key is None and self.requires(request.path):
+            raise Refused(KEY_MISSING, f"Send a header {KEY_HEADER} with a name of your choice, a UUID for instance.")
+        return key
+
+
+def _named(caller: str | None, key: str) -> Name:
+    if not caller:
+        raise Refused(CALLER_UNKNOWN, "Keys belong to their callers, and this request does not say who calls.")
+    return name_of(caller, key)
+
+
+def _matches(path: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(path, pattern) for pattern in patterns)
+
+
+def _patterns(name: str, patterns: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(patterns, str):
+        raise TypeError(f"{name} is a sequence of patterns: say {name}=({patterns!r},)")
+    return tuple(patterns)
+
+
+def _positive(name: str, value: int) -> int:
+    if value <= 0:
+        raise ValueError(f"{name} is {value}, and has to be more than 0")
+    return value
+
+
+def context_of(request: Any) -> Any:
+    for native in (request, getattr(request, "scope", None), getattr(request, "environ", None)):
+        if isinstance(native, MutableMapping) and CONTEXT in native:
+            return native[CONTEXT]
+    raise NoKey
+
+
+class NoKey(RuntimeError):
+    """This request has no transaction of ours."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this request carries no Idempotency-Key that the middleware looks at, so there is no transaction: see "
+            "`methods`, `paths` and `required`, or open one of your own"
+        )

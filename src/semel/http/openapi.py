@@ -1,0 +1,68 @@
+"""Adds to an OpenAPI document what the middleware asks for and answers: the header, and the problems.
+
+Pure: a document comes in and is completed, twice as once. FastAPI makes its document from routes and cannot know of a
+middleware.
+"""
+
+from typing import Any, Final, Protocol
+
+from semel.http.idempotency import Idempotency
+from semel.http.key import KEY_CHARACTERS_MAX
+from semel.http.problems import PROBLEM_TYPE, PROBLEMS
+
+_MEMBERS: Final = {"title": {"type": "string"}, "status": {"type": "integer"}, "detail": {"type": "string"}}
+_RETRY_AFTER: Final = {"description": "Seconds to wait, where waiting helps.", "schema": {"type": "integer"}}
+
+
+class HasOpenApi(Protocol):
+    """A FastAPI application."""
+
+    def openapi(self) -> dict[str, Any]: ...
+
+
+def document(app: HasOpenApi, idempotency: Idempotency) -> None:
+    """Have the application's document say what its middleware does."""
+    plain = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        return documented(plain(), idempotency)
+
+    # FastAPI's way to have another document: its method is replaced on the one application.
+    app.openapi = openapi  # type: ignore[method-assign]
+
+
+def documented(schema: dict[str, Any], idempotency: Idempotency) -> dict[str, Any]:
+    for path, operations in schema.get("paths", {}).items():
+        for method, operation in operations.items():
+            if idempotency.concerns(method.upper(), path):
+                _add_header(operation, is_required=idempotency.requires(path))
+                _add_problems(operation)
+    return schema
+
+
+def _add_header(operation: dict[str, Any], *, is_required: bool) -> None:
+    parameters = operation.setdefault("parameters", [])
+    if all(parameter.get("name") != "Idempotency-Key" for parameter in parameters):
+        parameters.append(
+            {
+                "name": "Idempotency-Key",
+                "in": "header",
+                "required": is_required,
+                "description": "Names this request: repeated under its name it is executed once and answered alike.",
+                "schema": {"type": "string", "minLength": 1, "maxLength": KEY_CHARACTERS_MAX},
+            }
+        )
+
+
+def _add_problems(operation: dict[str, Any]) -> None:
+    responses = operation.setdefault("responses", {})
+    for problem in PROBLEMS:
+        titles = [one.title for one in PROBLEMS if one.status == problem.status]
+        response = responses.setdefault(str(problem.status), {"description": "; or ".join(titles)})
+        # Next to what the application itself answers with this status.
+        uris = [one.uri for one in PROBLEMS if one.status == problem.status]
+        members = {"type": {"type": "string", "enum": uris}, **_MEMBERS}
+        told = {"type": "object", "required": list(members), "properties": members}
+        response.setdefault("content", {})[PROBLEM_TYPE] = {"schema": told}
+        if problem.status in (409, 503):
+            response.setdefault("headers", {})["Retry-After"] = _RETRY_AFTER

@@ -1,0 +1,169 @@
+"""Recovery points: a step of a handler that is finished is not done again, whoever goes on after a crash.
+
+A step's result commits before the next step begins, and with whatever was done on its connection. What is called
+outside gets a key derived from caller, key and step: should we die between the call and our commit, the call is made
+again under the same key. Nothing is written by whoever has lost the lease.
+"""
+
+import asyncio
+import hashlib
+import json
+from types import TracebackType
+from typing import Any, Final, Self
+
+from sqlalchemy import Connection
+
+from semel.http.claims import Name, finish_step, finished_step, hold
+from semel.http.holding import Doing, drive, drive_async
+from semel.http.idempotency import Idempotency
+from semel.http.transactions import LoopTransaction, Transaction
+
+# Names are part of a row's key, and of the program's text.
+STEP_CHARACTERS_MAX: Final = 255
+
+
+class KeySteps:
+    """The key of one request."""
+
+    def __init__(self, idempotency: Idempotency, name: Name, token: int) -> None:
+        self.idempotency = idempotency
+        self.name = name
+        self.token = token
+        self.inside: str | None = None
+
+    def derived_key(self, step: str) -> str:
+        """The key for the call that this step makes: the same in every try, and in no other request."""
+        return hashlib.sha256(json.dumps([self.name.scope, self.name.key, step]).encode()).hexdigest()
+
+    def hold(self, connection: Connection) -> None:
+        """Prove the token, which also prolongs the lease."""
+        hold(connection, self.name, self.token, self.idempotency.times(leased=True).lease_until_ms)
+
+
+class Key(KeySteps):
+    """In a synchronous handler: `with key.step("charge") as step:`."""
+
+    def step(self, name: str) -> "Step":
+        return Step(self, name, self.idempotency.transaction())
+
+
+class AsyncKey(KeySteps):
+    """On an asynchronous engine: `async with key.step("charge") as step:`."""
+
+    def step(self, name: str) -> "AsyncStep":
+        return AsyncStep(self, name, self.idempotency.loop_transaction())
+
+
+class AnyStep:
+    """`first` says whether it has to be done; `result` is what it came to, as JSON can say it."""
+
+    def __init__(self, key: KeySteps, name: str, transaction: Transaction | LoopTransaction) -> None:
+        if not 1 <= len(name) <= STEP_CHARACTERS_MAX:
+            raise ValueError(f"the name of a step has 1 to {STEP_CHARACTERS_MAX} characters")
+        self._key = key
+        self._name = name
+        self._result: Any = None
+        self._transaction = transaction
+        self._is_open = False
+        self.first = False
+        self.derived_key = key.derived_key(name)
+
+    @property
+    def result(self) -> Any:
+        return self._result
+
+    @result.setter
+    def result(self, result: Any) -> None:
+        self._check_first()
+        self._result = result
+
+    def _check_first(self) -> None:
+        if not self.first:
+            raise RuntimeError(f"step {self._name!r} was finished before: look at `step.first` and do it only then")
+
+    def _enter(self) -> Doing[None]:
+        def look(connection: Connection) -> str | None:
+            # Who is late learns it here, before he calls anybody.
+            self._key.hold(connection)
+            return finished_step(connection, self._key.name, self._name)
+
+        if self._key.inside is not None:
+            raise RuntimeError(f"step {self._name!r} begins inside of step {self._key.inside!r}: end that one first")
+        try:
+            found: str | None = yield self._transaction.start(look)
+            yield self._transaction.commit()
+        finally:
+            yield self._transaction.roll_back()
+        self.first = found is None
+        self._result = None if found is None else json.loads(found)
+        self._key.inside = self._name
+
+    def _open(self) -> Doing[Any]:
+        self._check_first()
+        if not self._is_open:
+            yield self._transaction.start(self._key.hold)
+            self._is_open = True
+        return self._transaction.given
+
+    def _leave(self, error: BaseException | None) -> Doing[None]:
+        try:
+            if error is None and self.first:
+                yield from self._finish()
+        finally:
+            self._key.inside = None
+            yield self._transaction.roll_back()
+
+    def _finish(self) -> Doing[None]:
+        result = json.dumps(self._result)
+        yield from self._open()
+
+        def finish(connection: Connection) -> None:
+            # Again, since a lease that began with the transaction may be over when it ends.
+            self._key.hold(connection)
+            finish_step(connection, self._key.name, self._name, result)
+
+        yield self._transaction.commit(finish)
+
+
+class Step(AnyStep):
+    """A step in a synchronous handler."""
+
+    def connection(self) -> Any:
+        """What is done on it commits with this step's result."""
+        return drive(self._open())
+
+    def __enter__(self) -> Self:
+        if _is_in_loop():
+            raise RuntimeError("this step would hold up all other requests: in a coroutine, configure an AsyncEngine")
+        drive(self._enter())
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        drive(self._leave(error))
+
+
+class AsyncStep(AnyStep):
+    """A step in a coroutine."""
+
+    async def connection(self) -> Any:
+        """What is done on it commits with this step's result."""
+        return await drive_async(self._open())
+
+    async def __aenter__(self) -> Self:
+        await drive_async(self._enter())
+        return self
+
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        await drive_async(self._leave(error))
+
+
+def _is_in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -1,0 +1,40 @@
+"""The tables of the HTTP keys: one row for each caller and key, and one for each step that a handler has finished.
+
+Times are milliseconds since 1970. A row without a status is a request that is running, or that died; its token fences
+whoever had it before.
+"""
+
+from typing import Final
+
+from sqlalchemy import BigInteger, Column, Index, LargeBinary, MetaData, Table, Text
+
+metadata: Final = MetaData()
+
+keys: Final = Table(
+    "semel_http_keys",
+    metadata,
+    # A digest of the caller: what tells callers apart may be a secret of theirs.
+    Column("scope", Text, primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("fingerprint", Text, nullable=False),
+    # Goes up with each new holder of the key.
+    Column("token", BigInteger, nullable=False),
+    # Until when the holder has it; 0 where he has let go of it, -1 where a transaction holds it.
+    Column("lease_until_ms", BigInteger, nullable=False),
+    Column("expires_ms", BigInteger, nullable=False),
+    # The stored answer. A status without headers is an answer that was not kept.
+    Column("status", BigInteger),
+    Column("headers", Text),
+    Column("body", LargeBinary),
+)
+Index("semel_http_keys_expires", keys.c.expires_ms)
+
+steps: Final = Table(
+    "semel_http_steps",
+    metadata,
+    Column("scope", Text, primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("step", Text, primary_key=True),
+    # As JSON.
+    Column("result", Text, nullable=False),
+)

@@ -1,0 +1,237 @@
+"""One transaction on the database that the user configured: begun, committed and rolled back here, in one place.
+
+This is the one room of the kit that ends transactions, because it begins them: the handler works on a connection that
+the middleware hands to it. A transaction must end exactly once, whatever is cancelled meanwhile.
+"""
+
+import asyncio
+import contextlib
+import sqlite3
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from typing import Any, Final, TypeAlias, TypeVar
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.ext.asyncio import AsyncEngine, async_sessionmaker
+from sqlalchemy.orm import Session, sessionmaker
+
+from semel.database import AsyncGiven, Given, within, within_async
+
+T = TypeVar("T")
+
+Begin: TypeAlias = Callable[[], AbstractContextManager[Given]]
+AsyncBegin: TypeAlias = Callable[[], AbstractAsyncContextManager[AsyncGiven]]
+Database: TypeAlias = Engine | sessionmaker[Any] | Begin
+AsyncDatabase: TypeAlias = AsyncEngine | async_sessionmaker[Any]
+
+# Transactions of keyed requests that are open at once in one process; others wait in order. A pool of SQLAlchemy has 15
+# connections, and the rest of the application wants some, too. SQLite has one writer.
+TRANSACTIONS_MAX: Final = 10
+TRANSACTIONS_MAX_SQLITE: Final = 1
+
+
+class _RolledBack(Exception):
+    """Goes through the context manager of a transaction, to have it rolled back."""
+
+
+def _nothing(_connection: Connection) -> None:
+    """No work: a commit of what was done before."""
+
+
+def is_asynchronous(database: Database | AsyncDatabase) -> bool:
+    return isinstance(database, AsyncEngine | async_sessionmaker)
+
+
+def begin_of(database: Any) -> Any:
+    """What begins a transaction there; itself, where it is a function that does."""
+    return getattr(database, "begin", database)
+
+
+def transactions_max(database: Any) -> int:
+    bind = database.kw.get("bind") if isinstance(database, sessionmaker | async_sessionmaker) else database
+    dialect = getattr(bind, "dialect", None)
+    return TRANSACTIONS_MAX_SQLITE if dialect is not None and dialect.name == "sqlite" else TRANSACTIONS_MAX
+
+
+def is_busy(error: BaseException) -> bool:
+    """Whether SQLite gave up waiting for its one writer."""
+    return isinstance(error, OperationalError | sqlite3.OperationalError) and "database is locked" in str(error)
+
+
+class Transaction:
+    """A transaction in this thread; `given` is what the handler works on."""
+
+    given: Given
+
+    def __init__(self, begin: Begin) -> None:
+        self._begin = begin
+        self._manager: AbstractContextManager[Given] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._manager is not None
+
+    def start(self, work: Callable[[Connection], T]) -> T:
+        """Begin it by some work. Where that fails it is still open."""
+        manager = self._begin()
+        self.given = manager.__enter__()
+        self._manager = manager
+        if isinstance(self.given, Connection | Session) and not self.given.in_transaction():
+            # SQLAlchemy would begin by itself, and nobody would commit.
+            raise TypeError(
+                "the function that is the database hands over what is in no transaction, so nothing would be "
+                "committed: give it an Engine, a sessionmaker, or a function that begins, as engine.begin does"
+            )
+        with within(self.given) as connection:
+            return work(connection)
+
+    def commit(self, work: Callable[[Connection], object] = _nothing) -> None:
+        """Do the last work and end it. Where the work fails it is still open."""
+        if work is not _nothing:
+            with within(self.given) as connection:
+                work(connection)
+        self._end(None)
+
+    def roll_back(self) -> None:
+        with contextlib.suppress(_RolledBack):
+            self._end(_RolledBack())
+
+    def _end(self, error: _RolledBack | None) -> None:
+        manager, self._manager = self._manager, None
+        if manager is not None:
+            manager.__exit__(None if error is None else type(error), error, None)
+
+
+class LoopTransaction(ABC):
+    """A transaction as a coroutine sees it. Who is cancelled in one of its steps is cancelled when the step is done.
+
+    A step is as long as it can be: each is a way to a thread and back.
+    """
+
+    def __init__(self, slots: asyncio.Semaphore) -> None:
+        self._slots = slots
+        self._has_slot = False
+
+    async def start(self, work: Callable[[Connection], T]) -> T:
+        await self._slots.acquire()
+        self._has_slot = True
+        return await self._step(self._start(work))
+
+    async def commit(self, work: Callable[[Connection], object] = _nothing) -> None:
+        await self._step(self._commit(work))
+
+    async def roll_back(self) -> None:
+        if self.is_open:
+            await self._step(self._roll_back())
+
+    async def _step(self, step: Awaitable[T]) -> T:
+        try:
+            return await whole(step)
+        finally:
+            if self._has_slot and not self.is_open:
+                self._has_slot = False
+                self._slots.release()
+
+    @property
+    @abstractmethod
+    def given(self) -> Any: ...
+
+    @property
+    @abstractmethod
+    def is_open(self) -> bool: ...
+
+    @abstractmethod
+    def _start(self, work: Callable[[Connection], T]) -> Awaitable[T]: ...
+
+    @abstractmethod
+    def _commit(self, work: Callable[[Connection], object]) -> Awaitable[None]: ...
+
+    @abstractmethod
+    def _roll_back(self) -> Awaitable[None]: ...
+
+
+class AsyncTransaction(LoopTransaction):
+    """On an asynchronous engine."""
+
+    def __init__(self, begin: AsyncBegin, slots: asyncio.Semaphore) -> None:
+        super().__init__(slots)
+        self._begin = begin
+        self._manager: AbstractAsyncContextManager[AsyncGiven] | None = None
+        self._given: AsyncGiven
+
+    @property
+    def given(self) -> AsyncGiven:
+        return self._given
+
+    @property
+    def is_open(self) -> bool:
+        return self._manager is not None
+
+    async def _start(self, work: Callable[[Connection], T]) -> T:
+        manager = self._begin()
+        self._given = await manager.__aenter__()
+        self._manager = manager
+        return await within_async(self._given, work)
+
+    async def _commit(self, work: Callable[[Connection], object]) -> None:
+        if work is not _nothing:
+            await within_async(self._given, work)
+        await self._end(None)
+
+    async def _roll_back(self) -> None:
+        with contextlib.suppress(_RolledBack):
+            await self._end(_RolledBack())
+
+    async def _end(self, error: _RolledBack | None) -> None:
+        manager, self._manager = self._manager, None
+        if manager is not None:
+            await manager.__aexit__(None if error is None else type(error), error, None)
+
+
+class ThreadTransaction(LoopTransaction):
+    """On a synchronous engine, in threads of our own: who has a slot finds one free, so a commit never waits for those
+    who wait for it.
+    """
+
+    def __init__(self, begin: Begin, slots: asyncio.Semaphore, threads: Executor) -> None:
+        super().__init__(slots)
+        self._transaction = Transaction(begin)
+        self._threads = threads
+
+    @property
+    def given(self) -> Given:
+        return self._transaction.given
+
+    @property
+    def is_open(self) -> bool:
+        return self._transaction.is_open
+
+    def _start(self, work: Callable[[Connection], T]) -> Awaitable[T]:
+        return self._in_thread(lambda: self._transaction.start(work))
+
+    def _commit(self, work: Callable[[Connection], object]) -> Awaitable[None]:
+        return self._in_thread(lambda: self._transaction.commit(work))
+
+    def _roll_back(self) -> Awaitable[None]:
+        return self._in_thread(self._transaction.roll_back)
+
+    def _in_thread(self, work: Callable[[], T]) -> Awaitable[T]:
+        # Not in a coroutine: what is awaited is the thread's own future, without a task around it.
+        return asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+
+async def whole(work: Awaitable[T]) -> T:
+    """Do the work to its end, also where whoever waits is cancelled: that comes after."""
+    doing = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(doing)
+    except asyncio.CancelledError:
+        while not doing.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([doing])
+        # What it failed of is of no interest any more, but it has to be asked for.
+        doing.exception()
+        raise

@@ -1,0 +1,201 @@
+"""The middleware for WSGI: Flask, Django, or any other application.
+
+As the one for ASGI: it holds back the answer of a request with a key until claim, effect and answer are committed, and
+touches nothing of a request without one.
+"""
+
+import io
+from collections.abc import Callable, Iterable, Iterator
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
+
+from semel.http.answers import Answer, Headers, lowered, streams
+from semel.http.heartbeat import beating_in_thread
+from semel.http.holding import Holder, answer_to, claimed, drive
+from semel.http.idempotency import CONTEXT, Idempotency, Request
+from semel.http.leases import holder_of
+from semel.http.problems import Refused
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+_HEADERS_WITHOUT_PREFIX: Final = ("CONTENT_TYPE", "CONTENT_LENGTH")
+_READ_BYTES: Final = 65536
+
+
+class WsgiIdempotency:
+    """`app.wsgi_app = WsgiIdempotency(app.wsgi_app, idempotency)`, or around any application."""
+
+    def __init__(self, app: "WSGIApplication", idempotency: Idempotency) -> None:
+        self._app = app
+        self._idempotency = idempotency
+
+    def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        request = _request(environ)
+        if not self._idempotency.concerns(request.method, request.path):
+            return self._app(environ, start_response)
+        try:
+            exchange = self._exchange(request, environ)
+        except Refused as refused:
+            return _send_answer(start_response, refused.answer)
+        if exchange is None:
+            return self._app(environ, start_response)
+        return exchange.run(self._app, start_response)
+
+    def _exchange(self, request: Request, environ: "WSGIEnvironment") -> "_Exchange | _Gone | None":
+        """What the request asks for, None where it has no key and needs none."""
+        key = environ.get("HTTP_IDEMPOTENCY_KEY")
+        name = self._idempotency.keyed(request, [] if key is None else [key])
+        if name is None:
+            return None
+        body = self._body(environ)
+        if body is None:
+            return _Gone()
+        path = (environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")).encode("latin-1")
+        query = environ.get("QUERY_STRING", "").encode("latin-1")
+        fingerprint = self._idempotency.fingerprint(request, path, query, body)
+        environ["wsgi.input"] = io.BytesIO(body)
+        environ["CONTENT_LENGTH"] = str(len(body))
+        environ.pop("HTTP_TRANSFER_ENCODING", None)
+        holder = holder_of(self._idempotency, request.path, name, fingerprint, self._idempotency.transaction)
+        return _Exchange(self._idempotency, holder, environ)
+
+    def _body(self, environ: "WSGIEnvironment") -> bytes | None:
+        """As long as it says that it is; to its end, where the server knows that end. None where it is cut short."""
+        body = bytearray()
+        if environ.get("CONTENT_LENGTH"):
+            length = _length(environ["CONTENT_LENGTH"])
+            self._idempotency.check_request_bytes(length)
+            while len(body) < length and (piece := environ["wsgi.input"].read(length - len(body))):
+                body += piece
+            return bytes(body) if len(body) == length else None
+        while environ.get("wsgi.input_terminated") and (piece := environ["wsgi.input"].read(_READ_BYTES)):
+            body += piece
+            self._idempotency.check_request_bytes(len(body))
+        return bytes(body)
+
+
+class _Gone:
+    """A client that went before it had sent all of its body, or a body of which nobody knows the end."""
+
+    def run(self, app: "WSGIApplication", start_response: "StartResponse") -> Iterable[bytes]:
+        start_response("400 Bad Request", [("Content-Length", "0")])
+        return []
+
+
+class _Exchange:
+    """One request with a key, and its answer, which is held back until it is committed."""
+
+    def __init__(self, idempotency: Idempotency, holder: Holder, environ: "WSGIEnvironment") -> None:
+        self._idempotency = idempotency
+        self._holder = holder
+        self._environ = environ
+        self._started: tuple[str, list[tuple[str, str]]] = ("", [])
+        self._written = bytearray()
+
+    def run(self, app: "WSGIApplication", start_response: "StartResponse") -> Iterable[bytes]:
+        answer = drive(claimed(self._holder))
+        if answer is not None:
+            return _send_answer(start_response, answer)
+        self._environ[CONTEXT] = self._holder
+        try:
+            with beating_in_thread(self._holder):
+                return self._execute(app, start_response)
+        finally:
+            drive(self._holder.let_go())
+
+    def _execute(self, app: "WSGIApplication", start_response: "StartResponse") -> Iterable[bytes]:
+        pieces = app(self._environ, self._start)
+        rest = iter(pieces)
+        try:
+            is_whole = self._read(rest)
+            headers = lowered((name.encode("latin-1"), value.encode("latin-1")) for name, value in self._started[1])
+            status = int(self._started[0].split(" ", 1)[0])
+            answer = Answer(status, headers, bytes(self._written)) if is_whole else None
+            outcome = drive(self._holder.settle(self._idempotency.fate(status), status, answer))
+        except BaseException:
+            _close(pieces)
+            raise
+        if outcome is not None:
+            _close(pieces)
+            return _send_answer(start_response, answer_to(outcome))
+        start_response(*self._started)
+        if is_whole:
+            _close(pieces)
+            return [bytes(self._written)]
+        return _Passing(bytes(self._written), rest, pieces)
+
+    def _start(self, status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Callable[[bytes], object]:
+        self._started = status, headers
+        return self._written.extend
+
+    def _read(self, pieces: Iterator[bytes]) -> bool:
+        """Whether it came to the end of an answer that can be kept."""
+        for piece in pieces:
+            self._written += piece
+            if len(self._written) > self._idempotency.answer_bytes_max or self._is_stream():
+                return False
+        return not self._is_stream()
+
+    def _is_stream(self) -> bool:
+        content_types = (value for name, value in self._started[1] if name.lower() == "content-type")
+        return streams(tuple((b"content-type", value.encode("latin-1")) for value in content_types))
+
+
+class _Passing:
+    """An answer that is not kept: what was read of it, then the rest as it comes."""
+
+    def __init__(self, read: bytes, rest: Iterator[bytes], pieces: Iterable[bytes]) -> None:
+        self._read = read
+        self._rest = rest
+        self._pieces = pieces
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield self._read
+        yield from self._rest
+
+    def close(self) -> None:
+        _close(self._pieces)
+
+
+def _length(text: str) -> int:
+    """What is no length is one that no body has."""
+    try:
+        return int(text)
+    except ValueError:
+        return -1
+
+
+def _close(pieces: Iterable[bytes]) -> None:
+    close = getattr(pieces, "close", None)
+    if close is not None:
+        close()
+
+
+def _send_answer(start_response: "StartResponse", answer: Answer) -> list[bytes]:
+    start_response(f"{answer.status} {_phrase(answer.status)}", _texts(answer.sent_headers))
+    return [answer.body]
+
+
+def _texts(headers: Headers) -> list[tuple[str, str]]:
+    return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers]
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "Unknown"
+
+
+def _request(environ: "WSGIEnvironment") -> Request:
+    headers = {
+        name.removeprefix("HTTP_").replace("_", "-").lower(): value
+        for name, value in environ.items()
+        if name.startswith("HTTP_") or name in _HEADERS_WITHOUT_PREFIX
+    }
+    path = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
+    # As Flask and Django read it, or "post" would be executed past the key.
+    return Request(
+        environ["REQUEST_METHOD"].upper(), path.encode("latin-1").decode("utf-8", "replace"), headers, environ
+    )

@@ -1,0 +1,98 @@
+"""Two requests with one key at once, in one process or in two: exactly one effect, and nobody waits for long."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+from conftest_http import NewShop
+from sqlalchemy import Engine, event
+
+from semel.database import engine_of
+from semel.http import metadata
+from semel.http.claims import Accepted, Running, Times, claim, finish_step, finished_step, name_of
+from semel.testing.postgres import PostgresServer
+
+
+def test_many_at_once_have_one_effect(url: str, engine: Engine, new_shop: NewShop) -> None:
+    """Two instances, each with an engine of its own, as two processes have."""
+    other = engine_of(url)
+    shops = [new_shop("flask"), new_shop("flask", database=other)]
+    with ThreadPoolExecutor(6) as threads:
+        for round_ in range(4):
+            answers = list(threads.map(lambda number: shops[number % 2].post(f"k-{round_}"), range(6)))  # noqa: B023
+            assert {answer.status_code for answer in answers} <= {201, 409}
+            assert [answer.status_code for answer in answers].count(201) >= 1
+            assert len({answer.content for answer in answers if answer.status_code == 201}) == 1
+    assert len(shops[0].booked()) == shops[0].gate.executions + shops[1].gate.executions == 4
+    other.dispose()
+
+
+def test_who_is_late_to_take_an_expired_key_over_takes_no_step_from_the_other(postgres: PostgresServer) -> None:
+    """On SQLite there is one writer, and nobody is late."""
+    url = postgres.new_database()
+    engine, late = engine_of(url), engine_of(url)
+    metadata.create_all(engine)
+    name, again = name_of("anna", "k-1"), Times(now_ms=2000, expires_ms=3000, lease_until_ms=2500)
+    with engine.begin() as connection:
+        claim(connection, name, "print", Times(now_ms=0, expires_ms=1000, lease_until_ms=500))
+    with engine.connect() as first:
+        assert isinstance(claim(first, name, "print", again), Accepted)
+
+        @event.listens_for(late, "after_cursor_execute")
+        def executed(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+            # It has seen the key of the former life; now the first one goes on.
+            if statement.startswith("SELECT") and first.in_transaction():
+                first.commit()
+                with engine.begin() as connection:
+                    finish_step(connection, name, "charge", "1")
+
+        with late.begin() as connection:
+            assert isinstance(claim(connection, name, "print", again), Running)
+    with engine.connect() as connection:
+        assert finished_step(connection, name, "charge") == "1"
+    late.dispose()
+    engine.dispose()
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_more_at_once_than_there_are_transactions_wait_in_order(new_shop: NewShop, asynchronous: bool) -> None:
+    """Neither threads nor connections run out: who holds a transaction never waits for those who wait for one."""
+    shop = new_shop("fastapi", asynchronous=asynchronous)
+
+    async def run() -> list[httpx.Response]:
+        transport = httpx.ASGITransport(shop.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://shop") as client:
+            headers = [{"Idempotency-Key": f"k-{number // 2}", "X-Caller": "anna"} for number in range(60)]
+            return await asyncio.gather(*(client.post("/payments", json={}, headers=each) for each in headers))
+
+    answers = shop.runner.run(run())
+    assert {answer.status_code for answer in answers} == {201, 409}
+    assert len(shop.booked()) == shop.gate.executions == 30
+
+
+def test_who_comes_while_it_runs_is_told_so_and_not_kept_waiting(url: str, engine: Engine, new_shop: NewShop) -> None:
+    inside, go_on = threading.Event(), threading.Event()
+    shop = new_shop("flask")
+    shop.gate.inside = lambda: inside.set() or go_on.wait(30)  # type: ignore[func-returns-value]
+    other = engine_of(url)
+    second = new_shop("flask", database=other)
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(shop.post)
+        assert inside.wait(30)
+        running = shop.post()
+        assert (running.status_code, running.headers["retry-after"]) == (409, "1")
+        elsewhere = threads.submit(second.post)
+        if "postgresql" in url:
+            assert elsewhere.result(30).json()["type"] == "urn:semel:problem:still-running"
+        go_on.set()
+        assert first.result(30).status_code == 201
+    if "sqlite" in url:
+        # There the other process waits for the one writer, and has its answer then.
+        assert elsewhere.result(30).headers["idempotency-replayed"] == "true"
+    assert (len(shop.booked()), second.gate.executions) == (1, 0)
+    other.dispose()

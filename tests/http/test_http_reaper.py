@@ -1,0 +1,45 @@
+"""The reaper takes what has expired and leaves what somebody holds."""
+
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, func, select
+
+from semel.http import claims, reap
+from semel.http.claims import Accepted, Fenced, Times, claim, finish_step, finished_step, keep, name_of
+from semel.http.tables import keys, steps
+
+
+def rows(engine: Engine, table: Any) -> int:
+    with engine.connect() as connection:
+        return connection.scalar(select(func.count()).select_from(table)) or 0
+
+
+def test_expired_keys_and_their_steps_go_and_the_rest_stays(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "REAPED_ROWS_MAX", 2)
+    monkeypatch.setattr("semel.http.reaper.REAPED_ROWS_MAX", 2)
+    with engine.begin() as connection:
+        for number in range(7):
+            name = name_of("anna", f"k-{number}")
+            assert claim(connection, name, "f", Times(0, 100 + number, 0)) == Accepted(0)
+            finish_step(connection, name, "charge", "1")
+            keep(connection, name, 0, None, 201)
+        assert claim(connection, name_of("anna", "held"), "f", Times(0, 100, 1000)) == Accepted(0)
+    assert reap(engine, 99) == 0
+    assert reap(engine, 104) == 5
+    assert (rows(engine, keys), rows(engine, steps)) == (3, 2)
+    assert reap(engine, 1000) == 3
+    assert (rows(engine, keys), rows(engine, steps)) == (0, 0)
+
+
+def test_an_expired_key_begins_anew_without_the_steps_of_its_former_life(engine: Engine) -> None:
+    name = name_of("anna", "k")
+    with engine.begin() as connection:
+        assert claim(connection, name, "f", Times(0, 100, 50)) == Accepted(0)
+        finish_step(connection, name, "charge", "1")
+        assert claim(connection, name, "f", Times(60, 160, 110)) == Accepted(1)
+        assert finished_step(connection, name, "charge") == "1"
+        assert claim(connection, name, "other", Times(200, 300, 250)) == Accepted(2)
+        assert finished_step(connection, name, "charge") is None
+        with pytest.raises(Fenced, match="took it over"):
+            keep(connection, name, 1, None, 201)

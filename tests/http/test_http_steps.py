@@ -1,0 +1,241 @@
+"""Recovery points: what a step has done is not done again, and whoever is late writes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+from applications import book, payments
+from conftest_http import async_engine_of, caller
+from sqlalchemy import Engine, func, select
+
+from semel.database import within, within_async
+from semel.http import AsgiIdempotency, Fenced, Idempotency, WsgiIdempotency
+from semel.http.tables import keys
+
+HEADERS = {"Idempotency-Key": "k-1", "X-Caller": "anna", "Content-Type": "application/json"}
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_ms = 1_000_000
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+def count(engine: Engine) -> int:
+    with engine.connect() as connection:
+        return connection.scalar(select(func.count()).select_from(payments)) or 0
+
+
+class Service:
+    """A synchronous handler of steps behind the middleware of WSGI."""
+
+    def __init__(self, database: Any, handler: Callable[[Any], bytes], **options: Any) -> None:
+        self.idempotency = Idempotency(database, scope=caller, steps=("/charges*",), **options)
+        self.handler = handler
+        self.app = WsgiIdempotency(self._app, self.idempotency)
+
+    def _app(self, environ: Any, start_response: Any) -> list[bytes]:
+        answer = self.handler(self.idempotency.key(environ))
+        start_response("201 Created", [("Content-Type", "text/plain")])
+        return [answer]
+
+    def _server(self, environ: Any, start_response: Any) -> Any:
+        """Answers for an application that dies, as every server does."""
+        try:
+            return self.app(environ, start_response)
+        except (ConnectionError, Fenced):
+            start_response("500 Internal Server Error", [])
+            return []
+
+    def post(self, content: bytes = b"{}") -> httpx.Response:
+        transport = httpx.WSGITransport(self._server)
+        with httpx.Client(transport=transport, base_url="http://shop") as client:
+            return client.post("/charges", content=content, headers=HEADERS)
+
+
+def test_a_finished_step_is_not_executed_again(engine: Engine) -> None:
+    calls: list[tuple[str, str]] = []
+    dies_in = "mail"
+
+    def handler(key: Any) -> bytes:
+        with key.step("charge") as step:
+            if step.first:
+                calls.append(("charge", step.derived_key))
+                with within(step.connection()) as connection:
+                    book(connection, {})
+                step.result = {"charge": "ch_1"}
+        charged = step.result
+        with key.step("mail") as step:
+            if step.first:
+                calls.append(("mail", step.derived_key))
+                if dies_in == "mail":
+                    raise ConnectionError
+        return str(charged["charge"]).encode()
+
+    service = Service(engine, handler)
+    assert service.post().status_code == 500
+    dies_in = ""
+    assert service.post().content == service.post().content == b"ch_1"
+    assert [name for name, _ in calls] == ["charge", "mail", "mail"]
+    assert calls[1] == calls[2]
+    assert calls[0][1] != calls[1][1]
+    assert count(engine) == 1
+
+
+def test_a_finished_step_refuses_to_be_done_again(engine: Engine) -> None:
+    tries = 0
+
+    def handler(key: Any) -> bytes:
+        nonlocal tries
+        tries += 1
+        with key.step("charge") as step:
+            if tries == 1:
+                step.result = 1
+            else:
+                with pytest.raises(RuntimeError, match=r"step\.first"):
+                    step.result = 2
+                with pytest.raises(RuntimeError, match=r"step\.first"):
+                    step.connection()
+            with pytest.raises(RuntimeError, match="inside of step 'charge'"), key.step("other"):
+                pass
+        if tries == 1:
+            raise ConnectionError
+        return str(step.result).encode()
+
+    service = Service(engine, handler)
+    assert service.post().status_code == 500
+    assert service.post().content == b"1"
+
+
+def test_whoever_is_late_is_fenced_and_writes_nothing(engine: Engine) -> None:
+    clock, inside, go_on = Clock(), threading.Event(), threading.Event()
+    late: list[Exception] = []
+
+    def handler(key: Any) -> bytes:
+        mine = key.token - 1_000_000
+        try:
+            with key.step("charge") as step:
+                if mine == 0:
+                    inside.set()
+                    assert go_on.wait(30)
+                with within(step.connection()) as connection:
+                    book(connection, {})
+                step.result = mine
+        except Fenced as error:
+            late.append(error)
+            raise
+        return str(mine).encode()
+
+    service = Service(engine, handler, clock=clock, lease_ms=10_000)
+    with ThreadPoolExecutor(1) as threads:
+        first = threads.submit(service.post)
+        assert inside.wait(30)
+        clock.now_ms += 7500
+        running = service.post()
+        assert (running.status_code, running.headers["retry-after"]) == (409, "3")
+        assert service.post(b"[]").json()["type"] == "urn:semel:problem:payload-differs"
+        clock.now_ms += 2500
+        assert service.post().content == b"1"
+        go_on.set()
+        assert first.result(30).status_code == 500
+    assert len(late) == 1
+    assert count(engine) == 1
+    assert service.post().content == b"1"
+
+
+def test_an_answer_of_whoever_is_late_is_not_sent(engine: Engine) -> None:
+    clock, inside, go_on = Clock(), threading.Event(), threading.Event()
+
+    def handler(key: Any) -> bytes:
+        if not inside.is_set():
+            inside.set()
+            assert go_on.wait(30)
+        return str(key.token - 1_000_000).encode()
+
+    service = Service(engine, handler, clock=clock)
+    with ThreadPoolExecutor(1) as threads:
+        first = threads.submit(service.post)
+        assert inside.wait(30)
+        clock.now_ms += service.idempotency.lease_ms
+        assert service.post().content == b"1"
+        go_on.set()
+        assert first.result(30).json()["type"] == "urn:semel:problem:still-running"
+
+
+def test_the_heart_beats_while_the_handler_runs(engine: Engine) -> None:
+    def handler(key: Any) -> bytes:
+        def lease() -> int:
+            with engine.connect() as connection:
+                return int(connection.scalar(select(keys.c.lease_until_ms)) or 0)
+
+        began = lease()
+        while lease() == began:
+            pass
+        return b"alive"
+
+    assert Service(engine, handler, lease_ms=300).post().content == b"alive"
+
+
+def test_in_coroutines_on_an_asynchronous_engine(url: str, engine: Engine) -> None:
+    """The first try is cancelled in its second step; the lease is let go of, and the next try goes on there."""
+    calls: list[str] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        key = idempotency.key(scope)
+        async with key.step("charge") as step:
+            if step.first:
+                calls.append("charge")
+                await within_async(await step.connection(), lambda connection: book(connection, {}))
+                step.result = "ch_1"
+        charged = step.result
+        async with key.step("mail") as step:
+            calls.append("mail")
+            if len(calls) == 2:
+                reached.set()
+                await asyncio.Event().wait()
+        with pytest.raises(RuntimeError, match=r"step\.connection"):
+            idempotency.connection(scope)
+        await send({"type": "http.response.start", "status": 201, "headers": []})
+        await send({"type": "http.response.body", "body": charged.encode()})
+
+    async def run() -> None:
+        transport = httpx.ASGITransport(AsgiIdempotency(app, idempotency))
+        async with httpx.AsyncClient(transport=transport, base_url="http://shop") as client:
+            asking = asyncio.create_task(client.post("/charges", headers=HEADERS))
+            await reached.wait()
+            asking.cancel()
+            await asyncio.wait([asking])
+            for _ in range(2):
+                assert (await client.post("/charges", headers=HEADERS)).content == b"ch_1"
+        await database.dispose()
+
+    database, reached = async_engine_of(url), asyncio.Event()
+    idempotency = Idempotency(database, scope=caller, steps=("/charges",))
+    asyncio.run(run())
+    assert (calls, count(engine)) == (["charge", "mail", "mail"], 1)
+
+
+def test_a_step_that_would_hold_up_the_loop_is_refused(engine: Engine) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        with pytest.raises(RuntimeError, match="AsyncEngine"), idempotency.key(scope).step("charge"):
+            pass
+        refused.append(True)
+
+    async def run() -> None:
+        transport = httpx.ASGITransport(AsgiIdempotency(app, idempotency), raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://shop") as client:
+            with pytest.raises(AssertionError):
+                await client.post("/charges", headers=HEADERS)
+
+    refused: list[bool] = []
+    idempotency = Idempotency(engine, scope=caller, steps=("/charges",))
+    asyncio.run(run())
+    assert refused == [True]
