@@ -1,0 +1,290 @@
+"""`semel outbox`: run the relay of an outbox, see how far it is, and deal with what the broker refused.
+
+What is said while it runs goes to standard error: that it publishes, what is away and what is there again, what was put
+aside, and on a terminal how far it is.
+"""
+
+import argparse
+import contextlib
+import gc
+import json
+import logging
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from semel.cli.client import BOOTSTRAP_DEFAULT
+from semel.cli.databases import add_database, opened
+from semel.cli.errors import Ended, Failure
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+    from semel.outbox import Relay, Status
+    from semel.outbox.quarantine import Entry
+
+EXAMPLE: Final = """  semel outbox run --database postgresql://host/app --bootstrap 127.0.0.1:9092
+  semel outbox status --database postgresql://host/app
+  semel outbox quarantine drop 17 --database postgresql://host/app"""
+
+_BOOTSTRAP: Final = "bootstrap.servers"
+_LOGGER: Final = "semel.outbox"
+_NOTHING: Final = "-"
+_SHOW_EVERY_SECONDS: Final = 0.2
+# The line on a terminal that is written over again and again.
+_LINE_START: Final = "\r\x1b[K"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    things = parser.add_subparsers(dest="thing", metavar="run|status|quarantine|renew", required=True)
+    _configure_run(_subcommand(things, "run", "publish what is added and committed, once and in order"))
+    own = _subcommand(things, "status", "show what waits, since when, and whose the shards are")
+    own.add_argument("--json", action="store_true", help="as one JSON object")
+    own = _subcommand(things, "renew", "forget the log: the next relay begins anew, elsewhere or after a restore")
+    own.add_argument(
+        "--at-hand",
+        choices=("send", "drop"),
+        help="what becomes of messages of which nobody can say whether they are in the log",
+    )
+    purpose = "what the broker refused, and what waits behind it"
+    quarantine = things.add_parser("quarantine", help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
+    actions = quarantine.add_subparsers(dest="action", metavar="list|retry|drop", required=True)
+    own = _subcommand(actions, "list", "show what was refused, and why")
+    own.add_argument("--json", action="store_true", help="one JSON object to a line, with the whole message")
+    for name, purpose in (
+        ("retry", "have the relay try them again, before what waits behind them"),
+        ("drop", "delete them: they are in no log then, and what waits behind them goes on"),
+    ):
+        own = _subcommand(actions, name, purpose)
+        own.add_argument("numbers", type=int, nargs="*", metavar="NUMBER", help="as `list` shows them")
+        own.add_argument("--all", action="store_true", help="all that there are")
+
+
+def _subcommand(parsers: Any, name: str, purpose: str) -> argparse.ArgumentParser:
+    own: argparse.ArgumentParser = parsers.add_parser(
+        name, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}."
+    )
+    add_database(own)
+    return own
+
+
+def _configure_run(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--bootstrap", metavar="HOST:PORT", help=f"a broker of the cluster ({BOOTSTRAP_DEFAULT})")
+    add(
+        "--config",
+        metavar="FILE",
+        help="further settings of the client: properties, JSON or TOML, by librdkafka's names",
+    )
+    add("--name", metavar="NAME", help="under which it publishes; the first relay of a database decides (outbox)")
+    add("--shards", type=int, metavar="N", help="how many publish side by side; kept in the database (1)")
+    add("--batch", type=int, metavar="N", help="messages in one transaction (2000)")
+    add("--drain", action="store_true", help="publish what is there, say how many that were, and end")
+
+
+def run(options: argparse.Namespace) -> int:
+    with opened(options.database) as engine:
+        from semel.outbox import OutboxError
+
+        try:
+            if options.thing == "run":
+                return _relay(options, engine)
+            if options.thing == "status":
+                return _show_status(options, engine)
+            if options.thing == "renew":
+                return _renew(options, engine)
+            return _quarantine(options, engine)
+        except OutboxError as error:
+            raise Failure(str(error)) from error
+
+
+# -- run ---------------------------------------------------------------------------------------------------------------
+
+
+def _relay(options: argparse.Namespace, engine: "Engine") -> int:
+    from semel.outbox import Relay
+
+    chosen = {"name": options.name, "shards": options.shards, "batch_rows": options.batch}
+    kafka = {**_settings(options.config), **({_BOOTSTRAP: options.bootstrap} if options.bootstrap else {})}
+    kafka.setdefault(_BOOTSTRAP, BOOTSTRAP_DEFAULT)
+    relay = Relay(engine, kafka, **{name: value for name, value in chosen.items() if value is not None})
+    # What is loaded stays. Looking through it for garbage again and again takes a third of the time of a relay that is
+    # behind, which makes some thousand objects for each batch.
+    gc.freeze()
+    with _telling(relay):
+        if options.drain:
+            published = relay.drain()
+        else:
+            # Whoever starts it is to hear that it has begun.
+            logging.getLogger(_LOGGER).setLevel(logging.INFO)
+            # The way to end a command that has no end.
+            with contextlib.suppress(Ended):
+                relay.run()
+    if options.drain:
+        print(f"{published} messages published")
+    return 0
+
+
+def _settings(file: str | None) -> dict[str, Any]:
+    from semel.settings import Role
+    from semel.settings.reading import FORMATS, NotAConfiguration, read
+
+    if file is None:
+        return {}
+    form = Path(file).suffix.removeprefix(".")
+    if form not in FORMATS:
+        raise Failure(f"{file}: its name has to end with one of .{', .'.join(FORMATS)}")
+    try:
+        found = read(Path(file).read_text(encoding="utf-8"), form)
+    except (OSError, UnicodeDecodeError, NotAConfiguration) as error:
+        raise Failure(f"{file}: {getattr(error, 'strerror', None) or error}") from error
+    return dict(found.get(Role.PRODUCER, found.get(None, {})))
+
+
+@contextlib.contextmanager
+def _telling(relay: "Relay") -> Iterator[None]:
+    """What the relay says, as lines on standard error; on a terminal with a line below that says how far it is."""
+    logger = logging.getLogger(_LOGGER)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter(f"{_LINE_START if sys.stderr.isatty() else ''}semel: %(message)s"))
+    logger.addHandler(handler)
+    logger.propagate = False
+    ended = threading.Event()
+    showing = threading.Thread(target=_show_progress, args=(relay, ended), daemon=True)
+    if sys.stderr.isatty():
+        showing.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        if showing.is_alive():
+            showing.join()
+        logger.removeHandler(handler)
+
+
+def _show_progress(relay: "Relay", ended: threading.Event) -> None:
+    while not ended.wait(_SHOW_EVERY_SECONDS):
+        progress = relay.progress()
+        line = f"{progress.messages} messages published"
+        if progress.waits_for is not None:
+            line += f"; waiting for {progress.waits_for}"
+        elif progress.messages:
+            line += f", the last one {progress.lag_ms} ms after it was added"
+        print(f"{_LINE_START}semel: {line}"[: _terminal_columns()], end="", file=sys.stderr, flush=True)
+    print(_LINE_START, end="", file=sys.stderr, flush=True)
+
+
+def _terminal_columns() -> int:
+    import shutil
+
+    return shutil.get_terminal_size().columns + len(_LINE_START) - 1
+
+
+# -- status ------------------------------------------------------------------------------------------------------------
+
+
+def _show_status(options: argparse.Namespace, engine: "Engine") -> int:
+    from semel.outbox import status
+    from semel.outbox.times import now_ms
+
+    with engine.connect() as connection:
+        found = status(connection)
+    if options.json:
+        shards = [shard._asdict() for shard in found.shards]
+        print(json.dumps({**found._asdict(), "shards": shards}))
+    else:
+        _print_status(found, now_ms())
+    return 0
+
+
+def _print_status(found: "Status", now_ms: int) -> None:
+    oldest = ""
+    if found.oldest_added_at_ms is not None:
+        oldest = f", the oldest for {max(now_ms - found.oldest_added_at_ms, 0) / 1000:.1f} s"
+    print(f"{found.waiting} messages wait{oldest}")
+    if found.quarantined:
+        print(f"{found.quarantined} of them were refused by the broker, and {found.held_up} wait behind those")
+    if found.name is None:
+        print("no relay has begun yet")
+        return
+    print(f"relayed as {found.name!r}")
+    rows = [("SHARD", "BATCHES", "AT HAND", "RELAY", "SINCE")]
+    for shard in found.shards:
+        at_hand = "yes" if shard.is_at_hand else "no"
+        rows.append(
+            (str(shard.shard), str(shard.batches), at_hand, shard.owner or _NOTHING, _time(shard.owned_since_ms))
+        )
+    _print_table(rows)
+
+
+def _renew(options: argparse.Namespace, engine: "Engine") -> int:
+    from semel.outbox.sharding import AtHand, renew
+
+    with engine.begin() as connection:
+        renew(connection, None if options.at_hand is None else AtHand(options.at_hand))
+    print("the next relay begins anew")
+    return 0
+
+
+# -- quarantine --------------------------------------------------------------------------------------------------------
+
+
+def _quarantine(options: argparse.Namespace, engine: "Engine") -> int:
+    from semel.outbox import quarantine
+
+    with engine.begin() as connection:
+        entries = quarantine.entries(connection)
+        if options.action == "list":
+            _show_entries(entries, as_json=options.json)
+            return 0
+        if bool(options.numbers) == options.all:
+            raise Failure("say which: their numbers, or --all")
+        numbers = [entry.number for entry in entries] if options.all else list(dict.fromkeys(options.numbers))
+        change = quarantine.retry if options.action == "retry" else quarantine.drop
+        change(connection, numbers)
+    print(f"{len(numbers)} {'wait to be tried again' if options.action == 'retry' else 'dropped'}")
+    return 0
+
+
+def _show_entries(entries: "Sequence[Entry]", *, as_json: bool) -> None:
+    if as_json:
+        for entry in entries:
+            fields = entry._asdict()
+            fields |= {name: _hex(fields[name]) for name in ("key", "value", "aggregate")}
+            print(json.dumps(fields))
+        return
+    if not entries:
+        print("nothing is in the quarantine")
+        return
+    rows = [("NUMBER", "TOPIC", "AGGREGATE", "BEHIND", "SINCE", "REASON")]
+    rows += [
+        (
+            str(entry.number),
+            entry.topic,
+            _NOTHING if entry.aggregate is None else entry.aggregate.decode(errors="backslashreplace"),
+            str(entry.behind),
+            _time(entry.refused_at_ms),
+            entry.reason,
+        )
+        for entry in entries
+    ]
+    _print_table(rows)
+
+
+def _print_table(rows: Sequence[tuple[str, ...]]) -> None:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _time(at_ms: int | None) -> str:
+    if at_ms is None:
+        return _NOTHING
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _hex(given: bytes | None) -> str | None:
+    return None if given is None else given.hex()

@@ -1,0 +1,55 @@
+"""The transactional outbox: what a transaction adds is in the log once if it commits, and never if it does not.
+
+    with engine.begin() as connection:
+        book(connection, order)
+        outbox.add(connection, "orders", key=order.id, value=order.json())
+
+    Relay(engine, "127.0.0.1:9092").run()
+
+The claim is (shard, batch number): fixed in the database before anything is sent, and published under that number by a
+Publisher, whose epoch is the fence. This room must never commit, roll back or begin a transaction that it was handed.
+"""
+
+import importlib.util
+
+if importlib.util.find_spec("sqlalchemy") is None or importlib.util.find_spec("confluent_kafka") is None:
+    raise ImportError("semel.outbox needs SQLAlchemy and confluent-kafka, and one is missing: pip install 'semel[app]'")
+
+from semel.outbox import quarantine, tables
+from semel.outbox.adding import add, add_async, add_many, add_many_async
+from semel.outbox.errors import (
+    MessageRefused,
+    OutboxError,
+    OutOfStep,
+    RelayFailed,
+    RelayFenced,
+    RelayRefused,
+    Unsettled,
+)
+from semel.outbox.messages import Message
+from semel.outbox.overview import ShardStatus, Status, status
+from semel.outbox.relay import Progress, Relay
+from semel.outbox.tables import metadata
+
+__all__ = [
+    "Message",
+    "MessageRefused",
+    "OutOfStep",
+    "OutboxError",
+    "Progress",
+    "Relay",
+    "RelayFailed",
+    "RelayFenced",
+    "RelayRefused",
+    "ShardStatus",
+    "Status",
+    "Unsettled",
+    "add",
+    "add_async",
+    "add_many",
+    "add_many_async",
+    "metadata",
+    "quarantine",
+    "status",
+    "tables",
+]

@@ -1,0 +1,37 @@
+"""Why the outbox refuses something or stops, each in one line that says what to do."""
+
+
+class OutboxError(Exception):
+    """What this room raises."""
+
+
+class MessageRefused(OutboxError, ValueError):
+    """What was to be added can be no record, or none that a database keeps as it is; nothing was added."""
+
+
+class RelayRefused(OutboxError, ValueError):
+    """A relay cannot begin with these settings."""
+
+
+class RelayFenced(OutboxError):
+    """Another relay serves this outbox now; this one publishes no more."""
+
+    def __init__(self, shard: int, owner_name: str | None) -> None:
+        super().__init__(
+            f"shard {shard} of the outbox was taken over by another relay ({owner_name or 'unknown'}), and this one "
+            "publishes no more: run one relay for each database"
+        )
+        self.shard = shard
+        self.owner_name = owner_name
+
+
+class OutOfStep(OutboxError):
+    """The log knows of other batches than the database; going on would lose messages, or send them twice."""
+
+
+class RelayFailed(OutboxError):
+    """The broker refuses something that waiting does not mend."""
+
+
+class Unsettled(OutboxError, ValueError):
+    """What was asked of a quarantined message cannot be done to it."""

@@ -1,0 +1,279 @@
+"""The database's side of a shard: whose it is, which batch is next, and what is in it.
+
+A batch is a number and a list of rows, fixed in the shard's row before anything is sent, so that whoever comes after a
+crash finds the same batch. Numbers are dense: one more than the last, under the lock of that row. A shard has one batch
+at a time that is not known to be in the log. Once it is, its rows are deleted in the transaction that makes the next
+one of what is left then, in the order of the rows' numbers; never of what is behind the last number that was taken: a
+transaction that commits late has rows before that one. Whatever changes a batch asks first whether the shard is still
+its own.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Result,
+    Row,
+    and_,
+    any_,
+    bindparam,
+    delete,
+    exists,
+    func,
+    insert,
+    literal,
+    not_,
+    or_,
+    select,
+    update,
+)
+
+from semel.outbox.errors import OutOfStep, RelayFenced, RelayRefused
+from semel.outbox.messages import record_of
+from semel.outbox.tables import messages, quarantine, relays, shards
+from semel.publish import Record
+
+REASON_CHARACTERS_MAX: Final = 500
+NOTHING: Final = -1
+# What to do where log and database do not agree.
+BEGIN_ANEW: Final = "Going on would lose messages or send them twice; `semel outbox renew` begins anew"
+
+
+class Claim(NamedTuple):
+    """A shard, of how many, and the life of a relay that it belongs to."""
+
+    shard: int
+    shards: int
+    owner: str
+
+
+class Standing(NamedTuple):
+    """The last batch that was made, and the numbers of its messages; None once they are known to be in the log."""
+
+    last_batch: int
+    at_hand: Sequence[int] | None
+
+    @property
+    def done_batch(self) -> int:
+        """The last batch that is known to be in the log."""
+        return self.last_batch if self.at_hand is None else self.last_batch - 1
+
+
+class Batch(NamedTuple):
+    """What leaves together, in this order."""
+
+    number: int
+    # The numbers of its messages, and what they become.
+    numbers: Sequence[int]
+    records: Sequence[Record]
+
+
+class Size(NamedTuple):
+    """How much a batch may hold; one message is always taken."""
+
+    rows_max: int
+    bytes_max: int
+
+
+def take_over(connection: Connection, claim: Claim, owner_name: str, now_ms: int) -> None:
+    """Whoever had the shard can change nothing any more."""
+    connection.execute(
+        update(shards)
+        .where(shards.c.shard == claim.shard)
+        .values(owner=claim.owner, owner_name=owner_name, owned_since_ms=now_ms)
+    )
+    # Asked behind the lock of the shard, which whoever changes it has. Under another number the shard has other
+    # aggregates, and two relays would publish for one.
+    known = connection.scalar(select(relays.c.shards))
+    if known != claim.shards:
+        raise RelayRefused(
+            f"this relay began when the outbox had {claim.shards} shards, and it has {known} now: begin once more"
+        )
+
+
+def standing(connection: Connection, claim: Claim) -> Standing:
+    """How far the shard is; nobody else changes that until the transaction ends."""
+    row = _of_this_life(claim, connection.execute(_LOCKED, {"of_shard": claim.shard}).first())
+    return Standing(row.last_batch, None if row.at_hand is None else numbers_of(row.at_hand))
+
+
+def is_waiting(connection: Connection, claim: Claim) -> bool:
+    """Whether there is a message that could go into a batch. It locks nothing."""
+    return bool(_of_this_life(claim, connection.execute(_LOOK, _of(claim)).first()).is_waiting)
+
+
+def advance(connection: Connection, claim: Claim, published: int | None, in_log: int, size: Size) -> Batch | None:
+    """Note that a batch is in the log, and give the next one: the one at hand, or one made of what waits.
+
+    `in_log` is the last batch that is known to be there. A database that another server has taken over may have lost
+    it, and a batch that got its number again would pass for published.
+    """
+    known = standing(connection, claim)
+    check_not_older(claim, known, in_log)
+    if known.at_hand is not None:
+        if published != known.last_batch:
+            return _content(connection, known.last_batch, known.at_hand)
+        delete_messages(connection, known.at_hand)
+    made = _made(connection, claim, known.last_batch + 1, size)
+    if made is not None:
+        _note(connection, claim, made.number, made.numbers)
+        return made
+    if known.at_hand is not None:
+        _note(connection, claim, known.last_batch, None)
+    return None
+
+
+def put_back(connection: Connection, claim: Claim, batch: int, first_number: int) -> None:
+    """Let the rows of the batch from this one on wait again. It was refused, so nobody has published it."""
+    at_hand = _at_hand(connection, claim, batch)
+    _note(connection, claim, batch, [number for number in at_hand if number < first_number])
+
+
+def put_aside(connection: Connection, claim: Claim, batch: int, refused: int, reason: str, now_ms: int) -> None:
+    """Into the quarantine with it, and out of the batch, which goes on without it."""
+    at_hand = _at_hand(connection, claim, batch)
+    if refused not in at_hand:
+        # Done before, by a transaction of which nobody heard that it had committed.
+        return
+    _note(connection, claim, batch, [number for number in at_hand if number != refused])
+    connection.execute(
+        insert(quarantine).values(
+            number=refused,
+            aggregate=select(messages.c.aggregate).where(messages.c.number == refused).scalar_subquery(),
+            reason=" ".join(reason.split())[:REASON_CHARACTERS_MAX],
+            refused_at_ms=now_ms,
+        )
+    )
+
+
+def delete_messages(connection: Connection, numbers: Sequence[int]) -> None:
+    """They are known to be in the log, or nobody wants them to get there."""
+    connection.execute(delete(messages).where(_is_among(connection, numbers)))
+
+
+def numbers_of(noted: str) -> Sequence[int]:
+    """What is noted of the batch at hand."""
+    return [number for first, last in json.loads(noted) for number in range(first, last + 1)]
+
+
+def check_not_older(claim: Claim, known: Standing, in_log: int) -> None:
+    """Refuse a database that has forgotten what is in the log."""
+    if in_log > known.last_batch:
+        raise OutOfStep(
+            f"batch {in_log} of shard {claim.shard} is in the log, and the database knows of none after "
+            f"{known.last_batch}: it is older than the log, as after a restore. {BEGIN_ANEW}"
+        )
+
+
+def _at_hand(connection: Connection, claim: Claim, batch: int) -> Sequence[int]:
+    known = standing(connection, claim)
+    if known.at_hand is None or batch != known.last_batch:
+        raise OutOfStep(f"batch {batch} of shard {claim.shard} is not the one at hand: somebody has changed the tables")
+    return known.at_hand
+
+
+def _note(connection: Connection, claim: Claim, batch: int, at_hand: Sequence[int] | None) -> None:
+    noted = None if at_hand is None else _noted(at_hand)
+    connection.execute(_NOTE, {"of_shard": claim.shard, "of_batch": batch, "of_numbers": noted})
+
+
+def _made(connection: Connection, claim: Claim, batch: int, size: Size) -> Batch | None:
+    """Of what waits, as much as fits."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(_IN_ORDER)
+    rows = 0
+    left_bytes = size.bytes_max
+    for row_bytes in connection.scalars(_BYTES_OF_FIRST, {**_of(claim), "rows_max": size.rows_max}).all():
+        left_bytes -= row_bytes
+        if rows and left_bytes < 0:
+            break
+        rows += 1
+    if not rows:
+        return None
+    # So many and no more: others may have committed since they were counted, with numbers before these.
+    return _batch(batch, connection.execute(_FIRST, {**_of(claim), "rows_max": rows}))
+
+
+def _content(connection: Connection, batch: int, numbers: Sequence[int]) -> Batch:
+    content = select(*_MESSAGE).where(_is_among(connection, numbers)).order_by(messages.c.number)
+    return _batch(batch, connection.execute(content))
+
+
+def _batch(number: int, found: Result[Any]) -> Batch:
+    rows: Sequence[Any] = found.all()
+    records = [
+        record_of(topic, key, value, headers, added_at_ms) for _, topic, key, value, headers, added_at_ms in rows
+    ]
+    return Batch(number, [row.number for row in rows], records)
+
+
+def _noted(numbers: Sequence[int]) -> str:
+    """In order; mostly they are a few runs of many."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return json.dumps(runs)
+
+
+def _is_among(connection: Connection, numbers: Sequence[int]) -> ColumnElement[bool]:
+    """As a range where they are one, which is found faster; else as one value, for a statement has so many at most."""
+    if numbers and numbers[-1] - numbers[0] == len(numbers) - 1:
+        return messages.c.number.between(numbers[0], numbers[-1])
+    if connection.dialect.name == "postgresql":
+        return messages.c.number == any_(literal(numbers, ARRAY(BigInteger)))
+    listed = func.json_each(json.dumps(numbers)).table_valued("value")
+    return messages.c.number.in_(select(listed.c.value))
+
+
+def _of(claim: Claim) -> dict[str, int]:
+    return {"of_shard": claim.shard, "of_shards": claim.shards}
+
+
+def _of_this_life(claim: Claim, row: Row[Any] | None) -> Row[Any]:
+    """The shard's row, if it is still of whoever asks."""
+    if row is None:
+        raise OutOfStep(f"shard {claim.shard} is gone from the database: somebody has emptied the outbox's tables")
+    if row.owner != claim.owner:
+        raise RelayFenced(claim.shard, row.owner_name)
+    return row
+
+
+def is_held_up() -> ColumnElement[bool]:
+    """Whether a row is in the quarantine, or one of its aggregate is."""
+    there = or_(quarantine.c.number == messages.c.number, quarantine.c.aggregate == messages.c.aggregate)
+    # The first half is asked once for a statement, and is nearly always all that is asked.
+    return and_(exists(select(quarantine.c.number)), exists(select(quarantine.c.number).where(there)))
+
+
+_MESSAGE: Final = (
+    *(messages.c.number, messages.c.topic, messages.c.key, messages.c.value, messages.c.headers),
+    messages.c.added_at_ms,
+)
+_BYTES: Final = (
+    func.coalesce(func.length(messages.c.key), 0)
+    + func.coalesce(func.length(messages.c.value), 0)
+    + func.coalesce(func.length(messages.c.headers), 0)
+)
+_WAITS: Final = and_(
+    messages.c.bucket % bindparam("of_shards", type_=BigInteger) == bindparam("of_shard"),
+    not_(is_held_up()),
+)
+_BYTES_OF_FIRST: Final = select(_BYTES).where(_WAITS).order_by(messages.c.number).limit(bindparam("rows_max"))
+_FIRST: Final = select(*_MESSAGE).where(_WAITS).order_by(messages.c.number).limit(bindparam("rows_max"))
+# The table fills and empties faster than PostgreSQL gathers its statistics. By those it would read and sort all that
+# waits for every batch, or compile the statement for longer than it runs; it is to go along the index.
+_IN_ORDER: Final = select(func.set_config("enable_sort", "off", True), func.set_config("jit", "off", True))
+_OF_SHARD: Final = shards.c.shard == bindparam("of_shard")
+# Along the index, too: what was deleted and is not cleaned up yet is passed there faster than in the table.
+_ONE: Final = select(messages.c.number).where(_WAITS).order_by(messages.c.number).limit(1).scalar_subquery()
+_LOOK: Final = select(shards.c.owner, shards.c.owner_name, _ONE.is_not(None).label("is_waiting")).where(_OF_SHARD)
+_LOCKED: Final = select(shards).where(_OF_SHARD).with_for_update()
+_NOTE: Final = update(shards).where(_OF_SHARD).values(last_batch=bindparam("of_batch"), at_hand=bindparam("of_numbers"))

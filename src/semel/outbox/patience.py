@@ -1,0 +1,86 @@
+"""What a relay does while the database or the brokers are away: it waits, says so once, and goes on.
+
+This must never wait for what waiting does not mend.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+
+T = TypeVar("T")
+
+logger = logging.getLogger("semel.outbox")
+
+DATABASE: Final = "the database"
+BROKERS: Final = "the brokers"
+PUBLISHER: Final = "the publisher's name"
+_PAUSE_SECONDS: Final = 0.5
+# Classes of SQLSTATE that pass: lost connections, conflicts with others, too few resources, locks, a server that ends.
+_PASSING_CLASSES: Final = frozenset({"08", "40", "53", "55", "57"})
+# What SQLite says while somebody else writes, by its numbers: BUSY, LOCKED, IOERR, FULL, PROTOCOL.
+_PASSING_CODES: Final = frozenset({5, 6, 10, 13, 15})
+_SQLITE_PRIMARY: Final = 0xFF
+
+
+class Stopped(Exception):
+    """The relay is to stop, and was waiting."""
+
+
+class Patience:
+    """One for each thread of a relay; any thread may ask what is waited for."""
+
+    def __init__(self, stopping: threading.Event) -> None:
+        self._stopping = stopping
+        self._missing: dict[str, str] = {}
+
+    @property
+    def waits_for(self) -> str | None:
+        """What is missing, and why; None if nothing is."""
+        return next((f"{what}: {why}" for what, why in self._missing.copy().items()), None)
+
+    def with_database(self, work: Callable[[], T]) -> T:
+        """Do it until the database lets it be done. It is done again as a whole, and has to be made for that."""
+        while True:
+            try:
+                done = work()
+            except DBAPIError as error:
+                if not _is_passing(error):
+                    raise
+                self.wait_for(DATABASE, one_line(error.orig))
+            else:
+                self.is_back(DATABASE)
+                return done
+
+    def wait_for(self, what: str, why: str) -> None:
+        """A moment; `Stopped` if the relay is to stop."""
+        is_news = what not in self._missing
+        self._missing[what] = why
+        if is_news:
+            logger.warning("waiting for %s: %s", what, why)
+        if self._stopping.wait(_PAUSE_SECONDS):
+            raise Stopped
+
+    def is_back(self, what: str) -> None:
+        if self._missing.pop(what, None) is not None:
+            logger.warning("%s: there again", what)
+
+
+def one_line(said: object) -> str:
+    return str(said).strip().partition("\n")[0]
+
+
+def _is_passing(error: DBAPIError) -> bool:
+    if error.connection_invalidated:
+        return True
+    raised: Any = error.orig
+    code = getattr(raised, "sqlite_errorcode", None)
+    if code is not None:
+        return code & _SQLITE_PRIMARY in _PASSING_CODES
+    sqlstate = getattr(raised, "sqlstate", None) or getattr(raised, "pgcode", None)
+    if sqlstate is not None:
+        return sqlstate[:2] in _PASSING_CLASSES
+    # A connection that could not be made has no SQLSTATE.
+    return isinstance(error, OperationalError | InterfaceError)

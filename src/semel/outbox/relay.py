@@ -1,0 +1,260 @@
+"""The relay: what was added and committed goes into the log, once and in order, until it is told to stop.
+
+Each shard has a thread, with a publisher and transactions of its own; whoever runs the relay listens for news and
+wakes them. A second relay for the same database takes the shards over, and the first one ends with an error that says
+so. This must never end because something is away that may come back.
+"""
+
+import contextlib
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Connection, Engine
+
+from semel.database import within
+from semel.outbox import sharding
+from semel.outbox.errors import RelayRefused
+from semel.outbox.ledger import Batch, Claim, Size
+from semel.outbox.patience import DATABASE, Patience, Stopped
+from semel.outbox.shard import Shard
+from semel.outbox.sharding import SHARDS_MAX, Sharding
+from semel.outbox.times import Clock, now_ms
+from semel.outbox.waking import FALLBACK_SECONDS, Bell, sleeper_for
+from semel.publish import Publisher, PublishRefused
+
+# A batch is one transaction of the database and one of the log, which cost some milliseconds however small it is: four
+# times as many rows made a relay that is behind 1.3 times as fast. It has to stay short for those who wait for its end.
+BATCH_ROWS: Final = 2000
+# What a batch holds in memory, but for a message that is larger.
+BATCH_BYTES_MAX: Final = 4 * 1024 * 1024
+# How long a call to the brokers may take before the relay says that it waits.
+TIMEOUT_SECONDS: Final = 10.0
+# The pause after a batch that was not full, for more to come together: under one small transaction after another each
+# would be a batch of its own, and their commits would keep the application's waiting.
+_BETWEEN_SECONDS: Final = 0.02
+# What is under way when the relay is stopped gets this long; if it is broken off, the next start finds out.
+_STOP_SECONDS: Final = 5.0
+# A topic that is not there is waited for as long as it takes a new one to be known everywhere, and the others wait
+# behind it.
+_CLIENT: Final[Mapping[str, Any]] = {"topic.metadata.propagation.max.ms": 5_000}
+_BOOTSTRAP: Final = "bootstrap.servers"
+
+
+class Progress(NamedTuple):
+    """What this relay has done since it began."""
+
+    messages: int = 0
+    batches: int = 0
+    # How long the last message that it published had waited since it was added.
+    lag_ms: int = 0
+    # What is away, and why; None if nothing is.
+    waits_for: str | None = None
+
+
+class Relay:
+    """Publishes what is added and committed; one for each database.
+
+    `engine` is best made by `semel.database.engine_of`. `kafka` is an address, or a configuration of librdkafka's with
+    "bootstrap.servers" in it. The first relay of a database decides `name` and `shards`; None means what was decided.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        kafka: str | Mapping[str, Any],
+        *,
+        name: str | None = None,
+        shards: int | None = None,
+        batch_rows: int = BATCH_ROWS,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        clock: Clock = now_ms,
+    ) -> None:
+        if not isinstance(engine, Engine):
+            raise RelayRefused(f"a relay needs a SQLAlchemy Engine (not an asynchronous one), and got {engine!r}")
+        if shards is not None and not 1 <= shards <= SHARDS_MAX:
+            raise RelayRefused(f"{shards} shards cannot be: there are 1 to {SHARDS_MAX}")
+        if batch_rows < 1:
+            raise RelayRefused(f"batches of {batch_rows} messages cannot be: they have 1 at least")
+        self._engine = _read_committed(engine)
+        client = {_BOOTSTRAP: kafka} if isinstance(kafka, str) else dict(kafka)
+        self._bootstrap = str(client.pop(_BOOTSTRAP, ""))
+        if not self._bootstrap:
+            raise RelayRefused(f"there is no address of a broker: hand over one, or settings with {_BOOTSTRAP!r}")
+        self._client = {**_CLIENT, **client}
+        self._name, self._count = name, shards
+        self._size = Size(batch_rows, BATCH_BYTES_MAX)
+        self._timeout_seconds = timeout_seconds
+        self._clock = clock
+        self._owner = secrets.token_hex(8)
+        self._owner_name = f"process {os.getpid()} on {socket.gethostname()}"
+        self._stopping = threading.Event()
+        self._bell = Bell()
+        self._mutex = threading.Lock()
+        self._progress = Progress()
+        self._patiences: list[Patience] = []
+        self._failure: BaseException | None = None
+        self._check_settings()
+
+    def run(self) -> None:
+        """Publish what is there and what comes, until `stop`."""
+        try:
+            known = self._prepared()
+        except Stopped:
+            return
+        works = [partial(self._serve, self._shard(number, known)) for number in range(known.shards)]
+        threads = [
+            threading.Thread(target=self._guarded, args=(work,), name=f"semel-outbox-{number}", daemon=True)
+            for number, work in enumerate(works)
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            self._guarded(self._wake)
+        finally:
+            self.stop()
+            until = time.monotonic() + _STOP_SECONDS
+            for thread in threads:
+                thread.join(max(until - time.monotonic(), 0.0))
+        if self._failure is not None:
+            raise self._failure
+
+    def drain(self) -> int:
+        """Publish what is there, in this thread, and say how many messages that were; do not wait for more."""
+        before = self._progress.messages
+        with contextlib.suppress(Stopped):
+            known = self._prepared()
+            for number in range(known.shards):
+                with contextlib.closing(self._shard(number, known)) as shard:
+                    shard.open()
+                    while not self._stopping.is_set() and shard.step():
+                        pass
+        return self._progress.messages - before
+
+    def stop(self) -> None:
+        """Let `run` return; from any thread or a signal handler. A relay that was stopped stays so."""
+        self._stopping.set()
+        self._bell.ring()
+
+    def progress(self) -> Progress:
+        """From any thread."""
+        waits = [waits_for for patience in self._patiences if (waits_for := patience.waits_for) is not None]
+        with self._mutex:
+            return self._progress._replace(waits_for=waits[0] if waits else None)
+
+    # -- the beginning -----------------------------------------------------------------------------------------------
+
+    def _check_settings(self) -> None:
+        try:
+            self._publisher(self._name or sharding.NAME_DEFAULT)
+        except PublishRefused as error:
+            raise RelayRefused(str(error)) from error
+
+    def _prepared(self) -> Sharding:
+        """The shards as they are to be."""
+        patience = self._new_patience()
+        known = patience.with_database(self._settled)
+        if self._count is None or self._count == known.shards:
+            return known
+        shards = [self._shard(number, known) for number in range(known.shards)]
+        for shard in shards:
+            with contextlib.closing(shard):
+                shard.open()
+                shard.settle()
+        count = self._count
+
+        def change() -> None:
+            with self._begun() as connection:
+                sharding.change(connection, count, dict.fromkeys(range(known.shards), self._owner))
+
+        patience.with_database(change)
+        return known._replace(shards=count)
+
+    def _settled(self) -> Sharding:
+        with self._begun() as connection:
+            return sharding.settled(connection, self._name, self._count)
+
+    def _shard(self, number: int, known: Sharding) -> Shard:
+        return Shard(
+            Claim(number, known.shards, self._owner),
+            self._owner_name,
+            self._begun,
+            lambda: self._publisher(known.publisher_name(number)),
+            self._new_patience(),
+            self._size,
+            self._clock,
+            self._count_batch,
+        )
+
+    def _publisher(self, name: str) -> Publisher:
+        return Publisher(
+            self._bootstrap, name, client=self._client, timeout_seconds=self._timeout_seconds, now_ms=self._clock
+        )
+
+    def _new_patience(self) -> Patience:
+        self._patiences.append(Patience(self._stopping))
+        return self._patiences[-1]
+
+    # -- the threads -------------------------------------------------------------------------------------------------
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        """Whatever ends one thread ends them all; `run` raises what was first."""
+        try:
+            work()
+        except Stopped:
+            return
+        except Exception as error:
+            with self._mutex:
+                self._failure = self._failure or error
+            self.stop()
+
+    def _serve(self, shard: Shard) -> None:
+        with contextlib.closing(shard):
+            shard.open()
+            while not self._stopping.is_set():
+                heard = self._bell.rings
+                if not shard.step():
+                    self._bell.wait_after(heard, FALLBACK_SECONDS)
+                elif not shard.is_behind:
+                    self._stopping.wait(_BETWEEN_SECONDS)
+
+    def _wake(self) -> None:
+        patience = self._new_patience()
+        while not self._stopping.is_set():
+            patience.with_database(partial(self._listen, patience))
+
+    def _listen(self, patience: Patience) -> None:
+        with contextlib.closing(sleeper_for(self._engine, self._bell, self._stopping)) as sleeper:
+            patience.is_back(DATABASE)
+            while not self._stopping.is_set():
+                sleeper.wait()
+                self._bell.ring()
+
+    def _count_batch(self, batch: Batch) -> None:
+        self._bell.count_done()
+        now_ms = self._clock()
+        with self._mutex:
+            done = self._progress
+            self._progress = done._replace(
+                messages=done.messages + len(batch.records),
+                batches=done.batches + 1,
+                lag_ms=now_ms - (batch.records[-1].timestamp_ms or 0) if batch.records else done.lag_ms,
+            )
+
+    @contextlib.contextmanager
+    def _begun(self) -> Iterator[Connection]:
+        """A transaction of the relay's own, in which a batch number can be trusted."""
+        with self._engine.begin() as connection, within(connection):
+            yield connection
+
+
+def _read_committed(engine: Engine) -> Engine:
+    """Whoever waits for a lock has to see what was committed meanwhile, whatever the application likes."""
+    if engine.dialect.name == "postgresql":
+        return engine.execution_options(isolation_level="READ COMMITTED")
+    return engine

@@ -1,0 +1,218 @@
+"""One shard of a relay: takes it over, and then batch after batch from the database into the log.
+
+The order of each batch is the guarantee: its number and its rows are committed; then it is published under that
+number; then its rows are deleted, in the transaction that makes the next batch. So is the order of a start: the shard
+is taken over in the database, so that nobody else changes its batches; then the publisher claims its name, which fences
+whoever had it; and only then is it known whether the batch at hand is in the log. The log knows that, and never the
+database.
+"""
+
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import TypeVar
+
+from sqlalchemy import Connection
+
+from semel.outbox import ledger
+from semel.outbox.errors import OutOfStep, RelayFailed
+from semel.outbox.ledger import Batch, Claim, Size
+from semel.outbox.patience import BROKERS, PUBLISHER, Patience
+from semel.outbox.times import Clock
+from semel.publish import (
+    Fenced,
+    Publisher,
+    PublishError,
+    PublishFailed,
+    PublishUncertain,
+    RecordRefused,
+)
+
+T = TypeVar("T")
+
+logger = logging.getLogger("semel.outbox")
+
+Begin = Callable[[], AbstractContextManager[Connection]]
+"""Begins a transaction of the relay's own, and commits it."""
+
+
+class Shard:
+    """Used by one thread. `counted` is told of each batch that is in the log."""
+
+    def __init__(
+        self,
+        claim: Claim,
+        owner_name: str,
+        begin: Begin,
+        make_publisher: Callable[[], Publisher],
+        patience: Patience,
+        size: Size,
+        clock: Clock,
+        counted: Callable[[Batch], None],
+    ) -> None:
+        self._claim = claim
+        self._owner_name = owner_name
+        self._begin = begin
+        self._make_publisher = make_publisher
+        self._patience = patience
+        self._size = size
+        # Smaller while a message is looked for that was refused.
+        self._rows_max = size.rows_max
+        self._clock = clock
+        self._counted = counted
+        self._publisher: Publisher | None = None
+        # The batch that is in the log and not yet noted as such.
+        self._published: Batch | None = None
+        # The last batch that was found there.
+        self._in_log = ledger.NOTHING
+        # Whether there may be a batch at hand, beside what waits.
+        self._is_unsettled = True
+
+    def open(self) -> None:
+        """Take the shard over."""
+        self._with_database(
+            lambda connection: ledger.take_over(connection, self._claim, self._owner_name, self._clock())
+        )
+        self._publisher = self._claimed_publisher()
+        logger.info("shard %d of %d: publishing", self._claim.shard, self._claim.shards)
+
+    def close(self) -> None:
+        if self._publisher is not None:
+            self._publisher.close()
+
+    def step(self) -> bool:
+        """Publish one batch, if there is something to publish; False if there is not."""
+        if not self._is_unsettled and not self._with_database(self._is_waiting):
+            return False
+        batch = self._with_database(self._advance)
+        self._published = None
+        self._is_unsettled = batch is not None
+        if batch is None:
+            return False
+        self._publish(batch)
+        return True
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the last batch was full, so that more may wait already."""
+        return self._published is None or len(self._published.records) >= self._rows_max
+
+    def settle(self) -> None:
+        """Bring the batch at hand into the log and note it, and make no other."""
+        self._size = self._size._replace(rows_max=0)
+        while self.step():
+            pass
+
+    # -- the database ------------------------------------------------------------------------------------------------
+
+    def _is_waiting(self, connection: Connection) -> bool:
+        return ledger.is_waiting(connection, self._claim)
+
+    def _advance(self, connection: Connection) -> Batch | None:
+        size = self._size._replace(rows_max=min(self._rows_max, self._size.rows_max))
+        published = None if self._published is None else self._published.number
+        return ledger.advance(connection, self._claim, published, self._in_log, size)
+
+    def _with_database(self, work: Callable[[Connection], T]) -> T:
+        def in_transaction() -> T:
+            with self._begin() as connection:
+                return work(connection)
+
+        return self._patience.with_database(in_transaction)
+
+    # -- the log -----------------------------------------------------------------------------------------------------
+
+    def _claimed_publisher(self) -> Publisher:
+        """Fences whoever had the name, and checks that log and database speak of the same batches."""
+        while True:
+            publisher = self._make_publisher()
+            try:
+                self._check_in_step(self._with_brokers(publisher.last))
+                return publisher
+            except Fenced as fenced:
+                self._check_still_ours(fenced)
+
+    def _check_in_step(self, in_log: int) -> None:
+        known = self._with_database(lambda connection: ledger.standing(connection, self._claim))
+        ledger.check_not_older(self._claim, known, in_log)
+        if in_log < known.done_batch:
+            raise OutOfStep(
+                f"batch {known.done_batch} of shard {self._claim.shard} was published, and the log knows of none after "
+                f"{in_log}: it is another cluster, or the topic of the publisher's cursor was deleted. "
+                f"{ledger.BEGIN_ANEW}"
+            )
+        self._in_log = in_log
+
+    def _check_still_ours(self, fenced: Fenced) -> None:
+        """A relay that has taken the shard over is in the database: then this raises. Else the brokers gave up on this
+        one, which they had not heard for too long, or two began at once: the name is its own."""
+        self._with_database(lambda connection: ledger.standing(connection, self._claim))
+        self._patience.wait_for(PUBLISHER, str(fenced))
+
+    def _publish(self, batch: Batch) -> None:
+        try:
+            self._put(batch)
+        except RecordRefused as refusal:
+            self._narrow(batch, refusal)
+            return
+        self._published = batch
+        self._in_log = batch.number
+        if len(batch.records) == self._rows_max:
+            self._rows_max = min(2 * self._rows_max, self._size.rows_max)
+        self._counted(batch)
+
+    def _put(self, batch: Batch) -> None:
+        """Returns when the batch is in the log, published now or before."""
+        while True:
+            assert self._publisher is not None
+            publisher = self._publisher
+            try:
+                if self._with_brokers(publisher.last) < batch.number:
+                    self._with_brokers(partial(publisher.publish, batch.number, *batch.records))
+            except Fenced as fenced:
+                self._check_still_ours(fenced)
+                self._publisher = self._claimed_publisher()
+            else:
+                self._patience.is_back(PUBLISHER)
+                return
+
+    def _with_brokers(self, work: Callable[[], T]) -> T:
+        while True:
+            try:
+                done = work()
+            except (PublishFailed, PublishUncertain) as error:
+                self._patience.wait_for(BROKERS, str(error))
+            except (Fenced, RecordRefused):
+                raise
+            except PublishError as error:
+                raise RelayFailed(str(error)) from error
+            else:
+                self._patience.is_back(BROKERS)
+                return done
+
+    def _narrow(self, batch: Batch, refusal: RecordRefused) -> None:
+        """Nothing of the batch was written. Publish what is before the record, then that one alone; if it is refused
+        then, it is the one."""
+        place = next((place for place, record in enumerate(batch.records) if record is refusal.record), None)
+        if place is None:
+            # The publisher's own record.
+            raise RelayFailed(str(refusal)) from refusal
+        refused = batch.numbers[place]
+        if len(batch.records) > 1:
+            first_number = batch.numbers[max(place, 1)]
+            self._with_database(lambda connection: ledger.put_back(connection, self._claim, batch.number, first_number))
+            self._rows_max = 1
+            return
+        self._with_database(
+            lambda connection: ledger.put_aside(
+                connection, self._claim, batch.number, refused, refusal.reason, self._clock()
+            )
+        )
+        self._rows_max = self._size.rows_max
+        logger.error(
+            "message %d for topic %r was refused and put aside, and what follows of its aggregate waits: %s",
+            refused,
+            refusal.record.topic,
+            refusal.reason,
+        )

@@ -1,0 +1,37 @@
+"""The relay as a command: whoever starts it hears when it publishes, and who took over from it."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from semel_command import SECONDS_MAX, started
+
+from semel import schema
+from semel.database import engine_of
+from semel.testing.broker import FaultyBroker
+
+
+@contextlib.contextmanager
+def publishing(*words: str) -> Iterator[subprocess.Popen[str]]:
+    """A relay that has said that it publishes."""
+    with started("outbox", "run", *words) as relay:
+        try:
+            assert relay.stderr is not None
+            assert relay.stderr.readline() == "semel: shard 0 of 1: publishing\n"
+            yield relay
+        finally:
+            relay.kill()
+
+
+def test_a_relay_says_when_it_publishes_and_who_took_over_from_it(semel_broker: FaultyBroker, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/app.db"
+    schema.make(engine_of(url), "outbox")
+    words = ("--database", url, "--bootstrap", semel_broker.bootstrap)
+    with publishing(*words) as first, publishing(*words):
+        _, said = first.communicate(timeout=SECONDS_MAX)
+    assert first.returncode == 1
+    assert said.startswith("semel: shard 0 of the outbox was taken over by another relay (process ")
+    assert said.count("\n") == 1

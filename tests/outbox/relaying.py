@@ -1,0 +1,114 @@
+"""What the tests of the outbox share: relays that end with their test, an effect, and waiting for the thing itself."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import Column, Engine, MetaData, Table, Text
+
+from semel import outbox
+from semel.outbox import Relay
+from semel.publish import Publisher
+
+# A lost connection is made anew at once, and a topic that is not there is not waited for.
+CLIENT: dict[str, Any] = {
+    "reconnect.backoff.ms": 1,
+    "reconnect.backoff.max.ms": 20,
+    "topic.metadata.propagation.max.ms": 500,
+}
+orders = Table("orders", MetaData(), Column("name", Text, primary_key=True))
+
+
+class Running:
+    """A relay in a thread of its own."""
+
+    def __init__(self, relay: Relay) -> None:
+        self.relay = relay
+        self.error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Wait until it ends by itself."""
+        self._thread.join(120)
+        assert not self._thread.is_alive()
+
+    def stop(self) -> None:
+        self.relay.stop()
+        self.end()
+
+    def _run(self) -> None:
+        try:
+            self.relay.run()
+        except BaseException as error:
+            self.error = error
+
+
+class Relays:
+    """Makes relays for the engine of the test."""
+
+    def __init__(self, engine: Engine, bootstrap: str) -> None:
+        self._engine = engine
+        self._bootstrap = bootstrap
+        self._running: list[Running] = []
+
+    def make(self, **options: Any) -> Relay:
+        return Relay(self._engine, {"bootstrap.servers": self._bootstrap, **CLIENT}, **options)
+
+    def run(self, **options: Any) -> Running:
+        self._running.append(Running(self.make(**options)))
+        return self._running[-1]
+
+    def drain(self, **options: Any) -> int:
+        """What one relay finds and publishes."""
+        return self.make(**options).drain()
+
+    def stop(self) -> None:
+        for running in self._running:
+            running.stop()
+
+
+def add(engine: Engine, topic: str, *values: str, key: str | None = "k") -> None:
+    """In a transaction of its own."""
+    with engine.begin() as connection:
+        for value in values:
+            outbox.add(connection, topic, key, value)
+
+
+def wait_until(holds: Callable[[], object]) -> None:
+    """Look until it holds; the test's own time limit ends this."""
+    while not holds():
+        threading.Event().wait(0.005)
+
+
+def count_batches(engine: Engine) -> int:
+    """How many are known to be in the log; their numbers are dense, so the last one tells."""
+    with engine.connect() as connection:
+        return sum(shard.batches for shard in outbox.status(connection).shards)
+
+
+def count_waiting(engine: Engine) -> int:
+    with engine.connect() as connection:
+        return outbox.status(connection).waiting
+
+
+class Killed(BaseException):
+    """As if the process had ended there."""
+
+
+def die_over_a_batch(relays: Relays, monkeypatch: pytest.MonkeyPatch, *, before: bool, **options: Any) -> None:
+    """A relay whose process ends at its first batch, before that is published or after."""
+
+    class Dying(Publisher):
+        def publish(self, number: int, *records: Any) -> Any:
+            if not before:
+                super().publish(number, *records)
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr("semel.outbox.relay.Publisher", Dying)
+        with pytest.raises(Killed):
+            relays.drain(**options)

@@ -1,0 +1,129 @@
+"""A message that the broker refuses is put aside, and keeps nobody back but those of its aggregate."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+from relaying import Relays, add, count_batches, count_waiting, wait_until
+from sqlalchemy import Engine, delete
+
+from committed_records import committed_values, make_topic
+from semel import outbox
+from semel.outbox import Unsettled, quarantine
+from semel.outbox.tables import messages
+
+TOO_LARGE = "x" * 2_000_000
+
+
+def entries(engine: Engine) -> list[quarantine.Entry]:
+    with engine.connect() as connection:
+        return quarantine.entries(connection)
+
+
+def test_a_message_that_is_refused_is_put_aside_and_only_its_aggregate_waits(
+    engine: Engine, topic: str, bootstrap: str, relays: Relays, caplog: pytest.LogCaptureFixture
+) -> None:
+    add(engine, topic, "a1", key="a")
+    add(engine, topic, "b1", TOO_LARGE, "b3", key="b")
+    add(engine, topic, "a2", key="a")
+    add(engine, topic, "n1", TOO_LARGE, "n3", key=None)
+    assert relays.drain() == 5
+    add(engine, topic, "b4", key="b")
+    add(engine, topic, "a3", key="a")
+    assert relays.drain() == 1
+    assert committed_values(bootstrap, topic) == [b"a1", b"b1", b"a2", b"n1", b"n3", b"a3"]
+    first, second = entries(engine)
+    assert (first.aggregate, first.behind, first.topic) == (b"b", 2, topic)
+    assert (second.aggregate, second.behind) == (None, 0)
+    assert "too large" in first.reason
+    assert len([record for record in caplog.records if "refused and put aside" in record.getMessage()]) == 2
+    with engine.connect() as connection:
+        found = outbox.status(connection)
+    assert (found.waiting, found.quarantined, found.held_up) == (4, 2, 2)
+
+
+def test_who_is_dropped_lets_go_of_what_waits_behind_it(
+    engine: Engine, topic: str, bootstrap: str, relays: Relays
+) -> None:
+    running = relays.run()
+    add(engine, topic, TOO_LARGE, "second", TOO_LARGE, "fourth")
+    for _ in range(2):
+        wait_until(lambda: entries(engine))
+        with engine.begin() as connection:
+            quarantine.drop(connection, [quarantine.entries(connection)[0].number])
+    wait_until(lambda: running.relay.progress().messages == 2)
+    assert committed_values(bootstrap, topic) == [b"second", b"fourth"]
+    assert entries(engine) == []
+    # It notes the last batch a moment after it has published it.
+    wait_until(lambda: count_waiting(engine) == 0)
+
+
+def test_who_is_tried_again_comes_before_what_waits_behind_it(engine: Engine, bootstrap: str, relays: Relays) -> None:
+    other = f"outbox-{uuid.uuid4().hex[:12]}"
+    make_topic(bootstrap, other, max_message_bytes="500")
+    add(engine, other, "x" * 1_000, "second")
+    running = relays.run()
+    wait_until(lambda: entries(engine))
+    [entry] = entries(engine)
+    assert entry.behind == 1
+    with engine.begin() as connection:
+        quarantine.retry(connection, [entry.number])
+    # Refused again, for the same reason.
+    wait_until(lambda: [one for one in entries(engine) if one.refused_at_ms > entry.refused_at_ms])
+    allow_larger(bootstrap, other)
+    with engine.begin() as connection:
+        quarantine.retry(connection, [entry.number])
+    wait_until(lambda: running.relay.progress().messages == 2)
+    assert committed_values(bootstrap, other) == [b"x" * 1_000, b"second"]
+
+
+def allow_larger(bootstrap: str, topic: str) -> None:
+    from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+    larger = ConfigEntry("max.message.bytes", "5000", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[larger])
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    for done in admin.incremental_alter_configs([resource]).values():
+        done.result()
+
+
+def test_messages_that_are_only_too_many_for_one_request_all_pass(
+    engine: Engine, bootstrap: str, relays: Relays
+) -> None:
+    """The broker refuses what came in one request, though each by itself is small enough."""
+    small = f"outbox-{uuid.uuid4().hex[:12]}"
+    make_topic(bootstrap, small, max_message_bytes="1000")
+    values = [f"{number:0300}" for number in range(40)]
+    add(engine, small, *values)
+    assert relays.drain() == 40
+    assert committed_values(bootstrap, small) == [value.encode() for value in values]
+    assert entries(engine) == []
+
+
+def test_the_batch_goes_on_under_its_number_whoever_is_refused(
+    engine: Engine, topic: str, bootstrap: str, relays: Relays
+) -> None:
+    for number in range(6):
+        add(engine, topic, str(number), key=f"{number}")
+        add(engine, topic, TOO_LARGE, key=f"large {number % 2}")
+    assert relays.drain(batch_rows=4) == 6
+    assert sorted(committed_values(bootstrap, topic)) == [b"%d" % number for number in range(6)]
+    # Each batch has a record in the topic of the relay's place, which the log and the database have counted alike.
+    batches = count_batches(engine)
+    assert batches <= 8
+    add(engine, topic, "one more", key="one more")
+    assert relays.drain() == 1
+    assert count_batches(engine) == batches + 1
+
+
+def test_what_is_not_in_the_quarantine_cannot_be_taken_out(engine: Engine, topic: str, relays: Relays) -> None:
+    add(engine, topic, TOO_LARGE)
+    relays.drain()
+    [entry] = entries(engine)
+    for change in (quarantine.retry, quarantine.drop):
+        with pytest.raises(Unsettled, match="there is no 99 in the quarantine"), engine.begin() as connection:
+            change(connection, [entry.number, 99])
+    assert entries(engine) == [entry]
+    with engine.begin() as connection:
+        connection.execute(delete(messages))

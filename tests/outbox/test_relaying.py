@@ -1,0 +1,359 @@
+"""What was committed is in the log once and in order, whoever commits late, restarts, or is there twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+from relaying import CLIENT, Relays, add, count_batches, count_waiting, die_over_a_batch, wait_until
+from sqlalchemy import Engine, event, select
+
+from committed_records import committed_values
+from semel import outbox
+from semel.database import engine_of
+from semel.outbox import Relay, RelayFenced, RelayRefused, ledger, waking
+from semel.outbox.sharding import settled
+from semel.outbox.tables import messages, shards
+from semel.publish import Publisher
+
+
+def test_messages_leave_in_the_order_in_which_they_were_added(
+    engine: Engine, topic: str, bootstrap: str, relays: Relays
+) -> None:
+    for number in range(5):
+        add(engine, topic, f"{number}.0", f"{number}.1")
+    assert relays.drain(batch_rows=3) == 10
+    assert relays.drain() == 0
+    add(engine, topic, "last")
+    assert relays.drain() == 1
+    assert committed_values(bootstrap, topic) == [
+        *(b"%d.%d" % (number, which) for number in range(5) for which in range(2)),
+        b"last",
+    ]
+    assert (count_batches(engine), count_waiting(engine)) == (5, 0)
+
+
+def test_a_transaction_that_commits_late_is_not_passed_by(
+    engine: Engine, topic: str, bootstrap: str, relays: Relays
+) -> None:
+    if engine.dialect.name == "sqlite":
+        pytest.skip("there is one writer at a time")
+    with engine.connect() as late, late.begin() as transaction:
+        outbox.add(late, topic, "k", "late")
+        add(engine, topic, "early")
+        assert relays.drain() == 1
+        transaction.commit()
+    assert relays.drain() == 1
+    assert committed_values(bootstrap, topic) == [b"early", b"late"]
+
+
+def test_a_transaction_that_commits_while_a_later_message_is_on_its_way_is_not_deleted_with_that(
+    engine: Engine, topic: str, bootstrap: str, relays: Relays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if engine.dialect.name == "sqlite":
+        pytest.skip("there is one writer at a time")
+    with engine.connect() as late:
+        transaction = late.begin()
+
+        class Slow(Publisher):
+            def publish(self, number: int, *records: Any) -> Any:
+                if transaction.is_active:
+                    transaction.commit()
+                return super().publish(number, *records)
+
+        monkeypatch.setattr("semel.outbox.relay.Publisher", Slow)
+        add(engine, topic, "earlier")
+        outbox.add(late, topic, "k", "late")
+        add(engine, topic, "later")
+        assert relays.drain() == 3
+    assert committed_values(bootstrap, topic) == [b"earlier", b"later", b"late"]
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_relay_that_dies_over_a_batch_leaves_it_to_the_next_one(
+    engine: Engine, topic: str, bootstrap: str, relays: Relays, monkeypatch: pytest.MonkeyPatch, before: bool
+) -> None:
+    add(engine, topic, "first")
+    die_over_a_batch(relays, monkeypatch, before=before)
+    add(engine, topic, "second")
+    relays.drain()
+    assert committed_values(bootstrap, topic) == [b"first", b"second"]
+    assert (count_batches(engine), count_waiting(engine)) == (2, 0)
+
+
+def test_a_second_relay_takes_over_and_the_first_one_says_so(
+    engine: Engine, topic: str, bootstrap: str, relays: Relays
+) -> None:
+    first = relays.run()
+    add(engine, topic, "first")
+    wait_until(lambda: first.relay.progress().messages)
+    relays.run()
+    # With nothing to do it notices, too.
+    first.end()
+    assert isinstance(first.error, RelayFenced)
+    assert "was taken over by another relay (process" in str(first.error)
+    assert "run one relay for each database" in str(first.error)
+    add(engine, topic, "second")
+    # The first relay may have been taken over before it had noted its batch.
+    wait_until(lambda: count_batches(engine) == 2)
+    assert committed_values(bootstrap, topic) == [b"first", b"second"]
+
+
+def test_a_relay_that_was_taken_over_publishes_and_changes_nothing_any_more(
+    engine: Engine, topic: str, bootstrap: str, relays: Relays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stands still between the batch that it made and the log, and the other one does both meanwhile."""
+    add(engine, topic, "first")
+
+    class Slow(Publisher):
+        def publish(self, number: int, *records: Any) -> Any:
+            monkeypatch.undo()
+            assert relays.drain() == 1
+            return super().publish(number, *records)
+
+    monkeypatch.setattr("semel.outbox.relay.Publisher", Slow)
+    with pytest.raises(RelayFenced):
+        relays.drain()
+    assert committed_values(bootstrap, topic) == [b"first"]
+
+
+def test_a_relay_that_only_the_brokers_gave_up_on_goes_on(
+    engine: Engine, topic: str, bootstrap: str, relays: Relays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that stood still for longer than its transaction's time is fenced by nobody else's relay."""
+    add(engine, topic, "first")
+    names = []
+
+    class Stranger(Publisher):
+        def publish(self, number: int, *records: Any) -> Any:
+            if not names:
+                names.append(self._settings.name)
+                with Publisher(bootstrap, names[0], client=CLIENT):
+                    pass
+            return super().publish(number, *records)
+
+    monkeypatch.setattr("semel.outbox.relay.Publisher", Stranger)
+    assert relays.drain() == 1
+    assert committed_values(bootstrap, topic) == [b"first"]
+
+
+# -- waking ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def nobody_looks_by_himself(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("waking", "relay"):
+        monkeypatch.setattr(f"semel.outbox.{module}.FALLBACK_SECONDS", 1_000.0)
+
+
+@pytest.mark.usefixtures("nobody_looks_by_himself")
+def test_a_relay_that_is_asleep_is_woken_by_a_commit(
+    engine: Engine, topic: str, bootstrap: str, relays: Relays
+) -> None:
+    running = relays.run()
+    for number in range(1, 4):
+        wait_until(lambda: is_asleep(engine))
+        add(engine, topic, str(number))
+        wait_until(lambda: running.relay.progress().messages == number)  # noqa: B023
+    assert committed_values(bootstrap, topic) == [b"1", b"2", b"3"]
+
+
+@pytest.mark.usefixtures("nobody_looks_by_himself")
+def test_a_relay_does_not_fall_asleep_before_whoever_did_not_wake_it_has_committed(
+    engine: Engine, topic: str, bootstrap: str, relays: Relays
+) -> None:
+    with engine.connect() as connection, connection.begin() as transaction:
+        outbox.add(connection, topic, "k", "added before there was a relay")
+        running = relays.run() if engine.dialect.name == "postgresql" else None
+        if running is not None:
+            add(engine, topic, "passes it")
+            wait_until(lambda: running.relay.progress().messages)
+            assert not is_asleep(engine)
+        transaction.commit()
+    running = running or relays.run()
+    wait_until(lambda: b"added before there was a relay" in committed_values(bootstrap, topic))
+    wait_until(lambda: is_asleep(engine))
+
+
+def is_asleep(engine: Engine) -> bool:
+    """On PostgreSQL whoever is asleep has a lock. On SQLite nobody sleeps."""
+    if engine.dialect.name == "sqlite":
+        return True
+    with engine.connect() as connection:
+        return bool(
+            connection.exec_driver_sql(
+                "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock' AND granted "
+                "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+            ).first()
+        )
+
+
+def test_who_adds_notifies_nobody_while_no_relay_is_asleep(engine: Engine) -> None:
+    """NOTIFY has the commits of the whole server wait for each other."""
+    if engine.dialect.name == "sqlite":
+        pytest.skip("PostgreSQL's")
+    url = engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
+    with psycopg.connect(url, autocommit=True) as listener:
+        listener.execute(f"LISTEN {waking.CHANNEL}")
+        add(engine, "orders", "to nobody")
+        with psycopg.connect(url, autocommit=True) as last:
+            last.execute(f"NOTIFY {waking.CHANNEL}, 'last'")
+        [heard] = listener.notifies(timeout=60, stop_after=1)
+    assert heard.payload == "last"
+
+
+# -- what is away ------------------------------------------------------------------------------------------------------
+
+
+def test_brokers_that_are_away_are_waited_for(
+    engine: Engine, topic: str, faulty: Any, relays: Relays, caplog: pytest.LogCaptureFixture
+) -> None:
+    running = relays.run(timeout_seconds=2)
+    add(engine, topic, "first")
+    wait_until(lambda: running.relay.progress().messages)
+    faulty.kill()
+    add(engine, topic, "second")
+    wait_until(lambda: running.relay.progress().waits_for)
+    assert "the brokers" in (running.relay.progress().waits_for or "")
+    faulty.restart()
+    wait_until(lambda: running.relay.progress().messages == 2)
+    assert running.relay.progress().waits_for is None
+    said = [
+        record.getMessage()
+        for record in caplog.records
+        if (record.name, record.levelname) == ("semel.outbox", "WARNING")
+    ]
+    assert [line.partition(":")[0] for line in said] == ["waiting for the brokers", "the brokers"]
+    assert [record.value for record in faulty.log(topic, committed_only=True)] == [b"first", b"second"]
+
+
+def test_a_relay_that_is_stopped_while_the_brokers_are_away_ends(
+    engine: Engine, topic: str, faulty: Any, relays: Relays
+) -> None:
+    faulty.kill()
+    running = relays.run(timeout_seconds=1)
+    wait_until(lambda: running.relay.progress().waits_for)
+    running.stop()
+    assert running.error is None
+    assert running.relay.drain() == 0, "a relay that was stopped stays so"
+
+
+def test_a_database_that_is_away_is_waited_for(
+    engine: Engine, topic: str, bootstrap: str, relays: Relays, caplog: pytest.LogCaptureFixture
+) -> None:
+    if engine.dialect.name == "sqlite":
+        pytest.skip("a file is not away")
+    running = relays.run(shards=2)
+    add(engine, topic, "first")
+    wait_until(lambda: running.relay.progress().messages)
+    url = engine.url.set(drivername="postgresql", database="postgres").render_as_string(hide_password=False)
+    name = engine.url.database
+    with psycopg.connect(url, autocommit=True) as administrator:
+        administrator.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false".encode())
+        administrator.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
+        wait_until(lambda: running.relay.progress().waits_for)
+        administrator.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true".encode())
+    wait_until(lambda: running.relay.progress().waits_for is None)
+    engine.dispose()
+    add(engine, topic, "second")
+    wait_until(lambda: running.relay.progress().messages == 2)
+    assert committed_values(bootstrap, topic) == [b"first", b"second"]
+    assert any("waiting for the database" in record.getMessage() for record in caplog.records)
+
+
+# -- limits and settings -----------------------------------------------------------------------------------------------
+
+
+def test_a_batch_holds_no_more_messages_than_it_may_whatever_commits_while_it_is_made(postgres: Any) -> None:
+    """On SQLite nobody commits meanwhile. A batch of all of a large transaction would never be through in time."""
+    url = postgres.new_database()
+    engine, makers = engine_of(url), engine_of(url)
+    outbox.metadata.create_all(engine)
+    claim = ledger.Claim(0, 1, "me")
+    with engine.begin() as connection:
+        settled(connection, None, None)
+        ledger.take_over(connection, claim, "me", 0)
+    with engine.connect() as late:
+        outbox.add_many(late, [outbox.Message("t", "k", "late")] * 50)
+        add(engine, "t", *map(str, range(5)))
+
+        @event.listens_for(makers, "before_cursor_execute")
+        def counted(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+            if "semel_outbox.topic" in statement and late.in_transaction():
+                late.commit()
+
+        with makers.begin() as connection:
+            batch = ledger.advance(connection, claim, None, ledger.NOTHING, ledger.Size(10, 1_000))
+    assert not late.in_transaction()
+    assert batch is not None
+    assert [record.value for record in batch.records] == [b"late"] * 5
+    for made in (engine, makers):
+        made.dispose()
+
+
+def test_a_batch_holds_no_more_bytes_than_it_may(
+    engine: Engine, topic: str, bootstrap: str, relays: Relays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("semel.outbox.relay.BATCH_BYTES_MAX", 1_000)
+    for number in range(6):
+        add(engine, topic, f"{number}" * (400 if number != 3 else 2_000))
+    relays.drain()
+    assert [value[:1] for value in committed_values(bootstrap, topic) if isinstance(value, bytes)] == [
+        b"%d" % number for number in range(6)
+    ]
+    # 0 1, 2, 3, 4 5
+    assert count_batches(engine) == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"shards": 0}, "0 shards cannot be: there are 1 to 64"),
+        ({"batch_rows": 0}, "batches of 0 messages cannot be"),
+        ({"name": "no name"}, "is no name for a publisher"),
+        ({"kafka": {"bootstrap.servers": "x:1", "acks": "1"}}, "acks='1' cannot be set"),
+        ({"kafka": {}}, "no address of a broker"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_before_anything_is_done(
+    engine: Engine, options: dict[str, Any], says: str
+) -> None:
+    settled = {"kafka": "127.0.0.1:1", **options}
+    with pytest.raises(RelayRefused, match=says):
+        Relay(engine, settled.pop("kafka"), **settled)
+
+
+def test_an_asynchronous_engine_is_refused() -> None:
+    from sqlalchemy.ext.asyncio import create_async_engine
+
+    with pytest.raises(RelayRefused, match="not an asynchronous one"):
+        Relay(create_async_engine("sqlite+aiosqlite://"), "127.0.0.1:1")  # type: ignore[arg-type]
+
+
+# -- what is in the log goes from the table ----------------------------------------------------------------------------
+
+
+def test_only_what_is_known_to_be_in_the_log_is_deleted(
+    engine: Engine, topic: str, relays: Relays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        add(engine, topic, f"in the log {number}")
+    relays.drain(batch_rows=2)
+    add(engine, topic, "at hand", "waits")
+    die_over_a_batch(relays, monkeypatch, before=True, batch_rows=1)
+    add(engine, topic, "added later")
+    with engine.connect() as connection:
+        assert list(connection.scalars(select(messages.c.value))) == [b"at hand", b"waits", b"added later"]
+    assert relays.drain() == 3
+    assert count_waiting(engine) == 0
+
+
+def test_a_running_relay_deletes_what_it_has_published(engine: Engine, topic: str, relays: Relays) -> None:
+    running = relays.run()
+    add(engine, topic, "first")
+    wait_until(lambda: running.relay.progress().messages)
+    wait_until(lambda: count_waiting(engine) == 0)
+    running.stop()
+    with engine.connect() as connection:
+        assert connection.scalar(select(shards.c.at_hand)) is None
