@@ -1,0 +1,53 @@
+"""`semel schema`: make the tables of the application kit, check them, or print the SQL that makes them.
+
+What it does is `semel.schema`, which a program can call as well. It must never touch anything but semel's tables.
+"""
+
+import argparse
+from typing import TYPE_CHECKING, Final
+
+from semel.cli.databases import add_database, opened
+from semel.cli.errors import Failure
+
+if TYPE_CHECKING:
+    from semel.schema import Made
+
+EXAMPLE: Final = """  semel schema --database sqlite:///app.db
+  semel schema inbox http --database postgresql://host/app
+  semel schema --check --database postgresql://host/app
+  semel schema --print --database postgresql:// > migrations/0007_semel.sql"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("rooms", nargs="*", metavar="ROOM", help="outbox, inbox or http; all, if none is named")
+    add_database(parser)
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument("--check", action="store_true", help="change nothing; fail if the tables are not as needed")
+    instead.add_argument(
+        "--print", action="store_true", help="print the SQL for an empty database of this kind, without asking it"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    with opened(options.database, may_be_new=not options.check) as engine:
+        from semel import schema
+
+        try:
+            if options.print:
+                print(schema.ddl(engine.dialect.name, *options.rooms), end="")
+            elif options.check:
+                schema.check(engine, *options.rooms)
+                print("the tables are what this semel needs")
+            else:
+                for made in schema.make(engine, *options.rooms):
+                    print(f"{made.room}: {_told(made)}")
+        except (schema.SchemaDiffers, schema.UnknownRoom) as error:
+            raise Failure(str(error)) from error
+    return 0
+
+
+def _told(made: "Made") -> str:
+    came = [f"made {', '.join(made.tables)}"] if made.tables else []
+    if made.version_before is not None and made.version_before < made.version:
+        came.append(f"brought from version {made.version_before} to {made.version}")
+    return "; ".join(came) or f"there already, version {made.version}"

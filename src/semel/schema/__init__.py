@@ -1,0 +1,20 @@
+"""The tables of outbox, inbox and HTTP keys in an application's database: made, checked, or printed.
+
+    schema.make(engine)                                        # at a start, in a test; or `semel schema --database URL`
+    target_metadata = [Base.metadata, schema.metadata]         # in the env.py of Alembic
+
+Whoever keeps migrations goes on to: Alembic gets a MetaData, and everybody else the SQL. This room must never touch a
+table that is not semel's, nor delete one.
+"""
+
+import importlib.util
+
+if importlib.util.find_spec("sqlalchemy") is None or importlib.util.find_spec("confluent_kafka") is None:
+    raise ImportError("semel.schema needs SQLAlchemy and confluent-kafka, and one is missing: pip install 'semel[app]'")
+
+from semel.schema.errors import SchemaDiffers, UnknownRoom
+from semel.schema.making import Made, check, make
+from semel.schema.printing import ddl
+from semel.schema.rooms import metadata
+
+__all__ = ["Made", "SchemaDiffers", "UnknownRoom", "check", "ddl", "make", "metadata"]

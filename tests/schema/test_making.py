@@ -1,0 +1,196 @@
+"""`semel.schema.make` brings a database to where semel needs it, once, whoever is at it, too; or says why it cannot."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from threading import Barrier
+
+import pytest
+from sqlalchemy import Column, Connection, Engine, MetaData, Table, Text, create_engine, inspect, text
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from semel import schema
+from semel.database import NotImmediate, NotInTransaction, begin_immediately, engine_of
+from semel.inbox import once
+from semel.schema import making, rooms
+from semel.schema.rooms import ROOMS, Room
+from semel.testing.postgres import PostgresServer
+
+SHOPS = MetaData()
+SHOP = Table("semel_shop", SHOPS, Column("name", Text, primary_key=True))
+
+
+def add_town(connection: Connection) -> None:
+    connection.execute(text("ALTER TABLE semel_shop ADD COLUMN town TEXT NOT NULL DEFAULT 'Ulm'"))
+
+
+FIRST = Room("shop", SHOPS)
+LATER_SHOPS = MetaData()
+Table("semel_shop", LATER_SHOPS, Column("name", Text, primary_key=True), Column("town", Text, nullable=False))
+Table("semel_shop_doors", LATER_SHOPS, Column("name", Text, primary_key=True))
+SECOND = Room("shop", LATER_SHOPS, (add_town,))
+
+
+def knowing(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a semel with this room alone."""
+    monkeypatch.setattr(rooms, "ROOMS", (room,))
+
+
+def tables(engine: Engine) -> set[str]:
+    return set(inspect(engine).get_table_names())
+
+
+def versions(engine: Engine) -> dict[str, int]:
+    with engine.connect() as connection:
+        return {row.room: row.version for row in connection.execute(rooms.versions.select())}
+
+
+def test_all_tables_are_made_once_and_noted(url: str) -> None:
+    engine = engine_of(url)
+    first = schema.make(engine)
+    assert [made.room for made in first] == [room.name for room in ROOMS]
+    assert tables(engine) == {table.name for table in schema.metadata.sorted_tables}
+    assert {name for made in first for name in made.tables} == tables(engine) - {"semel_schema"}
+    assert [(made.version_before, made.tables) for made in schema.make(engine)] == [(1, ()) for _ in ROOMS]
+    assert versions(engine) == {room.name: 1 for room in ROOMS}
+    schema.check(engine)
+    with engine.begin() as connection, once(connection, consumer="billing", message_id="e-1") as outcome:
+        assert outcome
+
+
+def test_one_room_can_be_made_without_the_others(url: str) -> None:
+    engine = engine_of(url)
+    schema.make(engine, "http")
+    assert tables(engine) == {"semel_schema", "semel_http_keys", "semel_http_steps"}
+    schema.check(engine, "http")
+    with pytest.raises(schema.SchemaDiffers, match=r"no table semel_inbox: run semel schema --database URL"):
+        schema.check(engine, "inbox")
+    with pytest.raises(schema.UnknownRoom, match="'htpp' has no tables"):
+        schema.make(engine, "htpp")
+
+
+def test_tables_that_create_all_has_made_are_taken_as_they_are(url: str) -> None:
+    engine = engine_of(url)
+    schema.metadata.create_all(engine)
+    schema.check(engine)
+    assert versions(engine) == {}
+    assert {(made.version_before, made.tables) for made in schema.make(engine)} == {(None, ())}
+    assert versions(engine) == {room.name: 1 for room in ROOMS}
+
+
+def test_tables_are_made_in_the_callers_own_transaction(url: str) -> None:
+    engine = engine_of(url)
+    with engine.connect() as connection:
+        with connection.begin() as transaction:
+            schema.make(connection, "http")
+            schema.check(connection, "http")
+            transaction.rollback()
+        assert not inspect(connection).has_table("semel_http_keys")
+
+
+def test_an_application_on_asyncio_makes_and_checks_them_on_its_connection(url: str) -> None:
+    driver = url.replace("sqlite://", "sqlite+aiosqlite://").replace("postgresql://", "postgresql+asyncpg://")
+
+    async def start() -> None:
+        engine = create_async_engine(driver)
+        if engine.dialect.name == "sqlite":
+            begin_immediately(engine.sync_engine)
+        async with engine.begin() as connection:
+            await connection.run_sync(schema.make, "inbox")
+        async with engine.connect() as connection:
+            await connection.run_sync(schema.check, "inbox")
+        await engine.dispose()
+
+    asyncio.run(start())
+    schema.check(engine_of(url), "inbox")
+
+
+def test_who_may_only_read_checks_them_and_finds_nothing_to_make(postgres: PostgresServer) -> None:
+    url = postgres.new_database()
+    schema.make(engine_of(url))
+    with engine_of(url).begin() as connection:
+        connection.execute(text("CREATE ROLE reader"))
+        connection.execute(text("GRANT SELECT ON semel_schema TO reader"))
+    reader = engine_of(url, connect_args={"options": "-c role=reader"})
+    schema.check(reader)
+    assert {made.tables for made in schema.make(reader)} == {()}
+
+
+def test_older_tables_are_brought_up_with_their_rows(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = engine_of(url)
+    knowing(FIRST, monkeypatch)
+    schema.make(engine)
+    with engine.begin() as connection:
+        connection.execute(SHOP.insert().values(name="apples"))
+    knowing(SECOND, monkeypatch)
+    with pytest.raises(schema.SchemaDiffers, match=r"are of version 1, and this semel needs version 2: run semel"):
+        schema.check(engine)
+    assert schema.make(engine) == [making.Made("shop", 2, 1, ("semel_shop_doors",))]
+    schema.check(engine)
+    with engine.connect() as connection:
+        assert connection.execute(text("SELECT name, town FROM semel_shop")).all() == [("apples", "Ulm")]
+
+
+def test_newer_tables_are_refused_and_left_alone(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = engine_of(url)
+    knowing(SECOND, monkeypatch)
+    schema.make(engine)
+    knowing(FIRST, monkeypatch)
+    for work in (schema.make, schema.check):
+        with pytest.raises(schema.SchemaDiffers, match=r"are of version 2, and this semel knows them up to version 1"):
+            work(engine)
+    assert versions(engine) == {"shop": 2}
+
+
+def test_tables_of_nobody_knows_whom_are_compared(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = engine_of(url)
+    SHOPS.create_all(engine)
+    knowing(SECOND, monkeypatch)
+    with pytest.raises(schema.SchemaDiffers, match=r"semel_shop of this database lacks the column town"):
+        schema.make(engine)
+    assert tables(engine) == {"semel_shop"}
+    with engine.begin() as connection:
+        add_town(connection)
+    schema.make(engine)
+    knowing(replace(SECOND, metadata=SHOPS), monkeypatch)
+    with pytest.raises(schema.SchemaDiffers, match=r"semel_shop of this database has a column town that this semel"):
+        schema.check(engine)
+
+
+def test_a_step_that_fails_leaves_what_was_there(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(connection: Connection) -> None:
+        add_town(connection)
+        raise ZeroDivisionError
+
+    engine = engine_of(url)
+    knowing(FIRST, monkeypatch)
+    schema.make(engine)
+    knowing(replace(SECOND, steps=(fail,)), monkeypatch)
+    with pytest.raises(ZeroDivisionError):
+        schema.make(engine)
+    knowing(FIRST, monkeypatch)
+    schema.check(engine)
+
+
+def test_of_many_at_once_one_makes_the_tables_and_one_takes_the_step(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = 4
+    barrier = Barrier(threads)
+
+    def make(_: int) -> list[making.Made]:
+        engine = engine_of(url)
+        barrier.wait()
+        return schema.make(engine)
+
+    with ThreadPoolExecutor(threads) as pool:
+        knowing(FIRST, monkeypatch)
+        assert sum(len(made.tables) for [made] in pool.map(make, range(threads))) == 1
+        knowing(SECOND, monkeypatch)
+        assert sorted(made.version_before or 0 for [made] in pool.map(make, range(threads))) == [1, 2, 2, 2]
+
+
+def test_a_sqlite_engine_that_would_make_half_of_them_is_refused(tmp_path: Path) -> None:
+    with pytest.raises((NotImmediate, NotInTransaction)):
+        schema.make(create_engine(f"sqlite:///{tmp_path}/plain.db"))
