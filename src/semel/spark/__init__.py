@@ -1,0 +1,73 @@
+"""The pipeline: each record of the log becomes exactly one row, on any Spark cluster, from semel or Apache Kafka.
+
+`spark.readStream.format("semel")` and `df.writeStream.format("semel")` need no import of this; what they cannot say is
+here. The claim of a sink is (sink, batch), and it commits with the rows. This room may read the wire format and use the
+rules of producers, and must know nothing else of the broker.
+"""
+
+import importlib
+import importlib.util
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+if importlib.util.find_spec("pyspark") is None:
+    raise ImportError("semel.spark needs PySpark, which is missing: pip install 'semel[spark]'")
+
+if TYPE_CHECKING:
+    from semel.spark.dedup import accepted, dedup, dedup_by_id, dedup_by_version, quarantined
+    from semel.spark.lanes.laning import lanes
+    from semel.spark.lanes.log_sink import log_sink
+    from semel.spark.session import session
+    from semel.spark.tables.delta_sink import delta_sink
+    from semel.spark.tables.fan_out import fan_out
+    from semel.spark.tables.sql_sink import sql_sink
+
+__all__ = [
+    "accepted",
+    "dedup",
+    "dedup_by_id",
+    "dedup_by_version",
+    "delta_sink",
+    "fan_out",
+    "lanes",
+    "log_sink",
+    "quarantined",
+    "session",
+    "sql_sink",
+]
+
+# Where each of them lives. They are imported when they are asked for, because whatever Spark starts to plan or to read
+# comes through here, each time anew, and needs none of them.
+_HOMES: Final = {
+    "accepted": "semel.spark.dedup",
+    "dedup": "semel.spark.dedup",
+    "dedup_by_id": "semel.spark.dedup",
+    "dedup_by_version": "semel.spark.dedup",
+    "delta_sink": "semel.spark.tables.delta_sink",
+    "fan_out": "semel.spark.tables.fan_out",
+    "lanes": "semel.spark.lanes.laning",
+    "log_sink": "semel.spark.lanes.log_sink",
+    "quarantined": "semel.spark.dedup",
+    "session": "semel.spark.session",
+    "sql_sink": "semel.spark.tables.sql_sink",
+}
+
+
+class _Face(ModuleType):
+    """Some functions have the name of the room that they are in, and Python would put the room in their place."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(_HOMES[name]), name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in _HOMES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *__all__})
+
+
+sys.modules[__name__].__class__ = _Face

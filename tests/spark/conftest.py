@@ -1,0 +1,77 @@
+"""One Spark session for all tests of this folder, for it takes seconds to start; and the log that they run on."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from driver_process import fast_start, with_scratch
+from log_under_test import FOREIGN_CLUSTER, LogUnderTest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from semel.testing.broker import FaultyBroker
+
+
+# On a machine with other work a session may take more than a minute to start, and its first query another one.
+TIMEOUT_SECONDS = 900
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(TIMEOUT_SECONDS))
+
+
+@pytest.fixture(scope="session")
+def runs_spark() -> None:
+    """Skips where Spark cannot run, with what `semel doctor` says of it."""
+    if importlib.util.find_spec("pyspark") is None:
+        pytest.skip("PySpark is not installed: pip install 'semel[spark]'")
+    from semel.spark.java import JavaMissing, find_java
+
+    try:
+        find_java()
+    except JavaMissing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="session")
+def spark(runs_spark: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The session; a query without a checkpoint location of its own, and a table without a path, gets a new one under
+    the directory of the tests."""
+    from semel.spark import session
+
+    scratch = tmp_path_factory.mktemp("spark")
+    config = {
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.sql.streaming.checkpointLocation": str(scratch / "checkpoints"),
+        "spark.local.dir": str(scratch / "local"),
+    }
+    temporary = scratch / "temporary"
+    temporary.mkdir()
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in with_scratch(fast_start(), str(temporary)).items():
+            environment.setenv(name, value)
+        began = session("semel-tests", master="local[2]", config=config)
+    yield began
+    began.stop()
+
+
+@pytest.fixture
+def log(request: pytest.FixtureRequest) -> LogUnderTest:
+    """A broker of semel's, or the cluster that SEMEL_TEST_BOOTSTRAP names."""
+    return LogUnderTest(FOREIGN_CLUSTER or request.getfixturevalue("semel_broker").bootstrap)
+
+
+@pytest.fixture
+def own_broker(request: pytest.FixtureRequest) -> FaultyBroker:
+    """The broker behind `log`, for tests that kill it."""
+    if FOREIGN_CLUSTER is not None:
+        pytest.skip("needs a broker of its own")
+    broker: FaultyBroker = request.getfixturevalue("semel_broker")
+    return broker
