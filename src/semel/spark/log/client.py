@@ -1,0 +1,417 @@
+"""A client of the log for planning and for tasks: which topics there are, where they begin and end, and their records.
+
+It blocks, holds one connection to each broker that it talks to, and follows partitions to the brokers that lead them. A
+broker that is away is asked again until a deadline; what no retry will mend is one of the errors of
+`semel.spark.log.errors`. It joins no group, commits nothing, and makes no topic. It must never be shared by threads.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Final, NamedTuple, TypeVar, overload
+from uuid import UUID
+
+from semel.spark.log.connection import Connection, ConnectionLost
+from semel.spark.log.errors import (
+    AuthenticationFailed,
+    CorruptRecords,
+    LogError,
+    OffsetOutOfRange,
+    Refused,
+    TopicMadeAnew,
+    UnknownTopic,
+)
+from semel.spark.log.patience import MENDABLE, Moved, Patience
+from semel.spark.log.places import EARLIEST, LATEST, NO_ID, Edge, Isolation, Position, Slice, Topic, TopicPartition
+from semel.spark.log.settings import Address, ClientSettings
+from semel.wire import fetching
+from semel.wire.errors import ErrorCode, ProtocolError
+from semel.wire.fetch import FetchPartitionAnswer
+from semel.wire.messages import topic_id_bytes
+from semel.wire.reading import NO_TOPIC_ID
+from semel.wire.records import next_offset
+from semel.wire.versions import LIST_OFFSETS, METADATA
+
+T = TypeVar("T")
+
+_MOVED: Final = frozenset(
+    (
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.LISTENER_NOT_FOUND,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    )
+)
+_UNKNOWN: Final = frozenset(
+    (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    )
+)
+_FORBIDDEN: Final = frozenset((ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+
+
+class Fetched(NamedTuple):
+    """Whole batches of one partition, the transactions among them that were aborted, and the offset behind them."""
+
+    records: memoryview
+    aborted: list[tuple[int, int]]
+    next_offset: int
+
+
+class LogClient:
+    """One for each task, and one for planning. Close it, or use it in a `with` block."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self.settings = settings
+        self._connections: dict[Address, Connection] = {}
+        self._brokers: set[Address] = set()
+        self._topics: dict[str, Topic] = {}
+        # Of each topic that is known, by partition.
+        self._leaders: dict[str, dict[int, Address | None]] = {}
+
+    def __enter__(self) -> "LogClient":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        while self._connections:
+            self._connections.popitem()[1].close()
+
+    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        """Those of these topics that exist."""
+        wanted = list(dict.fromkeys(names))
+        return self._patiently(lambda: self._describe(wanted)) if wanted else {}
+
+    def topics_matching(self, pattern: str) -> dict[str, Topic]:
+        """The topics in whose names the regular expression is found, without those that are the brokers' own."""
+        matcher = re.compile(pattern)
+        every = self._patiently(lambda: self._describe(None))
+        return {name: topic for name, topic in every.items() if matcher.search(name)}
+
+    @overload
+    def offsets(
+        self, partitions: Iterable[TopicPartition], at: Edge, isolation: Isolation
+    ) -> dict[TopicPartition, int]: ...
+
+    @overload
+    def offsets(
+        self, partitions: Iterable[TopicPartition], at: int, isolation: Isolation
+    ) -> dict[TopicPartition, int | None]: ...
+
+    def offsets(
+        self, partitions: Iterable[TopicPartition], at: Position, isolation: Isolation
+    ) -> dict[TopicPartition, Any]:
+        """Where each partition begins, where it ends, or where its first record of a time (in ms) or later is.
+
+        The end of what is committed is the last stable offset. A partition that has no record so late has None.
+        """
+        place = at.value if isinstance(at, Edge) else max(at, 0)
+        found: dict[TopicPartition, int | None] = {}
+        left = dict.fromkeys(partitions)
+
+        def attempt() -> None:
+            for address, led in self._by_leader(left).items():
+                for where, offset in self._list_offsets(address, led, place, isolation).items():
+                    found[where] = None if offset < 0 else offset
+                    del left[where]
+
+        self._patiently(attempt)
+        return found
+
+    def fetches(self, wanted: Slice, isolation: Isolation) -> Iterator[Fetched]:
+        """The batches that hold a slice, in answers of a few megabytes, each asked for while the one before is in use.
+
+        The first and the last batch may reach beyond the slice. A connection serves nobody else meanwhile.
+        """
+        return _Fetching(self, wanted, isolation).run()
+
+    def lease(self, address: Address) -> Connection:
+        """A connection for the caller alone, to be given back in order."""
+        return self._connections.pop(address, None) or Connection(address, self.settings)
+
+    def give_back(self, address: Address, connection: Connection) -> None:
+        """Take back a connection over which nothing is under way."""
+        if self._connections.setdefault(address, connection) is not connection:
+            connection.close()
+
+    def leader_of(self, where: TopicPartition, topic_id: UUID = NO_ID) -> Address:
+        """The broker that leads a partition, of the very topic that has this id if one is given."""
+        if not self._is_known(where):
+            self._describe([where.topic])
+        topic = self._topics.get(where.topic)
+        if topic is None:
+            raise UnknownTopic(f"there is no topic {where.topic!r}")
+        if topic_id not in (NO_ID, topic.id) and topic.id != NO_ID:
+            raise TopicMadeAnew(
+                f"topic {where.topic!r} was deleted and made anew: its id was {topic_id} and is {topic.id}"
+            )
+        if not self._is_known(where):
+            raise UnknownTopic(f"there is no partition {where.partition} of topic {where.topic!r}")
+        leader = self._leaders[where.topic][where.partition]
+        if leader is None:
+            self.forget(where.topic)
+            raise Moved(f"partition {where} has no leader now")
+        return leader
+
+    def forget(self, topic: str) -> None:
+        """What was known of a topic is no longer so; it is asked for again when it is needed."""
+        self._topics.pop(topic, None)
+        self._leaders.pop(topic, None)
+
+    def check(self, where: TopicPartition, code: int) -> None:
+        """Raise what an error code about a partition means."""
+        if code == ErrorCode.NONE:
+            return
+        if code in _MOVED:
+            self.forget(where.topic)
+            raise Moved(f"partition {where} cannot be read from its leader now ({_name_of(code)})")
+        if code in _UNKNOWN:
+            self.forget(where.topic)
+            raise UnknownTopic(f"there is no partition {where.partition} of topic {where.topic!r}")
+        raise _refusal(f"partition {where}", code)
+
+    def _patiently(self, attempt: Callable[[], T]) -> T:
+        patience = Patience(self.settings)
+        while True:
+            try:
+                return attempt()
+            except MENDABLE as reason:
+                patience.wait(reason)
+
+    def _is_known(self, where: TopicPartition) -> bool:
+        return where.partition in self._leaders.get(where.topic, ())
+
+    def _by_leader(self, partitions: Iterable[TopicPartition]) -> dict[Address, list[TopicPartition]]:
+        missing = {where.topic for where in partitions if not self._is_known(where)}
+        if missing:
+            self._describe(sorted(missing))
+        led: dict[Address, list[TopicPartition]] = {}
+        for where in partitions:
+            led.setdefault(self.leader_of(where), []).append(where)
+        return led
+
+    def _list_offsets(
+        self, address: Address, partitions: list[TopicPartition], place: int, isolation: Isolation
+    ) -> dict[TopicPartition, int]:
+        asked: dict[str, list[dict[str, int]]] = {}
+        for where in partitions:
+            asked.setdefault(where.topic, []).append(
+                {"partition_index": where.partition, "current_leader_epoch": -1, "timestamp": place}
+            )
+        topics = [{"name": name, "partitions": wanted} for name, wanted in asked.items()]
+        try:
+            answer = self._ask(address, LIST_OFFSETS, replica_id=-1, isolation_level=isolation, topics=topics)
+        except ConnectionLost:
+            for name in asked:
+                self.forget(name)
+            raise
+        found = {}
+        for topic in answer.topics:
+            for one in topic.partitions:
+                where = TopicPartition(topic.name, one.partition_index)
+                self.check(where, one.error_code)
+                found[where] = one.offset
+        if found.keys() != set(partitions):
+            raise Moved(f"the broker at {address[0]}:{address[1]} did not answer for all partitions")
+        return found
+
+    def _describe(self, names: list[str] | None) -> dict[str, Topic]:
+        """Ask for topics, or for all; remembers their ids and who leads their partitions."""
+        wanted = None if names is None else [{"topic_id": NO_TOPIC_ID, "name": name} for name in names]
+        answer = self._ask_any(
+            METADATA,
+            topics=wanted,
+            allow_auto_topic_creation=False,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=False,
+        )
+        addresses = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
+        self._brokers = set(addresses.values())
+        found = {}
+        for topic in answer.topics:
+            self.forget(topic.name)
+            if topic.error_code in _UNKNOWN or (names is None and (topic.error_code or topic.is_internal)):
+                continue
+            if topic.error_code in _MOVED:
+                raise Moved(f"topic {topic.name!r} has no leaders yet ({_name_of(topic.error_code)})")
+            if topic.error_code:
+                raise _refusal(f"topic {topic.name!r}", topic.error_code)
+            topic_id = UUID(bytes=topic_id_bytes(getattr(topic, "topic_id", None)))
+            found[topic.name] = self._topics[topic.name] = Topic(topic.name, topic_id, len(topic.partitions))
+            self._leaders[topic.name] = {
+                partition.partition_index: addresses.get(partition.leader_id) for partition in topic.partitions
+            }
+        return found
+
+    def _ask(self, address: Address, api_key: int, /, **values: object) -> Any:
+        connection = self.lease(address)
+        try:
+            answer = connection.ask(api_key, **values)
+        except BaseException:
+            connection.close()
+            raise
+        self.give_back(address, connection)
+        return answer
+
+    def _ask_any(self, api_key: int, /, **values: object) -> Any:
+        """The answer of the first broker that gives one: those connected to, those known, those told of."""
+        lost: ConnectionLost | None = None
+        for address in dict.fromkeys([*self._connections, *self._brokers, *self.settings.bootstrap]):
+            try:
+                return self._ask(address, api_key, **values)
+            except ConnectionLost as reason:
+                lost = lost or reason
+        raise lost or ConnectionLost("no broker is known")
+
+
+class _Fetching:
+    """One slice on its way, with one request under way ahead of what is being used."""
+
+    def __init__(self, client: LogClient, wanted: Slice, isolation: Isolation) -> None:
+        self._client = client
+        self._wanted = wanted
+        self._isolation = isolation
+        self._where = wanted.topic_partition
+        self._offset = wanted.start
+        self._patience = Patience(client.settings)
+        self._leader: Address | None = None
+        self._connection: Connection | None = None
+        self._version = fetching.SPOKEN.min
+        self._is_asked = False
+
+    def run(self) -> Iterator[Fetched]:
+        try:
+            while self._offset < self._wanted.end:
+                fetched = self._next()
+                if fetched is not None:
+                    yield fetched
+                    # What Spark took its time over is not held against the brokers.
+                    self._patience.progress()
+        finally:
+            self._leave()
+
+    def _next(self) -> Fetched | None:
+        """What comes next, or None where asking again is all that can be done."""
+        try:
+            if not self._is_asked:
+                self._ask()
+            answer = self._receive()
+            self._check(answer)
+            fetched = self._taken(answer)
+            if fetched is None:
+                self._patience.wait(Moved(self._silence(answer)))
+                return None
+        except MENDABLE as reason:
+            self._leave()
+            self._patience.wait(reason)
+            return None
+        if self._offset < self._wanted.end:
+            # If this is lost, so is the answer, and the next turn finds out.
+            with suppress(ConnectionLost):
+                self._ask()
+        return fetched
+
+    def _ask(self) -> None:
+        settings = self._client.settings
+        if self._connection is None:
+            self._leader = self._client.leader_of(self._where, self._wanted.topic.id)
+            self._connection = self._client.lease(self._leader)
+            version = self._connection.fetch_version
+            has_id = self._wanted.topic.id != NO_ID
+            self._version = version if has_id else min(version, fetching.NAMED_LAST)
+        asked = fetching.PartitionFetch(
+            self._wanted.topic.name,
+            self._wanted.topic.id.bytes,
+            self._wanted.partition,
+            self._offset,
+            self._isolation,
+            settings.fetch_wait_ms_max,
+            settings.fetch_bytes_min,
+            settings.fetch_bytes_max,
+            settings.partition_bytes_max,
+        )
+        self._is_asked = True
+        self._connection.send_fetch(self._version, asked)
+
+    def _receive(self) -> FetchPartitionAnswer:
+        assert self._connection is not None
+        try:
+            answer = self._connection.receive_fetch(self._version)
+        except ConnectionLost:
+            # Its partitions may be led by another broker by now.
+            self._client.forget(self._where.topic)
+            raise
+        self._is_asked = False
+        return answer
+
+    def _check(self, answer: FetchPartitionAnswer) -> None:
+        if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._check_range()
+        self._client.check(self._where, answer.error_code)
+        if answer.partition != self._where.partition:
+            raise ConnectionLost(f"an answer about partition {answer.partition} instead of {self._where}")
+
+    def _check_range(self) -> None:
+        begin = self._client.offsets([self._where], EARLIEST, self._isolation)[self._where]
+        end = self._client.offsets([self._where], LATEST, self._isolation)[self._where]
+        if begin <= self._offset <= end:
+            raise Moved(f"partition {self._where} had no offset {self._offset} a moment ago")
+        raise OffsetOutOfRange(
+            f"partition {self._where} has no offset {self._offset}: it begins at {begin} and ends at {end}", begin, end
+        )
+
+    def _taken(self, answer: FetchPartitionAnswer) -> Fetched | None:
+        """The batches of an answer, if there are any; moves on behind them."""
+        if not answer.records:
+            return None
+        records = memoryview(answer.records[0])
+        try:
+            behind = next_offset(records)
+        except ProtocolError as error:
+            raise CorruptRecords(f"partition {self._where} from offset {self._offset}: {error}") from None
+        if behind <= self._offset:
+            raise CorruptRecords(f"partition {self._where} from offset {self._offset}: records that end at {behind}")
+        self._offset = behind
+        return Fetched(records, list(answer.aborted_transactions or ()), behind)
+
+    def _silence(self, answer: FetchPartitionAnswer) -> str:
+        committed_only = self._isolation is Isolation.READ_COMMITTED
+        until = answer.last_stable_offset if committed_only else answer.high_watermark
+        return (
+            f"partition {self._where} gives no records from offset {self._offset} on, and they were to go to "
+            f"{self._wanted.end}; its end is {until} now"
+        )
+
+    def _leave(self) -> None:
+        """Give the connection back, or end it where an answer is still under way."""
+        if self._connection is None or self._leader is None:
+            return
+        if self._is_asked:
+            self._connection.close()
+        else:
+            self._client.give_back(self._leader, self._connection)
+        self._connection, self._is_asked = None, False
+
+
+def _refusal(what: str, code: int) -> LogError:
+    if code in _FORBIDDEN:
+        return AuthenticationFailed(f"{what}: this user may not read it ({_name_of(code)})")
+    return Refused(f"{what}: the broker refuses ({_name_of(code)})")
+
+
+def _name_of(code: int) -> str:
+    return ErrorCode(code).name if code in ErrorCode._value2member_map_ else f"error {code}"

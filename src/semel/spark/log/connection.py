@@ -1,0 +1,194 @@
+"""One connection to one broker: a socket, with TLS and a login where they are asked for, and the versions both speak.
+
+Requests may be sent ahead; answers are read in the order of the requests. Every wait has an end. What goes wrong here
+is a `ConnectionLost`, which a retry over a new connection may mend, or an `AuthenticationFailed`, which it will not.
+This file must never send anything again by itself.
+"""
+
+import socket
+import ssl
+from typing import Any, Final
+
+from semel.spark.log import sasl
+from semel.spark.log.errors import AuthenticationFailed, LogError, Refused
+from semel.spark.log.settings import Address, ClientSettings
+from semel.wire import fetching, messages
+from semel.wire.errors import ErrorCode, ProtocolError
+from semel.wire.fetch import FetchPartitionAnswer
+from semel.wire.frames import parse_response_header, read_frame
+from semel.wire.versions import (
+    API_VERSIONS,
+    FETCH,
+    LIST_OFFSETS,
+    METADATA,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    VersionRange,
+)
+
+# A first batch comes whole, however large its topic allows it to be; a size beyond this is no broker's.
+FRAME_BYTES_MAX: Final = 512 * 1024 * 1024
+# A cluster of a hundred thousand partitions describes itself in some ten megabytes.
+MESSAGE_BYTES_MAX: Final = 64 * 1024 * 1024
+
+_SPOKEN: Final[dict[int, VersionRange]] = {
+    FETCH: fetching.SPOKEN,
+    LIST_OFFSETS: VersionRange(2, 7),
+    METADATA: VersionRange(5, 12),
+    SASL_HANDSHAKE: VersionRange(1, 1),
+    SASL_AUTHENTICATE: VersionRange(0, 2),
+}
+
+
+class ConnectionLost(LogError):
+    """No connection, or no answer over it."""
+
+
+class Connection:
+    """A broker at an address, which can be asked as soon as this is made."""
+
+    def __init__(self, address: Address, settings: ClientSettings) -> None:
+        self._where = f"{address[0]}:{address[1]}"
+        self._client_id = settings.client_id
+        self._correlation_id = 0
+        self._expected_id = 0
+        self._versions: dict[int, int] = {}
+        self._socket = _connect(address, settings, self._where)
+        try:
+            # Version 0 is the one that every broker understands, before a login as well.
+            for api in self._ask(API_VERSIONS, 0).api_keys:
+                spoken = _SPOKEN.get(api.api_key)
+                if spoken is not None and max(spoken.min, api.min_version) <= min(spoken.max, api.max_version):
+                    self._versions[api.api_key] = min(spoken.max, api.max_version)
+            if settings.uses_sasl:
+                self._log_in(settings)
+        except BaseException:
+            self._socket.close()
+            raise
+
+    @property
+    def fetch_version(self) -> int:
+        return self._version(FETCH)
+
+    def ask(self, api_key: int, /, **values: object) -> Any:
+        """The answer, as kio's dataclass of the version that both sides know."""
+        return self._ask(api_key, self._version(api_key), **values)
+
+    def send_fetch(self, version: int, asked: fetching.PartitionFetch) -> None:
+        """Ask for records. The answer is to be read by `receive_fetch`, in the order of the requests."""
+        self._correlation_id += 1
+        self._send(fetching.encode_request(version, self._correlation_id, self._client_id, asked))
+
+    def receive_fetch(self, version: int) -> FetchPartitionAnswer:
+        """The next answer. Its records are a view of memory that belongs to nobody else."""
+        frame = self._receive_frame(FETCH, version)
+        try:
+            return fetching.decode_response(version, frame)
+        except ProtocolError as error:
+            raise ConnectionLost(f"{self._where} sent an answer that cannot be read: {error}") from None
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _version(self, api_key: int) -> int:
+        version = self._versions.get(api_key)
+        if version is None:
+            raise Refused(f"the broker at {self._where} does not speak API {api_key} in any version known here")
+        return version
+
+    def _ask(self, api_key: int, version: int, /, **values: object) -> Any:
+        self._correlation_id += 1
+        request = messages.build_request(api_key, version, **values)
+        self._send(messages.encode_request(api_key, version, self._correlation_id, self._client_id, request))
+        frame = self._receive_frame(api_key, version)
+        try:
+            _, body = parse_response_header(api_key, version, frame)
+            return messages.decode_response(api_key, version, memoryview(frame)[body:], MESSAGE_BYTES_MAX)
+        except ProtocolError as error:
+            raise ConnectionLost(f"{self._where} sent an answer that cannot be read: {error}") from None
+
+    def _log_in(self, settings: ClientSettings) -> None:
+        mechanism = settings.sasl_mechanism
+        handshake = self.ask(SASL_HANDSHAKE, mechanism=mechanism)
+        if handshake.error_code:
+            offered = ", ".join(handshake.mechanisms) or "none"
+            raise AuthenticationFailed(f"the broker at {self._where} does not take {mechanism}; it takes: {offered}")
+        steps = sasl.steps(settings)
+        token = next(steps)
+        while True:
+            answer = self.ask(SASL_AUTHENTICATE, auth_bytes=token)
+            if answer.error_code:
+                reason = answer.error_message or ErrorCode(answer.error_code).name
+                raise AuthenticationFailed(
+                    f"the broker at {self._where} refused user {settings.sasl_username!r}: {reason}"
+                )
+            try:
+                token = steps.send(answer.auth_bytes)
+            except StopIteration:
+                return
+
+    def _send(self, frame: bytes | bytearray) -> None:
+        try:
+            self._socket.sendall(frame)
+        except OSError as error:
+            raise self._lost(error) from None
+
+    def _receive_frame(self, api_key: int, version: int) -> bytearray:
+        """The next frame without its size, which has to be the answer to the request that is next in line."""
+        self._expected_id += 1
+        try:
+            frame = read_frame(self._socket.recv_into, FRAME_BYTES_MAX)
+            correlation_id, _ = parse_response_header(api_key, version, frame)
+        except OSError as error:
+            raise self._lost(error) from None
+        except ProtocolError as error:
+            raise ConnectionLost(f"{self._where} does not speak the Kafka protocol: {error}") from None
+        if correlation_id != self._expected_id:
+            raise ConnectionLost(f"{self._where} answered request {correlation_id} instead of {self._expected_id}")
+        return frame
+
+    def _lost(self, error: OSError) -> ConnectionLost:
+        return ConnectionLost(f"the connection to {self._where} broke: {_reason(error)}")
+
+
+def _connect(address: Address, settings: ClientSettings, where: str) -> socket.socket:
+    try:
+        connected = socket.create_connection(address, timeout=settings.connect_timeout_ms / 1000)
+    except OSError as error:
+        raise ConnectionLost(f"cannot connect to {where}: {_reason(error)}") from None
+    try:
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if settings.receive_buffer_bytes > 0:
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, settings.receive_buffer_bytes)
+        if settings.uses_tls:
+            connected = _tls(settings).wrap_socket(connected, server_hostname=address[0])
+        # A broker may hold a fetch back for as long as it was told, before it has anything to say.
+        connected.settimeout((settings.request_timeout_ms + settings.fetch_wait_ms_max) / 1000)
+    except BaseException as error:
+        connected.close()
+        if isinstance(error, ssl.SSLCertVerificationError):
+            raise AuthenticationFailed(f"the certificate of {where} is not trusted: {error.verify_message}") from None
+        if isinstance(error, OSError):
+            raise ConnectionLost(f"cannot connect to {where}: {_reason(error)}") from None
+        raise
+    return connected
+
+
+def _tls(settings: ClientSettings) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=settings.ssl_ca_location, cadata=settings.ssl_ca_pem)
+        context.check_hostname = settings.ssl_check_hostname
+        if settings.ssl_certificate_location is not None:
+            # An empty password instead of none, or OpenSSL would ask for one at the terminal.
+            context.load_cert_chain(
+                settings.ssl_certificate_location, settings.ssl_key_location, settings.ssl_key_password or ""
+            )
+    except (OSError, ValueError) as error:
+        raise AuthenticationFailed(f"a file of TLS cannot be used: {error}") from None
+    return context
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    return error.strerror or str(error)

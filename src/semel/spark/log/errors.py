@@ -1,0 +1,49 @@
+"""What can go wrong between the pipeline and a log, each as one clear line.
+
+A user sees these in the middle of Spark's own report, so the message alone has to say what to do. They survive
+pickling, because tasks run in other processes. Nothing here is raised for what a retry may still mend.
+"""
+
+
+class LogError(Exception):
+    """The log cannot be used as asked."""
+
+
+class SettingsRefused(LogError, ValueError):
+    """An option that nobody knows, that contradicts another one, or that the pipeline sets itself."""
+
+
+class Unreachable(LogError):
+    """No broker gave an answer before the deadline."""
+
+
+class AuthenticationFailed(LogError):
+    """The brokers do not believe who we are, or we do not believe who they are."""
+
+
+class Refused(LogError):
+    """A broker answered with an error that no retry will mend."""
+
+
+class UnknownTopic(LogError):
+    """There is no such topic, or no such partition of it."""
+
+
+class TopicMadeAnew(LogError):
+    """The topic was deleted and another one has its name: its offsets mean other records."""
+
+
+class CorruptRecords(LogError):
+    """What a broker sent are not the records of a log."""
+
+
+class OffsetOutOfRange(LogError):
+    """The offset asked for is not there: records were deleted, or the log was cut off."""
+
+    def __init__(self, message: str, log_start: int = -1, log_end: int = -1) -> None:
+        super().__init__(message, log_start, log_end)
+        self.log_start = log_start
+        self.log_end = log_end
+
+    def __str__(self) -> str:
+        return str(self.args[0])

@@ -1,0 +1,46 @@
+"""How long the pipeline goes on asking: until a deadline, which every progress moves, and more slowly each time."""
+
+import random
+import time
+from typing import Final
+
+from semel.spark.log.connection import ConnectionLost
+from semel.spark.log.errors import LogError, UnknownTopic, Unreachable
+from semel.spark.log.settings import ClientSettings
+
+# A topic that was made a moment ago may not be known to every broker yet. One that is still not there was never made.
+MISSING_SECONDS_MAX: Final = 2.0
+
+
+class Moved(LogError):
+    """This broker cannot serve the partition now, and another one, or this one later, can."""
+
+
+# What asking again may mend.
+MENDABLE: Final = (ConnectionLost, Moved, UnknownTopic)
+
+
+class Patience:
+    """One for each thing that is asked for."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self._settings = settings
+        self.progress()
+
+    def progress(self) -> None:
+        """Something came of it: all of the time is there again."""
+        self._since = time.monotonic()
+        self._backoff_ms = self._settings.retry_backoff_ms
+
+    def wait(self, reason: LogError) -> None:
+        """Wait a little before the next attempt, or raise if there has been enough of them."""
+        waited = time.monotonic() - self._since
+        if isinstance(reason, UnknownTopic) and waited >= MISSING_SECONDS_MAX:
+            raise reason
+        if waited * 1000 >= self._settings.api_timeout_ms:
+            raise Unreachable(
+                f"{reason} (tried for {waited:.0f} s; kafka.default.api.timeout.ms is {self._settings.api_timeout_ms})"
+            ) from None
+        # Tasks that lost the same broker at once shall not come back at once.
+        time.sleep(self._backoff_ms / 1000 * random.uniform(0.8, 1.2))
+        self._backoff_ms = min(2 * self._backoff_ms, self._settings.retry_backoff_ms_max)

@@ -1,0 +1,112 @@
+"""A slice of the log, from the broker's bytes to record batches of Arrow: fetched, opened, what was aborted left out.
+
+While a fetch is decoded the next one is under way. No more than a fetch and what one batch in it opens to is held at a
+time. This file must never show a record of an aborted transaction to who reads committed records, nor a marker to
+anybody.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Any, Final
+
+from semel.spark.log.client import Fetched, LogClient
+from semel.spark.log.columns import rows_of
+from semel.spark.log.errors import CorruptRecords
+from semel.spark.log.layout import Layout, Region
+from semel.spark.log.places import Isolation, Slice
+from semel.wire.errors import ProtocolError
+from semel.wire.records import (
+    DECOMPRESSED_BYTES_MAX,
+    HEADER_BYTES,
+    BatchHeader,
+    closed_batches,
+    decode_batches,
+    opened,
+)
+
+# So many bytes of records are laid out at once, or one batch if that is larger: enough that what is done once for all
+# records costs next to nothing, and few enough that what is known of each record does not add up.
+LAYOUT_BYTES: Final = 4 * 1024 * 1024
+
+# The key of the marker that ends a transaction by aborting it: version 0, type 0.
+_ABORT_KEY: Final = b"\x00\x00\x00\x00"
+
+# Where a batch begins among others, and its header.
+_Placed = tuple[int, BatchHeader]
+
+
+def read_slice(
+    client: LogClient, wanted: Slice, columns: Sequence[str], isolation: Isolation = Isolation.READ_COMMITTED
+) -> Iterator[Any]:
+    """The records of a slice, in these columns and in the order of their offsets, as record batches of Arrow."""
+    for fetched in client.fetches(wanted, isolation):
+        try:
+            for layout in layouts(fetched, wanted):
+                yield from rows_of(layout, wanted, columns)
+        except ProtocolError as error:
+            where = f"partition {wanted.topic_partition} before offset {fetched.next_offset}"
+            raise CorruptRecords(f"{where}: {error}") from None
+
+
+def layouts(fetched: Fetched, wanted: Slice) -> Iterator[Layout]:
+    """The records that are to be shown, in groups, with some around the slice that share a batch with those inside."""
+    shown = (
+        (at, header)
+        for at, header in committed(fetched)
+        if header.base_offset < wanted.end and header.next_offset > wanted.start and header.record_count
+    )
+    for codec, batches in groupby(shown, key=_is_compressed):
+        yield from (_opened_layouts if codec else _plain_layouts)(fetched.records, batches)
+
+
+def committed(fetched: Fetched) -> Iterator[_Placed]:
+    """The batches whose records are to be shown. Of what is read uncommitted the broker names no aborted transactions,
+    and so nothing is left out."""
+    to_come = sorted(((first_offset, producer_id) for producer_id, first_offset in fetched.aborted), reverse=True)
+    aborting: set[int] = set()
+    for at, header in closed_batches(fetched.records):
+        while to_come and to_come[-1][0] < header.next_offset:
+            aborting.add(to_come.pop()[1])
+        if header.is_control:
+            if header.producer_id in aborting and _aborts(fetched.records[at : at + header.batch_bytes]):
+                aborting.discard(header.producer_id)
+        elif not (header.is_transactional and header.producer_id in aborting):
+            yield at, header
+
+
+def _aborts(control_batch: memoryview) -> bool:
+    (marker,) = decode_batches(control_batch)
+    return bool(marker.records) and marker.records[0].key == _ABORT_KEY
+
+
+def _is_compressed(placed: _Placed) -> bool:
+    return placed[1].codec != 0
+
+
+def _plain_layouts(records: memoryview, batches: Iterable[_Placed]) -> Iterator[Layout]:
+    """Records that lie in what was fetched as they are."""
+    regions: list[Region] = []
+    size = 0
+    for at, header in batches:
+        regions.append(Region(header, at + HEADER_BYTES, at + header.batch_bytes))
+        size += header.batch_bytes
+        if size >= LAYOUT_BYTES:
+            yield Layout(records, regions)
+            regions, size = [], 0
+    if regions:
+        yield Layout(records, regions)
+
+
+def _opened_layouts(records: memoryview, batches: Iterable[_Placed]) -> Iterator[Layout]:
+    """Records that were compressed, one batch behind the other in memory of their own."""
+    regions: list[Region] = []
+    plain = bytearray()
+    for at, header in batches:
+        start = len(plain)
+        plain += opened(records[at : at + header.batch_bytes], header.attributes, DECOMPRESSED_BYTES_MAX)
+        regions.append(Region(header, start, len(plain)))
+        if len(plain) >= LAYOUT_BYTES:
+            yield Layout(plain, regions)
+            regions, plain = [], bytearray()
+    if regions:
+        yield Layout(plain, regions)

@@ -1,0 +1,63 @@
+"""Who we are, proved to a broker: SASL's PLAIN and SCRAM (RFC 5802), as steps of bytes without a socket.
+
+A mechanism is a generator: it yields what is to be sent and is sent what came in return. SCRAM also has the broker
+prove that it knows the password. Names and passwords go as the UTF-8 they are, without the preparation by SASLprep that
+the RFC asks for: Apache Kafka stores its keys without it, and librdkafka, by which the sink logs in, does without it
+too, so a password that it changes would be wrong everywhere. This file must never put a password in an error.
+"""
+
+import base64
+import hashlib
+import hmac
+import secrets
+from collections.abc import Generator
+from typing import Final
+
+from semel.spark.log.errors import AuthenticationFailed
+from semel.spark.log.settings import ClientSettings
+
+# Brokers ask for 4096 by default. One that asks for much more would have us compute for minutes.
+ITERATIONS_MAX: Final = 1_000_000
+
+Steps = Generator[bytes, bytes, None]
+
+
+def steps(settings: ClientSettings) -> Steps:
+    """The conversation of the mechanism in the settings."""
+    user, password = settings.sasl_username or "", settings.sasl_password or ""
+    if settings.sasl_mechanism == "PLAIN":
+        return _plain(user, password)
+    return _scram(user, password, settings.sasl_mechanism.removeprefix("SCRAM-").replace("-", "").lower())
+
+
+def _plain(user: str, password: str) -> Steps:
+    yield f"\0{user}\0{password}".encode()
+
+
+def _scram(user: str, password: str, digest: str) -> Steps:
+    nonce = secrets.token_urlsafe(24)
+    name = user.replace("=", "=3D").replace(",", "=2C")
+    first = f"n={name},r={nonce}"
+    server_first = (yield f"n,,{first}".encode()).decode(errors="replace")
+    asked = _fields(server_first)
+    try:
+        salt, iterations = base64.b64decode(asked["s"], validate=True), int(asked["i"])
+    except (KeyError, ValueError):
+        raise AuthenticationFailed("the broker's first message of SCRAM cannot be read") from None
+    if not asked.get("r", "").startswith(nonce) or not 0 < iterations <= ITERATIONS_MAX:
+        raise AuthenticationFailed("the broker's first message of SCRAM does not answer ours")
+    final = f"c=biws,r={asked['r']}"
+    spoken = f"{first},{server_first},{final}".encode()
+    salted = hashlib.pbkdf2_hmac(digest, password.encode(), salt, iterations)
+    client_key = hmac.digest(salted, b"Client Key", digest)
+    signature = hmac.digest(hashlib.new(digest, client_key).digest(), spoken, digest)
+    proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+    server_final = (yield f"{final},p={base64.b64encode(proof).decode()}".encode()).decode(errors="replace")
+    expected = hmac.digest(hmac.digest(salted, b"Server Key", digest), spoken, digest)
+    shown = _fields(server_final).get("v", "")
+    if not hmac.compare_digest(shown.encode(), base64.b64encode(expected)):
+        raise AuthenticationFailed("the broker could not prove that it knows the password")
+
+
+def _fields(message: str) -> dict[str, str]:
+    return {field[0]: field[2:] for field in message.split(",") if field[1:2] == "="}

@@ -1,0 +1,345 @@
+"""The `kafka.*` options of a Spark user, made into settings: for the pipeline's own client, and for librdkafka.
+
+A user may write an option as Java's clients call it or as librdkafka does. What Spark's own source refuses is refused
+here for the same reason, and what nobody knows is refused by name, with the name that was probably meant: a typing
+error in a setting must never pass for a setting. Settings go to other machines, so they pickle; a password never shows
+in a `repr`.
+"""
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from semel.spark.log.errors import SettingsRefused
+
+PREFIX: Final = "kafka."
+BOOTSTRAP: Final = "bootstrap.servers"
+PORT_DEFAULT: Final = 9092
+
+SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+SASL_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+Address = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class ClientSettings:
+    """How brokers are reached, and how much is asked of them at once.
+
+    Fields are the options of the same names; what is not set has Kafka's default, but for the sizes of fetches: those
+    of a batch reader, which knows that it wants everything up to an offset.
+    """
+
+    bootstrap: tuple[Address, ...]
+    client_id: str = "semel-spark"
+    security_protocol: str = "PLAINTEXT"
+    sasl_mechanism: str = "PLAIN"
+    sasl_username: str | None = None
+    sasl_password: str | None = field(default=None, repr=False)
+    ssl_ca_location: str | None = None
+    ssl_ca_pem: str | None = field(default=None, repr=False)
+    ssl_certificate_location: str | None = None
+    ssl_key_location: str | None = None
+    ssl_key_password: str | None = field(default=None, repr=False)
+    ssl_check_hostname: bool = True
+    isolation_level: str | None = None
+    fetch_wait_ms_max: int = 500
+    fetch_bytes_min: int = 1
+    fetch_bytes_max: int = 50 * 1024 * 1024
+    partition_bytes_max: int = 4 * 1024 * 1024
+    request_timeout_ms: int = 30_000
+    api_timeout_ms: int = 60_000
+    connect_timeout_ms: int = 10_000
+    retry_backoff_ms: int = 100
+    retry_backoff_ms_max: int = 1_000
+    receive_buffer_bytes: int = -1
+    group_id: str | None = None
+    producer: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def uses_tls(self) -> bool:
+        return self.security_protocol.endswith("SSL")
+
+    @property
+    def uses_sasl(self) -> bool:
+        return self.security_protocol.startswith("SASL")
+
+    def for_librdkafka(self) -> dict[str, Any]:
+        """The same connection, and what was said of producing, under librdkafka's names."""
+        named: dict[str, Any] = {
+            "bootstrap.servers": ",".join(_address_text(address) for address in self.bootstrap),
+            "client.id": self.client_id,
+            "security.protocol": self.security_protocol,
+            "socket.timeout.ms": self.request_timeout_ms,
+            "retry.backoff.ms": self.retry_backoff_ms,
+            "retry.backoff.max.ms": self.retry_backoff_ms_max,
+        }
+        if self.uses_sasl:
+            named["sasl.mechanisms"] = self.sasl_mechanism
+            named["sasl.username"] = self.sasl_username
+            named["sasl.password"] = self.sasl_password
+        if self.uses_tls:
+            named["ssl.endpoint.identification.algorithm"] = "https" if self.ssl_check_hostname else "none"
+            files = {
+                "ssl.ca.location": self.ssl_ca_location,
+                "ssl.ca.pem": self.ssl_ca_pem,
+                "ssl.certificate.location": self.ssl_certificate_location,
+                "ssl.key.location": self.ssl_key_location,
+                "ssl.key.password": self.ssl_key_password,
+            }
+            named |= {name: value for name, value in files.items() if value is not None}
+        return named | dict(self.producer)
+
+
+def from_options(options: Mapping[str, str]) -> ClientSettings:
+    """The settings in a user's options, of which those that do not begin with `kafka.` are none of ours."""
+    given: dict[str, str] = {}
+    for option, value in options.items():
+        if not option.lower().startswith(PREFIX):
+            continue
+        written = option[len(PREFIX) :].lower()
+        _refuse_what_is_ours(written)
+        name = _JAVA_NAME_OF.get(written, written)
+        if name not in _READ and name not in _PRODUCER and name not in _WITHOUT_MEANING:
+            known = (*_READ, *_PRODUCER, *_WITHOUT_MEANING, *_JAVA_NAME_OF)
+            raise SettingsRefused(unknown_option(written, known, PREFIX))
+        if given.setdefault(name, value.strip()) != value.strip():
+            raise SettingsRefused(f"option kafka.{written} is given twice, under two names and with two values")
+    if not given.get(BOOTSTRAP):
+        raise SettingsRefused("option kafka.bootstrap.servers is missing: HOST:PORT, or several with commas between")
+    fields: dict[str, Any] = {}
+    for name, value in given.items():
+        if name in _READ:
+            target, read = _READ[name]
+            fields[target] = _read(name, value, read)
+    producer = tuple((_PRODUCER[name], value) for name, value in given.items() if name in _PRODUCER)
+    return ClientSettings(**_with_files(_with_login(fields, given)), producer=producer)
+
+
+def unknown_option(name: str, known: Iterable[str], prefix: str = "") -> str:
+    """What to say of an option that nobody knows: the name that was probably meant. Case does not count."""
+    spelled = {one.lower(): one for one in known}
+    close = difflib.get_close_matches(name.lower(), spelled, n=1)
+    return f"option {prefix}{name} is not known" + (f"; was {prefix}{spelled[close[0]]} meant?" if close else "")
+
+
+def _refuse_what_is_ours(name: str) -> None:
+    reason = _REFUSED.get(name)
+    if reason is not None:
+        raise SettingsRefused(f"option kafka.{name} cannot be set: {reason}")
+
+
+def _read(name: str, value: str, read: Callable[[str], Any]) -> Any:
+    try:
+        return read(value)
+    except ValueError as error:
+        shown = "the value" if "password" in name or name == "sasl.jaas.config" else repr(value)
+        raise SettingsRefused(f"option kafka.{name}: {shown} is not {error}") from None
+
+
+def _with_login(fields: dict[str, Any], given: Mapping[str, str]) -> dict[str, Any]:
+    """The user of SASL, from `sasl.username` and `sasl.password` or from Java's way of saying the same."""
+    jaas = fields.pop("jaas", None)
+    if jaas is not None:
+        if "sasl.username" in given or "sasl.password" in given:
+            raise SettingsRefused("options kafka.sasl.jaas.config and kafka.sasl.username both name a user: give one")
+        module, fields["sasl_username"], fields["sasl_password"] = jaas
+        mechanism = fields.get("sasl_mechanism", "PLAIN")
+        if (module == "plain") != (mechanism == "PLAIN"):
+            raise SettingsRefused(f"option kafka.sasl.jaas.config names a login for {module}, and not for {mechanism}")
+    if fields.get("security_protocol", "PLAINTEXT").startswith("SASL"):
+        if fields.get("sasl_username") is None or fields.get("sasl_password") is None:
+            raise SettingsRefused(
+                "option kafka.security.protocol asks for SASL: give kafka.sasl.username and kafka.sasl.password, "
+                "or kafka.sasl.jaas.config"
+            )
+    elif fields.get("sasl_username") is not None:
+        raise SettingsRefused(
+            "a user of SASL is given, and option kafka.security.protocol does not ask for SASL: "
+            "set it to SASL_SSL or SASL_PLAINTEXT"
+        )
+    return fields
+
+
+def _with_files(fields: dict[str, Any]) -> dict[str, Any]:
+    """Java's stores, where they are PEM files: one for who we trust, one for who we are."""
+    stores = {name: (fields.pop(name, None), fields.pop(f"{name}_type", None)) for name in ("truststore", "keystore")}
+    for name, (location, kind) in stores.items():
+        if location is not None and kind != "PEM":
+            raise SettingsRefused(
+                f"option kafka.ssl.{name}.location is {location!r}: only PEM files can be read here; convert it and "
+                f"set kafka.ssl.{name}.type=PEM"
+            )
+    trust, keys = stores["truststore"][0], stores["keystore"][0]
+    if trust:
+        fields.setdefault("ssl_ca_location", trust)
+    if keys:
+        fields.setdefault("ssl_certificate_location", keys)
+        fields.setdefault("ssl_key_location", keys)
+    return fields
+
+
+def _text(value: str) -> str:
+    if not value:
+        raise ValueError("a name: it is empty")
+    return value
+
+
+def _secret(value: str) -> str:
+    return value
+
+
+def _number(lowest: int) -> Callable[[str], int]:
+    def read(value: str) -> int:
+        if not re.fullmatch(r"-?\d{1,10}", value) or not lowest <= int(value) < 1 << 31:
+            raise ValueError(f"a whole number from {lowest} to {(1 << 31) - 1}")
+        return int(value)
+
+    return read
+
+
+def _one_of(*choices: str) -> Callable[[str], str]:
+    def read(value: str) -> str:
+        if value.upper() not in choices:
+            raise ValueError(f"one of {', '.join(choices)}")
+        return value.upper()
+
+    return read
+
+
+def _isolation(value: str) -> str:
+    if value.lower() not in ("read_committed", "read_uncommitted"):
+        raise ValueError("read_committed or read_uncommitted")
+    return value.lower()
+
+
+def _check_hostname(value: str) -> bool:
+    if value.lower() not in ("https", "none", ""):
+        raise ValueError("https, or none")
+    return value.lower() == "https"
+
+
+def _addresses(value: str) -> tuple[Address, ...]:
+    return tuple(_address(one.strip()) for one in value.split(",") if one.strip())
+
+
+def _address(text: str) -> Address:
+    match = re.fullmatch(r"(?:[A-Za-z_]+://)?(?:\[([^\s\[\]]+)\]|([^\s\[\]:/]+))(?::(\d{1,5}))?", text)
+    port = int(match[3] or PORT_DEFAULT) if match else 0
+    if match is None or not 0 < port < 1 << 16:
+        raise ValueError("HOST:PORT, or several with commas between")
+    return match[1] or match[2], port
+
+
+def _address_text(address: Address) -> str:
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _jaas(value: str) -> tuple[str, str, str]:
+    """Which module logs in, and the user: `org...PlainLoginModule required username="u" password="p";`."""
+    module = re.match(r"\s*[\w.]*\b(Plain|Scram)LoginModule\s+(?:required|requisite|sufficient|optional)\s", value)
+    found = {
+        name: re.sub(r"\\(.)", r"\1", quoted[1:-1])
+        for name, quoted in re.findall(r"(\w+)\s*=\s*(\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*')", value)
+    }
+    if module is None or "username" not in found or "password" not in found:
+        raise ValueError("a PlainLoginModule or a ScramLoginModule with username and password")
+    return module[1].lower(), found["username"], found["password"]
+
+
+# What the client itself goes by: Java's name of the option, the field it becomes, and how it is read. librdkafka's own
+# names for the same things follow.
+_LOGIN: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
+    "security.protocol": ("security_protocol", _one_of(*SECURITY_PROTOCOLS)),
+    "sasl.mechanism": ("sasl_mechanism", _one_of(*SASL_MECHANISMS)),
+    "sasl.username": ("sasl_username", _text),
+    "sasl.password": ("sasl_password", _secret),
+    "sasl.jaas.config": ("jaas", _jaas),
+}
+_FILES: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
+    "ssl.ca.location": ("ssl_ca_location", _text),
+    "ssl.truststore.certificates": ("ssl_ca_pem", _text),
+    "ssl.truststore.location": ("truststore", _text),
+    "ssl.truststore.type": ("truststore_type", _one_of("PEM", "JKS", "PKCS12")),
+    "ssl.certificate.location": ("ssl_certificate_location", _text),
+    "ssl.key.location": ("ssl_key_location", _text),
+    "ssl.key.password": ("ssl_key_password", _secret),
+    "ssl.keystore.location": ("keystore", _text),
+    "ssl.keystore.type": ("keystore_type", _one_of("PEM", "JKS", "PKCS12")),
+    "ssl.endpoint.identification.algorithm": ("ssl_check_hostname", _check_hostname),
+}
+_READ: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
+    BOOTSTRAP: ("bootstrap", _addresses),
+    "client.id": ("client_id", _text),
+    **_LOGIN,
+    **_FILES,
+    "isolation.level": ("isolation_level", _isolation),
+    "fetch.max.wait.ms": ("fetch_wait_ms_max", _number(0)),
+    "fetch.min.bytes": ("fetch_bytes_min", _number(0)),
+    "fetch.max.bytes": ("fetch_bytes_max", _number(1)),
+    "max.partition.fetch.bytes": ("partition_bytes_max", _number(1)),
+    "request.timeout.ms": ("request_timeout_ms", _number(1)),
+    "default.api.timeout.ms": ("api_timeout_ms", _number(1)),
+    "socket.connection.setup.timeout.ms": ("connect_timeout_ms", _number(1)),
+    "retry.backoff.ms": ("retry_backoff_ms", _number(0)),
+    "retry.backoff.max.ms": ("retry_backoff_ms_max", _number(0)),
+    "receive.buffer.bytes": ("receive_buffer_bytes", _number(-1)),
+    "group.id": ("group_id", _text),
+}
+_JAVA_NAME_OF: Final = {
+    "metadata.broker.list": BOOTSTRAP,
+    "sasl.mechanisms": "sasl.mechanism",
+    "ssl.ca.pem": "ssl.truststore.certificates",
+    "fetch.wait.max.ms": "fetch.max.wait.ms",
+    "fetch.message.max.bytes": "max.partition.fetch.bytes",
+    "socket.timeout.ms": "request.timeout.ms",
+    "socket.receive.buffer.bytes": "receive.buffer.bytes",
+    "compression.codec": "compression.type",
+    "queue.buffering.max.ms": "linger.ms",
+    "message.timeout.ms": "delivery.timeout.ms",
+    "message.max.bytes": "max.request.size",
+}
+# What is for a producer alone, by Java's name and by librdkafka's.
+_PRODUCER: Final = {
+    "compression.type": "compression.type",
+    "compression.level": "compression.level",
+    "linger.ms": "linger.ms",
+    "batch.size": "batch.size",
+    "batch.num.messages": "batch.num.messages",
+    "queue.buffering.max.messages": "queue.buffering.max.messages",
+    "queue.buffering.max.kbytes": "queue.buffering.max.kbytes",
+    "max.request.size": "message.max.bytes",
+    "delivery.timeout.ms": "message.timeout.ms",
+    "transaction.timeout.ms": "transaction.timeout.ms",
+}
+# What tunes a consumer that polls, or that is a member of a group. The pipeline has neither, so these may stand in a
+# user's options and change nothing.
+_WITHOUT_MEANING: Final = frozenset(
+    (
+        *("max.poll.records", "max.poll.interval.ms", "session.timeout.ms", "heartbeat.interval.ms", "check.crcs"),
+        *("partition.assignment.strategy", "client.dns.lookup", "metadata.max.age.ms", "connections.max.idle.ms"),
+        *("reconnect.backoff.ms", "reconnect.backoff.max.ms", "send.buffer.bytes", "allow.auto.create.topics"),
+        *("group.instance.id", "group.protocol", "socket.connection.setup.timeout.max.ms"),
+    )
+)
+_POLLED: Final = "records are handed on as they are, and columns of the data frame are cast instead"
+_OURS: Final = "the sink's protocol sets it"
+# In the words of Spark's own source where it refuses the same.
+_REFUSED: Final = {
+    "auto.offset.reset": "the option startingOffsets says where a query begins; after that Spark's checkpoint does",
+    "enable.auto.commit": "no offsets are committed; Spark's checkpoint says how far a query has come",
+    "key.deserializer": _POLLED,
+    "value.deserializer": _POLLED,
+    "key.serializer": _POLLED,
+    "value.serializer": _POLLED,
+    "interceptor.classes": "it could change what is read, and no Java class is run here",
+    "acks": _OURS,
+    "enable.idempotence": _OURS,
+    "transactional.id": _OURS,
+    "max.in.flight": _OURS,
+    "max.in.flight.requests.per.connection": _OURS,
+    "retries": "a request is retried until its deadline: set kafka.default.api.timeout.ms",
+}

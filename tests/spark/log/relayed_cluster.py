@@ -1,0 +1,290 @@
+"""A cluster of several brokers, or of older ones, or of ones that want TLS or a login, all before one broker of semel.
+
+What is asked goes to semel and its answers come back, but for what the cluster is about: who leads which partition,
+what the brokers speak, and whom they let in.
+"""
+
+import base64
+import hashlib
+import hmac
+import socket
+import socketserver
+import ssl
+import threading
+from collections import Counter
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from semel.wire import fetch, messages
+from semel.wire.errors import ErrorCode
+from semel.wire.frames import SIZE_BYTES, RequestHeader, parse_request_header, parse_response_header
+from semel.wire.versions import (
+    ANNOUNCED,
+    API_VERSIONS,
+    FETCH,
+    LIST_OFFSETS,
+    METADATA,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    VersionRange,
+)
+
+CERTIFICATES = Path(__file__).parent / "certificates"
+SALT = b"salt"
+ITERATIONS = 4096
+
+# What brokers of these releases announce.
+KAFKA_2_0 = {FETCH: VersionRange(0, 8), LIST_OFFSETS: VersionRange(0, 3), METADATA: VersionRange(0, 6)}
+KAFKA_2_8 = {FETCH: VersionRange(0, 12), LIST_OFFSETS: VersionRange(0, 6), METADATA: VersionRange(0, 11)}
+KAFKA_4_0 = {FETCH: VersionRange(4, 17), LIST_OFFSETS: VersionRange(1, 10), METADATA: VersionRange(0, 13)}
+
+
+class RelayedCluster:
+    """Use it in a `with` block. Brokers have the numbers 0 to `brokers` - 1; `leader` leads every partition."""
+
+    def __init__(
+        self,
+        upstream: str,
+        *,
+        brokers: int = 1,
+        versions: dict[int, VersionRange] | None = None,
+        tls: bool = False,
+        mechanism: str | None = None,
+        users: dict[str, str] | None = None,
+    ) -> None:
+        host, _, port = upstream.rpartition(":")
+        self.upstream = host, int(port)
+        self.versions = {**ANNOUNCED, **(versions or {})}
+        self.leader = 0
+        self.mechanism = mechanism
+        self.users = users or {}
+        # The next answers to Fetch are these errors.
+        self.fetch_errors: list[ErrorCode] = []
+        self.asked: Counter[tuple[int, int]] = Counter()
+        self._tls = _server_tls() if tls else None
+        self._servers = [_Server(self, number) for number in range(brokers)]
+
+    def __enter__(self) -> "RelayedCluster":
+        for server in self._servers:
+            threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for server in self._servers:
+            server.shutdown()
+            server.server_close()
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.ports[0]}"
+
+    @property
+    def ports(self) -> list[int]:
+        return [server.server_address[1] for server in self._servers]
+
+    def secured(self, connected: socket.socket) -> socket.socket:
+        return connected if self._tls is None else self._tls.wrap_socket(connected, server_side=True)
+
+    def answer(self, number: int, header: RequestHeader, frame: bytes, ask_upstream: "_Upstream") -> bytes:
+        """What this broker answers."""
+        api_key, version, correlation_id, _, body = header
+        self.asked[api_key, version] += 1
+        if api_key == API_VERSIONS:
+            keys = [{"api_key": key, "min_version": low, "max_version": high} for key, (low, high) in self._announced()]
+            return messages.encode_response(API_VERSIONS, version, correlation_id, {"api_keys": keys})
+        announced = self.versions[api_key]
+        assert announced.min <= version <= announced.max, f"API {api_key} is asked for in version {version}"
+        if api_key == METADATA:
+            return self._metadata(header, ask_upstream(frame))
+        if api_key == FETCH and (self.fetch_errors or number != self.leader):
+            code = self.fetch_errors.pop(0) if self.fetch_errors else ErrorCode.NOT_LEADER_OR_FOLLOWER
+            (topic,) = fetch.decode_request(frame[body:], version).topics
+            refused = fetch.FetchPartitionAnswer(topic.partitions[0].partition, code, -1)
+            topics = [(topic.name, topic.topic_id, [refused])]
+            return b"".join(fetch.encode_response(version, correlation_id, 0, 0, topics))
+        if api_key == LIST_OFFSETS and number != self.leader:
+            return self._not_leader_of_offsets(header, frame[body:])
+        return ask_upstream(frame)
+
+    def _announced(self) -> list[tuple[int, VersionRange]]:
+        sasl = {SASL_HANDSHAKE: VersionRange(0, 1), SASL_AUTHENTICATE: VersionRange(0, 2)} if self.mechanism else {}
+        return list({**self.versions, **sasl}.items())
+
+    def _metadata(self, header: RequestHeader, answer: bytes) -> bytes:
+        """semel's own answer, with the brokers of this cluster in the place of the one there is."""
+        _, body = parse_response_header(METADATA, header.api_version, answer[SIZE_BYTES:])
+        found = messages.decode_response(METADATA, header.api_version, answer[SIZE_BYTES + body :])
+        described = {
+            "brokers": [
+                {"node_id": number, "host": "127.0.0.1", "port": port, "rack": None}
+                for number, port in enumerate(self.ports)
+            ],
+            "cluster_id": found.cluster_id,
+            "controller_id": 0,
+            "topics": [self._topic(topic) for topic in found.topics],
+            "cluster_authorized_operations": -(2**31),
+        }
+        return messages.encode_response(METADATA, header.api_version, header.correlation_id, described)
+
+    def _topic(self, topic: Any) -> dict[str, object]:
+        return {
+            "error_code": topic.error_code,
+            "name": topic.name,
+            "topic_id": messages.topic_id_bytes(getattr(topic, "topic_id", None)),
+            "is_internal": False,
+            "topic_authorized_operations": -(2**31),
+            "partitions": [
+                {
+                    "partition_index": partition.partition_index,
+                    "leader_id": self.leader,
+                    "leader_epoch": 0,
+                    "replica_nodes": [self.leader],
+                    "isr_nodes": [self.leader],
+                    "offline_replicas": [],
+                }
+                for partition in topic.partitions
+            ],
+        }
+
+    def _not_leader_of_offsets(self, header: RequestHeader, body: bytes) -> bytes:
+        asked = messages.decode_request(LIST_OFFSETS, header.api_version, body)
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        topics = [
+            {
+                "name": topic.name,
+                "partitions": [
+                    {"partition_index": one.partition_index, "error_code": code, "timestamp": -1, "offset": -1}
+                    for one in topic.partitions
+                ],
+            }
+            for topic in asked.topics
+        ]
+        return messages.encode_response(LIST_OFFSETS, header.api_version, header.correlation_id, {"topics": topics})
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+    allow_reuse_address = True
+
+    def __init__(self, cluster: RelayedCluster, number: int) -> None:
+        self.cluster = cluster
+        self.number = number
+        super().__init__(("127.0.0.1", 0), _Handler)
+
+
+class _Handler(socketserver.BaseRequestHandler):
+    server: _Server
+
+    def handle(self) -> None:
+        cluster = self.server.cluster
+        upstream = _Upstream(cluster.upstream)
+        try:
+            connected = cluster.secured(self.request)
+            login = _Login(cluster) if cluster.mechanism else None
+            while frame := _read_frame(connected):
+                header = parse_request_header(frame)
+                if header.api_key in (SASL_HANDSHAKE, SASL_AUTHENTICATE):
+                    assert login is not None
+                    connected.sendall(login.answer(header, frame[header.body :]))
+                    continue
+                if login is not None and not login.is_done and header.api_key != API_VERSIONS:
+                    return
+                connected.sendall(cluster.answer(self.server.number, header, frame, upstream))
+        except OSError:
+            return
+        finally:
+            upstream.close()
+
+
+class _Upstream:
+    """semel, asked in the name of one client."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self._socket = socket.create_connection(address)
+
+    def __call__(self, frame: bytes) -> bytes:
+        self._socket.sendall(len(frame).to_bytes(4) + frame)
+        answer = _read_frame(self._socket)
+        return len(answer).to_bytes(4) + answer
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class _Login:
+    """The broker's side of a login: PLAIN, or SCRAM as RFC 5802 has it."""
+
+    def __init__(self, cluster: RelayedCluster) -> None:
+        self._cluster = cluster
+        self._first: tuple[str, str] | None = None
+        self.is_done = False
+
+    def answer(self, header: RequestHeader, body: bytes) -> bytes:
+        request = messages.decode_request(header.api_key, header.api_version, body)
+        if header.api_key == SASL_HANDSHAKE:
+            is_known = request.mechanism == self._cluster.mechanism
+            values: dict[str, object] = {
+                "error_code": 0 if is_known else ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+                "mechanisms": [self._cluster.mechanism],
+            }
+        else:
+            token = self._token(request.auth_bytes)
+            code = ErrorCode.SASL_AUTHENTICATION_FAILED if token is None else 0
+            message = "Authentication failed: Invalid credentials" if token is None else None
+            values = {
+                "error_code": code,
+                "error_message": message,
+                "auth_bytes": token or b"",
+                "session_lifetime": 0,
+            }
+        return messages.encode_response(header.api_key, header.api_version, header.correlation_id, values)
+
+    def _token(self, received: bytes) -> bytes | None:
+        if self._cluster.mechanism == "PLAIN":
+            _, user, password = received.decode().split("\0")
+            self.is_done = self._cluster.users.get(user) == password
+            return b"" if self.is_done else None
+        if self._first is None:
+            bare = received.decode().removeprefix("n,,")
+            nonce = bare.split("r=")[1] + "broker"
+            self._first = bare, f"r={nonce},s={base64.b64encode(SALT).decode()},i={ITERATIONS}"
+            return self._first[1].encode()
+        return self._last(received.decode())
+
+    def _last(self, received: str) -> bytes | None:
+        assert self._first is not None
+        assert self._cluster.mechanism is not None
+        digest = self._cluster.mechanism.removeprefix("SCRAM-").replace("-", "").lower()
+        bare, challenge = self._first
+        without_proof, _, proof = received.partition(",p=")
+        user = bare.split(",")[0][2:].replace("=2C", ",").replace("=3D", "=")
+        password = self._cluster.users.get(user, "").encode()
+        salted = hashlib.pbkdf2_hmac(digest, password, SALT, ITERATIONS)
+        client_key = hmac.digest(salted, b"Client Key", digest)
+        spoken = f"{bare},{challenge},{without_proof}".encode()
+        signature = hmac.digest(hashlib.new(digest, client_key).digest(), spoken, digest)
+        self.is_done = base64.b64decode(proof) == bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+        server_key = hmac.digest(salted, b"Server Key", digest)
+        return b"v=" + base64.b64encode(hmac.digest(server_key, spoken, digest)) if self.is_done else None
+
+
+def _read_frame(connected: socket.socket) -> bytes:
+    size = int.from_bytes(_read(connected, SIZE_BYTES))
+    return _read(connected, size)
+
+
+def _read(connected: socket.socket, size: int) -> bytes:
+    received = b""
+    while len(received) < size:
+        piece = connected.recv(size - len(received))
+        if not piece:
+            return b""
+        received += piece
+    return received
+
+
+def _server_tls() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(CERTIFICATES / "server.pem")
+    return context
