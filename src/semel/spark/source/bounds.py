@@ -1,0 +1,120 @@
+"""Where a query begins and where a batch read ends, as options say it: an edge, offsets, or times. Pure.
+
+What stands in an option is read here and nowhere else; asking brokers where that is comes later.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from semel.spark.log.places import EARLIEST, LATEST, Edge, TopicPartition
+from semel.spark.source.errors import OptionRefused
+
+_OFFSETS_LOOK_LIKE: Final = '{"topicA": {"0": 23, "1": -1}, "topicB": {"0": -2}}'
+_TIMESTAMPS_LOOK_LIKE: Final = '{"topicA": {"0": 1700000000000, "1": 1700000000000}}'
+_PARTITIONS_LOOK_LIKE: Final = '{"topicA": [0, 1], "topicB": [2]}'
+
+_Entry = TypeVar("_Entry")
+
+
+@dataclass(frozen=True)
+class AtEdge:
+    """The same end of every partition."""
+
+    edge: Edge
+
+
+@dataclass(frozen=True)
+class AtOffsets:
+    """For each partition an offset, or one of its ends."""
+
+    positions: Mapping[TopicPartition, Edge | int]
+
+
+@dataclass(frozen=True)
+class AtTimestamps:
+    """For each partition the first record of a time of its own, in ms, or later."""
+
+    timestamps_ms: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True)
+class AtTimestamp:
+    """In every partition the first record of this time, in ms, or later."""
+
+    timestamp_ms: int
+
+
+Bound = AtEdge | AtOffsets | AtTimestamps | AtTimestamp
+
+
+def read_offsets(option: str, text: str) -> AtEdge | AtOffsets:
+    """`earliest`, `latest`, or JSON in which -2 stands for earliest and -1 for latest."""
+    word = text.strip().upper()
+    if word in Edge.__members__:
+        return AtEdge(Edge[word])
+    positions = _by_partition(option, text, f"earliest, latest, or {_OFFSETS_LOOK_LIKE}")
+    return AtOffsets({place: _position(option, place, number) for place, number in positions.items()})
+
+
+def read_timestamps(option: str, text: str) -> AtTimestamps:
+    timestamps = _by_partition(option, text, _TIMESTAMPS_LOOK_LIKE)
+    for place, timestamp_ms in timestamps.items():
+        if timestamp_ms < 0:
+            raise OptionRefused(f"option {option}: {timestamp_ms} for {place} is before 1970")
+    return AtTimestamps(timestamps)
+
+
+def read_timestamp(option: str, text: str) -> AtTimestamp:
+    if not text.strip().isdecimal():
+        raise OptionRefused(f"option {option}: {text!r} is not a time in milliseconds since 1970")
+    return AtTimestamp(int(text))
+
+
+def read_partitions(option: str, text: str) -> frozenset[TopicPartition]:
+    """The partitions that option `assign` names."""
+
+    def numbers(found: Any) -> list[int]:
+        return [_whole(number) for number in _checked(found, list)]
+
+    named = _by_topic(option, text, numbers, _PARTITIONS_LOOK_LIKE)
+    partitions = frozenset(TopicPartition(topic, number) for topic, found in named.items() for number in found)
+    if not partitions or any(place.partition < 0 for place in partitions):
+        raise OptionRefused(f"option {option}: {text!r} should look like {_PARTITIONS_LOOK_LIKE}")
+    return partitions
+
+
+def _position(option: str, place: TopicPartition, number: int) -> Edge | int:
+    if number >= 0:
+        return number
+    if number in (EARLIEST.value, LATEST.value):
+        return Edge(number)
+    raise OptionRefused(f"option {option}: {number} for {place} is neither an offset nor -2 (earliest) nor -1 (latest)")
+
+
+def _by_partition(option: str, text: str, expected: str) -> dict[TopicPartition, int]:
+    def numbers(found: Any) -> dict[int, int]:
+        return {int(key): _whole(value) for key, value in _checked(found, dict).items()}
+
+    named = _by_topic(option, text, numbers, expected)
+    return {TopicPartition(topic, number): value for topic, found in named.items() for number, value in found.items()}
+
+
+def _by_topic(option: str, text: str, read: Callable[[Any], _Entry], expected: str) -> dict[str, _Entry]:
+    try:
+        return {topic: read(found) for topic, found in _checked(json.loads(text), dict).items()}
+    except ValueError:
+        raise OptionRefused(f"option {option}: {text!r} should look like {expected}") from None
+
+
+def _checked(found: Any, kind: type) -> Any:
+    if not isinstance(found, kind):
+        raise ValueError(found)
+    return found
+
+
+def _whole(found: Any) -> int:
+    if not isinstance(found, int) or isinstance(found, bool):
+        raise ValueError(found)
+    return found

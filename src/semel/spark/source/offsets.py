@@ -1,0 +1,69 @@
+"""How far a query has read, as Spark keeps it in its checkpoint: JSON, with the id of each topic beside its offsets.
+
+    {"payments": {"0": 23, "1": 40, "id": "5bd1..."}}
+
+An offset is that of the next record to be read. The first batch of a query also says where it began (`"from"`), because
+Spark asks a query that starts again for its initial offsets anew, and by then "latest" would mean another place. What
+Spark's own Kafka source has written is understood: it is the same without ids. This file must never write one place in
+two ways: Spark compares the texts, and takes any difference for news.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from uuid import UUID
+
+from semel.spark.log.places import NO_ID, TopicPartition
+from semel.spark.source.errors import CheckpointNotUnderstood
+
+_ID: Final = "id"
+_FROM: Final = "from"
+
+
+@dataclass(frozen=True)
+class Offsets:
+    """The next offset of each partition, the id of each topic, and for a first batch where it began."""
+
+    ids: Mapping[str, UUID]
+    at: Mapping[TopicPartition, int]
+    began: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        at, began = _by_topic(self.at), _by_topic(self.began)
+        return {name: dict(self._entries(name, at.get(name, {}), began.get(name, {}))) for name in sorted(self.ids)}
+
+    def _entries(self, name: str, at: dict[str, int], began: dict[str, int]) -> Iterable[tuple[str, Any]]:
+        yield from at.items()
+        if began:
+            yield _FROM, began
+        if (topic_id := self.ids[name]) != NO_ID:
+            yield _ID, str(topic_id)
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> "Offsets":
+        ids: dict[str, UUID] = {}
+        at: dict[TopicPartition, int] = {}
+        began: dict[TopicPartition, int] = {}
+        try:
+            for name, entries in document.items():
+                numbers = dict(entries)
+                ids[name] = UUID(numbers.pop(_ID)) if _ID in numbers else NO_ID
+                began.update(_by_partition(name, numbers.pop(_FROM, {})))
+                at.update(_by_partition(name, numbers))
+        except (ValueError, TypeError, AttributeError):
+            raise CheckpointNotUnderstood(
+                f"the checkpoint holds {document}, which is not what this source writes: it belongs to another one"
+            ) from None
+        return cls(ids, at, began)
+
+
+def _by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    """In one pass, for there may be thousands of topics."""
+    found: dict[str, dict[str, int]] = {}
+    for place in sorted(offsets):
+        found.setdefault(place.topic, {})[str(place.partition)] = offsets[place]
+    return found
+
+
+def _by_partition(name: str, numbers: Mapping[str, Any]) -> dict[TopicPartition, int]:
+    return {TopicPartition(name, int(number)): int(offset) for number, offset in numbers.items()}

@@ -1,0 +1,70 @@
+"""How a task reads its slice: over a client of its own, in Arrow batches, from the very topic that was planned.
+
+It knows nothing but the slice and the options, because it runs in another process, maybe on another machine. It must
+never pass over a record without either failing or saying so.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import InputPartition
+
+from semel.spark.log import read_slice
+from semel.spark.log.client import LogClient
+from semel.spark.log.errors import OffsetOutOfRange, TopicMadeAnew, UnknownTopic
+from semel.spark.log.places import Slice
+from semel.spark.source.errors import DataLoss
+from semel.spark.source.losses import ADVICE, truncation
+from semel.spark.source.options import SourceOptions
+from semel.spark.worker import settle
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class SlicePartition(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, piece: Slice) -> None:
+        super().__init__(piece)
+        self.piece = piece
+
+
+def report(losses: Iterable[str], options: SourceOptions) -> None:
+    """Fails with what is lost, or says it, as the option `failOnDataLoss` has it."""
+    for loss in losses:
+        if options.fails_on_data_loss:
+            raise DataLoss(f"{loss}. {ADVICE}")
+        _LOG.warning("%s. The query goes on, because of failOnDataLoss=false", loss)
+
+
+def read(piece: Slice, columns: Sequence[str], options: SourceOptions) -> Iterator["RecordBatch"]:
+    """The rows of a slice."""
+    with LogClient(options.client) as client:
+        left: Slice | None = piece
+        while left is not None:
+            try:
+                yield from read_slice(client, left, columns, options.isolation)
+                settle()
+                return
+            except OffsetOutOfRange as error:
+                left = _resumed(left, error, options)
+            except (UnknownTopic, TopicMadeAnew) as error:
+                report(
+                    [f"{error}, and offsets {piece.start} to {piece.end} of {piece.partition} were to be read"], options
+                )
+                return
+
+
+def _resumed(piece: Slice, error: OffsetOutOfRange, options: SourceOptions) -> Slice | None:
+    """What is left of a slice whose beginning is not there any more; None if nothing is."""
+    place = piece.topic_partition
+    if error.log_end < piece.start:
+        report([f"{place} ends at offset {error.log_end}, and {piece.start} to {piece.end} were to be read"], options)
+        return None
+    report([truncation(place, piece.start, error.log_start)], options)
+    return replace(piece, start=error.log_start) if error.log_start < piece.end else None

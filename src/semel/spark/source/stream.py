@@ -1,0 +1,212 @@
+"""The source as a stream: which offsets a micro-batch goes up to, and the slices it is made of.
+
+Spark keeps one of these in a process of its own for as long as a query runs, and hands another one to the tasks; so
+nothing that a task needs is kept here, and the client is opened when planning begins. Offsets come from Spark's
+checkpoint and go back there: it is the authority, and this must never remember better.
+"""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from semel.spark.log.client import LogClient
+from semel.spark.log.errors import LogError
+from semel.spark.log.places import Slice, Topic, TopicPartition
+from semel.spark.source import losses, planning, reading
+from semel.spark.source.errors import told_in_one_line
+from semel.spark.source.group import GroupOffsets
+from semel.spark.source.offsets import Offsets
+from semel.spark.source.options import SourceOptions
+from semel.spark.source.view import Observer, ids_of
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """A batch whose beginnings were held against the log when its end was planned."""
+
+    end: dict[str, Any]
+    begins: Mapping[TopicPartition, int]
+
+
+class SemelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One for the planning of a query, and one for each of its tasks."""
+
+    def __init__(self, options: SourceOptions, columns: Sequence[str]) -> None:
+        self._options = options
+        self._columns = tuple(columns)
+        self._client: LogClient | None = None
+        self._group = GroupOffsets(options.client)
+        self._initial: dict[str, Any] | None = None
+        self._target: Offsets | None = None
+        self._latest: Offsets | None = None
+        self._reached: Offsets | None = None
+        self._plan: _Plan | None = None
+        self._batch_planned_ms: float | None = None
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where the query begins. Spark asks twice for the first batch, and has to hear the same."""
+        with told_in_one_line():
+            if self._initial is None:
+                topics = self._observer.topics_that_exist()
+                begins = self._observer.starting(topics, self._options.begins(streaming=True))
+                self._initial = self._up_to_target(Offsets(ids_of(topics), begins)).to_json()
+            return self._initial
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Says only that there is a limit: Spark hands it back, and has no way to say two at once."""
+        if self._options.offsets_max is not None:
+            return ReadMaxRows(self._options.offsets_max)
+        if self._options.offsets_min is not None:
+            return ReadMinRows(self._options.offsets_min)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        with told_in_one_line():
+            self._target = self._observer.look()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """The end of the next batch; `start` itself where there is none to be made yet."""
+        with told_in_one_line():
+            known = Offsets.from_json(start)
+            self._group.show(known.at)
+            self._latest = now = self._look(known)
+            self._reached = known
+            if (now.ids, now.at) == (known.ids, known.at):
+                return start
+            expected = losses.expected_begins(known, now)
+            log_starts = self._observer.begins(expected)
+            begins = {place: max(offset, log_starts[place]) for place, offset in expected.items()}
+            ends = now.at if isinstance(limit, ReadAllAvailable) else self._limited(begins, now.at)
+            if ends is None:
+                return start
+            reading.report(losses.truncated(expected, log_starts), self._options)
+            self._reached = Offsets(now.ids, ends, began=known.at if start == self._initial else {})
+            self._plan = _Plan(self._reached.to_json(), begins)
+            return self._plan.end
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """For the progress of the query: where the log ended when a batch was looked for, and how far behind it is."""
+        if self._latest is None or self._reached is None:
+            return None
+        document = self._latest.to_json()
+        for place, end in self._latest.at.items():
+            entries = document[place.topic]
+            entries["behind"] = entries.get("behind", 0) + max(end - self._reached.at.get(place, 0), 0)
+        return document
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The slices of a batch, each for one task; the same for the same offsets, also when it is replayed."""
+        with told_in_one_line():
+            plan, until = self._plan, Offsets.from_json(end)
+            begins = plan.begins if plan is not None and plan.end == end else self._begins_again(start, until)
+            pieces = [Slice(_topic(until, place), place.partition, begins[place], until.at[place]) for place in begins]
+            cut = planning.split(pieces, self._options.partitions_min, self._options.records_max)
+            return [reading.SlicePartition(piece) for piece in cut]
+
+    def read(self, partition: InputPartition) -> Iterator["RecordBatch"]:
+        assert isinstance(partition, reading.SlicePartition)
+        with told_in_one_line():
+            yield from reading.read(partition.piece, self._columns, self._options)
+
+    def stop(self) -> None:
+        self._group.close()
+        if self._client is not None:
+            self._client.close()
+
+    @property
+    def _observer(self) -> Observer:
+        if self._client is None:
+            self._client = LogClient(self._options.client)
+        return Observer(self._client, self._options)
+
+    def _up_to_target(self, offsets: Offsets) -> Offsets:
+        """Without what has come since this run of the query was told to read what is there."""
+        if (target := self._target) is None:
+            return offsets
+        at = {place: min(offset, target.at[place]) for place, offset in offsets.at.items() if place in target.at}
+        return Offsets(target.ids, at)
+
+    def _look(self, known: Offsets) -> Offsets:
+        """What there is to read. A loss is looked at again: who has just become a leader may not know everything."""
+        looks = 0
+        while True:
+            now = self._target or self._observer.look()
+            lost = [*losses.gone(known, now), *losses.behind_the_end(known, now)]
+            if not lost or self._target is not None or looks == self._options.looks_again:
+                reading.report(lost, self._options)
+                return now
+            looks += 1
+            time.sleep(self._options.look_interval_ms / 1000)
+
+    def _limited(
+        self, begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, int] | None:
+        """The ends that the options allow, or None if the batch has to wait for more."""
+        options = self._options
+        if options.offsets_min is not None and self._target is None:
+            now_ms = time.monotonic() * 1000
+            waited_ms = inf if self._batch_planned_ms is None else now_ms - self._batch_planned_ms
+            ready = sum(max(end - begins[place], 0) for place, end in ends.items())
+            if planning.must_wait(ready, options.offsets_min, waited_ms, options.delay_ms_max):
+                return None
+            self._batch_planned_ms = now_ms
+        return ends if options.offsets_max is None else planning.limited(begins, ends, options.offsets_max)
+
+    def _begins_again(self, start: dict[str, Any], until: Offsets) -> Mapping[TopicPartition, int]:
+        """Where a batch begins that was planned before this process was there."""
+        known = Offsets(until.ids, until.began) if until.began else Offsets.from_json(start)
+        now = self._observer.glance()
+        reading.report(losses.gone(until, now), self._options)
+        expected = {
+            place: offset
+            for place, offset in losses.expected_begins(known, until).items()
+            if place in now.at and losses.is_same_topic(until, now, place.topic)
+        }
+        log_starts = self._observer.begins(expected)
+        reading.report(losses.truncated(expected, log_starts), self._options)
+        return {place: max(offset, log_starts[place]) for place, offset in expected.items()}
+
+
+class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """In place of a reader that cannot be made. PySpark loses the reason if none is made at all."""
+
+    def __init__(self, reason: LogError) -> None:
+        self._reason = reason
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._refuse()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return self._refuse()
+
+    def initialOffset(self) -> dict[str, Any]:
+        return self._refuse()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        return self._refuse()
+
+    def read(self, partition: InputPartition) -> Iterator["RecordBatch"]:
+        return self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        with told_in_one_line():
+            raise self._reason
+
+
+def _topic(until: Offsets, place: TopicPartition) -> Topic:
+    """The topic that a batch was planned for; of its partitions a task needs to know no more than its own."""
+    return Topic(place.topic, until.ids[place.topic], place.partition + 1)
