@@ -1,0 +1,40 @@
+"""Brings rows into lanes: each row always into the same one, however often and wherever it is computed again.
+
+The lane of a row must depend on nothing but the row. What brings it there must be the last step that moves rows.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Column
+from pyspark.sql import functions as sf
+
+from semel.spark.lanes.options import LANES_MAX
+from semel.spark.lanes.rows import LANE, LANE_COUNT, RowsRefused
+from semel.spark.source.errors import OptionRefused
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def lanes(rows: "DataFrame", count: int, by: "str | Column | Sequence[str | Column] | None" = None) -> "DataFrame":
+    """The rows in `count` partitions, with their number in a column `lane`, ready for the sink into the log.
+
+    `by` says which rows stay together and in order: by default those with the same key, and where a row has none, the
+    same value. It must not change when a row is computed again. The number of lanes of a sink stays what it is.
+    """
+    if not 1 <= count <= LANES_MAX:
+        raise OptionRefused(f"a sink has from 1 to {LANES_MAX} lanes, not {count}")
+    if LANE in rows.columns:
+        raise RowsRefused("the rows have a column 'lane' already: drop it, or rename it")
+    if by is None:
+        texts = [sf.col(name).cast("binary") for name in ("key", "value") if name in rows.columns]
+        if not texts:
+            raise RowsRefused("by what? The rows have neither a key nor a value")
+        wanted: list[Column] = [sf.coalesce(*texts)]
+    else:
+        given = [by] if isinstance(by, (str, Column)) else list(by)
+        wanted = [sf.col(one) if isinstance(one, str) else one for one in given]
+    lane = sf.pmod(sf.xxhash64(*wanted), sf.lit(count)).cast("int")
+    # `withColumn` would lose the metadata over Spark Connect.
+    return rows.select("*", lane.alias(LANE, metadata={LANE_COUNT: count})).repartitionById(count, LANE)

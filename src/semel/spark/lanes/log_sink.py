@@ -1,0 +1,73 @@
+"""The log as one of several sinks of a query: each micro-batch is a batch write, claimed lane by lane.
+
+It is for `fan_out` and `foreachBatch`; a query with this sink alone is better written with `format("semel")`, which
+knows the batch by itself. What is claimed, and when a write is refused, must be the same in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from semel.spark.lanes import laning, progress
+from semel.spark.lanes.options import SinkOptions, check_for_batch, read_options
+from semel.spark.log import LogClient
+from semel.spark.tables.sink import Batch, Outcome, Sink
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+def log_sink(
+    bootstrap: str,
+    topic: str | None = None,
+    *,
+    sink_id: str,
+    lanes: int | None = None,
+    by: str | Column | Sequence[str | Column] | None = None,
+    options: Mapping[str, str] | None = None,
+) -> LogSink:
+    """A sink into a topic, or into those that a column `topic` names.
+
+    `lanes` and `by` are handed to `semel.spark.lanes`; without them the rows have to come in lanes. `options` are those
+    of `format("semel")`.
+    """
+    given = {**(options or {}), "kafka.bootstrap.servers": bootstrap, "sinkId": sink_id}
+    if topic is not None:
+        given["topic"] = topic
+    read_options(given)
+    return LogSink(sink_id, given, lanes, by)
+
+
+@dataclass(frozen=True)
+class LogSink(Sink):
+    """Takes the rows of a micro-batch into the log once."""
+
+    name: str
+    options: Mapping[str, str] = field(repr=False)
+    lanes: int | None = None
+    by: str | Column | Sequence[str | Column] | None = None
+
+    def write(self, rows: DataFrame, batch: Batch) -> Outcome:
+        claimed = {**self.options, "queryId": batch.query_id, "batchId": str(batch.batch_id)}
+        read = read_options(claimed)
+        check_for_batch(read)
+        was_there = _is_written(read, batch)
+        laned = rows if self.lanes is None else laning.lanes(rows, self.lanes, self.by)
+        laned.write.format("semel").mode("append").options(**claimed).save()
+        return Outcome.DUPLICATE if was_there else Outcome.ACCEPTED
+
+
+def _is_written(options: SinkOptions, batch: Batch) -> bool:
+    """Whether every lane has this batch. It decides nothing: each lane looks for itself once its fence is up."""
+    with LogClient(options.client) as client:
+        topic = client.topics([options.progress_topic]).get(options.progress_topic)
+        if topic is None:
+            return False
+        for lane in range(topic.partitions):
+            marker = progress.peek_marker(client, topic, lane, options.sink_id)
+            written = marker.written if marker is not None else ()
+            if not any((one.query_id, one.batch_id) == (batch.query_id, batch.batch_id) for one in written):
+                return False
+    return True

@@ -1,0 +1,180 @@
+"""The options of the sink into the log: which there are, what they may say, and which go together. Pure.
+
+Nothing is guessed that has to stay the same over a restart: the sink's name and its lanes are given, or the sink says
+that they are missing. An option must never be passed over in silence.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from semel.spark.lanes.protocol import Order
+from semel.spark.log import settings
+from semel.spark.source.errors import OptionRefused
+from semel.spark.source.options import Option, canonical
+
+LANES_MAX: Final = 1_000
+PROGRESS_PREFIX: Final = "semel-progress-"
+# Five minutes: longer than a batch should take, and not much longer than consumers want to wait behind a transaction
+# whose writer died and has no successor yet.
+TRANSACTION_TIMEOUT_MS: Final = 300_000
+
+OPTIONS: Final = (
+    Option("topic", "", "Where rows go that have no column `topic`; goes before that column."),
+    Option(
+        "sinkId",
+        "",
+        "The name of this sink, under which it knows what it has written: letters, digits, `.`, `_` and `-`. It must "
+        "be the same after every restart, and no other query may have it. Always needed.",
+    ),
+    Option(
+        "lanes",
+        "the number that `semel.spark.lanes` was given",
+        "Where the rows did not come through `semel.spark.lanes`: how many partitions they have at most. Each is a "
+        "lane.",
+    ),
+    Option(
+        "progressTopic",
+        "`semel-progress-` and the sinkId",
+        "The compacted topic that holds the markers, with one partition for each lane. It is made if it is not there.",
+    ),
+    Option(
+        "transactionTimeout",
+        "5m",
+        "How long a lane may take to write its part of a batch; at most what the broker allows, which is 15 minutes if "
+        "nobody changed it. A longer batch fails: take fewer rows at a time with `maxOffsetsPerTrigger`, or use more "
+        "lanes.",
+    ),
+    Option(
+        "firstBatch",
+        "0",
+        "Stream: the batch with which the sink begins. Needed once, where a query that has a checkpoint goes on under "
+        "a new sinkId.",
+    ),
+    Option(
+        "batchId",
+        "",
+        "Batch: the number of this write, higher than all before. A write that is repeated with its number finds that "
+        "it is there; without numbers each write is a new one.",
+    ),
+    Option("queryId", "", "Batch, with `batchId`: whose batches these are; then their numbers have no gaps."),
+    Option("kafka.*", "", "Options of Kafka's clients, of which `kafka.bootstrap.servers` is needed."),
+)
+
+_NAMES: Final = {option.name.lower(): option.name for option in OPTIONS if not option.name.startswith("kafka.")}
+# What Spark hands to every sink along with its options.
+_SPARKS: Final = frozenset(("checkpointlocation", "path", "queryname"))
+_BATCHES_ONLY: Final = ("batchId", "queryId")
+_STREAMS_ONLY: Final = ("firstBatch",)
+_UNITS_MS: Final = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000}
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
+
+
+@dataclass(frozen=True)
+class SinkOptions:
+    """The options of one sink, read and held against each other."""
+
+    client: settings.ClientSettings
+    sink_id: str
+    topic: str | None
+    lanes: int | None
+    progress_topic: str
+    transaction_timeout_ms: int
+    first_batch: int
+    batch_id: int | None
+    query_id: str | None
+    given: frozenset[str]
+
+    @property
+    def order(self) -> Order:
+        """How the batches of a batch write follow each other."""
+        if self.batch_id is None:
+            return Order.SINGLE
+        return Order.RISING if self.query_id is None else Order.CONSECUTIVE
+
+
+def read_options(options: Mapping[str, str]) -> SinkOptions:
+    """Reads a user's options; names are compared without regard to case, as Spark does it."""
+    given = {
+        canonical(name, _NAMES): value.strip()
+        for name, value in options.items()
+        if not name.lower().startswith(settings.PREFIX) and name.lower() not in _SPARKS
+    }
+    sink_id = _sink_id(given)
+    client = settings.from_options(options)
+    timeout_ms = _timeout_ms(given, client)
+    return SinkOptions(
+        client=_bounded(client, timeout_ms),
+        sink_id=sink_id,
+        topic=given.get("topic") or None,
+        lanes=_number(given, "lanes", 1, LANES_MAX),
+        progress_topic=given.get("progressTopic") or PROGRESS_PREFIX + sink_id,
+        transaction_timeout_ms=timeout_ms,
+        first_batch=_number(given, "firstBatch", 0) or 0,
+        batch_id=_number(given, "batchId", 0),
+        query_id=given.get("queryId") or None,
+        given=frozenset(given),
+    )
+
+
+def check_for_stream(options: SinkOptions) -> None:
+    """Refuses what has no meaning for a stream."""
+    for name in _BATCHES_ONLY:
+        if name in options.given:
+            raise OptionRefused(f"option {name} is for batch writes: the batches of a stream have their own numbers")
+
+
+def check_for_batch(options: SinkOptions) -> None:
+    """Refuses what has no meaning for a batch write."""
+    if options.query_id is not None and options.batch_id is None:
+        raise OptionRefused("option queryId needs option batchId")
+    if options.order is not Order.CONSECUTIVE:
+        for name in _STREAMS_ONLY:
+            if name in options.given:
+                raise OptionRefused(f"option {name} is for streams, or for batch writes with queryId and batchId")
+
+
+def _sink_id(given: Mapping[str, str]) -> str:
+    sink_id = given.get("sinkId", "")
+    if not sink_id:
+        raise OptionRefused("option sinkId is missing: a name for this sink that is the same after every restart")
+    if not _NAME.fullmatch(sink_id):
+        raise OptionRefused(f"option sinkId: {sink_id!r} may have letters, digits, '.', '_' and '-', 200 at most")
+    return sink_id
+
+
+def _timeout_ms(given: Mapping[str, str], client: settings.ClientSettings) -> int:
+    kafkas = dict(client.producer).get("transaction.timeout.ms")
+    if kafkas is not None and "transactionTimeout" in given:
+        raise OptionRefused("options transactionTimeout and kafka.transaction.timeout.ms say the same: give one")
+    text = kafkas or given.get("transactionTimeout")
+    if text is None:
+        return TRANSACTION_TIMEOUT_MS
+    match = re.fullmatch(r"(\d{1,9})\s*([a-z]*)", text.lower())
+    if match is None or match[2] not in _UNITS_MS or not 1_000 <= (ms := int(match[1]) * _UNITS_MS[match[2]]) < 1 << 31:
+        raise OptionRefused(f"option transactionTimeout: {text!r} is not a time like 30s or 5m, of a second or more")
+    return ms
+
+
+def _bounded(client: settings.ClientSettings, timeout_ms: int) -> settings.ClientSettings:
+    """No record waits longer for its delivery than the transaction may last."""
+    producer = dict(client.producer)
+    producer["transaction.timeout.ms"] = str(timeout_ms)
+    delivery = producer.get("message.timeout.ms")
+    if delivery is not None and (not delivery.isdigit() or not 0 < int(delivery) <= timeout_ms):
+        raise OptionRefused(
+            f"option kafka.delivery.timeout.ms={delivery} is not a time up to the transaction's, {timeout_ms} ms"
+        )
+    producer.setdefault("message.timeout.ms", str(timeout_ms))
+    return replace(client, producer=tuple(producer.items()))
+
+
+def _number(given: Mapping[str, str], name: str, lowest: int, highest: int = (1 << 63) - 1) -> int | None:
+    if name not in given:
+        return None
+    text = given[name]
+    if not re.fullmatch(r"\d{1,18}", text) or not lowest <= int(text) <= highest:
+        until = f" to {highest}" if highest < 1 << 62 else ""
+        raise OptionRefused(f"option {name}: {text!r} is not a whole number from {lowest}{until}")
+    return int(text)

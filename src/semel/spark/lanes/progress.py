@@ -1,0 +1,213 @@
+"""The progress topic: where a sink keeps the markers of its lanes, one partition for each lane.
+
+Nobody but the lane's writer writes to its partition, so a marker is never hidden behind the open transaction of another
+lane. The number of partitions says how many lanes there are, from before the first row on: making a topic either
+happens or does not, and no two drivers can make it differently. A marker must never be read before the fence is up.
+"""
+
+import json
+from concurrent.futures import Future
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+)
+
+from semel.spark.lanes.protocol import Digest, Marker, Order, Written
+from semel.spark.log import EARLIEST, LATEST, Isolation, LogClient, LogError, Slice, Topic, TopicPartition, read_slice
+from semel.spark.log.patience import Moved, Patience
+from semel.spark.log.settings import ClientSettings
+
+_POLICY: Final = "cleanup.policy"
+# Small segments, compacted early: all that is wanted of them is the last record.
+TOPIC_CONFIGS: Final = {
+    _POLICY: "compact",
+    "segment.ms": "600000",
+    "segment.bytes": "1048576",
+    "min.cleanable.dirty.ratio": "0.1",
+}
+# How far from the end a marker is looked for at first: it is behind it but for the ends of aborted transactions.
+TAIL_OFFSETS: Final = 64
+_FORMAT: Final = 1
+
+
+class ProgressRefused(LogError):
+    """The progress topic is not as this sink needs it."""
+
+
+def prepare(settings: ClientSettings, name: str, lanes: int, *, may_grow: bool) -> Topic:
+    """The progress topic with a partition for each lane, made if it is not there.
+
+    Where Spark's partitions are the lanes, a lane's rows do not depend on how many lanes there are, and lanes may be
+    added. Where rows were brought into lanes, their number stays.
+    """
+    with LogClient(settings) as client:
+        topic = client.topics([name]).get(name)
+        if topic is None:
+            _make(settings, NewTopic(name, lanes, config=TOPIC_CONFIGS))
+            topic = _await(client, name, 1)
+        elif may_grow and topic.partitions < lanes:
+            _grow(settings, NewPartitions(name, lanes))
+            topic = _await(client, name, lanes)
+    if topic.partitions != lanes and not (may_grow and topic.partitions > lanes):
+        raise ProgressRefused(
+            f"the sink has {topic.partitions} lanes (partitions of {name!r}), and now {lanes}: rows would change their "
+            f"lane, and those of a batch that is half written would be lost or doubled. Go back to {topic.partitions}, "
+            "or end the query when its last batch is committed and go on under a new sinkId with option firstBatch"
+        )
+    return topic
+
+
+def peek_marker(client: LogClient, topic: Topic, lane: int, sink_id: str) -> Marker | None:
+    """The lane's last marker that is decided, for whoever only wants to know and has fenced nobody: what a writer left
+    open when it died stays open until its successor comes, and waiting here would keep the successor from coming."""
+    where = TopicPartition(topic.name, lane)
+    return _last_marker(client, topic, lane, sink_id, client.offsets([where], LATEST, Isolation.READ_COMMITTED)[where])
+
+
+def read_marker(client: LogClient, topic: Topic, lane: int, sink_id: str) -> Marker | None:
+    """The lane's last marker. The lane's transactional id was claimed before, so nothing of it is undecided."""
+    return _last_marker(client, topic, lane, sink_id, _stable_end(client, TopicPartition(topic.name, lane)))
+
+
+def _last_marker(client: LogClient, topic: Topic, lane: int, sink_id: str, end: int) -> Marker | None:
+    where = TopicPartition(topic.name, lane)
+    start = client.offsets([where], EARLIEST, Isolation.READ_COMMITTED)[where]
+    length = TAIL_OFFSETS
+    while True:
+        begin = max(start, end - length)
+        found = _last_value(client, Slice(topic, lane, begin, end)) if begin < end else None
+        if found is not None:
+            return _checked(decode(found), lane, sink_id, topic.name)
+        if begin == start:
+            return None
+        length *= 16
+
+
+def check_kept(settings: ClientSettings, name: str) -> None:
+    """Refuses a topic that somebody made so that it forgets markers in time: a sink that is idle for so long would take
+    its last batch for new. Who may not look at it has to know."""
+    admin = _admin(settings)
+    [answer] = admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, name)]).values()
+    try:
+        policy = answer.result()[_POLICY].value
+    except KafkaException as error:
+        reason: KafkaError = error.args[0]
+        if reason.code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            raise ProgressRefused(f"progress topic {name!r} does not say how it is kept: {reason.str()}") from None
+        return
+    if policy != TOPIC_CONFIGS[_POLICY]:
+        raise ProgressRefused(
+            f"progress topic {name!r} has {_POLICY}={policy} and would lose the markers of lanes that are idle: set it "
+            f"to {TOPIC_CONFIGS[_POLICY]}"
+        )
+
+
+def encode(marker: Marker) -> bytes:
+    """The value of a marker's record."""
+    return json.dumps(
+        {
+            "format": _FORMAT,
+            "sinkId": marker.sink_id,
+            "lane": marker.lane,
+            "laneCount": marker.lane_count,
+            "order": marker.order.value,
+            "written": [
+                {"queryId": one.query_id, "batchId": one.batch_id, "rows": one.digest.rows, "sum": one.digest.sum}
+                for one in marker.written
+            ],
+        },
+        separators=(",", ":"),
+    ).encode()
+
+
+def decode(value: bytes) -> Marker:
+    """A marker from its record; what is none is refused, because not knowing is no reason to write."""
+    try:
+        told = json.loads(value)
+        if told["format"] != _FORMAT:
+            raise ProgressRefused(f"a marker has format {told['format']}, and this version of semel knows {_FORMAT}")
+        return Marker(
+            told["sinkId"],
+            told["lane"],
+            told["laneCount"],
+            Order(told["order"]),
+            tuple(Written(w["queryId"], w["batchId"], Digest(w["rows"], w["sum"])) for w in told["written"]),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise ProgressRefused(f"a record in the progress topic is no marker: {error!r}") from None
+
+
+def key_of(sink_id: str, lane: int) -> bytes:
+    """Under which the log keeps the last marker of a lane."""
+    return f"{sink_id}/{lane}".encode()
+
+
+def _stable_end(client: LogClient, where: TopicPartition) -> int:
+    """The end of the partition, once all before it is decided. Normally that is so at once."""
+    end = client.offsets([where], LATEST, Isolation.READ_UNCOMMITTED)[where]
+    patience = Patience(client.settings)
+    while client.offsets([where], LATEST, Isolation.READ_COMMITTED)[where] < end:
+        patience.wait(Moved(f"a transaction that is not this lane's is open in {where}"))
+    return end
+
+
+def _last_value(client: LogClient, tail: Slice) -> bytes | None:
+    found: bytes | None = None
+    for batch in read_slice(client, tail, ["value"], Isolation.READ_COMMITTED):
+        if batch.num_rows:
+            found = batch.column(0)[-1].as_py()
+    return found
+
+
+def _checked(marker: Marker, lane: int, sink_id: str, topic: str) -> Marker:
+    if (marker.sink_id, marker.lane) != (sink_id, lane):
+        raise ProgressRefused(
+            f"partition {lane} of {topic!r} has a marker of lane {marker.lane} of sink {marker.sink_id!r}: each sink "
+            "needs a progress topic of its own"
+        )
+    return marker
+
+
+def _make(settings: ClientSettings, topic: NewTopic) -> None:
+    admin = _admin(settings)
+    [made] = admin.create_topics([topic]).values()
+    _wait(made, KafkaError.TOPIC_ALREADY_EXISTS, f"progress topic {topic.topic!r} cannot be made")
+
+
+def _grow(settings: ClientSettings, partitions: NewPartitions) -> None:
+    admin = _admin(settings)
+    [grown] = admin.create_partitions([partitions]).values()
+    _wait(grown, KafkaError.INVALID_PARTITIONS, "lanes cannot be added to the progress topic")
+
+
+def _admin(settings: ClientSettings) -> AdminClient:
+    named = settings.for_librdkafka()
+    connection = {name: value for name, value in named.items() if name not in dict(settings.producer)}
+    return AdminClient({**connection, "log_level": 0})
+
+
+def _wait(answer: "Future[None]", harmless: int, what: str) -> None:
+    """Waits for the broker; an error that only says that somebody else was faster is none."""
+    try:
+        answer.result()
+    except KafkaException as error:
+        reason: KafkaError = error.args[0]
+        if reason.code() != harmless:
+            raise ProgressRefused(f"{what}: {reason.str()}") from None
+
+
+def _await(client: LogClient, name: str, lanes: int) -> Topic:
+    """The topic, once brokers know that it has so many lanes and each of its partitions has a leader."""
+    patience = Patience(client.settings)
+    while True:
+        topic = client.topics([name]).get(name)
+        if topic is not None and topic.partitions >= lanes:
+            places = [TopicPartition(name, lane) for lane in range(topic.partitions)]
+            client.offsets(places, LATEST, Isolation.READ_COMMITTED)
+            return topic
+        patience.wait(Moved(f"progress topic {name!r} is being made"))

@@ -1,0 +1,194 @@
+"""The rules of the sink into the log: may this lane write this batch, was it written, or does something not fit. Pure.
+
+Rows go to the log in lanes. A lane has one writer at a time, because a transactional id fences all earlier ones, and a
+marker: what the lane wrote last, committed in the transaction of the rows. The marker has to be read after the fence
+is up; what is decided here then stays true until this writer's own commit, or that commit fails. No clock, no chance,
+no Spark, no broker. A claim that does not fit must be refused before a row is written, and with the way out.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+# How many batches a marker remembers. One is what a replay needs; the others tell a zombie, and a checkpoint that was
+# set back a little, from one that belongs to another history.
+HISTORY_MAX: Final = 8
+
+
+class Order(Enum):
+    """How the batches of a sink follow each other. A sink keeps to one."""
+
+    CONSECUTIVE = "consecutive"
+    """A streaming query: its batches have numbers without gaps."""
+    RISING = "rising"
+    """Batch writes that the user numbers: each number is higher than the last, and may leave some out."""
+    SINGLE = "single"
+    """Batch writes without numbers: each is a run of its own, and only its own attempts are told apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """What the rows of a lane were, whatever their order: how many, and the sum of their hashes."""
+
+    rows: int = 0
+    sum: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.rows} rows with digest {self.sum:016x}"
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One batch that a lane has written."""
+
+    query_id: str
+    batch_id: int
+    digest: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What an attempt wants to write. `lane_count` is None where Spark's own partitions are the lanes."""
+
+    sink_id: str
+    lane: int
+    lane_count: int | None
+    query_id: str
+    batch_id: int
+    order: Order = Order.CONSECUTIVE
+    first_batch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """What the lane has written, the newest last, and how it was asked to."""
+
+    sink_id: str
+    lane: int
+    lane_count: int | None
+    order: Order
+    written: tuple[Written, ...]
+
+    @property
+    def newest(self) -> Written:
+        return self.written[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """The batch is new."""
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """The batch is in the log. It has to have been the same rows."""
+
+    digest: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The claim does not fit what the lane has written: nothing may be."""
+
+    reason: str
+
+
+Decision = Write | Duplicate | Refusal
+
+
+def decide(marker: Marker | None, claim: Claim) -> Decision:
+    """What becomes of a claim, given the lane's marker as of after the fence."""
+    if marker is None:
+        return _decide_first(claim)
+    if marker.order is not claim.order:
+        return Refusal(
+            f"{_lane(claim)} was written by {_KINDS[marker.order]}, and is now to be written by {_KINDS[claim.order]}: "
+            "give each its own sinkId"
+        )
+    if marker.lane_count != claim.lane_count:
+        return Refusal(
+            f"{_lane(claim)} is one of {_count(marker.lane_count)}, and now of {_count(claim.lane_count)}: rows would "
+            f"change their lane, and those of a batch that is half written would be lost or doubled. Go back to "
+            f"{_count(marker.lane_count)}, or end the query when its last batch is committed and go on under a new "
+            "sinkId with option firstBatch"
+        )
+    known = _find(marker, claim)
+    if known is not None:
+        return Duplicate(known.digest)
+    if claim.order is Order.SINGLE:
+        return Write()
+    return _decide_next(marker.newest, claim)
+
+
+def check(claim: Claim, expected: Digest, found: Digest) -> Refusal | None:
+    """Whether a duplicate is one: the same rows as were written."""
+    if expected == found:
+        return None
+    return Refusal(
+        f"{_lane(claim)} has written batch {claim.batch_id} as {expected}, and the batch is {found} now. Either an old "
+        "checkpoint was restored and the batch was planned anew, or the query gives other rows when it is computed "
+        "again (rand, uuid, a table that changes), or rows changed their lane (another number of partitions: see "
+        "semel.spark.lanes). Restore the newest checkpoint or the old plan; or, to accept what is in the log, go on "
+        "from where it ends with a new checkpoint and a new sinkId"
+    )
+
+
+def advance(marker: Marker | None, claim: Claim, digest: Digest) -> Marker:
+    """The marker that is committed with the rows."""
+    before = marker.written if marker is not None else ()
+    written = (*before, Written(claim.query_id, claim.batch_id, digest))[-HISTORY_MAX:]
+    return Marker(claim.sink_id, claim.lane, claim.lane_count, claim.order, written)
+
+
+def _decide_first(claim: Claim) -> Decision:
+    if claim.order is not Order.CONSECUTIVE or claim.batch_id == claim.first_batch:
+        return Write()
+    return Refusal(
+        f"{_lane(claim)} has no marker, so its first batch would be {claim.first_batch}, and the query is at batch "
+        f"{claim.batch_id}: the progress topic was lost, or the sinkId is new to this query. If batch {claim.batch_id} "
+        f"was never begun under another sinkId, set option firstBatch={claim.batch_id}"
+    )
+
+
+def _decide_next(newest: Written, claim: Claim) -> Decision:
+    if claim.order is Order.CONSECUTIVE and newest.query_id != claim.query_id:
+        return Refusal(
+            f"{_lane(claim)} belongs to query {newest.query_id}, at batch {newest.batch_id}, and query "
+            f"{claim.query_id} claims batch {claim.batch_id}: the checkpoint was lost, or two queries share a sinkId. "
+            "Restore the checkpoint; or choose from which offsets to go on, and do it under a new sinkId"
+        )
+    if claim.batch_id <= newest.batch_id:
+        return Refusal(
+            f"{_lane(claim)} is at batch {newest.batch_id} and no longer remembers batch {claim.batch_id}: an old "
+            "checkpoint was restored, or a task came very late. Restore the newest checkpoint; or go on from where "
+            "the log ends with a new checkpoint and a new sinkId"
+        )
+    if claim.order is Order.CONSECUTIVE and claim.batch_id > newest.batch_id + 1:
+        return Refusal(
+            f"{_lane(claim)} is at batch {newest.batch_id}, and batch {claim.batch_id} leaves a gap: the progress "
+            "topic lost markers, or the query wrote under another sinkId meanwhile. Go on under a new sinkId with "
+            f"option firstBatch={claim.batch_id} if that batch was never begun"
+        )
+    return Write()
+
+
+def _find(marker: Marker, claim: Claim) -> Written | None:
+    for written in reversed(marker.written):
+        if (written.query_id, written.batch_id) == (claim.query_id, claim.batch_id):
+            return written
+    return None
+
+
+def _lane(claim: Claim) -> str:
+    return f"lane {claim.lane} of sink {claim.sink_id!r}"
+
+
+def _count(lanes: int | None) -> str:
+    return "Spark's own partitions" if lanes is None else f"{lanes} lanes"
+
+
+_KINDS: Final = {
+    Order.CONSECUTIVE: "a streaming query",
+    Order.RISING: "numbered batch writes",
+    Order.SINGLE: "batch writes without numbers",
+}

@@ -1,0 +1,163 @@
+"""The sink into the log as Spark calls it: planned on the driver, written by tasks, closed by the driver.
+
+Spark does not tell a Python sink's task which batch it writes; the numbers are among the task's local properties, and
+where they are missing nothing is written. `abort` must undo nothing: Spark calls it also when every task has committed.
+"""
+
+import logging
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from semel.spark.lanes import progress
+from semel.spark.lanes.lane import LaneOutcome, LaneWriter
+from semel.spark.lanes.options import SinkOptions
+from semel.spark.lanes.protocol import Claim, Order
+from semel.spark.lanes.rows import RowsRefused, check_schema
+from semel.spark.log import LogError
+from semel.spark.source.errors import OptionRefused, told_in_one_line
+from semel.spark.worker import settle
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+logger = logging.getLogger(__name__)
+
+BATCH_ID: Final = "streaming.sql.batchId"
+QUERY_ID: Final = "sql.streaming.queryId"
+SPECULATION: Final = "spark.speculation"
+# How many lanes that had no task are closed at once by the driver.
+CLOSERS_MAX: Final = 8
+
+
+class SparkNotUnderstood(LogError):
+    """This version of Spark does not tell its tasks what the sink has to know."""
+
+
+@dataclass(frozen=True)
+class LaneMessage(WriterCommitMessage):
+    """What a task tells the driver: whose batch it wrote, and what came of it."""
+
+    claim: Claim
+    outcome: LaneOutcome
+
+
+class _LaneSink:
+    """What a stream and a batch write have in common."""
+
+    def __init__(self, options: SinkOptions, schema: "StructType", overwrite: bool) -> None:
+        if overwrite:
+            raise RowsRefused("a log is only appended to: output mode complete, or mode overwrite, has no meaning here")
+        brought_into = check_schema(schema, options.topic)
+        if brought_into is None and options.lanes is None:
+            raise OptionRefused(
+                "how many lanes? Bring the rows into lanes with semel.spark.lanes(df, N); or, if each partition has "
+                "the same rows whenever it is computed again, say with option lanes how many there are at most"
+            )
+        if brought_into is not None and options.lanes not in (None, brought_into):
+            raise OptionRefused(f"option lanes={options.lanes}, and semel.spark.lanes was given {brought_into}")
+        self._options = options
+        self._lane_count = brought_into
+        self._lanes = brought_into or options.lanes or 0
+        topic = progress.prepare(options.client, options.progress_topic, self._lanes, may_grow=brought_into is None)
+        self._writer = LaneWriter(options.client, topic, options.topic, options.transaction_timeout_ms)
+
+    def _write(self, query_id: str, batch_id: int, order: Order, batches: Iterator[Any]) -> LaneMessage:
+        context = _task()
+        if (context.getLocalProperty(SPECULATION) or "").lower() == "true":
+            raise OptionRefused(
+                "spark.speculation=true: two copies of a task would fence each other over and over. Set it to false"
+            )
+        lane = context.partitionId()
+        if lane >= self._lanes:
+            raise OptionRefused(
+                f"the rows came in more partitions than the sink has lanes, {self._lanes}: bring them into lanes with "
+                "semel.spark.lanes, or raise option lanes"
+            )
+        claim = Claim(
+            self._options.sink_id, lane, self._lane_count, query_id, batch_id, order, self._options.first_batch
+        )
+        outcome = self._writer.write(claim, batches)
+        settle()
+        return LaneMessage(claim, outcome)
+
+    def _close(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Lanes that had no task had no rows. They say so, so that each lane knows each batch."""
+        told = [message for message in messages if isinstance(message, LaneMessage)]
+        missing = sorted(set(range(self._lanes)) - {message.claim.lane for message in told})
+        outcomes = [message.outcome for message in told]
+        if missing and told:
+            claims = [replace(told[0].claim, lane=lane) for lane in missing]
+            with ThreadPoolExecutor(CLOSERS_MAX) as closers:
+                outcomes += closers.map(lambda claim: self._writer.write(claim, ()), claims)
+        logger.info(
+            "sink %s: %d rows in %d lanes, of which %d were there",
+            self._options.sink_id,
+            sum(outcome.digest.rows for outcome in outcomes),
+            len(outcomes),
+            sum(outcome.was_duplicate for outcome in outcomes),
+        )
+
+
+class LaneStreamWriter(_LaneSink, DataSourceStreamArrowWriter):
+    """`df.writeStream.format("semel")`."""
+
+    def write(self, iterator: Iterator[Any]) -> LaneMessage:
+        with told_in_one_line():
+            query_id, batch_id = _batch_of_the_task()
+            return self._write(query_id, batch_id, Order.CONSECUTIVE, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        with told_in_one_line():
+            self._close(messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Nothing is undone: what lanes have committed stays, and the replay finds it."""
+
+
+class LaneBatchWriter(_LaneSink, DataSourceArrowWriter):
+    """`df.write.format("semel")`."""
+
+    def __init__(self, options: SinkOptions, schema: "StructType", overwrite: bool) -> None:
+        super().__init__(options, schema, overwrite)
+        # All attempts of this job share the name; another job has another one.
+        self._query_id = options.query_id or ("" if options.order is Order.RISING else uuid4().hex)
+
+    def write(self, iterator: Iterator[Any]) -> LaneMessage:
+        with told_in_one_line():
+            if self._options.order is Order.SINGLE and _task().getLocalProperty(QUERY_ID):
+                raise OptionRefused(
+                    "a write inside of foreachBatch needs the options queryId and batchId, or it would be a new one "
+                    "when the batch is run again: use semel.spark.log_sink, which gives them"
+                )
+            return self._write(self._query_id, self._options.batch_id or 0, self._options.order, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        with told_in_one_line():
+            self._close(messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Nothing is undone: a write that is repeated with its batchId finds what lanes have committed."""
+
+
+def _task() -> TaskContext:
+    context = TaskContext.get()
+    if context is None:
+        raise SparkNotUnderstood("the sink was called outside a Spark task")
+    return context
+
+
+def _batch_of_the_task() -> tuple[str, int]:
+    context = _task()
+    query_id, batch_id = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
+    if not query_id or batch_id is None or not batch_id.isdigit():
+        raise SparkNotUnderstood(
+            f"this Spark does not tell its tasks the query and the batch ({QUERY_ID}={query_id!r}, "
+            f"{BATCH_ID}={batch_id!r}), without which nothing can be written once"
+        )
+    return query_id, int(batch_id)

@@ -1,0 +1,57 @@
+"""What a write into the log refuses before it sends anything, in one sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from semel.spark import lanes
+from semel.spark.lanes.lane import LaneFailed, LaneWriter
+from semel.spark.lanes.options import read_options
+from semel.spark.lanes.progress import ProgressRefused
+from semel.spark.lanes.protocol import Claim
+from semel.spark.log import LogClient
+from semel.spark.log.places import NO_ID, Topic
+
+if TYPE_CHECKING:
+    from log_under_test import LogUnderTest
+    from pyspark.sql import DataFrame, SparkSession
+
+    from semel.testing.broker import FaultyBroker
+
+
+def test_a_write_inside_of_foreach_batch_that_no_replay_could_find_is_refused(
+    spark: SparkSession, semel_broker: FaultyBroker, tmp_path: Path
+) -> None:
+    spark.range(10).selectExpr("cast(id as string) value").write.parquet(f"{tmp_path}/rows")
+    options = {"kafka.bootstrap.servers": semel_broker.bootstrap, "topic": "out", "sinkId": "by-hand"}
+
+    def write(rows: DataFrame, number: int) -> None:
+        lanes(rows, 2).write.format("semel").mode("append").options(**options).save()
+
+    stream = spark.readStream.schema("value string").parquet(f"{tmp_path}/rows").writeStream.foreachBatch(write)
+    with pytest.raises(StreamingQueryException, match="needs the options queryId and batchId"):
+        stream.trigger(availableNow=True).start().awaitTermination()
+    assert "out" not in semel_broker.topics()
+
+
+def test_a_value_that_no_client_takes_is_named() -> None:
+    given = {"kafka.bootstrap.servers": "127.0.0.1:1", "sinkId": "s", "kafka.compression.type": "nope"}
+    writer = LaneWriter(read_options(given).client, Topic("progress", NO_ID, 1), "out", 1_000)
+    with pytest.raises(LaneFailed, match=r"Invalid value .nope. for configuration property"):
+        writer.write(Claim("s", 0, 1, "query", 0), ())
+
+
+def test_a_progress_topic_that_would_forget_markers_is_refused(log: LogUnderTest) -> None:
+    out, sink_id = log.make(), log.new_name("sink")
+    given = {"kafka.bootstrap.servers": log.bootstrap, "sinkId": sink_id}
+    client = read_options(given).client
+    for policy in ("delete", "compact,delete"):
+        name = log.make(cleanup_policy=policy)
+        with LogClient(client) as found:
+            writer = LaneWriter(client, found.topics([name])[name], out, 10_000)
+        with pytest.raises(ProgressRefused, match="would lose the markers of lanes that are idle"):
+            writer.write(Claim(sink_id, 0, 1, "query", 0), ())
