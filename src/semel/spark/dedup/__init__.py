@@ -1,0 +1,10 @@
+"""Duplicates that come from outside the log's guarantee: out of files, from other buses, by mirrored topics. Each row
+gets an outcome and none is dropped. The rules are those of `core.producers`; the state is small, and Spark's.
+"""
+
+from semel.spark.dedup.by_id import dedup_by_id
+from semel.spark.dedup.by_sequence import dedup
+from semel.spark.dedup.by_version import dedup_by_version
+from semel.spark.dedup.outcomes import accepted, quarantined
+
+__all__ = ["accepted", "dedup", "dedup_by_id", "dedup_by_version", "quarantined"]

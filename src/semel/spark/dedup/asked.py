@@ -1,0 +1,91 @@
+"""Checks what a user asks for, and says in one sentence what is wrong with it. Nothing here looks at a row."""
+
+import datetime
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, IntegralType, MapType, TimestampType
+
+from semel.spark.dedup.judging import CLAIM_PREFIX
+from semel.spark.dedup.outcomes import EXPECTED, OUTCOME
+
+BUCKETS_MAX: Final = 4096
+"""Each costs a call of Python in every batch that touches it; more buckets than this cost more than all the rest."""
+
+_UNITS_MS: Final = {
+    "millisecond": 1,
+    "second": 1000,
+    "minute": 60_000,
+    "hour": 3_600_000,
+    "day": 86_400_000,
+    "week": 604_800_000,
+}
+_SECOND_SEED: Final = 1
+
+
+def duration_ms(name: str, value: str | datetime.timedelta) -> int:
+    """A time such as "10 minutes"."""
+    if isinstance(value, datetime.timedelta):
+        duration = value // datetime.timedelta(milliseconds=1)
+    else:
+        found = re.fullmatch(r"\s*(\d+)\s*([a-z]+?)s?\s*", value.lower())
+        if found is None or found[2] not in _UNITS_MS:
+            raise ValueError(f"{name}={value!r} is no time: it takes a number and one of {', '.join(_UNITS_MS)}")
+        duration = int(found[1]) * _UNITS_MS[found[2]]
+    if duration <= 0:
+        raise ValueError(f"{name}={value!r}: it has to be longer than nothing")
+    return duration
+
+
+def check_frame(df: DataFrame) -> None:
+    """Refuse a DataFrame that has columns by the names of those that are added."""
+    taken = [name for name in df.columns if name in (OUTCOME, EXPECTED) or name.startswith(CLAIM_PREFIX)]
+    if taken:
+        raise ValueError(f"the column {taken[0]!r} is one that deduplication adds: rename it before")
+    doubled = [name for name in df.columns if df.columns.count(name) > 1]
+    if doubled:
+        raise ValueError(f"there are two columns {doubled[0]!r}: rename one of them before")
+
+
+def check_buckets(buckets: int) -> None:
+    if not 1 <= buckets <= BUCKETS_MAX:
+        raise ValueError(f"buckets={buckets}: it has to be 1 to {BUCKETS_MAX}")
+
+
+def column(df: DataFrame, parameter: str, name: str) -> Column:
+    if name not in df.columns:
+        raise ValueError(f"{parameter}={name!r}: there is no such column; there are {', '.join(df.columns)}")
+    return df["`" + name.replace("`", "``") + "`"]
+
+
+def integer_column(df: DataFrame, parameter: str, name: str) -> Column:
+    _check_type(df, parameter, name, IntegralType, "whole numbers")
+    return column(df, parameter, name)
+
+
+def time_column(df: DataFrame, parameter: str, name: str) -> Column:
+    _check_type(df, parameter, name, TimestampType, "timestamps")
+    return column(df, parameter, name)
+
+
+def key_halves(df: DataFrame, parameter: str, names: Sequence[str]) -> tuple[Column, Column]:
+    """128 bits of hash of these columns. A null is told apart from no column, and from every value."""
+    parts = [part for name in names for part in (column(df, parameter, name), column(df, parameter, name).isNull())]
+    for name in names:
+        if isinstance(df.schema[name].dataType, MapType):
+            raise ValueError(f"{parameter}={name!r}: a map has no order, and cannot name anything")
+    return halves(*parts)
+
+
+def halves(*parts: Column) -> tuple[Column, Column]:
+    return F.xxhash64(*parts), F.xxhash64(F.lit(_SECOND_SEED), *parts)
+
+
+def _check_type(df: DataFrame, parameter: str, name: str, wanted: type[DataType], said: str) -> None:
+    column(df, parameter, name)
+    found = df.schema[name].dataType
+    if not isinstance(found, wanted):
+        raise ValueError(f"{parameter}={name!r}: it takes {said}, and this column has {found.simpleString()}")

@@ -1,0 +1,74 @@
+"""`dedup`: streams whose rows are numbered by their producers, and come with duplicates from outside the log. It turns
+columns into claims; who judges them is `sequence_judge`.
+"""
+
+import datetime
+from collections.abc import Sequence
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from semel.core.producers import SEQUENCE_MASK
+from semel.spark.dedup import asked
+from semel.spark.dedup.judging import KEY_HIGH, KEY_LOW
+from semel.spark.dedup.operator import BUCKETS_DEFAULT, judged
+from semel.spark.dedup.sequence_judge import OnGap, SequenceJudge
+
+HELD_ROWS_MAX: Final = 10_000
+"""Rows of one producer that wait behind a gap. They lie in the state and are read again with every batch."""
+
+
+def dedup(
+    df: DataFrame,
+    producer: str = "pid",
+    epoch: str | None = "epoch",
+    sequence: str = "seq",
+    scope: Sequence[str] = ("partition",),
+    on_gap: str = "hold",
+    *,
+    first: int | None = 0,
+    hold_for: str | datetime.timedelta = "10 minutes",
+    held_rows_max: int = HELD_ROWS_MAX,
+    forget_after: str | datetime.timedelta = "7 days",
+    idle_batches: bool = False,
+    buckets: int = BUCKETS_DEFAULT,
+) -> DataFrame:
+    """The rows with what became of each in the column `outcome`: accepted, duplicate, gap, fenced, or unclaimed where
+    a number is missing or none; and what was `expected` instead of a gap (a number) or of a fenced one (an epoch).
+
+    Within its `scope` a `producer` counts its rows in `sequence`, beginning at `first` (None: anywhere) and again with
+    each `epoch`; None stands for a stream without epochs. With "hold", rows behind a gap wait until it is filled, for
+    as long as `hold_for` and for up to `held_rows_max` rows of a producer; what has waited in vain comes out as a gap,
+    in the next batch with data, or with `idle_batches` in one without: then a query never ends with availableNow.
+    "quarantine" gives gaps out at once, "fail" ends the query. A producer not heard for `forget_after` is forgotten.
+    The state is one record for each producer; `buckets` says in how many values it lies, and cannot be changed later.
+    """
+    asked.check_frame(df)
+    asked.check_buckets(buckets)
+    if held_rows_max < 1:
+        raise ValueError(f"held_rows_max={held_rows_max}: it has to be 1 or more")
+    if on_gap not in list(OnGap):
+        raise ValueError(f"on_gap={on_gap!r}: it is one of {', '.join(OnGap)}")
+    if first is not None and not 0 <= first <= SEQUENCE_MASK:
+        raise ValueError(f"first={first}: it has to be 0 to {SEQUENCE_MASK}, or None for any")
+    named = [*scope, producer]
+    judge = SequenceJudge(
+        pinned={"producer": producer, "epoch": epoch, "sequence": sequence, "scope": list(scope), "first": first},
+        named=named,
+        epoch=epoch,
+        sequence=sequence,
+        first=first,
+        on_gap=OnGap(on_gap),
+        hold_ms=asked.duration_ms("hold_for", hold_for),
+        held_rows_max=held_rows_max,
+        forget_ms=asked.duration_ms("forget_after", forget_after),
+    )
+    if epoch is not None:
+        asked.integer_column(df, "epoch", epoch)
+    asked.integer_column(df, "sequence", sequence)
+    is_named = asked.column(df, "producer", producer).isNotNull()
+    high, low = asked.key_halves(df, "scope", named)
+    claims = df.select("*", F.when(is_named, high).alias(KEY_HIGH), F.when(is_named, low).alias(KEY_LOW))
+    holds = judge.on_gap is OnGap.HOLD
+    return judged(claims, judge, buckets=buckets, wakes_all=holds, has_idle_batches=holds and idle_batches)

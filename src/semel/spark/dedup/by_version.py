@@ -1,0 +1,66 @@
+"""`dedup_by_version`: streams of changes, whose rows carry the version of the thing they change."""
+
+import datetime
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from semel.spark.dedup import asked
+from semel.spark.dedup.by_sequence import HELD_ROWS_MAX, dedup
+from semel.spark.dedup.judging import KEY_HIGH, KEY_LOW
+from semel.spark.dedup.operator import BUCKETS_DEFAULT, judged
+from semel.spark.dedup.version_judge import VERSION, VersionJudge
+
+ACCEPT: Final = "accept"
+
+
+def dedup_by_version(
+    df: DataFrame,
+    aggregate: str = "id",
+    version: str = "version",
+    on_gap: str = "hold",
+    *,
+    first: int | None = 1,
+    hold_for: str | datetime.timedelta = "10 minutes",
+    held_rows_max: int = HELD_ROWS_MAX,
+    forget_after: str | datetime.timedelta = "7 days",
+    idle_batches: bool = False,
+    buckets: int = BUCKETS_DEFAULT,
+) -> DataFrame:
+    """The rows with what became of each in the column `outcome`.
+
+    Dense versions are the numbers of a producer who has no epochs: see `dedup`. With on_gap="accept" versions only have
+    to grow: what is newer than the last is accepted, the last itself is a duplicate, and what is older is late, be it
+    a copy or one that was overtaken.
+    """
+    if on_gap != ACCEPT:
+        return dedup(
+            df,
+            producer=aggregate,
+            epoch=None,
+            sequence=version,
+            scope=(),
+            on_gap=on_gap,
+            first=first,
+            hold_for=hold_for,
+            held_rows_max=held_rows_max,
+            forget_after=forget_after,
+            idle_batches=idle_batches,
+            buckets=buckets,
+        )
+    asked.check_frame(df)
+    asked.check_buckets(buckets)
+    high, low = asked.key_halves(df, "aggregate", [aggregate])
+    number = asked.integer_column(df, "version", version)
+    is_claim = asked.column(df, "aggregate", aggregate).isNotNull() & number.isNotNull()
+    claims = df.select(
+        "*",
+        F.when(is_claim, high).alias(KEY_HIGH),
+        F.when(is_claim, low).alias(KEY_LOW),
+        F.when(is_claim, number).cast("long").alias(VERSION),
+    )
+    judge = VersionJudge(
+        {"aggregate": aggregate, "version": version, "on_gap": ACCEPT}, asked.duration_ms("forget_after", forget_after)
+    )
+    return judged(claims, judge, buckets=buckets)

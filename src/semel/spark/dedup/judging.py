@@ -1,0 +1,99 @@
+"""What a judge is: it decides about the rows of one bucket in one batch, and says what the bucket has to keep. It is
+pure: time comes in as an argument, and the same state, rows and moment always give the same.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
+
+import numpy
+import pyarrow as pa
+
+from semel.spark.dedup.outcomes import EXPECTED, NAMES, OUTCOME
+from semel.spark.dedup.register import Integers
+
+STATE_VERSION: Final = 1
+"""Of the bytes that a bucket keeps. Whoever changes their layout raises it, and reads the older ones."""
+
+CLAIM_PREFIX: Final = "_semel_"
+"""Of the columns that are added to the rows for judging them, and taken off again."""
+
+KEY_HIGH: Final = f"{CLAIM_PREFIX}key_high"
+KEY_LOW: Final = f"{CLAIM_PREFIX}key_low"
+"""Both halves of the hash of what the user named as the key; null where a row makes no claim."""
+
+
+NOTHING_EXPECTED: Final = -1
+
+
+class Moment(NamedTuple):
+    """When a batch is judged. Both times stay what they are when the batch is replayed."""
+
+    now_ms: int
+    watermark_ms: int | None
+    """What is older is late; None while nothing is, and without streaming."""
+    is_last: bool
+    """There is nothing to come: the rows are those of a batch DataFrame."""
+
+
+class State(NamedTuple):
+    """What a bucket keeps: bytes that its judge understands, and a piece with the rows that are held."""
+
+    kept: bytes
+    held: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    rows: pa.Table | None
+    """With their outcomes; None where there are none to give out."""
+    state: State
+    wake_at_ms: int | None = None
+    """When the bucket has to be judged again though nothing came; None for never."""
+
+
+class Judge(Protocol):
+    @property
+    def pinned(self) -> Mapping[str, object]:
+        """What must not change while there is state, because it says what the state means."""
+        ...
+
+    def judge(self, state: State | None, rows: pa.Table | None, moment: Moment) -> Verdict: ...
+
+
+class StateMismatch(ValueError):
+    """The checkpoint's state was made with other settings than those asked for now."""
+
+
+def pin(judge: Judge, buckets: int) -> str:
+    return json.dumps({"version": STATE_VERSION, "buckets": buckets, **judge.pinned}, sort_keys=True)
+
+
+def check_pin(pinned: str, wanted: str) -> None:
+    """Refuse state that means something else: read with other settings it would call duplicates new."""
+    if pinned == wanted:
+        return
+    then, now = json.loads(pinned), json.loads(wanted)
+    changes = [
+        f"{name} was {then.get(name)!r} and is {now.get(name)!r}"
+        for name in sorted({*then, *now})
+        if then.get(name) != now.get(name)
+    ]
+    raise StateMismatch(
+        f"the deduplication in this checkpoint was begun with other settings: {'; '.join(changes)}."
+        " Give what was given then, or begin with a new checkpoint"
+    )
+
+
+def with_outcomes(rows: pa.Table, outcomes: Integers, expected: Integers) -> pa.Table:
+    """The rows without what was added for judging them, and what became of each."""
+    rows = rows.select([name for name in rows.column_names if not name.startswith(CLAIM_PREFIX)])
+    numbers = pa.array(expected, mask=expected == NOTHING_EXPECTED)
+    return rows.append_column(OUTCOME, pa.array(NAMES).take(pa.array(outcomes))).append_column(EXPECTED, numbers)
+
+
+def integers(rows: pa.Table, name: str) -> Integers:
+    """A column of whole numbers, -1 where there is none."""
+    column: Integers = rows[name].fill_null(-1).to_numpy()
+    return column.astype(numpy.int64, copy=False)

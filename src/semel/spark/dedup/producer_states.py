@@ -1,0 +1,59 @@
+"""What one bucket knows of its producers: for each the state that `core.producers` keeps, and when it was last heard.
+It must not look into a state: what is in there is core's.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy
+
+from semel.spark.dedup.register import HIGH, LOW, Array, Integers, empty, find, keyed, merge
+
+_HEARD: Final = "heard_ms"
+_STATE: Final = "state"
+_STATE_BYTES: Final = 34
+_LAYOUT: Final = keyed(**{_HEARD: "<i8", _STATE: f"V{_STATE_BYTES}"})
+
+
+@dataclass(frozen=True)
+class ProducerStates:
+    register: Array
+    has_forgotten: bool
+    """Some producer was forgotten here. From then on one that is not known may be one of those."""
+
+    @classmethod
+    def unpack(cls, kept: bytes | None) -> "ProducerStates":
+        if kept is None:
+            return cls(empty(_LAYOUT), False)
+        return cls(numpy.frombuffer(kept, _LAYOUT, offset=1), bool(kept[0]))
+
+    def pack(self) -> bytes:
+        return bytes([self.has_forgotten]) + self.register.tobytes()
+
+    def without_silent(self, before_ms: int) -> "ProducerStates":
+        """Forget who was not heard since then."""
+        heard = self.register[_HEARD] >= before_ms
+        return self if heard.all() else ProducerStates(self.register[heard], True)
+
+    def of(self, high: Integers, low: Integers) -> list[bytes | None]:
+        """The state of each of these producers; None for one that is not known."""
+        known, places = find(self.register, high, low)
+        states: list[bytes | None] = [None] * len(high)
+        wanted = numpy.flatnonzero(known)
+        for number, state in zip(wanted.tolist(), self.register[_STATE][places[wanted]].tolist(), strict=True):
+            states[number] = state
+        return states
+
+    def noted(self, high: Integers, low: Integers, states: Sequence[bytes | None], now_ms: int) -> "ProducerStates":
+        """With the states these producers have now, all of them just heard. One without a state stays unknown."""
+        known, places = find(self.register, high, low)
+        present = numpy.array([state is not None for state in states], bool)
+        packed = numpy.frombuffer(b"".join(state or bytes(_STATE_BYTES) for state in states), f"V{_STATE_BYTES}")
+        register = self.register.copy()
+        register[_STATE][places[known]] = packed[known]
+        register[_HEARD][places[known]] = now_ms
+        is_added = present & ~known
+        added = numpy.zeros(int(is_added.sum()), _LAYOUT)
+        added[HIGH], added[LOW], added[_HEARD], added[_STATE] = high[is_added], low[is_added], now_ms, packed[is_added]
+        return replace(self, register=merge(register, added))

@@ -1,0 +1,80 @@
+"""What one bucket keeps about its keys: an array of packed records, sorted by key, that is searched and merged as a
+whole. It knows nothing of what the records mean, and holds no Python object for any of them.
+
+A key is 128 bits of hash of what the user named (a scope and a producer, an event id, an aggregate). The record of a
+producer is the `bytes` that `core.producers` makes.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy
+import numpy.typing
+
+HIGH: Final = "high"
+LOW: Final = "low"
+
+Array = numpy.typing.NDArray[numpy.void]
+Integers = numpy.typing.NDArray[numpy.int64]
+Flags = numpy.typing.NDArray[numpy.bool_]
+Indices = numpy.typing.NDArray[numpy.intp]
+
+
+def keyed(**fields: str) -> numpy.dtype[numpy.void]:
+    """The layout of a register whose records have these fields besides their key: packed, in the order given."""
+    return numpy.dtype([(HIGH, "<i8"), (LOW, "<i8"), *fields.items()])
+
+
+def empty(layout: numpy.dtype[numpy.void]) -> Array:
+    return numpy.zeros(0, layout)
+
+
+def find(register: Array, high: Integers, low: Integers) -> tuple[Flags, Indices]:
+    """For each key whether it is there, and where; the place of one that is not there means nothing."""
+    if not len(register):
+        return numpy.zeros(len(high), bool), numpy.zeros(len(high), numpy.intp)
+    known_high, known_low = numpy.ascontiguousarray(register[HIGH]), register[LOW]
+    places = numpy.searchsorted(known_high, high)
+    while True:
+        # Two keys may share their first half: step over those whose second half is smaller.
+        inside = places < len(register)
+        at = numpy.where(inside, places, 0)
+        alike = inside & (known_high[at] == high)
+        behind = alike & (known_low[at] < low)
+        if not behind.any():
+            return alike & (known_low[at] == low), at
+        places = places + behind
+
+
+def merge(register: Array, added: Array) -> Array:
+    """Both together, in order. No key may be in both."""
+    if not len(added):
+        return register
+    together = numpy.concatenate([register, added])
+    return together[numpy.lexsort((together[LOW], together[HIGH]))]
+
+
+class Groups(NamedTuple):
+    """Rows by their key, the keys numbered in order."""
+
+    order: Indices
+    """The rows, those of one key together and as they came."""
+    number_of: Indices
+    """The number of the key of each row."""
+    first: Indices
+    """The first row of each key."""
+
+
+def group(high: Integers, low: Integers) -> Groups:
+    order = numpy.argsort(high, kind="stable")
+    high_in_order, low_in_order = high[order], low[order]
+    differs = low_in_order[1:] != low_in_order[:-1]
+    if numpy.any(differs & (high_in_order[1:] == high_in_order[:-1])):
+        # Two keys share their first half.
+        order = numpy.lexsort((low, high))
+        high_in_order, low_in_order = high[order], low[order]
+        differs = low_in_order[1:] != low_in_order[:-1]
+    begins = numpy.ones(len(order), bool)
+    begins[1:] = differs | (high_in_order[1:] != high_in_order[:-1])
+    number_of = numpy.empty(len(order), numpy.intp)
+    number_of[order] = numpy.cumsum(begins) - 1
+    return Groups(order, number_of, order[begins])

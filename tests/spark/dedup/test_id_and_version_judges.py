@@ -1,0 +1,128 @@
+"""Event ids within a watermark and growing versions, against naive models: without Spark, at times the test says."""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from semel.spark.dedup.id_judge import IdJudge
+from semel.spark.dedup.judging import Judge, Moment, State
+from semel.spark.dedup.version_judge import VersionJudge
+
+WITHIN_MS = 3000
+FORGET_MS = 50
+Row = tuple[int | None, int | None]
+
+
+def rows_of(column: str, rows: Sequence[Row]) -> pa.Table | None:
+    """Of (key, value); neither is there where the row makes no claim. Keys 1 and 2 share their first half."""
+    if not rows:
+        return None
+    claims = [row if None not in row else (None, None) for row in rows]
+    return pa.table(
+        {
+            "turn": pa.array(range(len(rows))),
+            "_semel_key_high": pa.array([None if key is None else key // 3 for key, _ in claims], pa.int64()),
+            "_semel_key_low": pa.array([None if key is None else -key for key, _ in claims], pa.int64()),
+            column: pa.array([value for _, value in claims], pa.int64()),
+        }
+    )
+
+
+def outcomes(judge: Judge, state: State | None, rows: pa.Table | None, moment: Moment) -> tuple[list[str], State]:
+    """By the turn of the row, and the state afterwards."""
+    verdict = judge.judge(state, rows, moment)
+    if verdict.rows is None:
+        return [], verdict.state
+    shown = {row["turn"]: row["outcome"] for row in verdict.rows.to_pylist()}
+    return [shown[turn] for turn in range(len(shown))], verdict.state
+
+
+keys = st.none() | st.integers(0, 5)
+id_batches = st.lists(
+    st.tuples(
+        st.lists(st.tuples(keys, st.none() | st.integers(0, 20).map(lambda second: second * 1000)), max_size=12),
+        st.integers(0, 4),
+    ),
+    max_size=8,
+)
+
+
+@given(id_batches)
+def test_ids_are_found_while_a_copy_may_come_in_time_and_what_is_late_is_never_new(
+    batches: list[tuple[list[Row], int]],
+) -> None:
+    judge = IdJudge({}, WITHIN_MS)
+    state: State | None = None
+    watermark_ms = 0
+    seen: dict[int, int] = {}
+    for rows, step in batches:
+        watermark_ms += step * 1000
+        moment = Moment(0, watermark_ms or None, False)
+        shown, state = outcomes(judge, state, rows_of("_semel_happened_ms", rows), moment)
+        seen = {key: happened for key, happened in seen.items() if happened + WITHIN_MS >= watermark_ms}
+        assert shown == naive_ids(rows, seen, watermark_ms)
+        # The state holds exactly those ids that may still be needed, at 20 bytes each.
+        assert len(state.kept) == 20 * len(seen)
+
+
+def naive_ids(rows: Sequence[Row], seen: dict[int, int], watermark_ms: int) -> list[str]:
+    """Rows that are not late are looked at first, in the order in which they came."""
+    named = ["unclaimed"] * len(rows)
+    in_time = [turn for turn, (_, happened) in enumerate(rows) if happened is not None and happened >= watermark_ms]
+    late = [turn for turn, (_, happened) in enumerate(rows) if happened is not None and happened < watermark_ms]
+    for turn in in_time + late:
+        key, happened = rows[turn]
+        if key is None or happened is None:
+            continue
+        if key in seen:
+            named[turn] = "duplicate"
+        elif turn in late:
+            named[turn] = "late"
+        else:
+            named[turn] = "accepted"
+            seen[key] = happened
+    return named
+
+
+version_batches = st.lists(
+    st.tuples(st.lists(st.tuples(keys, st.none() | st.integers(-3, 9)), max_size=12), st.integers(0, 40)), max_size=8
+)
+
+
+@given(version_batches)
+def test_a_version_is_accepted_when_it_is_newer_than_the_last_and_never_twice(
+    batches: list[tuple[list[Row], int]],
+) -> None:
+    judge = VersionJudge({}, FORGET_MS)
+    state: State | None = None
+    now_ms = 0
+    last: dict[int, tuple[int, int]] = {}
+    for rows, step in batches:
+        now_ms += step
+        shown, state = outcomes(judge, state, rows_of("_semel_version", rows), Moment(now_ms, None, False))
+        last = {key: (version, heard) for key, (version, heard) in last.items() if heard >= now_ms - FORGET_MS}
+        assert shown == naive_versions(rows, last, now_ms)
+        assert len(state.kept) == 32 * len(last)
+
+
+def naive_versions(rows: Sequence[Row], last: dict[int, tuple[int, int]], now_ms: int) -> list[str]:
+    """In one batch older versions come first, in whatever order they arrived, and copies behind what they copy."""
+    named = ["unclaimed"] * len(rows)
+    before = {key: version for key, (version, _) in last.items()}
+    taken: set[Row] = set()
+    for turn in sorted(range(len(rows)), key=lambda turn: (rows[turn][1] is None, rows[turn][1], turn)):
+        key, version = rows[turn]
+        if key is None or version is None:
+            continue
+        if key in before and version <= before[key]:
+            named[turn] = "duplicate" if version == before[key] else "late"
+        elif (key, version) in taken:
+            named[turn] = "duplicate"
+        else:
+            named[turn] = "accepted"
+            taken.add((key, version))
+        newest = max(version, last[key][0]) if key in last else version
+        last[key] = newest, now_ms
+    return named

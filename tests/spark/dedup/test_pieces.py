@@ -1,0 +1,50 @@
+"""Rows as pieces, without Spark: nothing is lost on the way, and each key stays in one bucket."""
+
+import datetime
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from semel.spark.dedup.pieces import BUCKET, NEWEST, PLACE, ROWS, Packer, Unpacker, sliced, unpacked
+
+SCHEMA = pa.schema([("key", pa.int64()), ("at", pa.timestamp("us", tz="UTC")), ("value", pa.string())])
+instants = st.datetimes(timezones=st.just(datetime.UTC))
+rows = st.lists(
+    st.tuples(st.none() | st.integers(-(2**63), 2**63 - 1), st.none() | instants, st.none() | st.text()), max_size=30
+)
+
+
+def table(values: list[tuple[int | None, datetime.datetime | None, str | None]]) -> pa.Table:
+    return pa.table([list(column) for column in zip(*values, strict=True)] or [[], [], []], schema=SCHEMA)
+
+
+@given(rows, st.integers(1, 20), st.integers(1, 10))
+def test_every_row_arrives_as_it_was_in_the_one_bucket_of_its_key(
+    values: list[tuple[int | None, datetime.datetime | None, str | None]], buckets: int, batch_rows: int
+) -> None:
+    packer = Packer("key", buckets, "at", wakes_all=True)
+    packed = pa.Table.from_batches(packer(table(values).to_batches(max_chunksize=batch_rows)))
+    arrived = []
+    for piece in packed.to_pylist():
+        if piece[ROWS] is None:
+            continue
+        inside = unpacked(piece[ROWS])
+        arrived += [tuple(row.values()) for row in inside.to_pylist()]
+        assert {key % buckets for key in inside["key"].to_pylist() if key is not None} <= {piece[BUCKET]}
+        times = [at for at in inside["at"].to_pylist() if at is not None]
+        assert piece[NEWEST] == max(times, default=None)
+    assert sorted(arrived, key=repr) == sorted(values, key=repr)
+    assert len(set(packed[PLACE].to_pylist())) == packed.num_rows
+    woken = [piece[BUCKET] for piece in packed.to_pylist() if piece[ROWS] is None]
+    assert woken == list(range(buckets))
+
+
+@given(rows)
+def test_what_is_packed_is_unpacked_with_the_columns_that_are_asked_for(
+    values: list[tuple[int | None, datetime.datetime | None, str | None]],
+) -> None:
+    wanted = pa.schema([("value", pa.string()), ("new", pa.int32()), ("key", pa.int64())])
+    pieces = pa.record_batch({ROWS: pa.array(list(sliced(table(values))), pa.binary())})
+    out = pa.Table.from_batches(Unpacker(wanted)([pieces]), wanted)
+    assert out.to_pylist() == [{"value": value, "new": None, "key": key} for key, _, value in values]
