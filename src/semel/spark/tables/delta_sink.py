@@ -1,0 +1,256 @@
+"""Rows into a Delta table, each batch once: Spark writes the files, and one commit adds them together with the claim.
+
+The executors write Parquet into a directory of the attempt, inside the table and in no commit: no reader sees it. The
+driver reads the sizes, never the rows. The claim is a few of Delta's application transactions. The library writes them
+down but leaves it to us to obey them: a commit here succeeds only as the very next version after the one whose claim
+was read, and is thought over again otherwise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from semel.spark.tables.claims import Claim, claim_of, judge
+from semel.spark.tables.sink import Batch, Outcome, Sink, chosen
+
+if TYPE_CHECKING:
+    from deltalake import CommitProperties, DeltaTable
+    from deltalake.transaction import AddAction
+    from pyspark.sql import DataFrame, SparkSession
+
+# Each is lost to another writer of the same table, who got in first.
+COMMITS_MAX = 1000
+# What Spark calls the directory of rows whose partition column is null, or empty: Delta takes them for the same.
+NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+# Whose text in a directory's name is the one that Delta wants, whatever the session is set to.
+PARTITION_TYPES = {"string", "boolean", "byte", "short", "integer", "long", "date"}
+# Delta wants moments as Parquet's own type, and not as the 96 bits of old Spark; and nothing may be shifted by an old
+# calendar.
+PARQUET_SETTINGS = {
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+}
+# The commit of the table says that the files are whole, and no file beside them.
+NO_MARK = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
+# Promises of a table which a writer has to keep for each row, and which nobody would check here.
+PROMISES = ("delta.invariants", "delta.generationExpression", "delta.identity.start")
+
+
+class DeltaSink(Sink):
+    def __init__(
+        self,
+        path: Path,
+        partition_by: tuple[str, ...],
+        sink_id: str,
+        columns: tuple[str, ...] = (),
+        accept_after: str | None = None,
+    ) -> None:
+        self.name = f"delta:{path}:{sink_id}"
+        self.path = path
+        self.partition_by = partition_by
+        self.sink_id = sink_id
+        self.columns = columns
+        self.accept_after = accept_after
+
+    def write(self, rows: DataFrame, batch: Batch) -> Outcome:
+        rows = chosen(rows, self.columns)
+        asked = numbered(claim_of(batch))
+        rule = partial(judge, self.name, asked=asked, accept_after=self.accept_after)
+        table = opened(self.path, rows, self.partition_by)
+        if rule(held(table, self.sink_id)) is Outcome.DUPLICATE:
+            return Outcome.DUPLICATE
+        attempt = secrets.randbits(62)
+        directory = self.path / f"semel-{batch.batch_id}-{attempt:016x}"
+        added = written(rows, self.path, directory, self.partition_by)
+        for _ in range(COMMITS_MAX):
+            if rule(held(table, self.sink_id)) is Outcome.DUPLICATE:
+                # It may be this very attempt, whose commit is there although it seemed to fail: its files are needed.
+                if table.transaction_version(app_ids(self.sink_id)[-1]) == attempt:
+                    return Outcome.ACCEPTED
+                shutil.rmtree(directory)
+                return Outcome.DUPLICATE
+            if committed(table, added, self.claimed(asked, attempt)):
+                return Outcome.ACCEPTED
+            table = opened(self.path, rows, self.partition_by)
+        raise RuntimeError(
+            f"{COMMITS_MAX} commits to {self.path} were lost to other writers: there are too many of them"
+        )
+
+    def claimed(self, asked: Claim, attempt: int) -> CommitProperties:
+        from deltalake import CommitProperties, Transaction
+
+        versions = zip(
+            app_ids(self.sink_id), (asked.batch_id, int(asked.query), int(asked.digest), attempt), strict=True
+        )
+        return CommitProperties(
+            app_transactions=[Transaction(app_id, version) for app_id, version in versions],
+            # It would look for conflicts with its own eyes, which are not ours.
+            max_commit_retries=0,
+        )
+
+
+def delta_sink(
+    path: str | Path,
+    *,
+    partition_by: Sequence[str] | str = (),
+    columns: Sequence[str] = (),
+    sink_id: str | None = None,
+    accept_after: str | None = None,
+) -> DeltaSink:
+    """A sink that appends to the Delta table at `path`, made if it is missing, with the package `deltalake`.
+
+    The driver and all executors have to see `path` as the same directory: it is one machine's, or a shared file system.
+    `columns` are what is taken of the rows, as expressions of Spark's SQL; all of them, if there are none. The batch is
+    claimed in the table itself, under `sink_id`, or "semel". `accept_after` lets one batch follow that
+    would be refused: the refusal says which value.
+    """
+    try:
+        import deltalake  # noqa: F401 (looked for before the stream begins)
+    except ImportError as error:
+        raise ImportError("a sink into Delta needs deltalake: pip install 'semel[delta]'") from error
+    scheme = urlsplit(str(path)).scheme
+    if scheme not in ("", "file"):
+        raise ValueError(f"a Delta sink writes to a directory that driver and executors share, not to {scheme}://")
+    partitions = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
+    directory = Path(str(path).removeprefix("file://")).absolute()
+    return DeltaSink(directory, partitions, sink_id or "semel", tuple(columns), accept_after)
+
+
+def numbered(claim: Claim) -> Claim:
+    """The claim as Delta can keep it: an application transaction is a number."""
+    return Claim(str(number_of(claim.query)), claim.batch_id, str(number_of(claim.digest)))
+
+
+def number_of(text: str) -> int:
+    """60 bits, so that it is a positive number of 64 everywhere."""
+    return int(hashlib.sha256(text.encode()).hexdigest()[:15], 16)
+
+
+def app_ids(sink: str) -> tuple[str, str, str, str]:
+    """The application transactions of one claim. All of them change in the same commit."""
+    return sink, f"{sink}/query", f"{sink}/digest", f"{sink}/attempt"
+
+
+def held(table: DeltaTable, sink: str) -> Claim | None:
+    batch_id, query, digest, _ = map(table.transaction_version, app_ids(sink))
+    return None if batch_id is None else Claim(str(query), batch_id, str(digest))
+
+
+def opened(path: Path, rows: DataFrame, partition_by: Sequence[str]) -> DeltaTable:
+    """The table as it is now, if the rows go there as they are."""
+    from deltalake import DeltaTable, Schema
+    from deltalake.exceptions import TableNotFoundError
+
+    wanted = optional(json.loads(rows.schema.json()))
+    try:
+        # To make it where it is missing would do as well, but takes twice the time and memory where it is there.
+        table = DeltaTable(path)
+    except TableNotFoundError:
+        schema = Schema.from_json(json.dumps(wanted))
+        table = DeltaTable.create(path, schema, mode="ignore", partition_by=[*partition_by])
+    has = json.loads(table.schema().to_json())
+    check_promises(table, has)
+    kinds = {field["name"]: optional(field["type"]) for field in has["fields"]}
+    given = {field["name"]: field["type"] for field in wanted["fields"]}
+    for name in [*kinds, *given]:
+        if kinds.get(name) != given.get(name):
+            raise ValueError(f"column {name!r} is {given.get(name)} in the rows and {kinds.get(name)} in {path}")
+    if table.metadata().partition_columns != [*partition_by]:
+        raise ValueError(f"{path} is partitioned by {table.metadata().partition_columns}, not {[*partition_by]}")
+    for name in partition_by:
+        if str(given[name]) not in PARTITION_TYPES:
+            raise ValueError(f"column {name!r} is {given[name]}: partition by a string, a number or a date made of it")
+    return table
+
+
+def optional(kind: Any) -> Any:
+    """The type with nothing required, for a later batch may lack what the first one had; and without remarks."""
+    if isinstance(kind, list):
+        return [optional(inner) for inner in kind]
+    if not isinstance(kind, dict):
+        return kind
+    loose = {"nullable": True, "containsNull": True, "valueContainsNull": True, "metadata": {}}
+    return {name: loose.get(name, optional(inner)) for name, inner in kind.items()}
+
+
+def check_promises(table: DeltaTable, schema: dict[str, Any]) -> None:
+    configuration = table.metadata().configuration
+    promised = [key for key in configuration if key.startswith("delta.constraints.")]
+    promised += [key for field in schema["fields"] for key in PROMISES if key in field["metadata"]]
+    promised += [f"{field['name']} NOT NULL" for field in schema["fields"] if not field["nullable"]]
+    if configuration.get("delta.columnMapping.mode", "none") != "none":
+        promised.append("delta.columnMapping.mode")
+    if promised:
+        raise ValueError(f"the table promises what this sink does not check for each row: {', '.join(promised)}")
+
+
+def written(rows: DataFrame, root: Path, directory: Path, partition_by: Sequence[str]) -> list[AddAction]:
+    """Has the executors write the files, and gives what a commit says of each. Spark lists a file only if it took the
+    result of its task; a directory that a crash leaves is in no commit, and `vacuum` removes it."""
+    try:
+        with parquet_settings(rows.sparkSession):
+            rows.write.options(**NO_MARK).partitionBy(*partition_by).parquet(str(directory))
+    except BaseException:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+    added = [add_action(path, root, directory) for path in sorted(directory.rglob("[!._]*.parquet"))]
+    return [action for action in added if action is not None]
+
+
+def add_action(path: Path, root: Path, directory: Path) -> AddAction | None:
+    from deltalake.transaction import AddAction
+    from pyarrow import parquet
+
+    count = parquet.read_metadata(path).num_rows
+    if not count:
+        path.unlink()
+        return None
+    found = path.stat()
+    return AddAction(
+        path=str(path.relative_to(root)),
+        size=found.st_size,
+        partition_values=dict(map(partition_of, path.relative_to(directory).parts[:-1])),
+        modification_time=found.st_mtime_ns // 1_000_000,
+        data_change=True,
+        stats=json.dumps({"numRecords": count}),
+    )
+
+
+def committed(table: DeltaTable, added: list[AddAction], properties: CommitProperties) -> bool:
+    """Adds the files as the next version of the table. False where somebody else made that version."""
+    from deltalake.exceptions import CommitFailedError
+
+    partition_by = table.metadata().partition_columns
+    try:
+        table.create_write_transaction([*added], "append", table.schema(), partition_by, commit_properties=properties)
+    except CommitFailedError:
+        return False
+    return True
+
+
+def partition_of(directory: str) -> tuple[str, str | None]:
+    """`name=value`, as Spark writes a directory's name."""
+    name, _, value = directory.partition("=")
+    return unquote(name), None if value == NULL_PARTITION else unquote(value)
+
+
+@contextmanager
+def parquet_settings(session: SparkSession) -> Iterator[None]:
+    """A batch has a session of its own, but who calls `write` has not."""
+    before = {name: str(session.conf.get(name)) for name in PARQUET_SETTINGS}
+    try:
+        for name, value in PARQUET_SETTINGS.items():
+            session.conf.set(name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            session.conf.set(name, value)

@@ -1,0 +1,59 @@
+"""One micro-batch into several sinks, each of which claims it on its own.
+
+There is no transaction over all of them: after a failure some have the batch and some do not. Spark replays it, those
+that have it say so, and the others catch up; readers of two sinks may see one ahead of the other by a batch. This
+module must never keep what a sink has said: the sinks know, and nobody else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from semel.spark.tables.leftovers import let_go
+from semel.spark.tables.micro_batch import batch_of
+from semel.spark.tables.sink import Batch, Outcome, Sink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+
+class FanOut(Sink):
+    def __init__(self, sinks: Sequence[Sink], checkpoint: str | None = None) -> None:
+        if not sinks:
+            raise ValueError("fan_out(df, sinks=[...]) needs a sink")
+        for sink in sinks:
+            if not isinstance(sink, Sink):
+                raise TypeError(f"{sink!r} is no sink of semel's: what does not claim a batch may get it twice")
+        names = [sink.name for sink in sinks]
+        doubled = [name for name in names if names.count(name) > 1]
+        if doubled:
+            raise ValueError(f"two sinks have the name {doubled[0]!r}: sink_id=... gives each its own")
+        self.name = "+".join(names)
+        self.sinks = tuple(sinks)
+        self.checkpoint = checkpoint
+
+    def __call__(self, rows: DataFrame, batch_id: int) -> None:
+        self.write(rows, batch_of(rows, batch_id, self.checkpoint))
+        let_go(batch_id)
+
+    def write(self, rows: DataFrame, batch: Batch) -> Outcome:
+        """Asks the sinks in order and stops at the first that fails: the replay gets to the others."""
+        # So that the source is read once, and all sinks get the same rows of this attempt.
+        rows.persist()
+        try:
+            outcomes = [sink.write(rows, batch) for sink in self.sinks]
+        finally:
+            rows.unpersist()
+        return Outcome.ACCEPTED if Outcome.ACCEPTED in outcomes else Outcome.DUPLICATE
+
+
+def fan_out(df: DataFrame, sinks: Sequence[Sink], *, checkpoint: str | None = None) -> DataStreamWriter:
+    """A writer of the stream `df` into all sinks: set its trigger and whatever else, and start it.
+
+    `checkpoint` is its checkpointLocation. Through Spark Connect it has to be given here; elsewhere the option of that
+    name does as well.
+    """
+    writer = df.writeStream.foreachBatch(FanOut(sinks, checkpoint))
+    return writer if checkpoint is None else writer.option("checkpointLocation", checkpoint)

@@ -1,0 +1,288 @@
+"""PostgreSQL: the executors COPY their rows into one staging table, and the driver moves them in one transaction.
+
+A row is staged with the number of the task attempt that wrote it, and only those that Spark took the result of are
+read: a task that ran twice, or still runs, adds nothing. The staging table is not logged, so a crash of the server
+empties it: the rows are counted before they are moved, and a batch that is not whole is never committed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.types import BinaryType
+
+from semel.spark.tables.claims import Claim
+from semel.spark.tables.columns import POSTGRES_TYPES, TIMESTAMPS, travelling, types_of
+from semel.spark.tables.sink import Outcome
+from semel.spark.tables.sql_sink import Rule, Staged, Target
+from semel.spark.tables.statements import (
+    TASK_COLUMN,
+    check_keys,
+    count_statement,
+    create_table,
+    listed,
+    qualified,
+    quoted,
+    upsert_by_merge,
+    write_statement,
+)
+
+if TYPE_CHECKING:
+    import pyarrow
+    from psycopg import Connection
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+try:
+    import psycopg
+except ImportError as error:
+    raise ImportError("a sink into PostgreSQL needs psycopg: pip install 'semel[postgres]'") from error
+
+MERGE_SINCE = 150_000
+# So that dropping what a crash left does not wait for a zombie that still copies into it: the next batch tries again.
+DROP_TIMEOUT_MS = 1000
+# Text of timestamps is slow to write and to read, so they are staged as microseconds since 1970. Both terms are exact.
+SINCE_1970 = {
+    type_: f"{type_} 'epoch' + {{0}} / 1000000 * interval '1 second' + {{0}} % 1000000 * interval '1 microsecond'"
+    for type_ in ("timestamp with time zone", "timestamp without time zone")
+}
+
+
+class Postgres:
+    def __init__(self, url: str, target: Target) -> None:
+        self.url = url
+        self.target = target
+
+    @contextmanager
+    def connected(self, schema: StructType) -> Iterator[PostgresConnection]:
+        with psycopg.connect(self.url, autocommit=True, client_encoding="UTF8") as connection:
+            connected = PostgresConnection(connection, self.url, self.target, schema)
+            connected.make_tables()
+            yield connected
+
+
+class PostgresConnection:
+    def __init__(self, connection: Connection, url: str, target: Target, schema: StructType) -> None:
+        self.connection = connection
+        self.url = url
+        self.target = target
+        self.schema = schema
+        self.types = types_of(schema, POSTGRES_TYPES)
+        self.claims = qualified(target.claims_table)
+
+    def make_tables(self) -> None:
+        """Makes the claims and the table if they are missing, and finds what type each column really has. A merge
+        statement of the user's own has rows of other columns than its table, which it has to find there."""
+        by_statement = isinstance(self.target.write.merge, str)
+        if not (self.exists(self.target.claims_table) and (by_statement or self.exists(self.target.table))):
+            with self.connection.transaction():
+                # Two sessions that make one table at once would both fail to find it, and one would fail to make it.
+                self.run("SELECT pg_advisory_xact_lock(hashtext('semel tables'))")
+                self.run(
+                    f"CREATE TABLE IF NOT EXISTS {self.claims} (sink_id text PRIMARY KEY, query_id text, "
+                    "batch_id bigint, digest text, row_count bigint, committed_at timestamptz)"
+                )
+                if not by_statement:
+                    self.run(create_table(self.target.table, self.types, self.target.write.key))
+        found: dict[str, str] = dict(
+            self.connection.execute(
+                "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute "
+                "WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped",
+                [qualified(self.target.table)],
+            ).fetchall()
+        )
+        missing = [name for name in self.types if name not in found]
+        if missing and not by_statement:
+            raise ValueError(f"table {self.target.table} has no column {missing[0]!r}: it has {', '.join(found)}")
+        self.types |= {name: found[name] for name in self.types if name in found}
+        self.check_bytes()
+
+    def check_bytes(self) -> None:
+        """Bytes travel as digits, which any text would take for itself."""
+        for field in self.schema.fields:
+            if isinstance(field.dataType, BinaryType) and (type_ := self.types[field.name]) != "bytea":
+                raise ValueError(
+                    f"column {field.name!r} is binary in the rows and {type_} in {self.target.table}: cast it "
+                    "before, to string for example"
+                )
+
+    def exists(self, table: str) -> bool:
+        [found] = self.connection.execute("SELECT to_regclass(%s) IS NOT NULL", [qualified(table)]).fetchone() or [0]
+        return bool(found)
+
+    def run(self, statement: str) -> int:
+        """Runs text as it stands: without parameters, a percent sign is one."""
+        return self.connection.execute(statement.encode()).rowcount
+
+    def held(self) -> Claim | None:
+        return self.claim("")
+
+    def claim(self, lock: str) -> Claim | None:
+        found = self.connection.execute(
+            f"SELECT query_id, batch_id, digest FROM {self.claims} WHERE sink_id = %s {lock}".encode(),
+            [self.target.sink],
+        ).fetchone()
+        return None if found is None or found[0] is None else Claim(*found)
+
+    @contextmanager
+    def staged(self, rows: DataFrame) -> Iterator[Staged]:
+        """Stages all rows, in the tasks, and drops them in the end, whatever came of them."""
+        prefix = f"semel_stage_{hashlib.sha256(self.target.sink.encode()).hexdigest()[:16]}_"
+        self.drop_all(prefix)
+        table = prefix + secrets.token_hex(6)
+        counted = {
+            field.name
+            for field in self.schema.fields
+            if isinstance(field.dataType, TIMESTAMPS) and self.types[field.name] in SINCE_1970
+        }
+        types = {name: "bigint" if name in counted else type_ for name, type_ in self.types.items()}
+        self.run(create_table(table, {**types, TASK_COLUMN: "bigint"}, (), "UNLOGGED TABLE"))
+        try:
+            copying = copy_task(self.url, table, counted)
+            done = travelling(rows, in_hexadecimal).mapInArrow(copying, "task bigint, row_count bigint").collect()
+            tasks = ", ".join(str(task.task) for task in done)
+            chosen = ", ".join(
+                f"{SINCE_1970[type_].format(quoted(name)) if name in counted else quoted(name)} AS {quoted(name)}"
+                for name, type_ in self.types.items()
+            )
+            kept = f"WHERE {TASK_COLUMN} IN ({tasks})" if done else "WHERE false"
+            yield Staged(f"(SELECT {chosen} FROM {quoted(table)} {kept})", sum(task.row_count for task in done))
+        finally:
+            # A lost connection drops nothing and must not hide why it was lost.
+            with suppress(psycopg.Error):
+                self.drop(table)
+
+    def drop_all(self, prefix: str) -> None:
+        """What earlier attempts of this sink left: nobody needs it, for a batch is staged anew each time."""
+        left = self.connection.execute(
+            "SELECT relname FROM pg_class "
+            "WHERE starts_with(relname, %s) AND relkind = 'r' AND pg_table_is_visible(oid)",
+            [prefix],
+        ).fetchall()
+        for (table,) in left:
+            self.drop(table)
+
+    def drop(self, table: str) -> None:
+        with suppress(psycopg.errors.LockNotAvailable), self.connection.transaction():
+            self.run(f"SET LOCAL lock_timeout = {DROP_TIMEOUT_MS}")
+            self.run(f"DROP TABLE IF EXISTS {quoted(table)}")
+
+    def commit(self, staged: Staged, asked: Claim, rule: Rule) -> Outcome:
+        with self.connection.transaction():
+            # A row that is not there cannot be locked.
+            self.connection.execute(
+                f"INSERT INTO {self.claims} (sink_id) VALUES (%s) ON CONFLICT DO NOTHING".encode(), [self.target.sink]
+            )
+            if rule(self.claim("FOR UPDATE")) is Outcome.DUPLICATE:
+                return Outcome.DUPLICATE
+            self.check_whole(staged)
+            self.move(staged)
+            self.connection.execute(
+                f"UPDATE {self.claims} SET query_id = %s, batch_id = %s, digest = %s, row_count = %s, "
+                "committed_at = clock_timestamp() WHERE sink_id = %s".encode(),
+                [asked.query, asked.batch_id, asked.digest, staged.count, self.target.sink],
+            )
+        return Outcome.ACCEPTED
+
+    def check_whole(self, staged: Staged) -> None:
+        counting = count_statement(self.target.write, staged.rows).encode()
+        count, without_key = self.connection.execute(counting).fetchone() or (0, 0)
+        if count != staged.count:
+            raise RuntimeError(
+                f"{staged.count} rows were staged for {self.target.table} and {count} are left: the server crashed "
+                "meanwhile, or somebody emptied the staging table. Nothing was written; the batch has to run again"
+            )
+        check_keys(self.target.write, without_key)
+
+    def move(self, staged: Staged) -> None:
+        if not staged.count:
+            return
+        write = (self.target.write, self.target.table, list(self.types), staged.rows)
+        statement = write_statement(*write)
+        try:
+            if self.target.write.mode == "upsert" and self.connection.info.server_version >= MERGE_SINCE:
+                # Says whether the table has the index that the other way needs, and this one should not do without.
+                self.run(f"EXPLAIN {statement}")
+                with suppress(psycopg.errors.UniqueViolation), self.connection.transaction():
+                    self.run(upsert_by_merge(*write))
+                    return
+            self.run(statement)
+        except psycopg.errors.CardinalityViolation as error:
+            raise ValueError(
+                f"two rows of one batch have the same key ({', '.join(self.target.write.key)}), and nothing says which "
+                "is the later one: name a version=... column, or bring one row for each key"
+            ) from error
+        except psycopg.errors.InvalidColumnReference as error:
+            raise ValueError(
+                f"table {self.target.table} needs a primary key or a unique index on exactly "
+                f"({', '.join(self.target.write.key)}) for mode={self.target.write.mode!r}"
+            ) from error
+
+
+def in_hexadecimal(column: Any) -> Any:
+    """How PostgreSQL reads bytes from text."""
+    from pyspark.sql import functions as f
+
+    return f.concat(f.lit("\\x"), f.hex(column))
+
+
+def copy_task(
+    url: str, table: str, counted: set[str]
+) -> Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]:
+    """What a task does with its rows. It is pickled, so it holds what it needs and nothing more."""
+
+    def copy(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+        import pyarrow
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        task = context.taskAttemptId()
+        count = copy_rows(url, table, task, counted, batches)
+        if count:
+            yield pyarrow.record_batch({"task": [task], "row_count": [count]})
+
+    return copy
+
+
+def copy_rows(url: str, table: str, task: int, counted: set[str], batches: Iterator[pyarrow.RecordBatch]) -> int:
+    """Copies all batches in one transaction, one batch in memory at a time; connects only if there is a row."""
+    first = next((batch for batch in batches if batch.num_rows), None)
+    if first is None:
+        return 0
+    count = 0
+    names = listed([*first.schema.names, TASK_COLUMN])
+    into = f"COPY {quoted(table)} ({names}) FROM STDIN (FORMAT csv)".encode()
+    with psycopg.connect(url, client_encoding="UTF8") as connection, connection.cursor().copy(into) as copy:
+        for batch in chain([first], batches):
+            copy.write(as_csv(batch, task, counted))
+            count += batch.num_rows
+    return count
+
+
+def as_csv(batch: pyarrow.RecordBatch, task: int, counted: set[str]) -> memoryview:
+    """What COPY reads: null is nothing, the empty string is a pair of quotes, and Arrow writes both like this."""
+    import pyarrow
+    from pyarrow import csv
+
+    def column_of(name: str) -> pyarrow.Array:
+        column = batch.column(name)
+        if name in counted:
+            return column.cast(pyarrow.int64())
+        # A moment in the zone of the session would be read as one of UTC where the column has no zone.
+        return column.cast(pyarrow.timestamp("us", "UTC")) if pyarrow.types.is_timestamp(column.type) else column
+
+    columns = [column_of(name) for name in batch.schema.names]
+    tasks = pyarrow.repeat(pyarrow.scalar(task, pyarrow.int64()), batch.num_rows)
+    written = pyarrow.BufferOutputStream()
+    csv.write_csv(
+        pyarrow.record_batch([*columns, tasks], names=[*batch.schema.names, TASK_COLUMN]),
+        written,
+        csv.WriteOptions(include_header=False),
+    )
+    return memoryview(written.getvalue())

@@ -1,0 +1,136 @@
+"""Rows into a table of PostgreSQL or SQLite, each batch once: staged first, then one transaction that holds the claim.
+
+This module knows the order of the steps and neither database. Whatever was staged counts for nothing until the
+transaction that reads it also writes the claim; what a crash left staged is thrown away by the next batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import urlsplit
+
+from semel.spark.tables.claims import Claim, claim_of, judge
+from semel.spark.tables.sink import Batch, Outcome, Sink, chosen
+from semel.spark.tables.statements import Write, check_columns, checked
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+CLAIMS_TABLE = "semel_batches"
+
+Rule = Callable[[Claim | None], Outcome]
+"""What becomes of the batch, given the last claim of the sink; raises where it is refused."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where the rows go, under which name they are claimed, and what becomes of them."""
+
+    sink: str
+    table: str
+    claims_table: str
+    write: Write
+
+
+@dataclass(frozen=True)
+class Staged:
+    """The rows of one attempt at a batch, where the transaction can read them."""
+
+    rows: str
+    """A subquery in brackets that gives exactly the rows that Spark says were written."""
+    count: int
+
+
+class Connected(Protocol):
+    """One connection of the driver, for one batch. The tables are there."""
+
+    def held(self) -> Claim | None: ...
+
+    def staged(self, rows: DataFrame) -> AbstractContextManager[Staged]: ...
+
+    def commit(self, staged: Staged, asked: Claim, rule: Rule) -> Outcome:
+        """One transaction: locks the claim, asks the rule, writes the staged rows and the claim."""
+
+
+class Database(Protocol):
+    def connected(self, schema: StructType) -> AbstractContextManager[Connected]: ...
+
+
+class SqlSink(Sink):
+    def __init__(
+        self, name: str, database: Database, target: Target, columns: tuple[str, ...], accept_after: str | None
+    ) -> None:
+        self.name = name
+        self.columns = columns
+        self.database = database
+        self.target = target
+        self.accept_after = accept_after
+
+    def write(self, rows: DataFrame, batch: Batch) -> Outcome:
+        rows = chosen(rows, self.columns)
+        check_columns(self.target.write, rows.columns)
+        asked = claim_of(batch)
+        rule = partial(judge, self.name, asked=asked, accept_after=self.accept_after)
+        with self.database.connected(rows.schema) as connection:
+            # The same look again, locked, decides; this one spares a batch that is refused or in the work of staging.
+            if rule(connection.held()) is Outcome.DUPLICATE:
+                return Outcome.DUPLICATE
+            with connection.staged(rows) as staged:
+                return connection.commit(staged, asked, rule)
+
+
+def sql_sink(
+    url: str,
+    table: str,
+    mode: str = "append",
+    *,
+    key: Sequence[str] | str = (),
+    version: str | None = None,
+    merge: Mapping[str, str] | str | None = None,
+    columns: Sequence[str] = (),
+    sink_id: str | None = None,
+    accept_after: str | None = None,
+    claims_table: str = CLAIMS_TABLE,
+) -> SqlSink:
+    """A sink into `table` of `postgresql://...` or `sqlite:///path`, made if it is missing.
+
+    `mode="append"` adds the rows; `"upsert"` replaces the row of the same `key`, where `version` says which one is
+    later; `"merge"` combines them with what is there: `merge={"balance": "sum"}` by columns (sum, min, max), or as a
+    statement of your own in which `{rows}` stands for the rows. `columns` are what is taken of the rows, as expressions
+    of Spark's SQL; all of them, if there are none. The batch is claimed in `claims_table` of the same
+    database under `sink_id`, which is the table's name unless you say otherwise. `accept_after` lets one batch follow
+    that would be refused: the refusal says which value.
+    """
+    target = Target(sink_id or table, table, claims_table, checked(mode, key, version, merge))
+    return SqlSink(
+        f"{urlsplit(url).scheme}:{target.sink}", database_of(url, target), target, tuple(columns), accept_after
+    )
+
+
+def database_of(url: str, target: Target) -> Database:
+    scheme = urlsplit(url).scheme
+    if scheme in ("postgresql", "postgres"):
+        from semel.spark.tables.postgres import Postgres
+
+        return Postgres(url, target)
+    if scheme == "sqlite":
+        from semel.spark.tables.sqlite import Sqlite
+
+        return Sqlite(path_of(url), target)
+    raise ValueError(
+        f"a SQL sink takes postgresql://... or sqlite:///path, not {scheme or 'an address without either'}"
+    )
+
+
+def path_of(url: str) -> str:
+    """As others write it: three slashes before a relative path, four before an absolute one."""
+    prefix = "sqlite:///"
+    path = url.removeprefix(prefix)
+    if not url.startswith(prefix) or path in ("", ":memory:"):
+        raise ValueError("a SQLite sink takes a file: sqlite:///relative/path or sqlite:////absolute/path")
+    return path

@@ -1,0 +1,237 @@
+"""SQLite: the executors make small databases of their rows, and the driver, who has the file, copies them in.
+
+A task's rows travel as the bytes of a SQLite database, one for each Arrow batch, and SQLite itself copies from one
+database to the next: the driver makes no Python object for a cell, and needs no file system that the executors share.
+They are gathered in a file of the driver's first, so that the table is locked for the copying alone. Spark gives the
+result of each task once, whatever ran twice.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.types import DecimalType
+
+from semel.spark.tables.claims import Claim
+from semel.spark.tables.columns import SQLITE_TYPES, travelling, types_of
+from semel.spark.tables.sink import Outcome
+from semel.spark.tables.sql_sink import Rule, Staged, Target
+from semel.spark.tables.statements import (
+    Write,
+    check_keys,
+    count_statement,
+    create_table,
+    doubled_keys,
+    listed,
+    qualified,
+    write_statement,
+)
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+# How long a batch waits for another query that writes into the same file.
+BUSY_TIMEOUT_SECONDS = 60.0
+STAGE = "semel_stage"
+
+
+class Sqlite:
+    def __init__(self, path: str, target: Target) -> None:
+        self.path = path
+        self.target = target
+
+    @contextmanager
+    def connected(self, schema: StructType) -> Iterator[SqliteConnection]:
+        with closing(opened(self.path)) as connection:
+            connected = SqliteConnection(connection, self.target, schema)
+            connected.make_tables()
+            yield connected
+
+
+def opened(path: str) -> sqlite3.Connection:
+    """A connection whose commits are on the disk when they return, and that others may read beside."""
+    if not Path(path).parent.is_dir():
+        raise ValueError(f"a SQLite sink into {path}: there is no directory {Path(path).parent}")
+    connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    return connection
+
+
+class SqliteConnection:
+    def __init__(self, connection: sqlite3.Connection, target: Target, schema: StructType) -> None:
+        self.connection = connection
+        self.target = target
+        self.types = types_of(schema, SQLITE_TYPES)
+        check_decimals(target.write, schema)
+        check_sums(target.write, self.types)
+        self.claims = qualified(target.claims_table)
+
+    def make_tables(self) -> None:
+        """Makes the claims and the table if they are missing, and finds whether it has all columns. A merge statement
+        of the user's own has rows of other columns than its table, which it has to find there."""
+        self.connection.execute(
+            f"CREATE TABLE IF NOT EXISTS {self.claims} (sink_id TEXT PRIMARY KEY NOT NULL, query_id TEXT NOT NULL, "
+            "batch_id INTEGER NOT NULL, digest TEXT NOT NULL, row_count INTEGER NOT NULL, committed_at TEXT NOT NULL)"
+        )
+        if isinstance(self.target.write.merge, str):
+            return
+        self.connection.execute(create_table(self.target.table, self.types, self.target.write.key))
+        found = [row[1] for row in self.connection.execute(f"PRAGMA table_info({qualified(self.target.table)})")]
+        missing = [name for name in self.types if name not in found]
+        if missing:
+            raise ValueError(f"table {self.target.table} has no column {missing[0]!r}: it has {', '.join(found)}")
+
+    def held(self) -> Claim | None:
+        found = self.connection.execute(
+            f"SELECT query_id, batch_id, digest FROM {self.claims} WHERE sink_id = ?", [self.target.sink]
+        ).fetchone()
+        return None if found is None else Claim(*found)
+
+    @contextmanager
+    def staged(self, rows: DataFrame) -> Iterator[Staged]:
+        """Gathers the rows in a file of their own, attached to the connection, one partition in memory at a time."""
+        chunks = travelling(rows).mapInArrow(pack_task(self.types), "chunk binary, row_count bigint")
+        with tempfile.TemporaryDirectory(prefix="semel-stage-") as directory:
+            path = str(Path(directory, "rows.db"))
+            count = gather(path, self.types, one_partition_at_a_time(chunks))
+            self.connection.execute(f"ATTACH ? AS {STAGE}", [path])
+            try:
+                yield Staged(f"(SELECT {listed(self.types)} FROM {STAGE}.rows)", count)
+            finally:
+                self.connection.execute(f"DETACH {STAGE}")
+
+    def commit(self, staged: Staged, asked: Claim, rule: Rule) -> Outcome:
+        # A transaction that reads first and then writes fails at once where another one wrote in between; this one
+        # waits for its turn before it reads.
+        self.connection.execute("BEGIN IMMEDIATE")
+        try:
+            outcome = rule(self.held())
+            if outcome is Outcome.ACCEPTED:
+                self.move(staged)
+                self.connection.execute(
+                    f"INSERT OR REPLACE INTO {self.claims} VALUES (?, ?, ?, ?, ?, strftime('%Y-%m-%dT%H:%M:%fZ'))",
+                    [self.target.sink, asked.query, asked.batch_id, asked.digest, staged.count],
+                )
+            self.connection.execute("COMMIT")
+        finally:
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+        return outcome
+
+    def move(self, staged: Staged) -> None:
+        counting = count_statement(self.target.write, staged.rows)
+        count, without_key = self.connection.execute(counting).fetchone()
+        if count != staged.count:
+            raise RuntimeError(f"{staged.count} rows were staged for {self.target.table} and {count} are left")
+        check_keys(self.target.write, without_key)
+        doubled = doubled_keys(self.target.write, staged.rows)
+        if doubled is not None and self.connection.execute(doubled).fetchone() != (0,):
+            raise ValueError(
+                f"two rows of one batch have the same key ({', '.join(self.target.write.key)}), and nothing says which "
+                "is the later one: name a version=... column, or bring one row for each key"
+            )
+        try:
+            self.connection.execute(
+                write_statement(self.target.write, self.target.table, list(self.types), staged.rows)
+            )
+        except sqlite3.OperationalError as error:
+            if "ON CONFLICT clause does not match" not in str(error):
+                raise
+            raise ValueError(
+                f"table {self.target.table} needs a primary key or a unique index on exactly "
+                f"({', '.join(self.target.write.key)}) for mode={self.target.write.mode!r}"
+            ) from error
+
+
+def check_decimals(write: Write, schema: StructType) -> None:
+    """As text a decimal is exact, but neither added up nor compared as a number."""
+    counted = [write.version, *(write.merge if isinstance(write.merge, Mapping) else ())]
+    for field in schema.fields:
+        if field.name in counted and isinstance(field.dataType, DecimalType):
+            raise ValueError(
+                f"column {field.name!r} is a {field.dataType.simpleString()}, for which SQLite has no number: "
+                "use an integer of the smallest unit"
+            )
+
+
+def check_sums(write: Write, types: Mapping[str, str]) -> None:
+    """SQLite adds up whatever it is given: of a text it takes the digits at its beginning."""
+    for name, how in write.merge.items() if isinstance(write.merge, Mapping) else ():
+        if how == "sum" and types[name] not in ("INTEGER", "REAL"):
+            raise ValueError(f"column {name!r} is no number, and cannot be added up")
+
+
+def one_partition_at_a_time(rows: DataFrame) -> Iterator[Any]:
+    """The rows, here in the driver, while the next partition is under way.
+
+    That is what `DataFrame.toLocalIterator` does. But Spark 4.3 takes its execution for ended before the first of its
+    jobs has begun, and what belongs to an ended one is never cleared away: it keeps the jobs, with their plan and their
+    session, as long as it runs. The iterator of an RDD has no execution of its own; its jobs go with the batch's.
+    """
+    from pyspark.sql import is_remote
+
+    # Over Spark Connect a row comes along with the answer, and there are no RDDs.
+    source = rows if is_remote() else rows.rdd
+    return iter(source.toLocalIterator(prefetchPartitions=True))
+
+
+def gather(path: str, types: dict[str, str], chunks: Iterator[Any]) -> int:
+    """Copies all chunks into one file, which is thrown away after a crash: so nothing of it waits for the disk."""
+    count = 0
+    with closing(sqlite3.connect(path, isolation_level=None)) as staging:
+        staging.execute("PRAGMA journal_mode = OFF")
+        staging.execute("PRAGMA synchronous = OFF")
+        staging.execute(create_table("rows", types, ()))
+        staging.execute("ATTACH ':memory:' AS chunk")
+        for chunk in chunks:
+            staging.deserialize(bytes(chunk.chunk), name="chunk")
+            staging.execute("INSERT INTO main.rows SELECT * FROM chunk.rows")
+            count += chunk.row_count
+    return count
+
+
+def pack_task(types: dict[str, str]) -> Any:
+    """What a task does with its rows: each Arrow batch becomes a small database."""
+
+    def pack(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+        import pyarrow
+
+        for batch in batches:
+            if batch.num_rows:
+                yield pyarrow.record_batch({"chunk": [packed(batch, types)], "row_count": [batch.num_rows]})
+
+    return pack
+
+
+def packed(batch: pyarrow.RecordBatch, types: dict[str, str]) -> bytes:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as chunk:
+        chunk.execute(create_table("rows", types, ()))
+        chunk.execute("BEGIN")
+        marks = ", ".join("?" for _ in batch.columns)
+        values = zip(*(plain(column) for column in batch.columns), strict=True)
+        chunk.executemany(f"INSERT INTO rows VALUES ({marks})", values)
+        chunk.execute("COMMIT")
+        return chunk.serialize()
+
+
+def plain(column: pyarrow.Array) -> list[Any]:
+    """The values as SQLite stores them. What it has no type for is text: exact, and in the order of what it says."""
+    import pyarrow
+
+    if pyarrow.types.is_timestamp(column.type) and column.type.tz is not None:
+        column = column.cast(pyarrow.timestamp("us", "UTC"))
+    if not (pyarrow.types.is_integer(column.type) or pyarrow.types.is_floating(column.type)):
+        if not (pyarrow.types.is_boolean(column.type) or pyarrow.types.is_binary(column.type)):
+            column = column.cast(pyarrow.string())
+        return list(column.to_pylist())
+    if column.null_count:
+        return list(column.to_pylist())
+    return list(column.to_numpy().tolist())

@@ -1,0 +1,201 @@
+"""The SQL of a sink, the same for PostgreSQL and SQLite: how staged rows get into a table, by each mode.
+
+Pure text: nothing here knows a connection. `rows` is always the staged rows of the batch, as a subquery in brackets.
+Every statement gives the same table whatever order the rows are in, for Spark promises none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+Mode = Literal["append", "upsert", "merge"]
+MODES = ("append", "upsert", "merge")
+
+# What stands for the staged rows in a merge statement that the user wrote.
+ROWS = "{rows}"
+
+# Columns that are added on the way into the table. A row's own column of this name would be taken for them.
+TASK_COLUMN = "semel_task"
+RANK_COLUMN = "semel_rank"
+
+# How a column of the batch and the same column of the table become one. The rows of one key in a batch are combined by
+# the aggregate of that name, then with the row that is there: neither order nor batch boundaries change the result.
+# A sum is made by the function, and not by the sign: past the greatest whole number SQLite's sign goes on as a float.
+COMBINED = {
+    "sum": "(SELECT sum(part) FROM (SELECT target.{0} AS part UNION ALL SELECT excluded.{0}) AS parts)",
+    "min": "CASE WHEN excluded.{0} < target.{0} THEN excluded.{0} ELSE target.{0} END",
+    "max": "CASE WHEN excluded.{0} > target.{0} THEN excluded.{0} ELSE target.{0} END",
+}
+
+
+@dataclass(frozen=True)
+class Write:
+    """What becomes of the rows of a batch."""
+
+    mode: Mode = "append"
+    key: tuple[str, ...] = ()
+    version: str | None = None
+    merge: Mapping[str, str] | str | None = None
+
+
+def checked(mode: str, key: Sequence[str] | str, version: str | None, merge: Mapping[str, str] | str | None) -> Write:
+    """The arguments of a sink as what they mean, or an error that says which of them do not go together."""
+    keys = (key,) if isinstance(key, str) else tuple(key)
+    if mode not in MODES:
+        raise ValueError(f"mode={mode!r} is none of {', '.join(MODES)}")
+    if mode == "append" and keys:
+        raise ValueError('key=... says which row to replace, and mode="append" replaces none: use mode="upsert"')
+    if mode == "upsert" and not keys:
+        raise ValueError('mode="upsert" needs key=[...], the columns that tell one row from another')
+    if version is not None and mode != "upsert":
+        raise ValueError(f'version=... decides between two rows of one key in mode="upsert", and not in mode={mode!r}')
+    if version in keys:
+        raise ValueError(f"version={version!r} is part of the key: then no two rows of one key differ in it")
+    if (merge is not None) != (mode == "merge"):
+        raise ValueError('mode="merge" and merge=... belong together')
+    if isinstance(merge, str) and (ROWS not in merge or keys):
+        raise ValueError(f"a merge statement names its rows as {ROWS} and its own key, so key=... has no use")
+    if isinstance(merge, Mapping):
+        check_combined(keys, merge)
+    return Write(mode, keys, version, merge)  # type: ignore[arg-type]
+
+
+def check_combined(key: Sequence[str], merge: Mapping[str, str]) -> None:
+    unknown = sorted(set(merge.values()) - set(COMBINED))
+    if unknown:
+        raise ValueError(f"merge={{...: {unknown[0]!r}}} is none of {', '.join(COMBINED)}")
+    if not key or not merge:
+        raise ValueError('mode="merge" with columns needs key=[...] and a column to combine')
+    both = sorted(set(key) & set(merge))
+    if both:
+        raise ValueError(f"column {both[0]!r} is in key and in merge")
+
+
+def check_columns(write: Write, columns: Sequence[str]) -> None:
+    """That the rows have what the arguments name, and that each column of a merge has something to become."""
+    for name in columns:
+        if name.lower() in (TASK_COLUMN, RANK_COLUMN):
+            raise ValueError(f"column {name!r} has a name that the sink needs for itself: rename it")
+    named = [*write.key, *([write.version] if write.version else [])]
+    if isinstance(write.merge, Mapping):
+        named += write.merge
+        left = [name for name in columns if name not in named]
+        if left:
+            raise ValueError(f"column {left[0]!r} is neither in key nor in merge: drop it, or say what becomes of it")
+    missing = [name for name in named if name not in columns]
+    if missing:
+        raise ValueError(f"the rows have no column {missing[0]!r}: they have {', '.join(columns)}")
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def qualified(table: str) -> str:
+    """`schema.table` or `table`."""
+    return ".".join(quoted(part) for part in table.split(".", 1))
+
+
+def listed(names: Iterable[str], prefix: str = "") -> str:
+    return ", ".join(prefix + quoted(name) for name in names)
+
+
+def create_table(table: str, types: Mapping[str, str], key: Sequence[str], kind: str = "TABLE") -> str:
+    lines = [f"{quoted(name)} {type_}{' NOT NULL' if name in key else ''}" for name, type_ in types.items()]
+    if key:
+        lines.append(f"PRIMARY KEY ({listed(key)})")
+    return f"CREATE {kind} IF NOT EXISTS {qualified(table)} ({', '.join(lines)})"
+
+
+def write_statement(write: Write, table: str, columns: Sequence[str], rows: str) -> str:
+    if isinstance(write.merge, str):
+        return write.merge.replace(ROWS, rows)
+    if write.merge is not None:
+        return combine(write.key, write.merge, table, rows)
+    if write.mode == "upsert":
+        return upsert(write, table, columns, rows)
+    return f"INSERT INTO {qualified(table)} ({listed(columns)}) SELECT {listed(columns)} FROM {rows} AS staged"
+
+
+def upsert(write: Write, table: str, columns: Sequence[str], rows: str) -> str:
+    """Where a version is named, the row with the greatest one stays, within the batch and against the table; of two
+    rows with the same key and version in one batch, the one that is greater in its other columns, from left to right.
+    """
+    others = [name for name in columns if name not in write.key]
+    changes = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in others)
+    condition = f" WHERE {not_older(write, 'excluded')}" if write.version else ""
+    return (
+        f"INSERT INTO {qualified(table)} AS target ({listed(columns)}) "
+        f"SELECT {listed(columns)} FROM {newest(write, columns, rows)} AS newest WHERE true "
+        f"ON CONFLICT ({listed(write.key)}) DO {f'UPDATE SET {changes}{condition}' if others else 'NOTHING'}"
+    )
+
+
+def upsert_by_merge(write: Write, table: str, columns: Sequence[str], rows: str) -> str:
+    """The same, in half the time where most rows are new. It looks for the keys first, so it fails where a key comes
+    twice in the batch, or from another writer meanwhile."""
+    others = [name for name in columns if name not in write.key]
+    same_key = " AND ".join(f"target.{quoted(name)} = newest.{quoted(name)}" for name in write.key)
+    changes = ", ".join(f"{quoted(name)} = newest.{quoted(name)}" for name in others)
+    condition = f" AND ({not_older(write, 'newest')})" if write.version else ""
+    return (
+        f"MERGE INTO {qualified(table)} AS target USING {newest(write, columns, rows)} AS newest ON {same_key} "
+        f"{f'WHEN MATCHED{condition} THEN UPDATE SET {changes} ' if others else ''}"
+        f"WHEN NOT MATCHED THEN INSERT ({listed(columns)}) VALUES ({listed(columns, 'newest.')})"
+    )
+
+
+def newest(write: Write, columns: Sequence[str], rows: str) -> str:
+    """The rows that may go into the table: with a version, one of each key."""
+    if write.version is None:
+        return rows
+    tied = [name for name in columns if name not in (*write.key, write.version)]
+    order = ", ".join(f"{quoted(name)} DESC NULLS LAST" for name in [write.version, *tied])
+    rank = f"row_number() OVER (PARTITION BY {listed(write.key)} ORDER BY {order}) AS {RANK_COLUMN}"
+    ranked = f"(SELECT {listed(columns)}, {rank} FROM {rows} AS staged)"
+    return f"(SELECT {listed(columns)} FROM {ranked} AS ranked WHERE {RANK_COLUMN} = 1)"
+
+
+def not_older(write: Write, row: str) -> str:
+    version = quoted(str(write.version))
+    return f"target.{version} IS NULL OR {row}.{version} >= target.{version}"
+
+
+def combine(key: Sequence[str], merge: Mapping[str, str], table: str, rows: str) -> str:
+    """A null counts for nothing: it changes no sum, and is neither the least nor the greatest."""
+    aggregates = ", ".join(f"{how}({quoted(name)}) AS {quoted(name)}" for name, how in merge.items())
+    changes = ", ".join(
+        f"{column} = CASE WHEN excluded.{column} IS NULL THEN target.{column} "
+        f"WHEN target.{column} IS NULL THEN excluded.{column} ELSE {COMBINED[how].format(column)} END"
+        for column, how in ((quoted(name), how) for name, how in merge.items())
+    )
+    return (
+        f"INSERT INTO {qualified(table)} AS target ({listed([*key, *merge])}) "
+        f"SELECT {listed(key)}, {aggregates} FROM {rows} AS staged WHERE true GROUP BY {listed(key)} "
+        f"ON CONFLICT ({listed(key)}) DO UPDATE SET {changes}"
+    )
+
+
+def count_statement(write: Write, rows: str) -> str:
+    """Counts the rows, and those of them whose key has a null."""
+    is_null = " OR ".join(f"{quoted(name)} IS NULL" for name in write.key)
+    return f"SELECT count(*), count(CASE WHEN {is_null or 'false'} THEN 1 END) FROM {rows} AS staged"
+
+
+def check_keys(write: Write, without_key: int) -> None:
+    """To SQL no null is the same as another, so a row with one would be added with each batch and replace none."""
+    if without_key:
+        raise ValueError(
+            f"{without_key} rows of the batch have null in their key ({', '.join(write.key)}): filter them out, or "
+            "give them a value"
+        )
+
+
+def doubled_keys(write: Write, rows: str) -> str | None:
+    """Counts the keys that stand in a batch twice, where nothing says which of two rows is the later one."""
+    if write.mode != "upsert" or write.version is not None:
+        return None
+    key = listed(write.key)
+    return f"SELECT count(*) FROM (SELECT {key} FROM {rows} AS staged GROUP BY {key} HAVING count(*) > 1) AS doubled"

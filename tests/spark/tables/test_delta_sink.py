@@ -1,0 +1,193 @@
+"""What a batch becomes in a Delta table."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pyarrow
+import pytest
+from deltalake import DeltaTable, Field, Schema, write_deltalake
+from deltalake.schema import PrimitiveType
+from pyspark.sql import DataFrame, SparkSession
+
+from semel.spark import delta_sink
+from semel.spark.tables import delta_sink as delta
+from semel.spark.tables.claims import BatchRefused
+from semel.spark.tables.sink import Batch, Outcome
+
+FIRST, SECOND = Batch("query", 0, "a"), Batch("query", 1, "b")
+
+
+@pytest.fixture
+def payments(spark: SparkSession) -> DataFrame:
+    return spark.range(0, 100, numPartitions=3).selectExpr("id", "concat('payment ', id) AS name")
+
+
+def ids(path: Path) -> list[int]:
+    return sorted(DeltaTable(path).to_pyarrow_table()["id"].to_pylist())
+
+
+def files(path: Path) -> set[str]:
+    return {str(file.relative_to(path)) for file in path.glob("semel-*/**/[!._]*.parquet")}
+
+
+def test_a_batch_that_is_written_twice_is_in_the_table_once(tmp_path: Path, payments: DataFrame) -> None:
+    sink = delta_sink(tmp_path / "table")
+    assert sink.write(payments, FIRST) is Outcome.ACCEPTED
+    assert sink.write(payments, FIRST) is Outcome.DUPLICATE
+    assert sink.write(payments.where("id < 0"), SECOND) is Outcome.ACCEPTED
+    assert sink.write(payments, Batch("query", 2)) is Outcome.ACCEPTED
+    assert ids(tmp_path / "table") == sorted([*range(100), *range(100)])
+    assert list(tmp_path.glob("**/_SUCCESS")) == []
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [Batch("query", 1, "other"), Batch("query", 0, "a"), Batch("query", 3, "d"), Batch("another", 2, "c")],
+    ids=["planned anew", "older", "gap", "checkpoint lost"],
+)
+def test_a_refused_batch_leaves_the_table_as_it_is(tmp_path: Path, payments: DataFrame, batch: Batch) -> None:
+    sink = delta_sink(tmp_path)
+    sink.write(payments, FIRST)
+    sink.write(payments, SECOND)
+    before = files(tmp_path)
+    with pytest.raises(BatchRefused) as refused:
+        sink.write(payments, batch)
+    assert (DeltaTable(tmp_path).version(), files(tmp_path)) == (2, before)
+    _, mark, _ = str(refused.value).rsplit("'", 2)
+    going_on = delta_sink(tmp_path, accept_after=mark)
+    assert going_on.write(payments, batch) is Outcome.ACCEPTED
+    assert going_on.write(payments, batch) is Outcome.DUPLICATE
+
+
+def test_the_same_batch_from_two_drivers_at_once_is_there_once(tmp_path: Path, payments: DataFrame) -> None:
+    """Both have staged their files when the first of them commits."""
+    staged = threading.Barrier(2, timeout=300)
+    outcomes: list[Outcome] = []
+
+    class Waiting(delta.DeltaSink):
+        has_waited = False
+
+        def claimed(self, *claim):  # type: ignore[no-untyped-def]
+            if not self.has_waited:
+                self.has_waited = True
+                staged.wait()
+            return super().claimed(*claim)
+
+    delta_sink(tmp_path).write(payments.limit(0), FIRST)
+
+    def drive() -> None:
+        outcomes.append(Waiting(tmp_path, (), "semel").write(payments, SECOND))
+
+    drivers = [threading.Thread(target=drive) for _ in range(2)]
+    for driver in drivers:
+        driver.start()
+    for driver in drivers:
+        driver.join()
+    assert {outcome.value for outcome in outcomes} == {"accepted", "duplicate"}
+    assert ids(tmp_path) == list(range(100))
+    assert files(tmp_path) == set(DeltaTable(tmp_path).to_pyarrow_dataset().files)
+
+
+def test_a_writer_that_gets_in_first_costs_another_commit_and_nothing_else(
+    tmp_path: Path, payments: DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = delta_sink(tmp_path)
+    sink.write(payments, FIRST)
+    original = delta.committed
+    lost = []
+
+    def late(table: DeltaTable, *rest):  # type: ignore[no-untyped-def]
+        if len(lost) < 3:
+            other = pyarrow.table({"id": [1000 + len(lost)], "name": ["of another writer"]})
+            write_deltalake(tmp_path, other, mode="append")
+        done = original(table, *rest)
+        lost.extend([] if done else [table.version()])
+        return done
+
+    monkeypatch.setattr(delta, "committed", late)
+    assert sink.write(payments, SECOND) is Outcome.ACCEPTED
+    assert len(lost) == 3
+    assert ids(tmp_path) == sorted([*range(100), *range(100), 1000, 1001, 1002])
+
+
+def test_a_table_whose_files_were_brought_together_keeps_its_claim(tmp_path: Path, payments: DataFrame) -> None:
+    sink = delta_sink(tmp_path)
+    sink.write(payments, FIRST)
+    sink.write(payments, SECOND)
+    table = DeltaTable(tmp_path)
+    table.alter.set_table_properties({"delta.logRetentionDuration": "interval 0 days"})
+    table.optimize.compact()
+    table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False, full=True)
+    table.create_checkpoint()
+    table.cleanup_metadata()
+    assert files(tmp_path) == set()
+    assert not (tmp_path / "_delta_log" / f"{0:020}.json").exists()
+    assert sink.write(payments, SECOND) is Outcome.DUPLICATE
+    assert sink.write(payments, Batch("query", 2)) is Outcome.ACCEPTED
+    assert ids(tmp_path) == sorted([*range(100)] * 3)
+
+
+def test_a_commit_that_is_there_although_it_seemed_to_fail_keeps_its_files(
+    tmp_path: Path, payments: DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = delta.committed
+
+    def unheard(*arguments):  # type: ignore[no-untyped-def]
+        original(*arguments)
+        return False
+
+    monkeypatch.setattr(delta, "committed", unheard)
+    assert delta_sink(tmp_path).write(payments, FIRST) is Outcome.ACCEPTED
+    assert ids(tmp_path) == list(range(100))
+
+
+def test_partitions_and_types_are_read_as_they_were_written(tmp_path: Path, spark: SparkSession) -> None:
+    rows = spark.sql(
+        "SELECT *, timestamp '0001-01-01 00:00:00.000001+00:00' AS at, date '0001-01-01' AS day, "
+        "1.50BD AS price, named_struct('a', array(1, null)) AS nested, timestamp_ntz '9999-12-31 01:02:03' AS local "
+        "FROM VALUES ('a:b/c%d é=x', 1), (null, 2), ('plain', 3), ('', 4), ('__HIVE_DEFAULT_PARTITION__', 5) "
+        "AS given(`kind of`, number)"
+    )
+    sink = delta_sink(f"file://{tmp_path}/table", partition_by=["kind of", "number"])
+    assert sink.write(rows, FIRST) is Outcome.ACCEPTED
+    read = DeltaTable(tmp_path / "table").to_pyarrow_table().to_pylist()
+    kinds = {row["number"]: row["kind of"] for row in read}
+    # Spark has one name for the directory of the last two and of what is null.
+    assert kinds == {1: "a:b/c%d é=x", 2: None, 3: "plain", 4: None, 5: None}
+    assert {str(row["at"])[:26] for row in read} == {"0001-01-01 00:00:00.000001"}
+    assert {(str(row["day"]), str(row["price"]), str(row["local"])) for row in read} == {
+        ("0001-01-01", "1.50", "9999-12-31 01:02:03")
+    }
+    assert read[0]["nested"] == {"a": [1, None]}
+
+
+def test_a_session_keeps_its_own_settings(tmp_path: Path, payments: DataFrame) -> None:
+    settings = {name: payments.sparkSession.conf.get(name) for name in delta.PARQUET_SETTINGS}
+    delta_sink(tmp_path).write(payments, FIRST)
+    assert {name: payments.sparkSession.conf.get(name) for name in settings} == settings
+
+
+def test_rows_that_do_not_fit_the_table_are_refused(tmp_path: Path, spark: SparkSession, payments: DataFrame) -> None:
+    sink = delta_sink(tmp_path)
+    sink.write(payments, FIRST)
+    with pytest.raises(ValueError, match="column 'extra' is integer in the rows and None in"):
+        sink.write(payments.selectExpr("*", "1 AS extra"), SECOND)
+    with pytest.raises(ValueError, match="column 'name' is None in the rows and string in"):
+        sink.write(payments.select("id"), SECOND)
+    with pytest.raises(ValueError, match=r"is partitioned by \[\], not \['id'\]"):
+        delta_sink(tmp_path, partition_by="id").write(payments, SECOND)
+    with pytest.raises(ValueError, match="column 'price' is double: partition by"):
+        delta_sink(tmp_path / "other", partition_by="price").write(spark.sql("SELECT 1 AS a, 0.1D AS price"), FIRST)
+
+
+def test_a_table_with_promises_that_nobody_would_check_is_refused(tmp_path: Path, payments: DataFrame) -> None:
+    DeltaTable.create(tmp_path, Schema([Field("id", PrimitiveType("long"), nullable=False)]))
+    with pytest.raises(ValueError, match="the table promises what this sink does not check for each row: id NOT NULL"):
+        delta_sink(tmp_path).write(payments.select("id"), FIRST)
+
+
+def test_an_object_store_is_refused() -> None:
+    with pytest.raises(ValueError, match="a directory that driver and executors share, not to s3://"):
+        delta_sink("s3://bucket/table")
