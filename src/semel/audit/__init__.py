@@ -1,0 +1,65 @@
+"""Whether all that was sent is where it belongs, once: counts and sums of keyed hashes first, then ids.
+
+    verdict = semel.audit.audit("semel://127.0.0.1:9092/payments?id=key", ["parquet:/data/payments?id=event_id"])
+    assert verdict.is_clean, verdict.sinks[0].lost.listed
+
+An audit reads and never writes, starts no Spark, and holds little in memory however much there is.
+"""
+
+import importlib.util
+from collections.abc import Sequence
+
+if importlib.util.find_spec("numpy") is None or importlib.util.find_spec("pyarrow") is None:
+    raise ImportError("semel.audit needs numpy and pyarrow, and one is missing: pip install 'semel[spark]'")
+
+from semel.audit.addresses import place
+from semel.audit.auditing import Plan, Progress, run
+from semel.audit.errors import AuditFailed
+from semel.audit.places import Place
+from semel.audit.places.given import Given
+from semel.audit.spark_engine import on_spark
+from semel.audit.verdict import LISTED_DEFAULT, Counted, Finding, Findings, SinkVerdict, Verdict, WindowCount
+
+__all__ = [
+    "AuditFailed",
+    "Counted",
+    "Finding",
+    "Findings",
+    "Given",
+    "Place",
+    "SinkVerdict",
+    "Verdict",
+    "WindowCount",
+    "audit",
+    "on_spark",
+]
+
+
+def audit(
+    source: str | Place,
+    sinks: str | Place | Sequence[str | Place],
+    *,
+    window_ms: int | None = None,
+    since_ms: int | None = None,
+    before_ms: int | None = None,
+    once: bool = False,
+    limit: int = LISTED_DEFAULT,
+    buckets: int | None = None,
+    key: str | None = None,
+    processes: int | None = None,
+    progress: Progress = lambda what, done, total: None,
+) -> Verdict:
+    """Hold every sink against the source, each an address as `semel audit` takes it, or what the program has, `Given`.
+
+    Of each kind of finding `limit` ids are named; counts are exact. With `once` an id that the source has several times
+    is expected once, in each window and with each amount that it was sent with. The same `key` repeats an audit to the
+    bit. More than one process is used from two million rows on, unless `processes` says how many: a script that audits
+    so much keeps its work behind `if __name__ == "__main__"`, as for everything that starts processes.
+    """
+    given = [sinks] if isinstance(sinks, str) or not isinstance(sinks, Sequence) else sinks
+    plan = Plan(window_ms, since_ms, before_ms, once, limit, buckets, key, processes)
+    return run(_place(source), [_place(sink) for sink in given], plan, progress)
+
+
+def _place(given: str | Place) -> Place:
+    return place(given) if isinstance(given, str) else given

@@ -1,0 +1,166 @@
+"""Addresses of what is audited: one line of text that says where rows are, and what of each row counts.
+
+    semel://HOST:PORT/TOPIC?id=key           also header.NAME, or value.$.payment.id for JSON; kafka.* as for Spark
+    parquet:DIR?id=COLUMN                    a directory, or one file
+    delta:DIR?id=COLUMN                      and version=N
+    postgresql://USER@HOST/DATABASE/TABLE?id=COLUMN    TABLE or SCHEMA.TABLE; what libpq knows, such as sslmode=require
+    sqlite:FILE/TABLE?id=COLUMN
+
+Besides `id`, `time=` says when the event happened and `amount=` what it is worth. An option that nobody knows is
+refused by its name, so that a typing error never passes for an audit.
+"""
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
+
+from semel.audit.errors import AuditFailed
+from semel.audit.places import Place
+from semel.audit.rows import Selector, Wanted
+
+_ROW_OPTIONS: Final = ("id", "time", "amount")
+_KAFKA: Final = "kafka."
+
+
+@dataclass(frozen=True)
+class Address:
+    """An address in its parts; `text` is as it was written, and may hold a password."""
+
+    text: str
+    parts: SplitResult
+    options: dict[str, str]
+
+    @classmethod
+    def parse(cls, text: str) -> "Address":
+        try:
+            parts = urlsplit(text)
+            pairs = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+        except ValueError as error:
+            raise AuditFailed(f"{_shown(text)!r} is no address: {error}") from None
+        options = dict(pairs)
+        if len(options) < len(pairs):
+            raise AuditFailed(f"{_shown(text)!r} gives an option twice")
+        return cls(text, parts, options)
+
+    @property
+    def name(self) -> str:
+        """What it is called when it is talked about: without options, and without a password."""
+        netloc = self.parts.netloc
+        user, at, host = netloc.rpartition("@")
+        shown = f"{user.partition(':')[0]}{at}{host}"
+        slashes = "//" if shown or self.parts.scheme == "postgresql" else ""
+        return f"{self.parts.scheme}:{slashes}{shown}{unquote(self.parts.path)}"
+
+    @property
+    def path(self) -> str:
+        """Of something on this machine."""
+        if self.parts.netloc:
+            raise AuditFailed(
+                f"{self.name}: {self.parts.netloc} would be a host; write {self.parts.scheme}:/PATH, "
+                f"or {self.parts.scheme}:PATH for one that begins here"
+            )
+        if not self.parts.path:
+            raise AuditFailed(f"{_shown(self.text)!r} says no path: write {self.parts.scheme}:/PATH")
+        return unquote(self.parts.path)
+
+    def wanted(self, time: str | None = None) -> Wanted:
+        if not self.options.get("id"):
+            raise AuditFailed(f"{self.name} does not say what identifies a row: add ?id=...")
+        chosen = {"time": time, **self.options}
+        selectors = (Selector.parse(name) if (name := chosen.get(option)) else None for option in ("time", "amount"))
+        return Wanted(Selector.parse(self.options["id"]), *selectors)
+
+    def refuse_options_but(self, *more: str) -> None:
+        known = (*_ROW_OPTIONS, *more)
+        for option in self.options:
+            if option not in known:
+                close = difflib.get_close_matches(option, known, n=1)
+                meant = f"; was {close[0]} meant?" if close else f": there are {', '.join(known)}"
+                raise AuditFailed(f"{self.name}: option {option} is not known{meant}")
+
+
+def _shown(text: str) -> str:
+    """What was written, without what may be a password: in front of the host, or among the options."""
+    _, at, host = text.rpartition("@")
+    return (f"{text.partition('//')[0]}//...@{host}" if at else text).partition("?")[0]
+
+
+def place(text: str) -> Place:
+    """What an address leads to. Nothing is opened yet."""
+    address = Address.parse(text)
+    make = _PLACES.get(address.parts.scheme)
+    if make is None:
+        known = ", ".join(f"{scheme}:" for scheme in _PLACES)
+        raise AuditFailed(
+            f"{_shown(text)!r} is no address of something that can be audited: it begins with one of {known}"
+        )
+    return make(address)
+
+
+def _topic(address: Address) -> Place:
+    try:
+        from semel.audit.places.topic import TIME_COLUMN, TopicPlace
+        from semel.spark.log import SettingsRefused, from_options
+    except ImportError as error:
+        raise AuditFailed(f"{address.name}: {error}") from None
+
+    settings = {name: value for name, value in address.options.items() if name.startswith(_KAFKA)}
+    address.refuse_options_but(*settings)
+    topic = unquote(address.parts.path).strip("/")
+    if not address.parts.netloc or not topic or "/" in topic:
+        raise AuditFailed(f"{_shown(address.text)!r} names no topic: write semel://HOST:PORT/TOPIC")
+    try:
+        client = from_options({"kafka.bootstrap.servers": address.parts.netloc, **settings})
+    except SettingsRefused as error:
+        raise AuditFailed(f"{address.name}: {error}") from None
+    return TopicPlace(address.name, client, topic, address.wanted(TIME_COLUMN))
+
+
+def _parquet(address: Address) -> Place:
+    from semel.audit.places.parquet import ParquetDirectory
+
+    address.refuse_options_but()
+    return ParquetDirectory(address.name, Path(address.path), address.wanted())
+
+
+def _delta(address: Address) -> Place:
+    from semel.audit.places.delta import DeltaPlace
+
+    address.refuse_options_but("version")
+    version = address.options.get("version")
+    if version is not None and not version.isdecimal():
+        raise AuditFailed(f"{address.name}: {version!r} is no version")
+    return DeltaPlace(address.name, Path(address.path), None if version is None else int(version), address.wanted())
+
+
+def _sqlite(address: Address) -> Place:
+    from semel.audit.places.sqlite import SQLiteTable
+
+    address.refuse_options_but()
+    file, _, table = address.path.rpartition("/")
+    if not file or not table:
+        raise AuditFailed(f"{_shown(address.text)!r} names no table: write sqlite:FILE/TABLE")
+    return SQLiteTable(address.name, Path(file), table, address.wanted())
+
+
+def _postgresql(address: Address) -> Place:
+    from semel.audit.places.postgres import PostgresTable
+
+    database, slash, table = unquote(address.parts.path).strip("/").rpartition("/")
+    if not slash or not database or not table:
+        raise AuditFailed(f"{address.name} names no table: write postgresql://USER@HOST/DATABASE/TABLE")
+    rest = {name: value for name, value in address.options.items() if name not in _ROW_OPTIONS}
+    conninfo = f"postgresql://{address.parts.netloc}/{quote(database)}?{urlencode(rest, quote_via=quote)}"
+    return PostgresTable(address.name, conninfo, table, address.wanted())
+
+
+_PLACES: Final[dict[str, Callable[[Address], Place]]] = {
+    "semel": _topic,
+    "parquet": _parquet,
+    "delta": _delta,
+    "postgresql": _postgresql,
+    "sqlite": _sqlite,
+}

@@ -1,0 +1,69 @@
+"""The log that Spark's streaming file sink keeps in `_spark_metadata`: which files of a directory are committed.
+
+Each batch is a file of that directory, named by its number, with one line of JSON for each file it added; now and then
+all of them so far are written anew as one file `N.compact`. A file of data that the log does not name was written by an
+attempt that failed, or that another one replaced. This must never say that a file is committed because it looks whole.
+"""
+
+import json
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from semel.audit.errors import AuditFailed
+
+METADATA: Final = "_spark_metadata"
+
+_VERSION: Final = "v1"
+_COMPACT: Final = ".compact"
+_DELETED: Final = "delete"
+
+
+def committed_files(directory: Path) -> list[Path]:
+    """The files that the log names, in its order. They may be missing; then a reader of the log fails, too."""
+    log = directory / METADATA
+    try:
+        names = [path.name for path in log.iterdir() if not path.name.startswith(".")]
+        batches = _batches_to_read(names)
+        entries = [entry for name in batches for entry in _entries(log / name)]
+    except OSError as error:
+        raise AuditFailed(f"{error.filename or log}: {error.strerror}") from None
+    deleted = {entry["path"] for entry in entries if entry.get("action") == _DELETED}
+    added = dict.fromkeys(entry["path"] for entry in entries if entry["path"] not in deleted)
+    return [_in_directory(directory, uri) for uri in added]
+
+
+def _batches_to_read(names: list[str]) -> list[str]:
+    """The last file that stands for all before it, and those of the batches behind that."""
+    compact = [int(name.removesuffix(_COMPACT)) for name in names if _is_compact(name)]
+    last = max(compact, default=-1)
+    following = sorted(int(name) for name in names if name.isdecimal() and int(name) > last)
+    return [*([f"{last}{_COMPACT}"] if compact else []), *(str(batch) for batch in following)]
+
+
+def _is_compact(name: str) -> bool:
+    return name.endswith(_COMPACT) and name.removesuffix(_COMPACT).isdecimal()
+
+
+def _entries(path: Path) -> list[dict[str, str]]:
+    version, _, rest = path.read_text().partition("\n")
+    if version != _VERSION:
+        raise AuditFailed(f"{path}: this log has the version {version[:20]!r}, and {_VERSION} is what can be read")
+    try:
+        entries = [json.loads(line) for line in rest.splitlines()]
+        return [{"path": str(entry["path"]), "action": str(entry["action"])} for entry in entries]
+    except (ValueError, TypeError, KeyError):
+        raise AuditFailed(f"{path}: a line of this log is no entry of Spark's file sink") from None
+
+
+def _in_directory(directory: Path, uri: str) -> Path:
+    """Where the file is now: the log has the path under which the directory was written, and it may have been moved."""
+    written = Path(unquote(urlsplit(uri).path))
+    for root in (directory, directory.resolve()):
+        if written.is_relative_to(root):
+            return directory / written.relative_to(root)
+    parts = written.parts
+    if directory.name in parts:
+        behind = len(parts) - parts[::-1].index(directory.name)
+        return directory.joinpath(*parts[behind:])
+    return directory / written.name

@@ -1,0 +1,43 @@
+"""A Delta table as rows: the Parquet files of one version of it, on this machine, read without Spark.
+
+Tables with features that change what a file means, such as deletion vectors and mapped columns, are refused: reading
+their files as they lie there would count rows that are no longer in the table.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from semel.audit.errors import AuditFailed
+from semel.audit.places import Piece
+from semel.audit.places.parquet import pieces_of
+from semel.audit.rows import Wanted
+
+try:
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+except ImportError:
+    raise AuditFailed("Delta tables need the package deltalake: pip install 'semel[delta]'") from None
+
+
+@dataclass(frozen=True)
+class DeltaPlace:
+    """A table in a directory, as it is now or as of a version."""
+
+    name: str
+    path: Path
+    version: int | None
+    wanted: Wanted
+
+    def pieces(self) -> Sequence[Piece]:
+        try:
+            table = DeltaTable(self.path, version=self.version)
+            # This refuses what only some readers understand.
+            files = table.to_pyarrow_dataset().files
+            partitioned = set(table.metadata().partition_columns)
+        except (DeltaError, OSError, ValueError) as error:
+            raise AuditFailed(f"{self.name}: {' '.join(str(error).split())}") from None
+        for column in self.wanted.columns:
+            if column in partitioned:
+                raise AuditFailed(f"{self.name}: {column!r} partitions the table and so stands in none of its files")
+        return pieces_of(self.path / file for file in files)

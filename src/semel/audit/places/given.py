@@ -1,0 +1,54 @@
+"""Ids that the program itself has: what it knows to have sent, held against what was stored."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from semel.audit.places import BATCH_ROWS, PIECE_ROWS, Piece
+from semel.audit.rows import Rows, Selector, Wanted
+
+
+@dataclass(frozen=True)
+class _Part:
+    table: Any
+
+    @property
+    def rows(self) -> int:
+        return int(self.table.num_rows)
+
+    def read(self, wanted: Wanted) -> Iterator[Rows]:
+        for batch in self.table.to_batches(max_chunksize=BATCH_ROWS):
+            yield wanted.rows_of({name: batch.column(name) for name in wanted.columns})
+
+
+class Given:
+    """An Arrow table in memory, or nothing but ids: text, bytes, whole numbers or UUIDs."""
+
+    def __init__(
+        self,
+        rows: Any,
+        *,
+        id: str = "id",
+        time: str | None = None,
+        amount: str | None = None,
+        name: str = "what was given",
+    ) -> None:
+        self.name = name
+        self.wanted = Wanted(
+            Selector.parse(id),
+            None if time is None else Selector.parse(time),
+            None if amount is None else Selector.parse(amount),
+        )
+        self._table = rows if isinstance(rows, pa.Table) else _of_ids(rows, self.wanted.id.column)
+
+    def pieces(self) -> Sequence[Piece]:
+        return [
+            _Part(self._table.slice(begin, PIECE_ROWS)) for begin in range(0, max(self._table.num_rows, 1), PIECE_ROWS)
+        ]
+
+
+def _of_ids(ids: Iterable[object], column: str) -> Any:
+    values = [value if isinstance(value, bytes | None) else str(value).encode() for value in ids]
+    return pa.table({column: pa.array(values, pa.binary())})

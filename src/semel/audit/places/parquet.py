@@ -1,0 +1,116 @@
+"""Parquet files as rows: those of a directory, or of a single file, on this machine.
+
+In a directory that a streaming query of Spark wrote, only the files that its log names are committed, and only these
+are read. Elsewhere it is every file of which no part of the path is hidden, by Spark's rule for names.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from semel.audit.errors import AuditFailed
+from semel.audit.file_sink import METADATA, committed_files
+from semel.audit.places import BATCH_ROWS, PIECE_ROWS, Piece
+from semel.audit.rows import Rows, Wanted
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroups:
+    """Some row groups of one file, next to each other."""
+
+    path: str
+    first: int
+    behind: int
+    rows: int
+
+    def read(self, wanted: Wanted) -> Iterator[Rows]:
+        try:
+            with pq.ParquetFile(self.path) as file:
+                missing = [column for column in wanted.columns if column not in file.schema_arrow.names]
+                if missing:
+                    raise AuditFailed(f"{self.path} has no column {missing[0]!r}: {_names(file.schema_arrow.names)}")
+                groups = list(range(self.first, self.behind))
+                for batch in file.iter_batches(BATCH_ROWS, row_groups=groups, columns=wanted.columns):
+                    yield wanted.rows_of({name: batch.column(name) for name in wanted.columns})
+        except (OSError, pa.ArrowException) as error:
+            raise AuditFailed(f"{self.path}: {' '.join(str(error).split())}") from None
+
+
+@dataclass(frozen=True)
+class ParquetDirectory:
+    """A directory of Parquet files, or one such file."""
+
+    name: str
+    path: Path
+    wanted: Wanted
+
+    def pieces(self) -> Sequence[Piece]:
+        return pieces_of(files_of(self.path))
+
+
+@dataclass(frozen=True)
+class ParquetFiles:
+    """Exactly these files, whatever else lies beside them."""
+
+    name: str
+    files: Sequence[Path]
+    wanted: Wanted
+
+    def pieces(self) -> Sequence[Piece]:
+        return pieces_of(self.files)
+
+
+def files_of(path: Path) -> list[Path]:
+    """What somebody who knows of Spark's log reads."""
+    if (path / METADATA).is_dir():
+        return committed_files(path)
+    return visible_files(path)
+
+
+def visible_files(path: Path) -> list[Path]:
+    """What somebody who knows nothing of Spark's log reads."""
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise AuditFailed(f"{path}: there is no such file or directory")
+    found = (file for file in path.rglob("*") if file.is_file())
+    return sorted(
+        file
+        for file in found
+        if file.suffix in (".parquet", ".parq") and not any(map(_is_hidden, file.relative_to(path).parts))
+    )
+
+
+def _is_hidden(name: str) -> bool:
+    """A partition is data, whatever its column is called: `_day=1` is one."""
+    return name.startswith(".") or (name.startswith("_") and "=" not in name)
+
+
+def rows_in(files: Iterable[Path]) -> int:
+    return sum(piece.rows for piece in pieces_of(files))
+
+
+def pieces_of(files: Iterable[Path]) -> list[RowGroups]:
+    return [piece for file in files for piece in _pieces_of_file(file)]
+
+
+def _pieces_of_file(path: Path) -> Iterator[RowGroups]:
+    try:
+        metadata = pq.read_metadata(path)
+    except (OSError, pa.ArrowException) as error:
+        raise AuditFailed(f"{path}: {' '.join(str(error).split())}") from None
+    first, rows = 0, 0
+    for group in range(metadata.num_row_groups):
+        rows += metadata.row_group(group).num_rows
+        if rows >= PIECE_ROWS:
+            yield RowGroups(str(path), first, group + 1, rows)
+            first, rows = group + 1, 0
+    if first < metadata.num_row_groups:
+        yield RowGroups(str(path), first, metadata.num_row_groups, rows)
+
+
+def _names(columns: Sequence[str]) -> str:
+    return f"there are {', '.join(columns)}"

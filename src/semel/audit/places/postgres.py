@@ -1,0 +1,154 @@
+"""A table of PostgreSQL as rows, copied out by one statement of a read-only transaction.
+
+Every value comes as text, in a session whose time zone and formats are set, and is never an object of Python's on its
+way.
+"""
+
+import io
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+from pyarrow import csv
+
+from semel.audit.errors import AuditFailed
+from semel.audit.places import BATCH_ROWS, Piece
+from semel.audit.rows import Rows, Wanted
+
+try:
+    import psycopg
+    from psycopg import sql
+except ImportError:
+    raise AuditFailed("PostgreSQL needs the package psycopg: pip install 'semel[postgres]'") from None
+
+CONNECT_SECONDS_MAX: Final = 10
+# A row, and so a value in which JSON is looked for, has to fit.
+BLOCK_BYTES: Final = 8 * 1024 * 1024
+
+_SETTINGS: Final = " ".join(
+    f"-c {setting}"
+    for setting in (
+        *("TimeZone=UTC", "DateStyle=ISO", "client_encoding=UTF8", "extra_float_digits=1"),
+        "default_transaction_read_only=on",
+    )
+)
+_BYTEA: Final = "bytea"
+_NUMERIC: Final = "numeric"
+_ID_TYPES: Final = ("smallint", "integer", "bigint", "text", "character varying", "character", "uuid", _BYTEA, _NUMERIC)
+
+
+@dataclass(frozen=True)
+class PostgresTable:
+    """The table is the piece, and the statement reads one state of it."""
+
+    name: str
+    conninfo: str = field(repr=False)
+    table: str
+    wanted: Wanted
+    types: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int:
+        return 0
+
+    def pieces(self) -> Sequence[Piece]:
+        with self._connection() as connection:
+            types = _types(connection, self._relation, self.wanted.columns)
+        kind = types[self.wanted.id.column]
+        if not self.wanted.id.path and kind not in _ID_TYPES:
+            raise AuditFailed(
+                f"{self.name}: {self.wanted.id} is of type {kind}: an id is text, bytes, a whole number or a UUID"
+            )
+        return [PostgresTable(self.name, self.conninfo, self.table, self.wanted, types)]
+
+    def read(self, wanted: Wanted) -> Iterator[Rows]:
+        columns = sql.SQL(", ").join(_as_text(column, self.types[column]) for column in wanted.columns)
+        query = sql.SQL("COPY (SELECT {} FROM {}) TO STDOUT (FORMAT csv)").format(columns, self._relation)
+        with self._connection() as connection, connection.cursor().copy(query) as copy:
+            # Arrow would have an empty stream begin with a row.
+            stream = io.BufferedReader(_Stream(iter(copy)), BLOCK_BYTES)
+            if not stream.peek(1):
+                return
+            for batch in _parsed(stream, wanted.columns):
+                for begin in range(0, len(batch), BATCH_ROWS):
+                    part = batch.slice(begin, BATCH_ROWS)
+                    yield wanted.rows_of({name: self._column(part, name) for name in wanted.columns})
+
+    def _column(self, batch: Any, name: str) -> Any:
+        values = batch.column(name)
+        if self.types[name] != _BYTEA:
+            return values
+        decoded = [None if value is None else bytes.fromhex(value) for value in values.to_pylist()]
+        return pa.array(decoded, pa.binary())
+
+    @property
+    def _relation(self) -> sql.Identifier:
+        return sql.Identifier(*self.table.split("."))
+
+    @contextmanager
+    def _connection(self) -> Iterator[Any]:
+        try:
+            with psycopg.connect(self.conninfo, connect_timeout=CONNECT_SECONDS_MAX, options=_SETTINGS) as connection:
+                yield connection
+        except (psycopg.Error, pa.ArrowInvalid) as error:
+            raise AuditFailed(f"{self.name}: {' '.join(str(error).split())}") from None
+
+
+def _types(connection: Any, relation: sql.Identifier, columns: Sequence[str]) -> dict[str, str]:
+    """What each column is of, as PostgreSQL calls it; a column that is not there fails here."""
+    names = sql.SQL(", ").join(map(sql.Identifier, columns))
+    cursor = connection.execute(sql.SQL("SELECT {} FROM {} LIMIT 0").format(names, relation))
+    oids = [column.type_code for column in cursor.description]
+    kinds = connection.execute("SELECT format_type(oid, NULL) FROM unnest(%s::oid[]) AS oid", [oids])
+    return dict(zip(columns, (kind for (kind,) in kinds), strict=True))
+
+
+def _as_text(column: str, kind: str) -> sql.Composed:
+    if kind == _BYTEA:
+        return sql.SQL("encode({}, 'hex')").format(sql.Identifier(column))
+    if kind == _NUMERIC:
+        # 17.00 is 17.
+        return sql.SQL("trim_scale({})::text").format(sql.Identifier(column))
+    return sql.SQL("{}::text").format(sql.Identifier(column))
+
+
+def _parsed(stream: Any, columns: Sequence[str]) -> Any:
+    """Batches of text; only what is empty and not quoted is null."""
+    return csv.open_csv(
+        stream,
+        read_options=csv.ReadOptions(column_names=columns, block_size=BLOCK_BYTES),
+        # A row with one column, and nothing in it, is an empty line.
+        parse_options=csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
+        convert_options=csv.ConvertOptions(
+            column_types=dict.fromkeys(columns, pa.string()),
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+
+
+class _Stream(io.RawIOBase):
+    """What a copy gives, as a file."""
+
+    def __init__(self, chunks: Iterator[Any]) -> None:
+        self._chunks = chunks
+        self._left = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        filled = 0
+        while filled < len(buffer):
+            if not self._left:
+                self._left = memoryview(next(self._chunks, b""))
+                if not self._left:
+                    break
+            count = min(len(self._left), len(buffer) - filled)
+            buffer[filled : filled + count] = self._left[:count]
+            self._left = self._left[count:]
+            filled += count
+        return filled

@@ -1,0 +1,82 @@
+"""A table of SQLite as rows, read by one connection that may not write.
+
+Every value comes as text, so that 17 is the same id whether it was stored as a number or as text; SQLite lets both
+stand in one column. A floating-point number is refused as an id.
+"""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from semel.audit.errors import AuditFailed
+from semel.audit.places import BATCH_ROWS, Piece
+from semel.audit.rows import ID_TYPE, Rows, Wanted
+
+# How long another connection may hold the database.
+BUSY_SECONDS_MAX = 10.0
+
+
+@dataclass(frozen=True)
+class SQLiteTable:
+    """The table is the piece: SQLite has no way to divide it that is faster."""
+
+    name: str
+    path: Path
+    table: str
+    wanted: Wanted
+
+    @property
+    def rows(self) -> int:
+        return 0
+
+    def pieces(self) -> Sequence[Piece]:
+        if not self.path.is_file():
+            raise AuditFailed(f"{self.path}: there is no such file")
+        try:
+            with closing(self._connection()) as connection:
+                self._refuse_numbers_with_a_point(connection)
+        except sqlite3.Error as error:
+            raise AuditFailed(f"{self.name}: {error}") from None
+        return [self]
+
+    def read(self, wanted: Wanted) -> Iterator[Rows]:
+        shown = ", ".join(f"CAST({_quoted(column)} AS TEXT)" for column in wanted.columns)
+        try:
+            with closing(self._connection()) as connection:
+                cursor = connection.execute(f"SELECT {shown} FROM {self._from}")
+                while fetched := cursor.fetchmany(BATCH_ROWS):
+                    columns = zip(wanted.columns, zip(*fetched, strict=True), strict=True)
+                    yield wanted.rows_of({name: pa.array(values, ID_TYPE) for name, values in columns})
+        except sqlite3.Error as error:
+            raise AuditFailed(f"{self.name}: {error}") from None
+
+    def _connection(self) -> sqlite3.Connection:
+        uri = f"file:{quote(str(self.path))}?mode=ro"
+        connection = sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS_MAX, isolation_level=None)
+        connection.text_factory = bytes
+        return connection
+
+    @property
+    def _from(self) -> str:
+        return ".".join(_quoted(part) for part in self.table.split("."))
+
+    def _refuse_numbers_with_a_point(self, connection: sqlite3.Connection) -> None:
+        column = _quoted(self.wanted.id.column)
+        found: Any = connection.execute(
+            f"SELECT {column} FROM {self._from} WHERE typeof({column}) = 'real' LIMIT 1"
+        ).fetchone()
+        if found is not None:
+            raise AuditFailed(f"{self.name}: {self.wanted.id} holds {found[0]}, and a number with a point is no id")
+
+
+def _quoted(name: str) -> str:
+    # In brackets and not in quotes: what is in double quotes and is no column is a string to SQLite.
+    if "]" in name or "\0" in name:
+        raise AuditFailed(f"{name!r} is no name that can be looked up in SQLite")
+    return f"[{name}]"

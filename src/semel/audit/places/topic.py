@@ -1,0 +1,105 @@
+"""A topic as rows: its committed records, from the first one there is to the end that it has when the audit begins.
+
+Nothing is consumed: no group is joined and no offset committed. What an open transaction has written, and all behind
+it, is not committed and does not count.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from semel.audit.errors import AuditFailed
+from semel.audit.places import PIECE_ROWS, Piece
+from semel.audit.rows import Rows, Wanted
+from semel.spark.log import (
+    EARLIEST,
+    LATEST,
+    TYPES,
+    ClientSettings,
+    Isolation,
+    LogClient,
+    LogError,
+    Slice,
+    TopicPartition,
+    read_slice,
+)
+
+TIME_COLUMN: Final = "timestamp"
+_HEADERS: Final = "headers"
+_HEADER: Final = "header."
+
+
+@dataclass(frozen=True, slots=True)
+class _Records:
+    """Some records of one partition, next to each other."""
+
+    settings: ClientSettings
+    slice: Slice
+
+    @property
+    def rows(self) -> int:
+        return self.slice.end - self.slice.start
+
+    def read(self, wanted: Wanted) -> Iterator[Rows]:
+        columns = list(dict.fromkeys(_stored(name) for name in wanted.columns))
+        try:
+            with LogClient(self.settings) as client:
+                for batch in read_slice(client, self.slice, columns, Isolation.READ_COMMITTED):
+                    yield wanted.rows_of({name: _column(batch, name) for name in wanted.columns})
+        except LogError as error:
+            raise AuditFailed(f"topic {self.slice.topic.name}: {error}") from None
+
+
+@dataclass(frozen=True)
+class TopicPlace:
+    """A topic of semel, or of any Kafka cluster."""
+
+    name: str
+    settings: ClientSettings
+    topic: str
+    wanted: Wanted
+
+    def pieces(self) -> Sequence[Piece]:
+        for name in self.wanted.columns:
+            if _stored(name) not in TYPES:
+                raise AuditFailed(f"{self.name}: a record has no {name!r}: it has header.NAME, {', '.join(TYPES)}")
+        try:
+            with LogClient(self.settings) as client:
+                topic = client.topics([self.topic]).get(self.topic)
+                if topic is None:
+                    raise AuditFailed(f"{self.name}: there is no such topic")
+                partitions = [TopicPartition(topic.name, number) for number in range(topic.partitions)]
+                starts = client.offsets(partitions, EARLIEST, Isolation.READ_COMMITTED)
+                ends = client.offsets(partitions, LATEST, Isolation.READ_COMMITTED)
+        except LogError as error:
+            raise AuditFailed(f"{self.name}: {error}") from None
+        return [
+            _Records(self.settings, Slice(topic, where.partition, start, min(start + PIECE_ROWS, ends[where])))
+            for where in partitions
+            for start in range(starts[where], ends[where], PIECE_ROWS)
+        ]
+
+
+def _stored(name: str) -> str:
+    return _HEADERS if name.startswith(_HEADER) else name
+
+
+def _column(batch: Any, name: str) -> Any:
+    if not name.startswith(_HEADER):
+        return batch.column(name)
+    return _last_headers(batch.column(_HEADERS), name.removeprefix(_HEADER))
+
+
+def _last_headers(headers: Any, name: str) -> Any:
+    """The value of each record's last header of this name, as Kafka's own clients have it; null where it has none."""
+    flat = headers.flatten()
+    is_named = pc.equal(flat.field("key"), name)
+    owners = pc.list_parent_indices(headers).filter(is_named)
+    values = flat.field("value").filter(is_named)
+    positions = pa.array(range(len(owners)), pa.int64())
+    last = pa.table({"owner": owners, "at": positions}).group_by("owner").aggregate([("at", "max")])
+    at = pc.index_in(pa.array(range(len(headers)), owners.type), value_set=last["owner"])
+    return values.take(last["at_max"].combine_chunks().take(at))

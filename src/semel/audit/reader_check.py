@@ -1,0 +1,111 @@
+"""What a reader of Spark's streaming file sink would see that does not know of `_spark_metadata`: doubles, leftovers.
+
+The sink is exactly-once for those who read its log, and for nobody else: files of an attempt that failed, or that was
+repeated, stay beside those that count. Which files these are is read off the log; which rows of them are doubles is an
+audit of what such a reader sees against what is committed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from semel.audit.auditing import Plan, run
+from semel.audit.errors import AuditFailed
+from semel.audit.file_sink import METADATA, committed_files
+from semel.audit.places.parquet import ParquetFiles, rows_in, visible_files
+from semel.audit.rows import Selector, Wanted
+from semel.audit.verdict import LISTED_DEFAULT, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderVerdict:
+    """What is committed, and what is seen by whom. `ids` is the audit of the one against the other, if it was asked
+    for and all that is committed is there."""
+
+    directory: str
+    has_log: bool
+    committed_files: int
+    committed_rows: int
+    files_seen: int
+    rows_seen: int
+    uncommitted_count: int
+    uncommitted_rows: int
+    uncommitted: tuple[str, ...]
+    missing_count: int
+    missing: tuple[str, ...]
+    ids: Verdict | None = None
+
+    @property
+    def is_clean(self) -> bool:
+        return not (self.uncommitted_count or self.missing_count)
+
+    @property
+    def summary(self) -> str:
+        """One line for a person."""
+        parts = []
+        if self.uncommitted_count:
+            parts.append(
+                f"a reader that ignores {METADATA} sees {_count(self.uncommitted_rows, 'row')} too many, "
+                f"in {_count(self.uncommitted_count, 'file')}"
+            )
+        if self.ids is not None:
+            [found] = self.ids.sinks
+            parts.append(f"{found.doubled.rows:,} of them doubled, {found.foreign.rows:,} never committed")
+        if self.missing_count:
+            parts.append(f"committed and not there: {_count(self.missing_count, 'file')}")
+        return "; ".join(parts)
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it, as plain values for a program."""
+        counts = {
+            name: getattr(self, name)
+            for name in ("directory", "has_log", "committed_files", "committed_rows", "files_seen", "rows_seen")
+        }
+        uncommitted = {"files": self.uncommitted_count, "rows": self.uncommitted_rows, "listed": list(self.uncommitted)}
+        missing = {"files": self.missing_count, "listed": list(self.missing)}
+        ids = None if self.ids is None else self.ids.as_json()
+        return {"clean": self.is_clean, **counts, "uncommitted": uncommitted, "missing": missing, "ids": ids}
+
+
+def check_readers(directory: Path, id: str | None = None, *, limit: int = LISTED_DEFAULT) -> ReaderVerdict:
+    """Compare what is committed in a directory with what lies in it."""
+    if not directory.is_dir():
+        raise AuditFailed(f"{directory}: there is no such directory")
+    seen = visible_files(directory)
+    has_log = (directory / METADATA).is_dir()
+    committed = committed_files(directory) if has_log else seen
+    there = {path.resolve() for path in seen}
+    counted = {path.resolve() for path in committed}
+    uncommitted = [path for path in seen if path.resolve() not in counted]
+    missing = [path for path in committed if path.resolve() not in there]
+    present = [path for path in committed if path.resolve() in there]
+    return ReaderVerdict(
+        directory=str(directory),
+        has_log=has_log,
+        committed_files=len(committed),
+        committed_rows=rows_in(present),
+        files_seen=len(seen),
+        rows_seen=rows_in(seen),
+        uncommitted_count=len(uncommitted),
+        uncommitted_rows=rows_in(uncommitted),
+        uncommitted=_shown(uncommitted, directory, limit),
+        missing_count=len(missing),
+        missing=_shown(missing, directory, limit),
+        ids=None if id is None else _audited(present, seen, id, limit),
+    )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what if number == 1 else what + 's'}"
+
+
+def _audited(committed: Sequence[Path], seen: Sequence[Path], id: str, limit: int) -> Verdict:
+    wanted = Wanted(Selector.parse(id))
+    source = ParquetFiles("what is committed", committed, wanted)
+    sink = ParquetFiles("what lies there", seen, wanted)
+    return run(source, [sink], Plan(listed_max=limit), lambda what, done, total: None)
+
+
+def _shown(paths: Sequence[Path], directory: Path, limit: int) -> tuple[str, ...]:
+    return tuple(str(path.relative_to(directory)) for path in paths[:limit])

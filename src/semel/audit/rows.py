@@ -1,0 +1,242 @@
+"""What an audit compares, in one form wherever it comes from: the bytes of an id, a time in milliseconds, an amount.
+
+An id is its text: 17 in a column of integers, the JSON number 17 and the bytes `17` in a record's key are one id, and a
+UUID is its 36 lower-case characters. Bytes stay as they are. What has more than one text, such as floating-point
+numbers and times, is refused as an id. Nothing here may guess: two rows have the same id if, and only if, these bytes
+are the same.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from semel.audit.errors import AuditFailed
+
+# Amounts are compared, and summed, as decimals with so many digits behind the point; more digits are refused.
+AMOUNT_TYPE: Final = pa.decimal128(38, 9)
+TIME_TYPE: Final = pa.int64()
+ID_TYPE: Final = pa.binary()
+
+_JSON_MARK: Final = "$"
+
+
+class Rows(NamedTuple):
+    """Some rows as they are compared: ids that are not null, and times and amounts where they were asked for."""
+
+    ids: Any
+    times_ms: Any | None = None
+    amounts: Any | None = None
+
+    @property
+    def id_bytes(self) -> int:
+        return int(pc.sum(pc.binary_length(self.ids)).as_py() or 0)
+
+    @property
+    def amount(self) -> Decimal:
+        return Decimal(0) if self.amounts is None else pc.sum(self.amounts).as_py() or Decimal(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """Where something stands in a row: a column, and a path into it where the column holds JSON."""
+
+    column: str
+    path: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> "Selector":
+        """`event_id`, or `value.$.payment.id` for what is in the JSON of column `value`."""
+        column, mark, path = text.partition(f".{_JSON_MARK}.")
+        names = tuple(path.split(".")) if mark else ()
+        if not column or (mark and not all(names)):
+            raise AuditFailed(f"{text!r} names neither a column nor a field: write COLUMN, or COLUMN.$.FIELD for JSON")
+        return cls(column, names)
+
+    def __str__(self) -> str:
+        return ".".join([self.column, _JSON_MARK, *self.path]) if self.path else self.column
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is read of each row: its id, and its time and amount where they take part."""
+
+    id: Selector
+    time: Selector | None = None
+    amount: Selector | None = None
+
+    @property
+    def columns(self) -> list[str]:
+        """Each column once, in a fixed order."""
+        asked = (self.id, self.time, self.amount)
+        return list(dict.fromkeys(selector.column for selector in asked if selector is not None))
+
+    def rows_of(self, columns: dict[str, Any]) -> Rows:
+        """From Arrow arrays as a place gives them; the ids may still hold nulls."""
+        return Rows(
+            ids_of(_values(columns, self.id, _json_text), self.id),
+            None if self.time is None else times_of(_values(columns, self.time, _json_text), self.time),
+            None if self.amount is None else amounts_of(_values(columns, self.amount, _json_number), self.amount),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The times of the events that are compared: from `since_ms` on, and before `before_ms`."""
+
+    since_ms: int | None = None
+    before_ms: int | None = None
+
+    def within(self, rows: Rows) -> Rows:
+        """A row without a time is in no span, and in that of all times."""
+        if rows.times_ms is None or (self.since_ms is None and self.before_ms is None):
+            return rows
+        mask = pc.is_valid(rows.times_ms)
+        if self.since_ms is not None:
+            mask = pc.and_(mask, pc.greater_equal(rows.times_ms, self.since_ms))
+        if self.before_ms is not None:
+            mask = pc.and_(mask, pc.less(rows.times_ms, self.before_ms))
+        return filtered(rows, pc.fill_null(mask, False))
+
+
+def filtered(rows: Rows, mask: Any) -> Rows:
+    return Rows(*(None if column is None else column.filter(mask) for column in rows))
+
+
+def ids_of(values: Any, name: object) -> Any:
+    """The bytes of each id; null where there is none."""
+    kind = values.type
+    if pa.types.is_dictionary(kind):
+        return ids_of(values.cast(kind.value_type), name)
+    if isinstance(values, pa.ExtensionArray) and kind.extension_name == "arrow.uuid":
+        texts = [None if value is None else str(value) for value in values.to_pylist()]
+        return pa.array(texts, pa.string()).cast(ID_TYPE)
+    if pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.scale == 0):
+        return values.cast(pa.string()).cast(ID_TYPE)
+    if _is_text(kind) or _is_bytes(kind):
+        return values.cast(ID_TYPE)
+    if pa.types.is_null(kind):
+        return values.cast(ID_TYPE)
+    raise AuditFailed(f"{name} is of type {kind}: an id is text, bytes, a whole number or a UUID")
+
+
+def times_of(values: Any, name: object) -> Any:
+    """Milliseconds since 1970. A whole number is that already, text is ISO 8601, and what has no zone is in UTC."""
+    kind = values.type
+    try:
+        if pa.types.is_integer(kind) or pa.types.is_null(kind):
+            return values.cast(TIME_TYPE)
+        if _is_text(kind) or _is_bytes(kind):
+            return _times_in_text(values.cast(pa.string()))
+        if pa.types.is_date(kind):
+            return values.cast(pa.timestamp("ms")).cast(TIME_TYPE)
+        if pa.types.is_timestamp(kind):
+            return _floored(values.cast(pa.int64()), _UNITS_PER_MS[kind.unit])
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise AuditFailed(f"{name} holds something that is no time: {_one_line(error)}") from None
+    raise AuditFailed(f"{name} is of type {kind}: a time is a timestamp, ISO 8601 or milliseconds since 1970")
+
+
+def amounts_of(values: Any, name: object) -> Any:
+    """Decimals with nine digits behind the point, exactly; a floating-point number counts as its shortest text."""
+    kind = values.type
+    try:
+        if pa.types.is_floating(kind):
+            return values.cast(pa.string()).cast(AMOUNT_TYPE)
+        if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+            return values.cast(pa.string()).cast(AMOUNT_TYPE)
+        if _is_text(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind):
+            return values.cast(AMOUNT_TYPE)
+    except pa.ArrowInvalid as error:
+        raise AuditFailed(
+            f"{name} holds something that is no number with at most 29 digits before and 9 behind the point: "
+            f"{_one_line(error)}"
+        ) from None
+    raise AuditFailed(f"{name} is of type {kind}: an amount is a number")
+
+
+_UNITS_PER_MS: Final = {"s": 0, "ms": 1, "us": 1_000, "ns": 1_000_000}
+
+
+def _floored(units: Any, units_per_ms: int) -> Any:
+    if units_per_ms == 0:
+        return pc.multiply(units, 1_000)
+    quotient = pc.divide(units, units_per_ms)
+    # Arrow rounds towards zero; before 1970 that would be the millisecond after.
+    is_above = pc.greater(pc.multiply(quotient, units_per_ms), units)
+    return pc.subtract(quotient, is_above.cast(pa.int64()))
+
+
+def _times_in_text(texts: Any) -> Any:
+    """ISO 8601 with or without a zone, or milliseconds in digits."""
+    for kind in (TIME_TYPE, pa.timestamp("ns", "UTC"), pa.timestamp("ns")):
+        try:
+            parsed = texts.cast(kind)
+        except pa.ArrowInvalid as error:
+            refused = error
+            continue
+        return parsed if kind == TIME_TYPE else _floored(parsed.cast(pa.int64()), _UNITS_PER_MS["ns"])
+    raise refused
+
+
+def _is_text(kind: Any) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _is_bytes(kind: Any) -> bool:
+    is_fixed = pa.types.is_fixed_size_binary(kind) and not pa.types.is_decimal(kind)
+    return bool(is_fixed or pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind))
+
+
+# -- JSON ---------------------------------------------------------------------------------------------------------
+
+
+def _values(columns: dict[str, Any], selector: Selector, convert: Callable[[Any], object]) -> Any:
+    """The column itself, or what the path leads to in each of its values."""
+    values = columns[selector.column]
+    if not selector.path:
+        return values
+    if not (_is_text(values.type) or _is_bytes(values.type)):
+        raise AuditFailed(f"{selector} looks for JSON, but {selector.column} is of type {values.type}")
+    found = [_look(value, selector.path) for value in values.to_pylist()]
+    return pa.array([None if value is None else convert(value) for value in found], pa.string())
+
+
+def _look(value: str | bytes | None, path: tuple[str, ...]) -> object:
+    """What the path leads to; None where it leads nowhere, as in a value that is no JSON."""
+    if value is None:
+        return None
+    try:
+        inner = json.loads(value, parse_float=Decimal)
+    except (ValueError, RecursionError, InvalidOperation):
+        return None
+    for name in path:
+        if isinstance(inner, dict):
+            inner = inner.get(name)
+        elif isinstance(inner, list) and name.isdecimal() and int(name) < len(inner):
+            inner = inner[int(name)]
+        else:
+            return None
+    return inner
+
+
+def _json_text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    raise AuditFailed(f"JSON holds {json.dumps(value, default=str)[:80]} where an id or a time was looked for")
+
+
+def _json_number(value: object) -> str:
+    if isinstance(value, int | Decimal | str) and not isinstance(value, bool):
+        return f"{value:f}" if isinstance(value, Decimal) else str(value)
+    raise AuditFailed(f"JSON holds {json.dumps(value, default=str)[:80]} where an amount was looked for")
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

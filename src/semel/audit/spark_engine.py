@@ -1,0 +1,342 @@
+"""The same audit on Spark, for what is too big for one machine or lives there: two data frames, and the same verdict.
+
+Each side is summed by window and bucket: the number of rows, and two sums of keyed 64-bit hashes as decimals of 38
+digits, which nothing overflows. Only rows of buckets that differ are then counted by id. Nothing of the size of the
+data comes to the driver, and everything is a plain data frame, so that Spark Connect will do.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Final
+
+from semel.audit.auditing import Plan
+from semel.audit.errors import AuditFailed
+from semel.audit.verdict import (
+    ALTERED,
+    DOUBLED,
+    FOREIGN,
+    KINDS,
+    LISTED_DEFAULT,
+    LOST,
+    Counted,
+    Finding,
+    Findings,
+    SinkVerdict,
+    Verdict,
+    WindowCount,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+# An expression of Spark SQL for both sides, or one for the source and one for the sink.
+Expression = str | tuple[str, str]
+
+_ID_TYPES: Final = ("string", "binary", "tinyint", "smallint", "int", "bigint")
+_TIME_TYPES: Final = ("timestamp", "timestamp_ntz", "date")
+_AMOUNT_TYPE: Final = "decimal(38,9)"
+_SUMMED_TYPE: Final = "decimal(38,0)"
+# The bucket of what has no id.
+_NO_BUCKET: Final = -1
+_CELL: Final = ["window", "bucket"]
+_ROW: Final = ["id", "window", "amount"]
+_SIDES: Final = ("source", "sink")
+# What has to come out the same when the differing buckets are read again.
+_CHECKED: Final = ("source_count", "source_hash1", "sink_count", "sink_hash1")
+
+
+def on_spark(
+    source: "DataFrame",
+    sink: "DataFrame",
+    *,
+    id: Expression,
+    time: Expression | None = None,
+    amount: Expression | None = None,
+    window_ms: int | None = None,
+    once: bool = False,
+    limit: int = LISTED_DEFAULT,
+    buckets: int | None = None,
+    key: str | None = None,
+) -> Verdict:
+    """Hold one batch data frame against another. Amounts are compared with nine digits behind the point."""
+    if window_ms is not None and time is None:
+        raise AuditFailed("windows need to know where the time of an event stands: time=...")
+    # The plan checks what it is made of, here as there.
+    grid = Plan(window_ms=window_ms, buckets=buckets, key=key).grid()
+    hashing = _Hashing(grid.key, grid.buckets)
+    wanted = _Expressions(id, time if window_ms is not None else None, amount)
+    rows = [_rows(frame, wanted, window_ms, number, hashing) for number, frame in enumerate((source, sink))]
+    with _kept(_cells(*rows)) as cells:
+        totals = _totals(cells)
+        chosen = cells.where(_bucket_differs(once))
+        compared = _only(chosen.agg(_count_of_rows(), *_sums_of(_CHECKED)))
+        found = _compare(rows, chosen, compared, once, limit) if compared["rows"] else dict.fromkeys(KINDS, Findings())
+        windows = _windows(cells, limit) if window_ms is not None else ()
+    amounts = [totals[f"{side}_amount"] if amount is not None else None for side in _SIDES]
+    counted = [_counted(side, totals, one) for side, one in zip(_SIDES, amounts, strict=True)]
+    verdict = SinkVerdict(
+        counted[1],
+        **found,
+        buckets_compared=compared["rows"],
+        rows_compared=(compared["source_count"] or 0) + (compared["sink_count"] or 0),
+        windows=windows,
+    )
+    return Verdict(counted[0], (verdict,), grid.key.hex())
+
+
+@dataclass(frozen=True, slots=True)
+class _Hashing:
+    """Keyed hashes: each begins with a part of the key."""
+
+    key: bytes
+    buckets: int
+
+    def hash(self, number: int, *columns: str) -> "Column":
+        from pyspark.sql import functions as f
+
+        salts = [f.lit(int.from_bytes(self.key[at : at + 8], "little", signed=True)) for at in (0, 8)]
+        return f.xxhash64(f.lit(number), *salts[:: 1 if number % 2 else -1], *columns)
+
+    def bucket(self) -> "Column":
+        from pyspark.sql import functions as f
+
+        of_id = f.pmod(self.hash(0, "id"), f.lit(self.buckets)).cast("int")
+        return f.when(f.col("id").isNull(), _NO_BUCKET).otherwise(of_id)
+
+
+@dataclass(frozen=True, slots=True)
+class _Expressions:
+    id: Expression
+    time: Expression | None
+    amount: Expression | None
+
+
+def _of_side(expression: Expression, number: int) -> str:
+    return expression if isinstance(expression, str) else expression[number]
+
+
+def _rows(
+    frame: "DataFrame", wanted: _Expressions, window_ms: int | None, number: int, hashing: _Hashing
+) -> "DataFrame":
+    """Id as its bytes, window, amount and bucket of each row."""
+    from pyspark.sql import functions as f
+
+    shown = [
+        f.expr(text).alias(name) if text is not None else f.lit(None).alias(name)
+        for name, text in (
+            ("id", _of_side(wanted.id, number)),
+            ("time", None if wanted.time is None else _of_side(wanted.time, number)),
+            ("amount", None if wanted.amount is None else _of_side(wanted.amount, number)),
+        )
+    ]
+    picked = frame.select(shown)
+    types = dict(picked.dtypes)
+    window = f.lit(0).cast("bigint") if window_ms is None else _window(types["time"], window_ms)
+    ids = f.col("id").cast("string").cast("binary") if types["id"] != "binary" else f.col("id")
+    _refuse_types(types, window_ms is not None)
+    columns = [ids.alias("id"), window.alias("window"), _amount().alias("amount")]
+    return (
+        picked.select(columns)
+        .withColumn("bucket", hashing.bucket())
+        .withColumns({f"hash{half}": hashing.hash(half, "id", "amount").cast(_SUMMED_TYPE) for half in (1, 2)})
+    )
+
+
+def _amount() -> "Column":
+    """An amount that no such decimal can hold fails, also where the session would make null of it, as of any other."""
+    from pyspark.sql import functions as f
+
+    given, amount = f.col("amount"), f.col("amount").cast(_AMOUNT_TYPE)
+    refusal = f.concat(f.lit(f"an amount is no {_AMOUNT_TYPE}: "), given.cast("string"))
+    return f.when(given.isNotNull() & amount.isNull(), f.raise_error(refusal)).otherwise(amount)
+
+
+def _refuse_types(types: dict[str, str], has_windows: bool) -> None:
+    whole_decimal = types["id"].startswith("decimal(") and types["id"].endswith(",0)")
+    if types["id"] not in _ID_TYPES and not whole_decimal:
+        raise AuditFailed(f"the id is of type {types['id']}: an id is text, bytes or a whole number")
+    if has_windows and types["time"] not in (*_TIME_TYPES, "bigint", "int"):
+        raise AuditFailed(f"the time is of type {types['time']}: it is a timestamp, or milliseconds since 1970")
+
+
+def _window(kind: str, window_ms: int) -> "Column":
+    """The beginning of the window in milliseconds; null for what has no time."""
+    from pyspark.sql import functions as f
+
+    ms = f.unix_millis(f.col("time").cast("timestamp")) if kind in _TIME_TYPES else f.col("time").cast("bigint")
+    return ms - f.pmod(ms, f.lit(window_ms))
+
+
+# -- sums -------------------------------------------------------------------------------------------------------------
+
+
+def _cells(source: "DataFrame", sink: "DataFrame") -> "DataFrame":
+    """A row for each window and bucket, with the count and sums of both sides; zeros where one has nothing."""
+    from pyspark.sql import functions as f
+
+    measures = ("count", "hash1", "hash2", "amount")
+    summed = []
+    for side, rows in zip(_SIDES, (source, sink), strict=True):
+        sums = {"count": f.count("*"), **{name: f.sum(name) for name in measures[1:]}}
+        own = rows.groupBy(*_CELL).agg(*(column.alias(f"{side}_{name}") for name, column in sums.items()))
+        summed.append(
+            own.withColumns({f"{other}_{name}": f.lit(None) for other in _SIDES if other != side for name in measures})
+        )
+    both = summed[0].unionByName(summed[1]).groupBy(*_CELL)
+    return both.agg(
+        *(f.coalesce(f.sum(f"{side}_{name}"), f.lit(0)).alias(f"{side}_{name}") for side in _SIDES for name in measures)
+    )
+
+
+def _bucket_differs(once: bool) -> "Column":
+    from pyspark.sql import functions as f
+
+    has_id = f.col("bucket") != _NO_BUCKET
+    return has_id if once else has_id & _differs()
+
+
+def _differs() -> "Column":
+    from pyspark.sql import functions as f
+
+    return reduce(
+        lambda one, other: one | other,
+        (f.col(f"source_{name}") != f.col(f"sink_{name}") for name in ("count", "hash1", "hash2")),
+    )
+
+
+def _totals(cells: "DataFrame") -> Any:
+    from pyspark.sql import functions as f
+
+    has_id = f.col("bucket") != _NO_BUCKET
+    sums = []
+    for side in _SIDES:
+        sums += [
+            f.sum(f.when(has_id, f.col(f"{side}_count"))).alias(f"{side}_rows"),
+            f.sum(f.when(~has_id, f.col(f"{side}_count"))).alias(f"{side}_without_id"),
+            f.sum(f.when(has_id, f.col(f"{side}_amount"))).alias(f"{side}_amount"),
+        ]
+    return _only(cells.agg(*sums))
+
+
+def _counted(side: str, totals: Any, amount: Decimal | None) -> Counted:
+    return Counted(side, totals[f"{side}_rows"] or 0, totals[f"{side}_without_id"] or 0, amount)
+
+
+def _windows(cells: "DataFrame", limit: int) -> tuple[WindowCount, ...]:
+    from pyspark.sql import functions as f
+
+    with_ids = cells.where(f.col("bucket") != _NO_BUCKET)
+    windows = with_ids.groupBy("window").agg(
+        f.max(_differs()).alias("differs"), *(f.sum(f"{side}_count").alias(side) for side in _SIDES)
+    )
+    first = windows.where("differs").orderBy("window").limit(limit).collect()
+    return tuple(WindowCount(row["window"], row["source"], row["sink"]) for row in first)
+
+
+# -- ids --------------------------------------------------------------------------------------------------------------
+
+
+def _compare(
+    rows: "list[DataFrame]", chosen: "DataFrame", expected: Any, once: bool, limit: int
+) -> dict[str, Findings]:
+    """Count the rows of the chosen buckets by id, on both sides."""
+    from pyspark.sql import functions as f
+
+    cells = f.broadcast(chosen.select(*_CELL))
+    counted = []
+    for side, frame in zip(_SIDES, rows, strict=True):
+        on = [frame["bucket"] == cells["bucket"], frame["window"].eqNullSafe(cells["window"])]
+        again = frame.join(cells, on, "left_semi").groupBy(*_ROW)
+        own = again.agg(f.count("*").alias(f"{side}_count"), f.sum("hash1").alias(f"{side}_hash1"))
+        counted.append(own.withColumns({name: f.lit(0) for name in _CHECKED if not name.startswith(side)}))
+    both = counted[0].unionByName(counted[1]).groupBy(*_ROW).agg(*_sums_of(_CHECKED))
+    with _kept(both) as kept:
+        sums = _only(kept.agg(*_sums_of(_CHECKED)))
+        if any(sums[name] != expected[name] for name in _CHECKED):
+            raise AuditFailed("a data frame gave other rows when it was read again: write it down, and audit that")
+        with _kept(_by_id(_by_window(kept, once))) as by_id:
+            return _findings(by_id, limit)
+
+
+def _by_window(rows: "DataFrame", once: bool) -> "DataFrame":
+    """For each id in each window: of what is missing and what is extra, as much as has only another amount."""
+    from pyspark.sql import functions as f
+
+    sent, found = f.col("source_count"), f.col("sink_count")
+    if once:
+        sent = f.least(sent, f.lit(1))
+    zero = f.lit(0)
+    summed = rows.groupBy("id", "window").agg(
+        f.sum(sent).alias("sent"),
+        f.sum(f.greatest(sent - found, zero)).alias("missing"),
+        f.sum(f.greatest(found - sent, zero)).alias("extra"),
+    )
+    altered = f.least("missing", "extra")
+    was_sent = f.col("sent") > 0
+    return summed.select(
+        "id",
+        (f.col("missing") - altered).alias(LOST),
+        f.when(was_sent, f.col("extra") - altered).otherwise(0).alias(DOUBLED),
+        f.when(was_sent, 0).otherwise(f.col("extra") - altered).alias(FOREIGN),
+        altered.alias(ALTERED),
+    )
+
+
+def _by_id(windows: "DataFrame") -> "DataFrame":
+    """For each id with something wrong: what is lost in one window and foreign in another has another time."""
+    from pyspark.sql import functions as f
+
+    wrong = reduce(lambda one, other: one | other, (f.col(kind) > 0 for kind in KINDS))
+    summed = windows.where(wrong).groupBy("id").agg(*(f.sum(kind).alias(kind) for kind in KINDS))
+    moved = f.least(LOST, FOREIGN)
+    return summed.select(
+        "id",
+        (f.col(LOST) - moved).alias(LOST),
+        f.col(DOUBLED),
+        (f.col(FOREIGN) - moved).alias(FOREIGN),
+        (f.col(ALTERED) + moved).alias(ALTERED),
+    )
+
+
+def _findings(by_id: "DataFrame", limit: int) -> dict[str, Findings]:
+    from pyspark.sql import functions as f
+
+    ids_of = (f.count_if(f.col(kind) > 0).alias(f"{kind}_ids") for kind in KINDS)
+    counts = _only(by_id.agg(*_sums_of(KINDS), *ids_of))
+    found = {}
+    for kind in KINDS:
+        ids = counts[f"{kind}_ids"]
+        first = by_id.where(f.col(kind) > 0).orderBy("id").limit(limit).select("id", kind) if ids and limit else None
+        listed = [] if first is None else [Finding(bytes(row["id"]), row[kind]) for row in first.collect()]
+        found[kind] = Findings(counts[kind] or 0, ids, tuple(listed))
+    return found
+
+
+def _only(frame: "DataFrame") -> Any:
+    """The one row of an aggregate."""
+    return frame.first()
+
+
+def _sums_of(names: Iterable[str]) -> "list[Column]":
+    from pyspark.sql import functions as f
+
+    return [f.sum(name).alias(name) for name in names]
+
+
+def _count_of_rows() -> "Column":
+    from pyspark.sql import functions as f
+
+    return f.count("*").alias("rows")
+
+
+@contextmanager
+def _kept(frame: "DataFrame") -> "Iterator[DataFrame]":
+    """What is used more than once, so that it is computed once."""
+    kept = frame.persist()
+    try:
+        yield kept
+    finally:
+        kept.unpersist()

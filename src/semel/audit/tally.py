@@ -1,0 +1,219 @@
+"""The sums of an audit: for each window and bucket how many rows there are, and the sum of their hashes.
+
+The sum is taken modulo 2**128. It does not depend on the order of the rows, nor on how they were divided among those
+who counted; and a row that is there twice counts twice, where an exclusive or would have the two cancel each other. A
+bucket is a part of the id's hash, a window a function of the event's own time: nothing here may ever depend on when or
+where a row was found.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from semel.audit.errors import AuditFailed
+from semel.audit.rows import Rows, filtered
+from semel.audit.siphash import Digests, Words, low_halves, siphash, siphash_words
+
+# All windows together have at most so many buckets: 128 MiB of sums in each process that counts.
+CELLS_MAX: Final = 4_194_304
+# The window of all rows where there are no windows.
+ALL_TIME: Final = 0
+# The window of the rows without a time: before every other one.
+NO_TIME: Final = -(2**63)
+
+_HALF_MASK: Final = np.uint64(0xFFFF_FFFF)
+_HALF_BITS: Final = np.uint64(32)
+
+# A set of buckets: true where a bucket is in it.
+Chosen = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """How rows are divided: by time into windows, and by hash into buckets, under one key."""
+
+    key: bytes
+    buckets: int
+    window_ms: int | None = None
+
+    def windows_of(self, rows: Rows) -> npt.NDArray[np.int64]:
+        """The window of each row, by the time at which it begins."""
+        if self.window_ms is None or rows.times_ms is None:
+            return np.full(len(rows.ids), ALL_TIME, np.int64)
+        times = rows.times_ms.fill_null(NO_TIME).to_numpy(zero_copy_only=False)
+        return np.where(times == NO_TIME, NO_TIME, times // self.window_ms * self.window_ms)
+
+    def digests_of(self, rows: Rows) -> tuple[npt.NDArray[np.int64], Digests]:
+        """The bucket of each row, by its id alone, and what is summed of it: the hash of the id and the amount."""
+        digests = siphash(rows.ids, self.key)
+        buckets = self._buckets(digests.low)
+        if rows.amounts is not None:
+            digests = siphash_words([*digests, *_amount_words(rows.amounts)], self.key)
+        return buckets, digests
+
+    def buckets_of(self, rows: Rows) -> npt.NDArray[np.int64]:
+        """The bucket of each row, for less than the whole hash."""
+        return self._buckets(low_halves(rows.ids, self.key))
+
+    def _buckets(self, low: Words) -> npt.NDArray[np.int64]:
+        return (low & np.uint64(self.buckets - 1)).astype(np.int64)
+
+
+class Cells:
+    """The buckets of one window: how many rows each has, and the two halves of the sum of their hashes."""
+
+    __slots__ = ("counts", "high", "low")
+
+    def __init__(self, buckets: int) -> None:
+        self.counts: Words = np.zeros(buckets, np.uint64)
+        self.low: Words = np.zeros(buckets, np.uint64)
+        self.high: Words = np.zeros(buckets, np.uint64)
+
+    def add(self, counts: Words, low: Words, high: Words) -> None:
+        self.counts += counts
+        self.low += low
+        # Where the sum is less than what was added, it has gone round.
+        self.high += high + (self.low < low)
+
+    def differ(self, other: "Cells") -> Chosen:
+        differing: Chosen = (self.counts != other.counts) | (self.low != other.low) | (self.high != other.high)
+        return differing
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was counted of one place, or of a piece of it."""
+
+    grid: Grid
+    rows: int = 0
+    without_id: int = 0
+    id_bytes: int = 0
+    amount: Decimal = Decimal(0)
+    windows: dict[int, Cells] = field(default_factory=dict)
+
+    def add(self, rows: Rows) -> None:
+        """Count rows."""
+        self.rows += len(rows.ids)
+        self.id_bytes += rows.id_bytes
+        self.amount += rows.amount
+        if len(rows.ids):
+            self._add_digests(self.grid.windows_of(rows), *self.grid.digests_of(rows))
+
+    def add_chosen(self, rows: Rows, chosen: dict[int, Chosen]) -> Rows:
+        """Add the sums of those rows alone that lie in these buckets, and answer them."""
+        if not len(rows.ids):
+            return rows
+        taken = _are_in(chosen, self.grid.windows_of(rows), self.grid.buckets_of(rows))
+        kept = filtered(rows, pa.array(taken))
+        self.add(kept)
+        return kept
+
+    def _add_digests(self, windows: npt.NDArray[np.int64], buckets: npt.NDArray[np.int64], digests: Digests) -> None:
+        if windows.min() == windows.max():
+            found, slots = windows[:1], buckets
+        else:
+            found, positions = np.unique(windows, return_inverse=True)
+            slots = positions * self.grid.buckets + buckets
+        cells = len(found) * self.grid.buckets
+        self._refuse_too_many(len(found))
+        counts = np.bincount(slots, minlength=cells).astype(np.uint64)
+        # The low half in two quarters, so that nothing is lost above 64 bits.
+        first = _sums(cells, slots, digests.low & _HALF_MASK)
+        second = _sums(cells, slots, digests.low >> _HALF_BITS)
+        low = first + (second << _HALF_BITS)
+        high = _sums(cells, slots, digests.high) + (second >> _HALF_BITS) + (low < first)
+        for number, window in enumerate(found.tolist()):
+            part = slice(number * self.grid.buckets, (number + 1) * self.grid.buckets)
+            self._cells(window).add(counts[part], low[part], high[part])
+
+    def merge(self, other: "Tally") -> None:
+        self.rows += other.rows
+        self.without_id += other.without_id
+        self.id_bytes += other.id_bytes
+        self.amount += other.amount
+        for window, cells in other.windows.items():
+            self._cells(window).add(cells.counts, cells.low, cells.high)
+
+    def _cells(self, window: int) -> Cells:
+        cells = self.windows.get(window)
+        if cells is None:
+            self._refuse_too_many(len(self.windows) + 1)
+            cells = self.windows[window] = Cells(self.grid.buckets)
+        return cells
+
+    def _refuse_too_many(self, windows: int) -> None:
+        if windows * self.grid.buckets > CELLS_MAX:
+            raise AuditFailed(
+                f"more than {CELLS_MAX // self.grid.buckets} windows of {self.grid.buckets} buckets: "
+                "take longer windows or fewer buckets"
+            )
+
+
+def differing(source: Tally, sink: Tally) -> dict[int, Chosen]:
+    """The buckets in which two tallies do not agree, by window; empty where they agree in all."""
+    nothing = Cells(source.grid.buckets)
+    found = {}
+    for window in sorted({*source.windows, *sink.windows}):
+        buckets = source.windows.get(window, nothing).differ(sink.windows.get(window, nothing))
+        if buckets.any():
+            found[window] = buckets
+    return found
+
+
+def everything(*tallies: Tally) -> dict[int, Chosen]:
+    """All buckets in which anybody has anything, as if none of them agreed."""
+    found: dict[int, Chosen] = {}
+    for window, cells in _windows(tallies):
+        there = cells.counts > 0
+        found[window] = found[window] | there if window in found else there
+    return found
+
+
+def rows_in(tally: Tally, chosen: dict[int, Chosen]) -> int:
+    """How many of the rows lie in these buckets."""
+    return sum(int(tally.windows[window].counts[of].sum()) for window, of in chosen.items() if window in tally.windows)
+
+
+def agree_in(first: Tally, second: Tally, chosen: dict[int, Chosen]) -> bool:
+    """Whether these buckets hold the same rows in both."""
+    apart = differing(first, second)
+    return not any((apart[window] & chosen[window]).any() for window in apart.keys() & chosen.keys())
+
+
+def _sums(cells: int, slots: npt.NDArray[np.int64], values: Words) -> Words:
+    sums = np.zeros(cells, np.uint64)
+    np.add.at(sums, slots, values)
+    return sums
+
+
+def _windows(tallies: tuple[Tally, ...]) -> Iterator[tuple[int, Cells]]:
+    for tally in tallies:
+        yield from tally.windows.items()
+
+
+def _are_in(
+    chosen: dict[int, Chosen], windows: npt.NDArray[np.int64], buckets: npt.NDArray[np.int64]
+) -> npt.NDArray[np.bool_]:
+    if windows.min() == windows.max():
+        of_window = chosen.get(int(windows[0]))
+        return np.zeros(len(windows), np.bool_) if of_window is None else of_window[buckets]
+    taken = np.zeros(len(windows), np.bool_)
+    for window in np.unique(windows).tolist():
+        if window in chosen:
+            taken |= (windows == window) & chosen[window][buckets]
+    return taken
+
+
+def _amount_words(amounts: Any) -> list[Words]:
+    """The two halves of each amount, a decimal of 128 bits; what has none is told from zero by the lowest number."""
+    halves = np.frombuffer(amounts.buffers()[1], np.uint64)[2 * amounts.offset : 2 * (amounts.offset + len(amounts))]
+    low, high = halves[0::2].copy(), halves[1::2].copy()
+    if amounts.null_count:
+        missing = amounts.is_null().to_numpy(zero_copy_only=False)
+        low[missing], high[missing] = np.uint64(0), np.uint64(1 << 63)
+    return [low, high]

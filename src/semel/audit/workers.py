@@ -1,0 +1,67 @@
+"""Pieces of work on all cores: in processes, because many short steps of numpy hold each other up in threads.
+
+What is small is done where it is asked for, since a process takes half a second to start. Results come in the order of
+the tasks. What a task raises ends the work; nothing of it goes on behind the caller's back for longer than a piece.
+"""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context, parent_process
+from typing import Final, Self, TypeVar
+
+from semel.audit.errors import AuditFailed
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+# From here on a second process is worth its start.
+PROCESSES_FROM_ROWS: Final = 2_000_000
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Workers:
+    """So many processes, or this one."""
+
+    def __init__(self, processes: int) -> None:
+        self._pool = (
+            ProcessPoolExecutor(processes, get_context("spawn"), initializer=_live_with_the_parent)
+            if processes > 1
+            else None
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def each(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
+        """What the work makes of each task, as soon as it and all before it are done."""
+        if self._pool is None:
+            yield from map(work, tasks)
+            return
+        try:
+            yield from self._pool.map(work, tasks)
+        except BrokenProcessPool:
+            raise AuditFailed("a process that counted was killed; is there too little memory?") from None
+
+
+def _live_with_the_parent() -> None:
+    """An interrupt is for the parent to answer; and where the parent was killed, nobody waits for a result."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_die_with_the_parent, daemon=True).start()
+
+
+def _die_with_the_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

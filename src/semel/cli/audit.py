@@ -1,0 +1,281 @@
+"""`semel audit`: is all that was sent where it belongs, once? Names each lost and each doubled id.
+
+It exits with 0 when it is so, with 1 when it is not, and with 2 when nothing can be said: an address is wrong, or what
+it names cannot be read. This command must never write to what it audits.
+"""
+
+import argparse
+import json
+import re
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from semel.cli.progress import Progress
+
+if TYPE_CHECKING:
+    from semel.audit import Counted, SinkVerdict, Verdict
+    from semel.audit.reader_check import ReaderVerdict
+
+EXAMPLE: Final = """  semel audit --source "semel://127.0.0.1:9092/payments?id=key" --sink "parquet:./out?id=event_id"
+  semel audit --source "semel://127.0.0.1:9092/payments?id=value.$.id&amount=value.$.amount" \\
+              --sink "postgresql://app@127.0.0.1/shop/payments?id=id&amount=amount" \\
+              --sink "delta:./lake/payments?id=id&amount=amount" --sink "sqlite:./app.db/payments?id=id&amount=amount"
+  semel audit parquet ./out --id event_id
+
+addresses:
+  semel://HOST:PORT/TOPIC?id=key            key, value, header.NAME, or value.$.FIELD for what is in JSON; the committed
+                                            records; kafka.security.protocol=SSL and so on as for Spark
+  parquet:DIR?id=COLUMN                     what Spark's streaming sink committed, or every file; parquet:/DIR for all
+                                            of the path
+  delta:DIR?id=COLUMN                       and version=N
+  postgresql://USER@HOST/DATABASE/TABLE?id=COLUMN   or SCHEMA.TABLE; sslmode=... and so on as for libpq
+  sqlite:FILE/TABLE?id=COLUMN
+  Each takes time=... and amount=..., too: for windows, and to find the same id with another amount. Two ids are the
+  same if their text is: 17 in a column of numbers is 17 in a record's key."""
+
+EXIT_CLEAN: Final = 0
+EXIT_WRONG: Final = 1
+EXIT_NOTHING_SAID: Final = 2
+
+_UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_WORDS: Final = {
+    "lost": "sent, and not there",
+    "doubled": "there more often than sent",
+    "foreign": "there, and never sent",
+    "altered": "there, with another amount or in another window",
+}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--source", metavar="ADDRESS", help="what was sent")
+    parser.add_argument("--sink", action="append", metavar="ADDRESS", help="where it belongs; may be given again")
+    parser.add_argument(
+        "--window", type=_duration, metavar="1h", help="count by windows of so much time of the events, and name them"
+    )
+    parser.add_argument("--since", type=_time, metavar="TIME", help="only events from this time on (ISO 8601, or ms)")
+    parser.add_argument("--before", type=_time, metavar="TIME", help="only events before this time")
+    parser.add_argument("--once", action="store_true", help="expect once what the source has more than once")
+    parser.add_argument(
+        "--limit", type=_count, metavar="N", help="name so many ids of each kind; counts are exact (100)"
+    )
+    parser.add_argument("--buckets", type=_count, metavar="N", help="a power of two (16384; 1024 for each window)")
+    parser.add_argument("--key", metavar="HEX", help="the key of an earlier audit, to repeat it (a new one)")
+    parser.add_argument("--processes", type=_count, metavar="N", help="how many count at once (the cores)")
+    parser.add_argument("--json", action="store_true", help="the verdict as JSON")
+    checks = parser.add_subparsers(dest="check", metavar="[parquet DIR]", title="a check of readers")
+    check = checks.add_parser(
+        "parquet",
+        help="would a reader that ignores Spark's _spark_metadata see something else?",
+        description="Say whether a reader of DIR that ignores _spark_metadata would see doubles or uncommitted rows.",
+        allow_abbrev=False,
+    )
+    check.add_argument("directory", type=Path, metavar="DIR", help="the directory that a streaming query wrote")
+    check.add_argument("--id", metavar="COLUMN", help="what identifies a row, to find doubles by")
+    # Those of the command itself have the same names, and would be overwritten by a default.
+    check.add_argument("--limit", type=_count, default=argparse.SUPPRESS, metavar="N", help="name so many ids (100)")
+    check.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="the verdict as JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    try:
+        from semel.audit import AuditFailed
+    except ImportError as error:
+        return _nothing_said(str(error))
+    try:
+        return _check_readers(options) if options.check else _audit(options)
+    except AuditFailed as failure:
+        return _nothing_said(str(failure))
+
+
+def _nothing_said(why: str) -> int:
+    print(f"semel: {why}", file=sys.stderr)
+    return EXIT_NOTHING_SAID
+
+
+def _audit(options: argparse.Namespace) -> int:
+    from semel.audit import AuditFailed, audit
+    from semel.audit.verdict import LISTED_DEFAULT
+
+    if not options.source or not options.sink:
+        raise AuditFailed("say what to hold against what: --source ADDRESS --sink ADDRESS, or parquet DIR")
+    shown = _Shown()
+    began = time.monotonic()
+    try:
+        verdict = audit(
+            options.source,
+            options.sink,
+            window_ms=options.window,
+            since_ms=options.since,
+            before_ms=options.before,
+            once=options.once,
+            limit=LISTED_DEFAULT if options.limit is None else options.limit,
+            buckets=options.buckets,
+            key=options.key,
+            processes=options.processes,
+            progress=shown.show,
+        )
+    finally:
+        shown.end()
+    if options.json:
+        print(json.dumps(verdict.as_json(), indent=2))
+    else:
+        _show(verdict, time.monotonic() - began)
+    return EXIT_CLEAN if verdict.is_clean else EXIT_WRONG
+
+
+class _Shown:
+    """Each thing that is being done, on a line of its own."""
+
+    def __init__(self) -> None:
+        self._doing: str | None = None
+        self._progress: Progress | None = None
+
+    def show(self, doing: str, done: int, total: int) -> None:
+        if self._progress is None or doing != self._doing:
+            self.end()
+            self._doing = doing
+            self._progress = Progress(doing, total, "M rows")
+        self._progress.show(done)
+
+    def end(self) -> None:
+        if self._progress is not None:
+            self._progress.end()
+        self._progress = None
+
+
+# -- the verdict for a person ---------------------------------------------------------------------------------------
+
+
+def _show(verdict: "Verdict", seconds: float) -> None:
+    has_amount = verdict.source.amount is not None
+    rows = [["", "rows", *_WORDS, *(["amount"] if has_amount else [])]]
+    rows.append([f"source  {verdict.source.name}", f"{verdict.source.rows:,}", *[""] * 4, *_amount(verdict.source)])
+    for sink in verdict.sinks:
+        found = [f"{getattr(sink, kind).rows:,}" for kind in _WORDS]
+        rows.append([f"sink    {sink.sink.name}", f"{sink.sink.rows:,}", *found, *_amount(sink.sink)])
+    _print_table(rows)
+    for counted in (verdict.source, *(sink.sink for sink in verdict.sinks)):
+        if counted.without_id:
+            print(f"\n{counted.name}: {counted.without_id:,} more rows have no id, so nothing can be said of them")
+    for sink in verdict.sinks:
+        _show_findings(sink)
+    compared = sum(sink.rows_compared for sink in verdict.sinks)
+    total = verdict.source.rows + sum(sink.sink.rows for sink in verdict.sinks)
+    print(f"\n{total:,} rows in {seconds:.1f} s, {compared:,} of them compared id by id; key {verdict.key}")
+    print("clean: all of it is there, once" if verdict.is_clean else f"NOT CLEAN: {_summary(verdict)}")
+
+
+def _amount(counted: "Counted") -> list[str]:
+    return [] if counted.amount is None else [f"{counted.amount.normalize():,f}"]
+
+
+def _print_table(rows: list[list[str]]) -> None:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        cells = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+        print("  ".join([row[0].ljust(widths[0]), *cells]).rstrip())
+
+
+def _show_findings(verdict: "SinkVerdict") -> None:
+    for kind, words in _WORDS.items():
+        findings = getattr(verdict, kind)
+        if not findings.rows:
+            continue
+        of_ids = f" of {findings.ids:,} ids" if findings.ids != findings.rows else ""
+        listed = len(findings.listed)
+        cut = f"; the first {listed}" if listed < findings.ids else ""
+        print(f"\n{verdict.sink.name}: {findings.rows:,} {kind}{of_ids} ({words}){cut}")
+        for finding in findings.listed:
+            print(f"  {finding.text}" + (f"  ({finding.rows} times)" if finding.rows > 1 else ""))
+    if verdict.windows:
+        print(f"\n{verdict.sink.name}: windows that differ")
+        rows = [["  window", "source", "sink"]]
+        rows += [[f"  {_time_text(w.begin_ms)}", f"{w.source_rows:,}", f"{w.sink_rows:,}"] for w in verdict.windows]
+        _print_table(rows)
+
+
+def _summary(verdict: "Verdict") -> str:
+    wrong = {kind: sum(getattr(sink, kind).rows for sink in verdict.sinks) for kind in _WORDS}
+    without_id = verdict.source.without_id + sum(sink.sink.without_id for sink in verdict.sinks)
+    parts = [f"{rows:,} {kind}" for kind, rows in wrong.items() if rows]
+    return ", ".join([*parts, *([f"{without_id:,} without an id"] if without_id else [])])
+
+
+def _time_text(at_ms: int | None) -> str:
+    if at_ms is None:
+        return "without a time"
+    try:
+        return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):
+        return f"{at_ms} ms"
+
+
+# -- readers of a directory -----------------------------------------------------------------------------------------
+
+
+def _check_readers(options: argparse.Namespace) -> int:
+    from semel.audit.reader_check import check_readers
+    from semel.audit.verdict import LISTED_DEFAULT
+
+    limit = LISTED_DEFAULT if options.limit is None else options.limit
+    verdict = check_readers(options.directory, options.id, limit=limit)
+    if options.json:
+        print(json.dumps(verdict.as_json(), indent=2))
+    else:
+        _show_readers(verdict)
+    return EXIT_CLEAN if verdict.is_clean else EXIT_WRONG
+
+
+def _show_readers(verdict: "ReaderVerdict") -> None:
+    if not verdict.has_log:
+        print(f"{verdict.directory}: no _spark_metadata; every reader sees the same {verdict.rows_seen:,} rows")
+        return
+    rows: list[list[Any]] = [
+        ["", "files", "rows"],
+        ["committed", f"{verdict.committed_files:,}", f"{verdict.committed_rows:,}"],
+        ["seen by a reader that ignores _spark_metadata", f"{verdict.files_seen:,}", f"{verdict.rows_seen:,}"],
+    ]
+    _print_table(rows)
+    for title, paths, count in (
+        ("not committed", verdict.uncommitted, verdict.uncommitted_count),
+        ("committed, and not there", verdict.missing, verdict.missing_count),
+    ):
+        if count:
+            cut = f"; the first {len(paths)}" if len(paths) < count else ""
+            print(f"\n{count:,} {'file' if count == 1 else 'files'} {title}{cut}")
+            for path in paths:
+                print(f"  {path}")
+    if verdict.ids is not None:
+        for sink in verdict.ids.sinks:
+            _show_findings(sink)
+    print()
+    print("clean: every reader sees the same rows" if verdict.is_clean else f"NOT CLEAN: {verdict.summary}")
+
+
+# -- arguments ------------------------------------------------------------------------------------------------------
+
+
+def _duration(text: str) -> int:
+    match = re.fullmatch(r"([1-9]\d{0,9})(ms|s|m|h|d)", text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no span of time such as 30s, 5m, 1h or 1d")
+    return int(match[1]) * _UNITS_MS[match[2]]
+
+
+def _time(text: str) -> int:
+    if re.fullmatch(r"\d{1,15}", text):
+        return int(text)
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time such as 2026-01-31T12:00:00Z, or milliseconds") from None
+    return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number")
+    return int(text)

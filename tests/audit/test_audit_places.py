@@ -1,0 +1,357 @@
+"""Each kind of place, the real thing: an id is the same wherever it is, and what is missing or double is found."""
+
+import json
+import sqlite3
+import uuid
+from collections.abc import Callable
+from contextlib import closing
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import deltalake
+import psycopg
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from confluent_kafka import Producer
+
+from semel.audit import AuditFailed, Given, Verdict, audit
+from semel.testing.broker import FaultyBroker
+from semel.testing.postgres import PostgresServer
+
+KEY = "000102030405060708090a0b0c0d0e0f"
+IDS = ["payment-1", "payment-2", "17", "018f-äöü", "with, comma", 'a "quote"', "two\nlines", " spaces ", "x" * 300]
+TIMES_MS = [1_700_000_000_000 + 1_000 * number for number in range(len(IDS))]
+AMOUNTS = [Decimal(number * 7) / 100 for number in range(len(IDS))]
+
+Rows = list[tuple[str, int, Decimal]]
+ROWS: Rows = list(zip(IDS, TIMES_MS, AMOUNTS, strict=True))
+
+
+def given_rows(rows: Rows) -> Given:
+    ids, times, amounts = zip(*rows, strict=True)
+    table = pa.table({"id": ids, "at": pa.array(times, pa.int64()), "amount": pa.array(amounts)})
+    return Given(table, time="at", amount="amount")
+
+
+def arrow(rows: Rows) -> pa.Table:
+    ids, times, amounts = zip(*rows, strict=True)
+    return pa.table(
+        {
+            "event_id": ids,
+            "at": pa.array([at * 1000 for at in times], pa.timestamp("us", "UTC")),
+            "amount": pa.array(amounts, pa.decimal128(12, 2)),
+        }
+    )
+
+
+class Written:
+    """Writes the same rows to any kind of place, and says the address of it."""
+
+    def __init__(self, directory: Path, request: pytest.FixtureRequest) -> None:
+        self._directory = directory
+        self._request = request
+
+    def parquet(self, rows: Rows) -> str:
+        directory = self._directory / "files/day=1"
+        directory.mkdir(parents=True)
+        pq.write_table(arrow(rows[:3]), directory / "a.parquet")
+        pq.write_table(arrow(rows[3:]), directory / "b.snappy.parquet")
+        pq.write_table(arrow(rows), self._directory / "files/_left_over.parquet")
+        return f"parquet:{directory.parent}?id=event_id&time=at&amount=amount"
+
+    def delta(self, rows: Rows) -> str:
+        path = self._directory / "delta table"
+        deltalake.write_deltalake(path, arrow(rows[:3]))
+        deltalake.write_deltalake(path, arrow(rows[3:]), mode="append")
+        return f"delta:{path}?id=event_id&time=at&amount=amount".replace(" ", "%20")
+
+    def sqlite(self, rows: Rows) -> str:
+        path = self._directory / "rows.db"
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute("CREATE TABLE [the rows] (id, at INTEGER, amount)")
+            # One id as a number: SQLite lets it stand among the texts.
+            values = [(int(id) if id.isdecimal() else id, at, str(amount)) for id, at, amount in rows]
+            connection.executemany("INSERT INTO [the rows] VALUES (?, ?, ?)", values)
+        return f"sqlite:{path}/the rows?id=id&time=at&amount=amount"
+
+    def postgresql(self, rows: Rows) -> str:
+        server: PostgresServer = self._request.getfixturevalue("postgres")
+        url = server.new_database()
+        with psycopg.connect(url) as connection:
+            connection.execute("CREATE SCHEMA shop")
+            connection.execute('CREATE TABLE shop."Rows" (id text, at timestamptz, amount numeric)')
+            values = [(id, datetime.fromtimestamp(at / 1000, UTC), amount) for id, at, amount in rows]
+            connection.cursor().executemany('INSERT INTO shop."Rows" VALUES (%s, %s, %s)', values)
+        return f"{url}/shop.Rows?id=id&time=at&amount=amount"
+
+    def semel(self, rows: Rows) -> str:
+        broker: FaultyBroker = self._request.getfixturevalue("semel_broker")
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        for id, at, amount in rows:
+            value = json.dumps({"payment": {"amount": float(amount)}})
+            producer.produce("payments", value, key=id, timestamp=at)
+        assert producer.flush(20) == 0
+        return f"semel://{broker.bootstrap}/payments?id=key&amount=value.$.payment.amount"
+
+
+KINDS: dict[str, Callable[[Written, Rows], str]] = {
+    "parquet": Written.parquet,
+    "delta": Written.delta,
+    "sqlite": Written.sqlite,
+    "postgresql": Written.postgresql,
+    "semel": Written.semel,
+}
+
+
+@pytest.fixture
+def written(tmp_path: Path, request: pytest.FixtureRequest) -> Written:
+    return Written(tmp_path, request)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_rows_are_the_same_wherever_they_are(kind: str, written: Written) -> None:
+    verdict = audit(given_rows(ROWS), KINDS[kind](written, ROWS), window_ms=2_000, key=KEY)
+    assert verdict.is_clean, verdict.sinks
+    assert verdict.sinks[0].sink.rows == len(ROWS)
+    assert verdict.sinks[0].sink.amount == sum(AMOUNTS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_lost_a_doubled_a_foreign_and_an_altered_row_are_found_anywhere(kind: str, written: Written) -> None:
+    stored = [*ROWS[1:], ROWS[2], ("nobody's", 0, Decimal(0)), (IDS[3], TIMES_MS[3], Decimal(9))]
+    stored.remove(ROWS[3])
+    [sink] = audit(given_rows(ROWS), KINDS[kind](written, stored), window_ms=10_000).sinks
+    found = (sink.lost, sink.doubled, sink.foreign, sink.altered)
+    assert [[one.text for one in findings.listed] for findings in found] == [[IDS[0]], ["17"], ["nobody's"], [IDS[3]]]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_column_that_is_not_there_is_named(kind: str, written: Written) -> None:
+    address = KINDS[kind](written, ROWS).partition("?")[0]
+    with pytest.raises(AuditFailed, match="no_such_column"):
+        audit(Given([]), f"{address}?id=no_such_column")
+
+
+def test_only_a_place_of_its_own_kind_is_taken_for_one(tmp_path: Path, postgres: PostgresServer) -> None:
+    (tmp_path / "x.parquet").write_bytes(b"no parquet at all")
+    (tmp_path / "x.db").write_bytes(b"no database at all, and longer than a header of one is" * 20)
+    for address in (
+        f"parquet:{tmp_path}?id=id",
+        f"parquet:{tmp_path}/x.parquet?id=id",
+        f"delta:{tmp_path}?id=id",
+        f"delta:{tmp_path}/nothing?id=id",
+        f"sqlite:{tmp_path}/x.db/rows?id=id",
+        f"sqlite:{tmp_path}/nothing.db/rows?id=id",
+        f"{postgres.url('nothing')}/rows?id=id",
+        f"{postgres.url('postgres')}/nothing?id=id",
+    ):
+        with pytest.raises(AuditFailed) as failed:
+            audit(Given([]), address)
+        assert "\n" not in str(failed.value)
+
+
+# -- tables -----------------------------------------------------------------------------------------------------------
+
+
+def found_in_postgres(postgres: PostgresServer, kind: str, values: list[object]) -> list[str]:
+    url = postgres.new_database()
+    with psycopg.connect(url) as connection:
+        connection.execute(f"CREATE TABLE rows (id {kind})")  # type: ignore[arg-type]
+        connection.cursor().executemany("INSERT INTO rows VALUES (%s)", [(value,) for value in values])
+    return listed(audit(Given([]), f"{url}/rows?id=id"))
+
+
+def listed(verdict: Verdict) -> list[str]:
+    return [finding.text for finding in verdict.sinks[0].foreign.listed]
+
+
+SOME_UUID = uuid.UUID("018FA0B0-0000-7000-8000-00000000000A")
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "ids"),
+    [
+        ("smallint", [-3, 17], ["-3", "17"]),
+        ("bigint", [2**63 - 1], ["9223372036854775807"]),
+        ("numeric", [Decimal("17.00"), Decimal(10**30)], ["1" + "0" * 30, "17"]),
+        ("uuid", [SOME_UUID], ["018fa0b0-0000-7000-8000-00000000000a"]),
+        ("bytea", [b"17", b"\xff\x00"], ["17", "0xff00"]),
+        ("varchar(10)", ["", "NULL", r"\N"], ["0x", "NULL", r"\N"]),
+        ("char(5)", ["17"], ["17"]),
+    ],
+)
+def test_an_id_of_postgresql_is_its_text(
+    postgres: PostgresServer, kind: str, values: list[object], ids: list[str]
+) -> None:
+    assert sorted(found_in_postgres(postgres, kind, values)) == sorted(ids)
+
+
+@pytest.mark.parametrize("kind", ["double precision", "timestamptz", "jsonb", "boolean"])
+def test_postgresql_holds_types_that_are_no_ids(postgres: PostgresServer, kind: str) -> None:
+    with pytest.raises(AuditFailed, match="an id is text, bytes, a whole number or a UUID"):
+        found_in_postgres(postgres, kind, [])
+
+
+def test_an_id_is_looked_for_in_the_json_of_a_column(postgres: PostgresServer) -> None:
+    url = postgres.new_database()
+    with psycopg.connect(url) as connection:
+        connection.execute("CREATE TABLE rows (event jsonb)")
+        connection.execute("""INSERT INTO rows VALUES ('{"id": {"number": 17}}'), ('{"id": null}')""")
+    verdict = audit(Given([17]), f"{url}/rows?id=event.$.id.number")
+    assert (verdict.sinks[0].lost.rows, verdict.sinks[0].foreign.rows, verdict.sinks[0].sink.without_id) == (0, 0, 1)
+
+
+def test_a_null_is_no_id_and_an_empty_text_is_one(postgres: PostgresServer, tmp_path: Path) -> None:
+    url = postgres.new_database()
+    with psycopg.connect(url) as connection:
+        connection.execute("CREATE TABLE rows (id text)")
+        connection.execute("INSERT INTO rows VALUES (NULL), ('')")
+    with closing(sqlite3.connect(tmp_path / "x.db")) as connection, connection:
+        connection.execute("CREATE TABLE rows (id text)")
+        connection.execute("INSERT INTO rows VALUES (NULL), ('')")
+    verdict = audit(Given([""]), [f"{url}/rows?id=id", f"sqlite:{tmp_path}/x.db/rows?id=id"])
+    assert [(one.sink.rows, one.sink.without_id, one.lost.rows) for one in verdict.sinks] == [(1, 1, 0), (1, 1, 0)]
+
+
+def test_a_password_is_in_no_name_and_no_message(postgres: PostgresServer) -> None:
+    url = postgres.url("nothing").replace("semel@", "semel:secret@")
+    with pytest.raises(AuditFailed) as failed:
+        audit(Given([]), f"{url}/rows?id=id")
+    assert "secret" not in str(failed.value)
+    assert "semel@127.0.0.1" in str(failed.value)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://semel:secret@h/d/t?id=a&id=b",
+        "postgres://semel:secret@h/d/t?id=a",
+        "postgresql://semel:se?cret=@h/d/t?id=a",
+        "semel://h:9092?id=key&kafka.sasl.password=secret",
+        "kafka://h:9092/t?id=key&kafka.sasl.password=secret",
+    ],
+)
+def test_an_address_that_is_refused_shows_no_password(address: str) -> None:
+    with pytest.raises(AuditFailed) as failed:
+        audit(Given([]), address)
+    assert "cret" not in str(failed.value)
+
+
+def test_a_number_with_a_point_is_no_id_of_sqlite(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "x.db")) as connection, connection:
+        connection.execute("CREATE TABLE rows (id)")
+        connection.executemany("INSERT INTO rows VALUES (?)", [(1,), ("x",), (b"\xff",)])
+    address = f"sqlite:{tmp_path}/x.db/rows?id=id"
+    assert listed(audit(Given([]), address)) == ["1", "x", "0xff"]
+    with closing(sqlite3.connect(tmp_path / "x.db")) as connection, connection:
+        connection.execute("INSERT INTO rows VALUES (1.5)")
+    with pytest.raises(AuditFailed, match=r"holds 1\.5"):
+        audit(Given([]), address)
+
+
+def test_of_a_directory_everything_counts_that_spark_would_read(tmp_path: Path) -> None:
+    for number, directory in enumerate(("_day=1", "day=2/_hour=3", "_temporary/0", "day=2/.hidden", ".day=4")):
+        (tmp_path / directory).mkdir(parents=True)
+        pq.write_table(pa.table({"id": [number]}), tmp_path / directory / "part.parquet")
+    assert listed(audit(Given([]), f"parquet:{tmp_path}?id=id")) == ["0", "1"]
+
+
+def test_a_delta_table_is_read_as_of_a_version(tmp_path: Path) -> None:
+    for number in range(3):
+        deltalake.write_deltalake(tmp_path, pa.table({"id": [number]}), mode="append")
+    assert audit(Given([0, 1]), f"delta:{tmp_path}?id=id&version=1").is_clean
+    assert audit(Given([0, 1, 2]), f"delta:{tmp_path}?id=id").is_clean
+    deltalake.DeltaTable(tmp_path).delete("id = 1")
+    assert audit(Given([0, 2]), f"delta:{tmp_path}?id=id").is_clean
+
+
+@pytest.mark.parametrize("feature", ["deletionVectors", "columnMapping"])
+def test_a_delta_table_whose_files_are_not_its_rows_is_refused(tmp_path: Path, feature: str) -> None:
+    deltalake.write_deltalake(tmp_path, pa.table({"id": [1, 2]}))
+    log = tmp_path / "_delta_log/00000000000000000000.json"
+    entries = [json.loads(line) for line in log.read_text().splitlines()]
+    features = {"readerFeatures": [feature], "writerFeatures": [feature]}
+    entries = [
+        {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}} if "protocol" in entry else entry
+        for entry in entries
+    ]
+    log.write_text("\n".join(map(json.dumps, entries)))
+    with pytest.raises(AuditFailed, match=feature):
+        audit(Given([1, 2]), f"delta:{tmp_path}?id=id")
+
+
+def test_a_partitioned_delta_table_is_read_but_for_what_partitions_it(tmp_path: Path) -> None:
+    deltalake.write_deltalake(tmp_path, pa.table({"id": [1, 2], "shop": ["a b", "c"]}), partition_by=["shop"])
+    assert audit(Given([1, 2]), f"delta:{tmp_path}?id=id").is_clean
+    with pytest.raises(AuditFailed, match="'shop' partitions the table"):
+        audit(Given([]), f"delta:{tmp_path}?id=shop")
+
+
+# -- topics -----------------------------------------------------------------------------------------------------------
+
+
+def test_of_a_topic_only_what_was_committed_counts(semel_broker: FaultyBroker) -> None:
+    producer = Producer({"bootstrap.servers": semel_broker.bootstrap, "transactional.id": "test"})
+    producer.init_transactions(20)
+    for id, is_committed in (("kept", True), ("aborted", False), ("kept too", True)):
+        producer.begin_transaction()
+        producer.produce("payments", b"", key=id)
+        producer.flush(20)
+        producer.commit_transaction(20) if is_committed else producer.abort_transaction(20)
+    producer.begin_transaction()
+    producer.produce("payments", b"", key="open")
+    producer.flush(20)
+    verdict = audit(f"semel://{semel_broker.bootstrap}/payments?id=key", Given(["kept", "kept too"]))
+    assert verdict.is_clean, verdict
+
+
+def test_an_id_is_found_in_a_header_or_in_json(semel_broker: FaultyBroker) -> None:
+    producer = Producer({"bootstrap.servers": semel_broker.bootstrap})
+    for number in (1, 2, 3):
+        headers = [("other", b"x"), ("id", b"not the last"), ("id", b"%d" % number)]
+        producer.produce("payments", json.dumps({"ids": [{"n": number}]}), headers=headers)
+    producer.produce("payments", b"no JSON, and no header")
+    producer.produce("payments", None, headers=[("id", None)])
+    assert producer.flush(20) == 0
+    for selector in ("header.id", "value.$.ids.0.n"):
+        verdict = audit(f"semel://{semel_broker.bootstrap}/payments?id={selector}", Given([1, 2, 3]))
+        assert (verdict.source.rows, verdict.source.without_id) == (3, 2), selector
+        assert verdict.sinks[0].is_clean
+
+
+def test_a_topic_that_is_not_there_and_a_broker_that_is_not_there_are_told_apart(semel_broker: FaultyBroker) -> None:
+    with pytest.raises(AuditFailed, match="there is no such topic"):
+        audit(f"semel://{semel_broker.bootstrap}/nothing?id=key", Given([]))
+    with pytest.raises(AuditFailed, match="cannot connect"):
+        audit("semel://127.0.0.1:1/payments?id=key&kafka.default.api.timeout.ms=100", Given([]))
+
+
+# -- what an address may not be --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("payments", "it begins with one of semel:, parquet:"),
+        ("parquet:/x", r"add \?id="),
+        ("parquet://x/y?id=id", "would be a host"),
+        ("parquet:?id=id", "says no path"),
+        ("parquet:/x?id=id&id=key", "gives an option twice"),
+        ("parquet:/x?id=id&tiem=at", "was time meant"),
+        ("parquet:/x?id=id.$.", "names neither a column nor a field"),
+        ("delta:/x?id=id&version=new", "is no version"),
+        ("sqlite:x?id=id", "names no table"),
+        ("postgresql://h/db?id=id", "names no table"),
+        ("semel://h:9092?id=key", "names no topic"),
+        ("semel://h:9092/a/b?id=key", "names no topic"),
+        ("semel://h:9092/a?id=key&kafka.acks=1", "cannot be set"),
+        ("semel://h:9092/a?id=event_id", "a record has no 'event_id'"),
+        ("semel://h:port/a?id=key", "HOST:PORT"),
+    ],
+)
+def test_an_address_that_cannot_be_is_refused_with_the_reason(address: str, reason: str) -> None:
+    with pytest.raises(AuditFailed, match=reason) as failed:
+        audit(address, Given([]))
+    assert "\n" not in str(failed.value)

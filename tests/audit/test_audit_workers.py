@@ -1,0 +1,75 @@
+"""Processes that count: they give their results in order, and live no longer than whoever asked them."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from semel.audit.errors import AuditFailed
+from semel.audit.workers import Workers
+
+PARENT = """
+import sys
+from test_audit_workers import say_and_wait
+from semel.audit.workers import Workers
+
+if __name__ == "__main__":
+    with Workers(2) as workers:
+        list(workers.each(say_and_wait, [sys.argv[1]] * 2))
+"""
+
+
+def say_and_wait(directory: str) -> None:
+    Path(directory, str(os.getpid())).touch()
+    while True:
+        time.sleep(1)
+
+
+def doubled(number: int) -> int:
+    if number < 0:
+        raise AuditFailed("less than nothing")
+    return 2 * number
+
+
+def die(_: int) -> None:
+    os._exit(9)
+
+
+def is_running(process_id: int) -> bool:
+    try:
+        return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_results_come_in_the_order_of_the_tasks_and_failures_as_they_are(processes: int) -> None:
+    with Workers(processes) as workers:
+        assert list(workers.each(doubled, range(10))) == [0, 2, 4, 6, 8, 10, 12, 14, 16, 18]
+        with pytest.raises(AuditFailed, match="less than nothing"):
+            list(workers.each(doubled, [1, -1]))
+
+
+def test_a_worker_that_was_killed_is_no_verdict() -> None:
+    with Workers(2) as workers, pytest.raises(AuditFailed, match="was killed"):
+        list(workers.each(die, [1, 2]))
+
+
+def test_no_worker_outlives_a_parent_that_was_killed(tmp_path: Path) -> None:
+    script = tmp_path / "parent.py"
+    script.write_text(PARENT)
+    said = tmp_path / "said"
+    said.mkdir()
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    command = [sys.executable, str(script), str(said)]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as parent:
+        while len(list(said.iterdir())) < 2:
+            assert parent.poll() is None
+            time.sleep(0.02)
+        parent.kill()
+    # The timeout of the test is the end of this, if they stay.
+    while any(is_running(int(path.name)) for path in said.iterdir()):
+        time.sleep(0.02)

@@ -1,0 +1,62 @@
+"""The sums of an audit are exact: those of whole numbers modulo 2**128, however the rows were divided."""
+
+from collections import Counter
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from semel.audit.rows import Rows
+from semel.audit.siphash import siphash
+from semel.audit.tally import Grid, Tally, differing
+
+BUCKETS = 4
+IDS = st.lists(st.sampled_from([b"%d" % number for number in range(40)]), max_size=60)
+
+
+def tallied(grid: Grid, *pieces: list[bytes]) -> Tally:
+    """Each piece counted by somebody else, in two batches."""
+    total = Tally(grid)
+    for piece in pieces:
+        tally = Tally(grid)
+        for part in (piece[: len(piece) // 2], piece[len(piece) // 2 :]):
+            tally.add(Rows(pa.array(part, pa.binary())))
+        total.merge(tally)
+    return total
+
+
+def in_whole_numbers(grid: Grid, ids: list[bytes]) -> dict[int, tuple[int, int]]:
+    digests = siphash(pa.array(ids, pa.binary()), grid.key)
+    counts: Counter[int] = Counter()
+    sums: Counter[int] = Counter()
+    for low, high in zip(digests.low.tolist(), digests.high.tolist(), strict=True):
+        counts[low % BUCKETS] += 1
+        sums[low % BUCKETS] = (sums[low % BUCKETS] + low + (high << 64)) % 2**128
+    return {bucket: (counts[bucket], sums[bucket]) for bucket in counts}
+
+
+@given(IDS, st.binary(min_size=16, max_size=16))
+def test_the_sums_are_those_of_whole_numbers(ids: list[bytes], key: bytes) -> None:
+    grid = Grid(key, BUCKETS)
+    found = {}
+    for cells in tallied(grid, ids).windows.values():
+        for bucket, (count, low, high) in enumerate(zip(cells.counts, cells.low, cells.high, strict=True)):
+            if count:
+                found[bucket] = (int(count), int(low) + (int(high) << 64))
+    assert found == in_whole_numbers(grid, ids)
+
+
+@given(IDS, st.integers(0, 60), st.integers(0, 60))
+def test_it_is_nothing_to_the_sums_how_the_rows_were_divided(ids: list[bytes], first: int, second: int) -> None:
+    grid = Grid(b"a key of 16 byte", BUCKETS)
+    first, second = sorted((first, second))
+    divided = tallied(grid, ids[second:], ids[:first], ids[first:second])
+    assert differing(tallied(grid, ids), divided) == {}
+    assert divided.rows == len(ids)
+
+
+def test_each_bucket_is_compared_for_itself() -> None:
+    grid = Grid(b"a key of 16 byte", BUCKETS)
+    one, other = tallied(grid, [b"1", b"2", b"3"]), tallied(grid, [b"1", b"2", b"3", b"3"])
+    [buckets] = differing(one, other).values()
+    assert buckets.sum() == 1

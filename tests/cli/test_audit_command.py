@@ -1,0 +1,149 @@
+"""`semel audit` as it is used at a terminal and from a script: what it says, and with which code it ends."""
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from semel_command import semel
+
+# Where no broker is.
+NOBODY = "semel://127.0.0.1:1/payments?id=key&kafka.default.api.timeout.ms=100"
+KEY = "000102030405060708090a0b0c0d0e0f"
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> str:
+    """Three payments, one in each minute of 1970."""
+    table = pa.table({"id": ["p1", "p2", "p3"], "at": [0, 60_000, 120_000], "amount": [1.5, 2.0, 4.25]})
+    pq.write_table(table, tmp_path / "sent.parquet")
+    return f"parquet:{tmp_path}/sent.parquet?id=id&time=at&amount=amount"
+
+
+def sink(directory: Path, *rows: tuple[str, int, float]) -> str:
+    with closing(sqlite3.connect(directory / "app.db")) as connection, connection:
+        connection.execute("CREATE TABLE payments (id TEXT, at INTEGER, amount REAL)")
+        connection.executemany("INSERT INTO payments VALUES (?, ?, ?)", rows)
+    return f"sqlite:{directory}/app.db/payments?id=id&time=at&amount=amount"
+
+
+def test_a_clean_audit_says_so_and_ends_with_0(source: str, tmp_path: Path) -> None:
+    stored = sink(tmp_path, ("p3", 120_000, 4.25), ("p1", 0, 1.5), ("p2", 60_000, 2.0))
+    ran = semel("audit", "--source", source, "--sink", stored)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    head, first, second, _, counts, last = ran.stdout.splitlines()
+    assert head.split() == ["rows", "lost", "doubled", "foreign", "altered", "amount"]
+    assert first.split()[2:] == ["3", "7.75"]
+    assert second.split()[2:] == ["3", "0", "0", "0", "0", "7.75"]
+    assert counts.startswith("6 rows in ")
+    assert last == "clean: all of it is there, once"
+
+
+def test_what_is_wrong_is_named_and_the_end_is_1(source: str, tmp_path: Path) -> None:
+    stored = sink(tmp_path, ("p1", 0, 1.5), ("p1", 0, 1.5), ("p2", 60_000, 2.5), ("mine", 0, 0.0))
+    ran = semel("audit", "--source", source, "--sink", stored, "--window", "1m", "--key", KEY)
+    assert (ran.returncode, ran.stderr) == (1, "")
+    told = ran.stdout.replace(f"sqlite:{tmp_path}/app.db/payments: ", "")
+    for lines in (
+        "1 lost (sent, and not there)\n  p3\n",
+        "1 doubled (there more often than sent)\n  p1\n",
+        "1 foreign (there, and never sent)\n  mine\n",
+        "1 altered (there, with another amount or in another window)\n  p2\n",
+        "windows that differ\n  window                    source  sink\n  1970-01-01T00:00:00.000Z       1     3\n",
+    ):
+        assert lines in told, ran.stdout
+    assert ran.stdout.endswith("NOT CLEAN: 1 lost, 1 doubled, 1 foreign, 1 altered\n")
+    assert f"key {KEY}" in ran.stdout
+
+
+def test_a_script_gets_the_verdict_as_json(source: str, tmp_path: Path) -> None:
+    stored = sink(tmp_path, ("p1", 0, 1.5), ("p2", 60_000, 2.0))
+    ran = semel("audit", "--source", source, "--sink", stored, "--json", "--limit", "0")
+    assert ran.returncode == 1
+    verdict = json.loads(ran.stdout)
+    assert (verdict["clean"], verdict["source"]["rows"], verdict["source"]["amount"]) == (False, 3, "7.75")
+    assert verdict["sinks"][0]["lost"] == {"rows": 1, "ids": 1, "listed": []}
+
+
+def test_only_the_events_before_a_time_are_asked_for(source: str, tmp_path: Path) -> None:
+    stored = sink(tmp_path, ("p1", 0, 1.5), ("p2", 60_000, 2.0))
+    asked = ("audit", "--source", source, "--sink", stored)
+    assert semel(*asked).returncode == 1
+    assert semel(*asked, "--before", "1970-01-01T00:02:00Z").returncode == 0
+    assert semel(*asked, "--since", "60000", "--before", "120000").returncode == 0
+
+
+def test_what_the_source_has_twice_may_be_expected_once(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": ["p1", "p1", "p2"]}), tmp_path / "sent.parquet")
+    pq.write_table(pa.table({"id": ["p1", "p2"]}), tmp_path / "stored.parquet")
+    addresses = (f"--source=parquet:{tmp_path}/sent.parquet?id=id", f"--sink=parquet:{tmp_path}/stored.parquet?id=id")
+    assert semel("audit", *addresses).returncode == 1
+    assert semel("audit", *addresses, "--once").returncode == 0
+
+
+def test_more_ids_than_are_asked_for_are_counted_and_not_named(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": list(range(1500))}), tmp_path / "sent.parquet")
+    pq.write_table(pa.table({"id": pa.array([], pa.int64())}), tmp_path / "stored.parquet")
+    addresses = (f"--source=parquet:{tmp_path}/sent.parquet?id=id", f"--sink=parquet:{tmp_path}/stored.parquet?id=id")
+    ran = semel("audit", *addresses, "--limit", "2")
+    assert (
+        f"parquet:{tmp_path}/stored.parquet: 1,500 lost (sent, and not there); the first 2\n  0\n  1\n\n" in ran.stdout
+    )
+
+
+def test_several_processes_say_the_same(source: str, tmp_path: Path) -> None:
+    asked = ("audit", "--source", source, "--sink", sink(tmp_path, ("p1", 0, 1.5)), "--json", "--key", KEY)
+    assert semel(*asked, "--processes", "2").stdout == semel(*asked).stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ((), "say what to hold against what"),
+        (("--source", "parquet:/nothing?id=id"), "say what to hold against what"),
+        (("--source", "parquet:/nothing?id=id", "--sink", "parquet:/nothing?id=id"), "/nothing: there is no such file"),
+        (("--source", "here?id=id", "--sink", "there?id=id"), "is no address"),
+        (
+            ("--source", NOBODY, "--sink", "parquet:/x?id=id"),
+            "cannot connect",
+        ),
+        (("parquet", "/nothing"), "/nothing: there is no such directory"),
+    ],
+)
+def test_where_nothing_can_be_said_one_line_says_why_and_the_end_is_2(words: tuple[str, ...], reason: str) -> None:
+    ran = semel("audit", *words)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert reason in ran.stderr
+    assert ran.stderr.startswith("semel: ")
+    assert ran.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "words", [("--window", "soon"), ("--before", "noon"), ("--limit", "-1"), ("--buckets", "many"), ("--json", "extra")]
+)
+def test_an_argument_that_cannot_be_ends_with_2(words: tuple[str, ...]) -> None:
+    ran = semel("audit", *words)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "Traceback" not in ran.stderr
+
+
+def test_readers_of_a_directory_are_checked(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "a.parquet")
+    assert semel("audit", "parquet", str(tmp_path)).returncode == 0
+    (tmp_path / "_spark_metadata").mkdir()
+    entry = json.dumps({"path": (tmp_path / "a.parquet").as_uri(), "action": "add"})
+    (tmp_path / "_spark_metadata/0").write_text(f"v1\n{entry}")
+    clean = semel("audit", "parquet", str(tmp_path), "--id", "id")
+    assert (clean.returncode, clean.stdout.splitlines()[-1]) == (0, "clean: every reader sees the same rows")
+    pq.write_table(pa.table({"id": [2, 3]}), tmp_path / "b.parquet")
+    ran = semel("audit", "parquet", str(tmp_path), "--id", "id")
+    assert ran.returncode == 1
+    assert "1 file not committed\n  b.parquet\n" in ran.stdout
+    assert ran.stdout.endswith(
+        "NOT CLEAN: a reader that ignores _spark_metadata sees 2 rows too many, in 1 file; "
+        "1 of them doubled, 1 never committed\n"
+    )
+    assert json.loads(semel("audit", "parquet", str(tmp_path), "--json").stdout)["uncommitted"]["rows"] == 2
