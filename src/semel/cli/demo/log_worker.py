@@ -1,4 +1,4 @@
-"""The worker in `semel demo`: orders in, invoices out, in transactions; a real program with a real client.
+"""The worker in `semel demo log`: orders in, invoices out, in transactions; a real program with a real client.
 
 It is a process of its own, so that it can be killed. It commits when it is told to, so that it can be killed between
 its records and its commit: each line on its standard output is a place where it waits for a line on its standard input.

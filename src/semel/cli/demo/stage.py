@@ -1,4 +1,4 @@
-"""What `semel demo` is played on: a broker that can be killed, a reader of topics, and the page that people watch."""
+"""What the demos are played on: a broker that can be killed, a reader of topics, and the page that people watch."""
 
 import os
 import re
@@ -7,17 +7,25 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import urllib.request
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
+from semel.chaos.reading import ReadingStopped, to_the_end
 from semel.cli.errors import Failure
 
-_READ_SECONDS_MAX: Final = 25.0
+_CREATE_SECONDS_MAX: Final = 25.0
 _READY_SECONDS_MAX: Final = 15.0
 _READY: Final = re.compile(r"semel ready on (\S+):(\d+) in (\S+) s")
-_DUPLICATES: Final = re.compile(r'^semel_batches_total\{outcome="duplicate"\} (\d+)', re.MULTILINE)
+# What the broker counts, under the names that its metrics give it.
+DUPLICATES: Final = ('semel_batches_total{outcome="duplicate"}',)
+FENCED: Final = (
+    'semel_batches_total{outcome="fenced"}',
+    'semel_transactions_total{outcome="fenced"}',
+    "semel_fenced_requests_total",
+)
+OPEN_TRANSACTIONS: Final = "semel_open_transactions"
 
 
 class ServedBroker:
@@ -31,7 +39,7 @@ class ServedBroker:
         self._metrics_port = _free_port()
         self._process: subprocess.Popen[str] | None = None
         # What the processes before this one had counted when they were killed.
-        self._duplicates_before = 0
+        self._counted_before: Counter[str] = Counter()
         self.ready_in = ""
 
     @property
@@ -48,15 +56,23 @@ class ServedBroker:
         command += ["--listen", self.bootstrap, "--metrics", f"127.0.0.1:{self._metrics_port}"]
         command += ["--partitions", str(self._partitions)]
         process = self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            # Ctrl-C is for the demo, which ends it.
+            process_group=0,
         )
         assert process.stdout is not None
         assert process.stderr is not None
         # Whoever does not get ready is ended, and with it the wait for its line.
         patience = threading.Timer(_READY_SECONDS_MAX, process.kill)
         patience.start()
-        line = process.stdout.readline()
-        patience.cancel()
+        try:
+            line = process.stdout.readline()
+        finally:
+            patience.cancel()
         ready = _READY.match(line)
         if ready is None:
             process.kill()
@@ -74,52 +90,55 @@ class ServedBroker:
                     stream.close()
             self._process = None
 
-    def note_duplicates(self) -> None:
-        """Remember the count of the process that is about to be killed."""
-        self._duplicates_before = self.duplicates()
+    def note_counts(self) -> None:
+        """Remember what the process has counted that is about to be killed."""
+        self._counted_before.update(self._metrics())
 
     def duplicates(self) -> int:
         """How many batches were recognised as repetitions, as the broker itself counts them."""
+        return self._counted(DUPLICATES)
+
+    def fenced(self) -> int:
+        """How often somebody who was late was turned away, or had a transaction aborted by a successor."""
+        return self._counted(FENCED)
+
+    def open_transactions(self) -> int:
+        return self._metrics()[OPEN_TRANSACTIONS]
+
+    def _counted(self, names: tuple[str, ...]) -> int:
+        now = self._metrics()
+        return sum(self._counted_before[name] + now[name] for name in names)
+
+    def _metrics(self) -> Counter[str]:
         with urllib.request.urlopen(f"http://127.0.0.1:{self._metrics_port}/metrics", timeout=10) as answer:
-            found = _DUPLICATES.search(answer.read().decode())
-        return self._duplicates_before + (int(found[1]) if found else 0)
+            lines = answer.read().decode().splitlines()
+        wanted = (*DUPLICATES, *FENCED, OPEN_TRANSACTIONS)
+        found = (line.rpartition(" ") for line in lines)
+        return Counter({name: int(value) for name, _, value in found if name in wanted})
+
+
+def create_topics(bootstrap: str, topics: Sequence[str], partitions: int) -> None:
+    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    for created in admin.create_topics([NewTopic(topic, partitions) for topic in topics]).values():
+        created.result(_CREATE_SECONDS_MAX)
 
 
 def read(topic: str, bootstrap: str, *, committed: bool = True) -> Counter[bytes]:
     """All that consumers get to see of a topic, through a real one, straight from the broker."""
-    from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
-
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "demo",
-            # It reads what it was assigned, to the end, and commits nothing.
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "isolation.level": "read_committed" if committed else "read_uncommitted",
-            "log_level": 0,
-        }
-    )
-    unread = set(consumer.list_topics(topic, _READ_SECONDS_MAX).topics[topic].partitions)
-    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in unread])
-    values: Counter[bytes] = Counter()
-    deadline = time.monotonic() + _READ_SECONDS_MAX
-    while unread and time.monotonic() < deadline:
-        for message in consumer.consume(10_000, timeout=0.2):
-            error = message.error()
-            if error is None:
-                values[message.value() or b""] += 1
-            elif error.code() == KafkaError._PARTITION_EOF:
-                unread.discard(message.partition())
-    consumer.close()
-    return values
+    try:
+        return Counter(message.value() or b"" for message in to_the_end(bootstrap, topic, committed=committed))
+    except ReadingStopped as stopped:
+        raise Failure(str(stopped)) from None
 
 
 class Page:
     """What the reader sees: plain text, and colours where there is a terminal."""
 
-    def __init__(self, in_colour: bool) -> None:
-        self._in_colour = in_colour and "NO_COLOR" not in os.environ
+    def __init__(self, is_terminal: bool) -> None:
+        self.is_terminal = is_terminal
+        self._in_colour = is_terminal and "NO_COLOR" not in os.environ
         self._parts = 0
 
     def title(self, text: str) -> None:

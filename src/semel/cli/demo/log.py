@@ -1,13 +1,11 @@
-"""`semel demo`: the promise kept before the reader's eyes, with real clients, a real process and real faults.
+"""`semel demo log`: the promise kept before the reader's eyes, with real clients, a real process and real faults.
 
 A story in seven parts. Each does to a broker what life does to brokers, counts what came of it, and says whether the
 promise held; the numbers are counted, never assumed. It runs on a directory of its own and touches nothing else. It
 must never say that something held which it did not look at.
 """
 
-import argparse
 import contextlib
-import importlib.util
 import os
 import shutil
 import sys
@@ -20,17 +18,14 @@ from typing import TYPE_CHECKING, Any, Final
 from semel.chaos.plan import Fault, FaultPlan
 from semel.chaos.proxy import ChaosProxy
 from semel.cli.client import LATEST, Client
-from semel.cli.demo_stage import Page, ServedBroker, read
-from semel.cli.demo_transactions import Billing
-from semel.cli.errors import Failure
+from semel.cli.demo.log_transactions import Billing
+from semel.cli.demo.stage import Page, ServedBroker, read
 from semel.wire.errors import ErrorCode
 from semel.wire.records import Record, encode_batch
 from semel.wire.versions import CREATE_TOPICS, INIT_PRODUCER_ID, PRODUCE
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
-
-EXAMPLE: Final = "  semel demo"
 
 # A burst that takes a few seconds, and the acknowledgements after which the broker is killed.
 BURST_RECORDS: Final = 30_000
@@ -45,13 +40,8 @@ _WINDOW_BATCHES: Final = 5
 _SENT_AT_MS: Final = time.time_ns() // 1_000_000
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """There is nothing to choose: everybody sees the same story."""
-
-
-def run(options: argparse.Namespace) -> int:
-    if importlib.util.find_spec("confluent_kafka") is None:
-        raise Failure("the demo uses confluent-kafka, which is not here: pip install confluent-kafka")
+def tell() -> int:
+    """From the first part to the sum; the exit code."""
     directory = tempfile.mkdtemp(prefix="semel-demo-")
     story = _Story(directory)
     try:
@@ -80,7 +70,7 @@ class _Story:
     def tell(self) -> None:
         began = time.monotonic()
         page = self._page
-        page.title("semel demo: exactly once, on trial")
+        page.title("semel demo log: exactly once, on trial")
         self.broker.start()
         page.say(f"`semel serve` runs as process {self.broker.process_id}, ready in {self.broker.ready_in} s.")
         page.say("Every acknowledgement below was given after the disk had the record.")
@@ -199,7 +189,7 @@ class _Story:
         self._account(acknowledged, stored)
 
     def _kill_and_restart(self, acknowledged: int, in_flight: int) -> None:
-        self.broker.note_duplicates()
+        self.broker.note_counts()
         killed = self.broker.process_id
         self.broker.kill()
         self.broker.start()

@@ -1,6 +1,6 @@
-"""The part of `semel demo` in which orders become invoices, whoever is killed meanwhile, and a zombie wakes up.
+"""The part of `semel demo log` in which orders become invoices, whoever is killed meanwhile, and a zombie wakes up.
 
-The worker is `demo_worker`, a process that stops at the one place where it hurts most, between its records and its
+The worker is `log_worker`, a process that stops at the one place where it hurts most, between its records and its
 commit. What is done to it there is decided here; whether the promise held is judged by whoever reads the invoices.
 """
 
@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from semel.cli.demo_stage import ServedBroker, read
+from semel.cli.demo.stage import ServedBroker, read
 from semel.cli.errors import Failure
 
 _FLUSH_SECONDS_MAX: Final = 20.0
@@ -23,8 +23,10 @@ class Worker:
     """One life of the worker."""
 
     def __init__(self, bootstrap: str, orders: str, invoices: str, per_transaction: int) -> None:
-        command = [sys.executable, "-m", "semel.cli.demo_worker", bootstrap, orders, invoices, str(per_transaction)]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+        command = [sys.executable, "-m", "semel.cli.demo.log_worker", bootstrap, orders, invoices, str(per_transaction)]
+        pipe = subprocess.PIPE
+        # Ctrl-C is for the demo, which ends it.
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, bufsize=1, process_group=0)
 
     def stopped_at(self) -> str:
         """The place at which it waits now."""
@@ -93,7 +95,7 @@ class Billing:
                     worker = self._hire()
                     continue
                 if victim == "broker":
-                    self._broker.note_duplicates()
+                    self._broker.note_counts()
                     self._broker.kill()
                     self._broker.start()
             elif place.startswith("refused"):

@@ -1,4 +1,4 @@
-"""What `semel demo` promises: the story comes to its end, with figures that were counted, and leaves nothing behind."""
+"""What `semel demo log` promises: the story comes to its end, its figures were counted, and nothing is left behind."""
 
 import os
 import re
@@ -13,9 +13,9 @@ SUM = re.compile(
 )
 
 
-def test_the_demo_keeps_every_promise_and_counts_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_story_keeps_every_promise_and_counts_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    told = semel_lines("demo")
+    told = semel_lines("demo", "log")
     assert [line.split(". ")[0] for line in told if re.match(r"\d\. ", line)] == list("1234567")
     assert sum(line.strip().startswith("ok  ") for line in told) == 7
     counted = SUM.match(told[-1])
@@ -28,9 +28,9 @@ def test_the_demo_keeps_every_promise_and_counts_what_it_says(tmp_path: Path, mo
     assert os.listdir(tmp_path) == []
 
 
-def test_a_demo_that_is_ended_leaves_no_broker_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_story_that_is_ended_leaves_no_broker_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    demo = started("demo")
+    demo = started("demo", "log")
     assert demo.stdout is not None
     while (runs := re.search(r"runs as process (\d+)", demo.stdout.readline())) is None:
         pass

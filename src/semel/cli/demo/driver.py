@@ -1,0 +1,155 @@
+"""The process of a driver of Spark, seen from outside: what it says, leave to go on, and its end.
+
+Java and the Python workers are processes of its own, and go with it: it leads a session, and whoever is in the session
+is killed. So this must never start anything else in that session.
+"""
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from semel.cli.errors import Failure
+
+_SILENT_SECONDS_MAX: Final = 300.0
+_POLL_SECONDS: Final = 0.02
+# Short lives: what the second compiler would gain comes too late, and other collectors want threads of their own.
+_JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_TOLD_CHARACTERS: Final = 2_000
+_ENDINGS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Driver:
+    """One life of it."""
+
+    def __init__(self, module: str, orders: str, directory: Path) -> None:
+        """`module` is run with its orders as the one argument; all it leaves behind is in the directory."""
+        scratch = directory / "scratch"
+        scratch.mkdir(exist_ok=True)
+        environment = {
+            **os.environ,
+            # What a process that is killed leaves behind goes with the directory.
+            "SPARK_SUBMIT_OPTS": f'{os.environ.get("SPARK_SUBMIT_OPTS", _JAVA_OPTIONS)} "-Djava.io.tmpdir={scratch}"',
+            "TMPDIR": str(scratch),
+            "SPARK_LOCAL_DIRS": str(scratch),
+        }
+        self._errors = directory / "driver.log"
+        with self._errors.open("ab") as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", module, orders],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env=environment,
+                start_new_session=True,
+            )
+        self._lines: queue.Queue[str | None] = queue.Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def next(self) -> dict[str, Any] | None:
+        """What it says next; None when it has ended."""
+        try:
+            line = self._lines.get(timeout=_SILENT_SECONDS_MAX)
+        except queue.Empty:
+            raise Failure(f"the pipeline has said nothing for {_SILENT_SECONDS_MAX:g} s: {self.complaint()}") from None
+        if line is None:
+            # It stays ended for whoever asks again.
+            self._lines.put(None)
+            return None
+        told: dict[str, Any] = json.loads(line)
+        return told
+
+    def has_more_to_say(self) -> bool:
+        return not self._lines.empty()
+
+    @property
+    def process_id(self) -> int:
+        """That of the program; Java and the workers have others."""
+        return self._process.pid
+
+    def process_ids(self) -> list[int]:
+        """Those of the program and of all that it has started."""
+        return processes_of_session(self._process.pid)
+
+    def go_on(self) -> None:
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write("\n")
+            self._process.stdin.flush()
+
+    def pause(self) -> None:
+        """It stands still, with all it has started, until it is resumed or killed."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """`kill -9` for it and for all it has started; returns when none of them is left."""
+        while self._signal(signal.SIGKILL):
+            self._process.wait()
+            time.sleep(_POLL_SECONDS)
+        self._process.wait()
+        self._reader.join()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    stream.close()
+
+    def complaint(self) -> str:
+        """The end of what it has written to standard error, in one line."""
+        return " ".join(self._errors.read_text(errors="replace").split())[-_TOLD_CHARACTERS:]
+
+    def _signal(self, number: signal.Signals) -> bool:
+        """Whether there was anybody to hear it."""
+        members = self.process_ids()
+        for process_id in members:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process_id, number)
+        return bool(members)
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            # Java says a thing or two on the same stream.
+            if line.startswith("{"):
+                self._lines.put(line)
+        self._lines.put(None)
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """A signal that comes meanwhile strikes afterwards: where a process is being started, its exception would leave one
+    behind of which nobody knows. For the main thread, and for moments."""
+    came: list[int] = []
+    usual = {number: signal.signal(number, lambda number, _: came.append(number)) for number in _ENDINGS}
+    try:
+        yield
+    finally:
+        for number, handler in usual.items():
+            signal.signal(number, handler)
+    for ending in came:
+        signal.raise_signal(ending)
+
+
+def processes_of_session(session_id: int) -> list[int]:
+    """All that run, zombies left out: nobody but their parents can do anything about those."""
+    members = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                # Behind the name in brackets, which may hold anything: state, parent, group, session.
+                state, _, _, session = entry.joinpath("stat").read_text().rpartition(")")[2].split()[:4]
+                if int(session) == session_id and state != "Z":
+                    members.append(int(entry.name))
+    return members

@@ -1,0 +1,105 @@
+"""What the demo has counted, as the one table that it shows at the end, and whether the promises held.
+
+The terminal and the report are both written from this, so that they cannot disagree. It must never hold a figure that
+nobody counted.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from semel.cli.demo.stream import Run, Stream
+from semel.settings import Semantics
+
+COLUMNS: Final = ("sent", "stored", "lost", "doubled", "absorbed", "fenced", "verdict")
+NOT_COUNTED: Final = "-"
+
+_VERDICTS: Final = {
+    Semantics.AT_MOST_ONCE: "loses, as its name says",
+    Semantics.AT_LEAST_ONCE: "doubles, as its name says",
+    Semantics.EXACTLY_ONCE: "0 lost, 0 doubled",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table. What cannot be counted there has no figure."""
+
+    name: str
+    sent: int
+    stored: int
+    lost: int
+    doubled: int
+    verdict: str
+    held: bool
+    # With their unit: batches where a broker or a sink knew a repetition again, rows where the deduplication did.
+    absorbed: str = NOT_COUNTED
+    fenced: str = NOT_COUNTED
+
+    def cells(self) -> list[str]:
+        counts = [f"{count:,}" for count in (self.sent, self.stored, self.lost, self.doubled)]
+        return [*counts, self.absorbed, self.fenced, self.verdict if self.held else f"NOT SO: {self.verdict}"]
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """Something that was done to the pipeline, or that it did, and when."""
+
+    at_seconds: float
+    kind: str
+    text: str
+
+
+@dataclass(slots=True)
+class Pipeline:
+    """What came of the payments behind the log."""
+
+    rows: list[Row] = field(default_factory=list)
+    happenings: list[Happening] = field(default_factory=list)
+    # For each sink by name: at which second it held how many rows.
+    growth: dict[str, list[tuple[float, int]]] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Figures:
+    """Everything. Without a pipeline there is a reason why."""
+
+    seed: int
+    stream: Stream
+    pipeline: Pipeline | None = None
+    why_no_pipeline: str = ""
+    # What the real client said to settings that do not go together, and what was wrong with them.
+    refused: Sequence[str] = ()
+    refusal: str = ""
+
+    def sections(self) -> list[tuple[str, list[Row]]]:
+        """The rows of the table under their headings."""
+        streams = [_row_of(run, self.stream) for run in self.stream.runs]
+        found = [("the stream of payments", streams)]
+        if self.pipeline is not None:
+            found.append(("the pipeline on Spark", self.pipeline.rows))
+        return found
+
+    @property
+    def held(self) -> bool:
+        return all(row.held for _, rows in self.sections() for row in rows)
+
+
+def counted(count: int, one: str, several: str) -> str:
+    """A number with its unit."""
+    return f"{count:,} {one if count == 1 else several}"
+
+
+def _row_of(run: Run, stream: Stream) -> Row:
+    numbered = run.semantics is Semantics.EXACTLY_ONCE
+    return Row(
+        name=run.semantics,
+        sent=run.sent,
+        stored=run.stored,
+        lost=run.lost,
+        doubled=run.doubled,
+        verdict=_VERDICTS[run.semantics],
+        held=run.kept_its_promise and (stream.absorbed > 0 or not numbered),
+        absorbed=counted(stream.absorbed, "batch", "batches") if numbered else NOT_COUNTED,
+    )

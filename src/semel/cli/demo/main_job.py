@@ -1,0 +1,181 @@
+"""The main job of `semel demo`, from the set-up of the stage to the table and the report.
+
+The order of things stands here, and what is told of them; the work is done next door. It must never leave a process or
+a file of its own behind, but for the report.
+"""
+
+import argparse
+import contextlib
+import importlib.util
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Final
+
+from semel import settings
+from semel.chaos.plan import Fault
+from semel.cli.demo import DEFAULT_PER_SECOND, DEFAULT_SECONDS, charts, report
+from semel.cli.demo.database import database
+from semel.cli.demo.figures import Figures
+from semel.cli.demo.payments import PARTITIONS, payments
+from semel.cli.demo.screen import Screen, bar, table
+from semel.cli.demo.stage import Page, ServedBroker
+from semel.cli.demo.stream import OWN_SETTINGS, Sample, client_settings, flow
+from semel.cli.demo.timetable import HANG_SECONDS, SECONDS_MIN, Strike, timetable
+from semel.cli.errors import Failure
+from semel.settings import Semantics
+
+# Settings that somebody in a hurry adds to those of exactly-once.
+_HURRIED: Final = {"acks": 1, "max.in.flight.requests.per.connection": 50}
+
+
+def run(options: argparse.Namespace) -> int:
+    """The exit code: 0 if every promise held."""
+    if options.seconds < SECONDS_MIN:
+        raise Failure(f"--seconds {options.seconds:g}: the faults need {SECONDS_MIN:g} at least")
+    if options.per_second < 1:
+        raise Failure(f"--per-second {options.per_second}: it has to be 1 or more")
+    place = Path(options.report)
+    if not place.absolute().parent.is_dir():
+        raise Failure(f"--report {place}: there is no directory {place.absolute().parent}")
+    if options.database is not None and options.no_spark:
+        raise Failure("--database is for the pipeline, which --no-spark leaves out")
+    why_not = "--no-spark" if options.no_spark else why_no_spark()
+    began = time.monotonic()
+    page = Page(sys.stdout.isatty())
+    page.title("semel demo: payments through a bad network, from the log to the last row")
+    with tempfile.TemporaryDirectory(prefix="semel-demo-") as directory, contextlib.ExitStack() as closing:
+        broker = ServedBroker(os.path.join(directory, "data"), PARTITIONS)
+        closing.callback(broker.kill)
+        broker.start()
+        page.say(f"`semel serve` runs as process {broker.process_id}, ready in {broker.ready_in} s.")
+        # A database that cannot be used is said to be so before anything is sent.
+        rows = None if why_not else closing.enter_context(database(options.database, Path(directory)))
+        figures = _stream(page, broker, options)
+        if rows is None:
+            figures.why_no_pipeline = why_not
+            page.say(f"The pipeline on Spark is left out: {why_not}.")
+        else:
+            from semel.cli.demo.pipeline import carry
+
+            figures.pipeline = carry(page, broker, figures.stream, Path(directory), rows)
+    _sum_up(page, figures, time.monotonic() - began)
+    command = _command(options)
+    try:
+        place.write_text(report.write(figures, command), encoding="utf-8")
+    except OSError as error:
+        raise Failure(f"--report {place}: {error.strerror}") from error
+    page.say(f"{place}: the same with charts, and the settings. Again: {command}")
+    return 0 if figures.held else 1
+
+
+def why_no_spark() -> str:
+    """What is missing for the pipeline, and how to get it; nothing if all is there."""
+    missing = [name for name in ("pyspark", "pandas", "pyarrow") if importlib.util.find_spec(name) is None]
+    if missing:
+        return f"{missing[0]} is not installed: pip install 'semel[spark]'"
+    from semel.spark.java import JavaMissing, find_java
+
+    try:
+        find_java()
+    except JavaMissing as error:
+        return str(error)
+    return ""
+
+
+def _stream(page: Page, broker: ServedBroker, options: argparse.Namespace) -> Figures:
+    page.part("How the clients are set")
+    _show_settings(page)
+    refused, refusal = _refuse(page)
+    page.part("The same payments, sent three ways through the same faults")
+    strikes = timetable(options.seed, options.seconds)
+    sent = payments(options.seed, round(options.seconds * options.per_second))
+    counts = {fault: sum(strike.fault is fault for strike in strikes) for fault in charts.MARKS}
+    page.say(
+        f"{len(sent):,} payments, {options.per_second:,} a second, to each of three topics. On the way "
+        f"{counts[Fault.DROP_ACK]} ACKs are lost, {counts[Fault.CUT]} connections are cut, and for {HANG_SECONDS:g} s "
+        "nothing passes."
+    )
+    watching = _Watching(Screen(page.is_terminal), len(sent))
+    stream = flow(broker, sent, options.per_second, strikes, watching.show)
+    watching.screen.leave()
+    for run in stream.runs:
+        page.say(f"{run.semantics:14} {run.stored:,} stored, {run.lost:,} lost, {run.doubled:,} doubled")
+    return Figures(options.seed, stream, refused=refused, refusal=refusal)
+
+
+class _Watching:
+    """What is shown of the stream while it flows."""
+
+    def __init__(self, screen: Screen, count: int) -> None:
+        self.screen = screen
+        self._count = count
+        self._news = ""
+
+    def show(self, sample: Sample, strike: Strike | None) -> None:
+        if strike is not None:
+            self._news = f"{sample.at_seconds:5.1f} s  {charts.MARKS[strike.fault]}"
+            if not self.screen.is_terminal:
+                heard = ", ".join(f"{heard:,}" for heard in sample.acknowledged)
+                self.screen.say(f"   {self._news:32} {sample.sent:,} sent, acknowledged {heard}")
+        lines = [
+            f"   {semantics:14} {bar(heard / self._count)} {heard:>7,} / {sample.sent:,} acknowledged"
+            for semantics, heard in zip(Semantics, sample.acknowledged, strict=True)
+        ]
+        self.screen.draw([*lines, f"   {self._news}"])
+
+
+def _show_settings(page: Page) -> None:
+    """The settings side by side: what differs is what counts."""
+    bundles = {semantics: settings.bundle(semantics, "confluent").producer for semantics in Semantics}
+    page.say(f"{'':40}" + "".join(f"{semantics:>15}" for semantics in bundles))
+    for name in dict.fromkeys(name for bundle in bundles.values() for name in bundle):
+        values = (str(bundle.get(name, "-")).lower() for bundle in bundles.values())
+        page.say(f"{name:40}" + "".join(f"{value:>15}" for value in values), faint=True)
+    own = ", ".join(f"{name}={value}" for name, value in OWN_SETTINGS.items() if name != "log_level")
+    page.say(f"and for all three, so that nobody waits long here: {own}", faint=True)
+
+
+def _refuse(page: Page) -> tuple[list[str], str]:
+    """Settings that do not go together: what is wrong with them, and what the real client says to them."""
+    from confluent_kafka import KafkaException, Producer
+
+    config = {**client_settings(Semantics.EXACTLY_ONCE), **_HURRIED}
+    hurried = ", ".join(f"{name}={value}" for name, value in _HURRIED.items())
+    page.say(f"Somebody in a hurry adds {hurried} to the last. `semel settings check` says:")
+    conflicts = [str(conflict) for conflict in settings.check(config, client="confluent", role="producer")]
+    for conflict in conflicts:
+        page.say(f"  {conflict}", faint=True)
+    try:
+        Producer({**config, "bootstrap.servers": "127.0.0.1:1"})
+    except KafkaException as refusal:
+        told = str(refusal.args[0].str())
+        page.say(f"and the client, when it is made: {told}", faint=True)
+        return conflicts, told
+    raise Failure("the client takes settings that were refused before")
+
+
+def _sum_up(page: Page, figures: Figures, seconds: float) -> None:
+    page.part("What came of it")
+    for line in table(figures.sections()):
+        page.say(line)
+    exactly_once = figures.stream.runs[-1]
+    verdict = f"exactly-once: {exactly_once.lost} lost, {exactly_once.doubled} doubled"
+    if figures.pipeline is not None:
+        lost = sum(row.lost for row in figures.pipeline.rows)
+        doubled = sum(row.doubled for row in figures.pipeline.rows)
+        verdict += f"; the pipeline: {lost} lost, {doubled} doubled"
+    page.end(f"{verdict}   ({seconds:.0f} s)" if figures.held else f"A PROMISE WAS BROKEN   {verdict}", figures.held)
+
+
+def _command(options: argparse.Namespace) -> str:
+    words = ["semel demo", f"--seed {options.seed}"]
+    if options.seconds != DEFAULT_SECONDS:
+        words.append(f"--seconds {options.seconds:g}")
+    if options.per_second != DEFAULT_PER_SECOND:
+        words.append(f"--per-second {options.per_second}")
+    if options.no_spark:
+        words.append("--no-spark")
+    return " ".join(words)

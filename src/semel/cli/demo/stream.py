@@ -1,0 +1,222 @@
+"""The stream of payments: the same one three times side by side, under one timetable of faults, set three ways.
+
+The senders are ordinary clients (librdkafka) with the settings that `semel.settings` gives for each semantic; each has
+a proxy and a topic of its own. What came of it is counted from what lies in the topics, read past the proxies. This
+file must never tell a client that a fault is coming.
+"""
+
+import time
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from semel import settings
+from semel.chaos.plan import FaultPlan
+from semel.chaos.proxy import ChaosProxy
+from semel.cli.demo.payments import PARTITIONS, Payment, copies
+from semel.cli.demo.stage import ServedBroker, create_topics, read
+from semel.cli.demo.timetable import HANG_SECONDS, Strike
+from semel.cli.errors import Failure
+from semel.settings import Semantics
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Message
+
+# How often the stream is looked at while it flows, and how often figures are taken down for the charts.
+TICK_SECONDS: Final = 0.005
+SAMPLE_SECONDS: Final = 0.1
+# How long what is under way may take when the last payment is sent and the network is calm.
+SETTLE_SECONDS_MAX: Final = 60.0
+NEVER: Final = -1.0
+
+# What the demo sets besides the bundle: addresses, and patience that is shorter than the hang, so that the hang is one.
+OWN_SETTINGS: Final = {
+    "linger.ms": 5,
+    "socket.timeout.ms": 1_000,
+    "retry.backoff.ms": 20,
+    "reconnect.backoff.ms": 10,
+    "reconnect.backoff.max.ms": 100,
+    "metadata.recovery.strategy": "none",
+    "log_level": 0,
+}
+
+
+@dataclass(slots=True)
+class Run:
+    """One semantic's share: what was sent, what the client heard, and what lies in the topic."""
+
+    semantics: Semantics
+    topic: str
+    # By position in the stream: seconds from the first payment to the acknowledgement, and how often it is stored.
+    acknowledged_at: "array[float]"
+    failed: int = 0
+    copies: list[int] = field(default_factory=list)
+    connections: int = 0
+    struck: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def sent(self) -> int:
+        return len(self.acknowledged_at)
+
+    @property
+    def acknowledged(self) -> int:
+        return sum(at != NEVER for at in self.acknowledged_at)
+
+    @property
+    def stored(self) -> int:
+        return sum(self.copies)
+
+    @property
+    def lost(self) -> int:
+        return self.copies.count(0)
+
+    @property
+    def doubled(self) -> int:
+        """Records that are there although another one with the same payment is."""
+        return self.stored - (len(self.copies) - self.lost)
+
+    @property
+    def kept_its_promise(self) -> bool:
+        """Did the faults do to it what its name says, and nothing else?"""
+        return {
+            Semantics.AT_MOST_ONCE: self.lost > 0 and self.doubled == 0,
+            Semantics.AT_LEAST_ONCE: self.lost == 0 and self.doubled > 0,
+            Semantics.EXACTLY_ONCE: self.lost == self.doubled == 0 and self.acknowledged == self.sent,
+        }[self.semantics]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What could be seen at one moment of the stream."""
+
+    at_seconds: float
+    sent: int
+    acknowledged: tuple[int, ...]
+    absorbed: int
+
+
+@dataclass(slots=True)
+class Stream:
+    """All that came of it."""
+
+    payments: Sequence[Payment]
+    per_second: int
+    strikes: Sequence[Strike]
+    runs: tuple[Run, ...]
+    samples: list[Sample] = field(default_factory=list)
+    absorbed: int = 0
+
+    @property
+    def seconds(self) -> float:
+        return len(self.payments) / self.per_second
+
+
+class Sender:
+    """One client behind its proxy."""
+
+    def __init__(self, run: Run, proxy: ChaosProxy) -> None:
+        from confluent_kafka import Producer
+
+        self.run = run
+        self.proxy = proxy
+        self.acknowledged = 0
+        self._producer = Producer({**client_settings(run.semantics), "bootstrap.servers": proxy.bootstrap})
+
+    def send(self, payment: Payment, value: bytes, begun: float) -> None:
+        def told(error: "KafkaError | None", _: "Message") -> None:
+            if error is None:
+                self.run.acknowledged_at[payment.position] = time.monotonic() - begun
+                self.acknowledged += 1
+            else:
+                self.run.failed += 1
+
+        while True:
+            try:
+                self._producer.produce(self.run.topic, value, partition=payment.partition, on_delivery=told)
+                return
+            except BufferError:
+                # The client's queue is full, as it may be in a hang; it has to be heard before it takes more.
+                self._producer.poll(TICK_SECONDS)
+
+    def hear(self) -> None:
+        self._producer.poll(0)
+
+    def settle(self) -> None:
+        left = self._producer.flush(SETTLE_SECONDS_MAX)
+        if left:
+            raise Failure(f"{left} payments of the run {self.run.semantics} were neither acknowledged nor refused")
+
+
+def client_settings(semantics: Semantics) -> dict[str, Any]:
+    """What the demo's clients are made with, but for their addresses."""
+    return {**settings.bundle(semantics, "confluent").producer, **OWN_SETTINGS}
+
+
+def topic_of(semantics: Semantics) -> str:
+    return f"payments-{semantics}"
+
+
+def flow(
+    broker: ServedBroker,
+    payments: Sequence[Payment],
+    per_second: int,
+    strikes: Sequence[Strike],
+    show: Callable[[Sample, Strike | None], None],
+) -> Stream:
+    """Send everything, three times side by side, while the faults strike; then count what is stored."""
+    runs = tuple(Run(one, topic_of(one), array("d", [NEVER]) * len(payments)) for one in Semantics)
+    stream = Stream(payments, per_second, strikes, runs)
+    create_topics(broker.bootstrap, [run.topic for run in runs], PARTITIONS)
+    proxies = [ChaosProxy(broker.bootstrap, FaultPlan(hang_ms=round(HANG_SECONDS * 1000))).start() for _ in stream.runs]
+    try:
+        senders = [Sender(run, proxy) for run, proxy in zip(runs, proxies, strict=True)]
+        _send(broker, stream, senders, show)
+        for sender in senders:
+            sender.proxy.plan.calm()
+            sender.settle()
+    finally:
+        for proxy in proxies:
+            proxy.stop()
+    for run, proxy in zip(runs, proxies, strict=True):
+        run.connections = proxy.connections
+        run.struck = {str(fault): times for fault, times in proxy.fired.items()}
+        run.copies = copies(read(run.topic, broker.bootstrap).elements(), len(payments))
+    stream.absorbed = broker.duplicates()
+    return stream
+
+
+def _send(
+    broker: ServedBroker,
+    stream: Stream,
+    senders: Sequence[Sender],
+    show: Callable[[Sample, Strike | None], None],
+) -> None:
+    """The payments at their pace, whatever happens; the faults at their times."""
+    values = [payment.encoded() for payment in stream.payments]
+    waiting = list(stream.strikes)
+    begun = time.monotonic()
+    sent, sampled_at = 0, NEVER
+    while sent < len(values):
+        now = time.monotonic() - begun
+        while waiting and waiting[0].at_seconds <= now:
+            strike = waiting.pop(0)
+            for sender in senders:
+                sender.proxy.arm(strike.fault)
+            show(_sample(broker, senders, now, sent), strike)
+        due = min(len(values), int(now * stream.per_second))
+        for payment, value in zip(stream.payments[sent:due], values[sent:due], strict=True):
+            for sender in senders:
+                sender.send(payment, value, begun)
+        sent = due
+        for sender in senders:
+            sender.hear()
+        if now - sampled_at >= SAMPLE_SECONDS:
+            sampled_at = now
+            stream.samples.append(_sample(broker, senders, now, sent))
+            show(stream.samples[-1], None)
+        time.sleep(TICK_SECONDS)
+
+
+def _sample(broker: ServedBroker, senders: Sequence[Sender], at_seconds: float, sent: int) -> Sample:
+    return Sample(at_seconds, sent, tuple(sender.acknowledged for sender in senders), broker.duplicates())
