@@ -1,7 +1,9 @@
 """semel: exactly once, from the first request to the last row.
 
-with semel.broker() as broker: ...            a broker in a thread of its own
-async with semel.Broker() as broker: ...      a broker in the running event loop
+What a program gets from `import semel` is a broker:
+
+    with semel.broker() as broker: ...            a broker in a thread of its own
+    async with semel.Broker() as broker: ...      a broker in the running event loop
 """
 
 from typing import TYPE_CHECKING, Any

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 SEMEL = str(Path(sys.executable).parent / "semel")
-SECONDS_MAX = 60
+SECONDS_MAX = 250
 
 
 def semel(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:

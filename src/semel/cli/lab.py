@@ -29,7 +29,7 @@ from semel.wire.records import Record, decode_batches, encode_batch
 EXAMPLE: Final = """\
   semel lab docs/examples/lab.txt
   echo 'INIT p1' | semel lab
-  semel lab                        at a terminal: a prompt; HELP lists the commands"""
+  semel lab                        # at a terminal: a prompt; HELP lists the commands"""
 
 _PROMPT: Final = "semel> "
 _TOPIC: Final = "lab"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from semel.cli.client import Client, ConnectionLost, Refused, TopicMetadata, add_bootstrap, name_of
-from semel.cli.errors import Failure
+from semel.cli.errors import Ended, Failure
 from semel.cli.progress import Progress
 from semel.wire.errors import ErrorCode
 from semel.wire.records import Record, encode_batch
@@ -77,10 +77,10 @@ def run(options: argparse.Namespace) -> int:
                 progress.show(sent_bytes)
         except Failure as failure:
             raise Failure(f"{failure}; {producer.acknowledged} records before it are acknowledged") from None
-        except KeyboardInterrupt:
+        except Ended:
             progress.end()
             producer.report()
-            return 130
+            raise
         progress.end()
     producer.report()
     return 0

@@ -15,24 +15,25 @@ _BAR_CHARACTERS: Final = 24
 class Progress:
     """Call `show` as often as you like and `end` once."""
 
-    def __init__(self, what: str, total_bytes: int = 0) -> None:
-        """Without a total there is a count and no bar."""
+    def __init__(self, what: str, total: int = 0, unit: str = "MB") -> None:
+        """Without a total there is a count and no bar. A unit is a million of what is counted."""
         self._what = what
-        self._total_bytes = total_bytes
+        self._total = total
+        self._unit = unit
         self._began = self._said = time.monotonic()
         self._shown = False
 
-    def show(self, done_bytes: int) -> None:
+    def show(self, done: int) -> None:
         now = time.monotonic()
         if now - self._began < _SILENT_SECONDS or now - self._said < _BETWEEN_SECONDS or not sys.stderr.isatty():
             return
         self._said = now
         self._shown = True
         bar = ""
-        if self._total_bytes:
-            share = min(done_bytes / self._total_bytes, 1.0)
+        if self._total:
+            share = min(done / self._total, 1.0)
             bar = f"[{'#' * round(share * _BAR_CHARACTERS):.<{_BAR_CHARACTERS}}] {share:4.0%} "
-        print(f"\rsemel: {self._what} {bar}{done_bytes / 1e6:.0f} MB", end="", file=sys.stderr, flush=True)
+        print(f"\rsemel: {self._what} {bar}{done / 1e6:.0f} {self._unit}", end="", file=sys.stderr, flush=True)
 
     def end(self) -> None:
         if self._shown:

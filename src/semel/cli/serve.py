@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
+from semel.cli.addresses import listening_address
 from semel.cli.errors import Failure
 from semel.cli.progress import Progress
 
@@ -65,14 +66,14 @@ def run(options: argparse.Namespace) -> int:
         format="%(asctime)s level=%(levelname)s %(message)s",
         stream=sys.stderr,
     )
-    host, port = _address(options.listen)
+    host, port = listening_address(options.listen)
     advertised_host, advertised_port = host, None
     if options.advertise:
         advertised_host, advertised_port = _advertised(options.advertise)
     elif host in ("", "0.0.0.0", "::"):
         # Clients cannot connect to "everywhere".
         advertised_host = socket.gethostname()
-    metrics = _address(options.metrics) if options.metrics else None
+    metrics = listening_address(options.metrics) if options.metrics else None
     limits = _limits(options.limit)
     _raise_open_files()
     _keep_freed_memory()
@@ -161,17 +162,9 @@ def _listening(address: str) -> Iterator[None]:
         raise Failure(f"cannot listen on {address}: {reason}") from None
 
 
-def _address(text: str) -> tuple[str, int]:
-    """HOST:PORT, [IPV6]:PORT or :PORT."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise Failure(f"{text!r} is no address: HOST:PORT is, such as 127.0.0.1:9092")
-    return host.removeprefix("[").removesuffix("]"), int(port)
-
-
 def _advertised(text: str) -> tuple[str, int | None]:
     """HOST or HOST:PORT."""
-    return _address(text) if text.rpartition(":")[2].isdigit() and ":" in text else (text, None)
+    return listening_address(text) if text.rpartition(":")[2].isdigit() and ":" in text else (text, None)
 
 
 def _shown(host: str, port: int) -> str:

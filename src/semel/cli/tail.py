@@ -27,7 +27,7 @@ from semel.cli.client import (
     TopicMetadata,
     add_bootstrap,
 )
-from semel.cli.errors import Failure
+from semel.cli.errors import Ended, Failure
 from semel.core.producers import advance
 from semel.wire.errors import ErrorCode, ProtocolError
 from semel.wire.records import Batch, Record, decode_batches
@@ -117,7 +117,7 @@ def run(options: argparse.Namespace) -> int:
                     left -= len(shown)
                     if left == 0:
                         break
-    except KeyboardInterrupt:
+    except Ended:
         # The way to end a command that has no end.
         if not options.follow:
             raise

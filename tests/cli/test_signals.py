@@ -1,0 +1,169 @@
+"""Holds how commands end that are told to end: alike by every signal, without a word, and with nothing left behind.
+
+Ctrl-C reaches all processes of a terminal at once, and so it is sent here to the whole group of the command.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from semel_command import SECONDS_MAX, SEMEL, semel_lines
+
+from left_behind import processes_about
+from semel.cli.demo.driver import undisturbed
+from semel.testing.broker import FaultyBroker
+
+ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start a command as a terminal does, in a group of its own, with a directory of its own for what it makes."""
+    processes = []
+
+    def started(*words: str) -> subprocess.Popen[str]:
+        pipe = subprocess.PIPE
+        environment = {**os.environ, "TMPDIR": str(tmp_path)}
+        command = [SEMEL, *words]
+        process = subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment, process_group=0
+        )
+        processes.append(process)
+        return process
+
+    yield started
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+def end(process: subprocess.Popen[str], number: signal.Signals) -> str:
+    """Send the signal to whom it is usually sent; what the command says from then on."""
+    if number == signal.SIGTERM:
+        process.send_signal(number)
+    else:
+        os.killpg(process.pid, number)
+    # Not by `communicate`, which would end the input: that is an end, too.
+    process.wait(SECONDS_MAX)
+    said, complaints = process.communicate()
+    assert complaints == ""
+    return said
+
+
+def line_with(process: subprocess.Popen[str], text: str) -> None:
+    """Return when the command has said this."""
+    assert process.stdout is not None
+    while text not in process.stdout.readline():
+        assert process.poll() is None
+
+
+@pytest.mark.parametrize("number", ENDINGS)
+def test_a_command_that_waits_for_more_ends_at_once(start: Start, number: signal.Signals) -> None:
+    lab = start("lab")
+    assert lab.stdin is not None
+    lab.stdin.write("LOG_SIZE\n")
+    lab.stdin.flush()
+    line_with(lab, "0")
+    assert end(lab, number) == ""
+    assert lab.returncode == 128 + number
+
+
+@pytest.mark.parametrize("number", ENDINGS)
+def test_a_signal_that_strikes_where_python_drops_errors_is_not_lost(number: signal.Signals) -> None:
+    program = f"""
+import os, threading, weakref
+from semel import cli
+from semel.cli import lab
+
+class Thing:
+    pass
+
+def run(options):
+    thing = Thing()
+    signalling = weakref.ref(thing, lambda _: os.kill(os.getpid(), {number:d}))
+    del thing
+    threading.Event().wait()
+
+lab.run = run
+cli.main(["lab"])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=SECONDS_MAX)
+    assert (done.returncode, done.stdout, done.stderr) == (128 + number, "", "")
+
+
+@pytest.mark.parametrize("number", ENDINGS)
+def test_who_writes_says_how_far_it_has_come_and_who_follows_has_done_its_work(
+    start: Start, number: signal.Signals, semel_broker: FaultyBroker
+) -> None:
+    semel_lines("topics", "create", "payments", "--bootstrap", semel_broker.bootstrap)
+    writer = start("produce", "payments", "--bootstrap", semel_broker.bootstrap)
+    reader = start("tail", "payments", "--follow", "--bootstrap", semel_broker.bootstrap)
+    for cents in ("100", "200"):
+        assert writer.stdin is not None
+        writer.stdin.write(f"{cents}\n")
+        writer.stdin.flush()
+        line_with(reader, f"value={cents}")
+    # The second one is there, and its answer may be on its way.
+    assert re.match("(1 record|2 records) acknowledged", end(writer, number))
+    assert writer.returncode == 128 + number
+    assert end(reader, number) == ""
+    assert reader.returncode == 0
+
+
+@pytest.mark.parametrize("number", ENDINGS)
+@pytest.mark.parametrize(
+    ("words", "topic"),
+    [(("chaos", "--seconds", "1000"), "chaos"), (("chaos", "copy"), "target")],
+    ids=("chaos", "copy"),
+)
+def test_chaos_takes_its_processes_and_its_directory_along(
+    start: Start, tmp_path: Path, words: tuple[str, ...], topic: str, number: signal.Signals
+) -> None:
+    chaos = start(*words)
+    # From then on records are on their way, and their client calls back.
+    while not any(path.stat().st_size for path in tmp_path.glob(f"semel-chaos-*/topics/*-{topic}/*/*.log")):
+        assert chaos.poll() is None
+    assert end(chaos, number) == ""
+    assert chaos.returncode == 128 + number
+    assert processes_about(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", ENDINGS)
+def test_the_story_of_the_log_takes_its_processes_and_its_directory_along(
+    start: Start, tmp_path: Path, number: signal.Signals
+) -> None:
+    story = start("demo", "log")
+    line_with(story, "kill -9 in the middle of a burst")
+    end(story, number)
+    assert story.returncode == 128 + number
+    assert processes_about(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_signal_that_comes_while_a_process_is_started_strikes_when_that_is_known() -> None:
+    known = []
+
+    def start_one() -> None:
+        with undisturbed():
+            signal.raise_signal(signal.SIGINT)
+            known.append("a process")
+
+    # Whoever ran a command in this process may have left a handler of his own.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            start_one()
+        assert known == ["a process"]
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
