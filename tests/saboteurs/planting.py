@@ -13,7 +13,8 @@ from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import CodeType, ModuleType
 
 import pytest
-from bugs import BUGS, Bug
+from all_bugs import ALL_BUGS
+from bugs import Bug
 
 NOT_PLANTED = 99
 
@@ -57,7 +58,7 @@ class Saboteur(MetaPathFinder):
 
 def main(name: str, *arguments: str) -> int:
     """Plant the bug, run pytest; answer how it ended. A bug that cannot be planted ends in a number of its own."""
-    bug = next(bug for bug in BUGS if bug.name == name)
+    bug = next(bug for bug in ALL_BUGS if bug.name == name)
     sys.meta_path.insert(0, Saboteur(bug))
     # At once, because pytest puts a finder of its own in front.
     try:
@@ -66,9 +67,11 @@ def main(name: str, *arguments: str) -> int:
         print(f"not planted: {error!r}", file=sys.stderr)
         return NOT_PLANTED
     # A test that waits for what the bug keeps from happening has caught it, too, before whoever runs this gives up.
-    # Some tests rehearse while they are collected, and to break off there is to catch it, too.
-    options = ["-p", "no:cacheprovider", "-x", "-q", "--continue-on-collection-errors", "--timeout=60"]
-    return int(pytest.main([*options, *arguments]))
+    # The time is kept by a thread that ends the process: an error raised by a signal may strike a callback of an event
+    # loop, which takes it down in a log and goes on. Some tests rehearse while they are collected, and to break off
+    # there is to catch it, too.
+    options = ["-p", "no:cacheprovider", "-x", "-q", "--continue-on-collection-errors"]
+    return int(pytest.main([*options, "--timeout=60", "--timeout-method=thread", *arguments]))
 
 
 if __name__ == "__main__":
