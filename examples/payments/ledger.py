@@ -1,0 +1,83 @@
+"""The ledger: books each payment once, as two entries that add up. Run it by `python -m payments.ledger`.
+
+The claim of the event commits with the entries, and the offset goes to the broker after that. Whoever is killed in
+between finds the event again, and finds that it was booked.
+"""
+
+import json
+import logging
+import os
+import signal
+import threading
+from typing import Any, Final
+
+from sqlalchemy import Connection, insert
+
+from payments.tables import LEDGER_DATABASE, entries
+from semel.database import engine_of
+from semel.inbox import Inbox, Message
+
+KAFKA: Final = {
+    "bootstrap.servers": os.environ.get("BOOTSTRAP", "127.0.0.1:9092"),
+    "group.id": "ledger",
+    # What a transaction of the relay wrote that did not commit is no event.
+    "isolation.level": "read_committed",
+    # Whoever takes over from a consumer that was killed need not wait for long.
+    "session.timeout.ms": 6000,
+}
+TOPICS: Final = ("payments",)
+REPORT_EVERY_SECONDS: Final = 1.0
+
+logger = logging.getLogger("ledger")
+
+
+def event_of(message: Message) -> dict[str, Any]:
+    """What cannot be read is put aside by the inbox: `semel inbox quarantine list` shows it."""
+    event: dict[str, Any] = json.loads(message.value or b"")
+    return event
+
+
+def book(connection: Connection, message: Message) -> None:
+    event = event_of(message)
+    payment, amount_cents = event["id"], event["amount_cents"]
+    debit = {"payment": payment, "account": event["payer"], "debit_cents": amount_cents, "credit_cents": 0}
+    credit = {"payment": payment, "account": event["payee"], "debit_cents": 0, "credit_cents": amount_cents}
+    connection.execute(insert(entries), [debit, credit])
+
+
+inbox = Inbox(engine_of(LEDGER_DATABASE), consumer="ledger", identity=lambda message: str(event_of(message)["event"]))
+ended = threading.Event()
+
+
+def report() -> None:
+    """Say how far it has come: from time to time, and at the end."""
+    is_last = False
+    said = None
+    while not is_last:
+        is_last = ended.wait(REPORT_EVERY_SECONDS)
+        counts = inbox.counts
+        if counts != said:
+            logger.info("first_time=%d duplicate=%d quarantined=%d", *counts[:3])
+            said = counts
+
+
+def stop(*_: object) -> None:
+    """The message at hand is finished, and its offset committed."""
+    inbox.stop()
+
+
+def main() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    reporter = threading.Thread(target=report)
+    reporter.start()
+    try:
+        inbox.run(book, KAFKA, TOPICS)
+    finally:
+        ended.set()
+        reporter.join()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""The API: takes payments, each once however often it is sent. Run it by `uvicorn payments.service:app`.
+
+The payment, the event that tells of it, the key and the answer commit in one transaction. Nothing here talks to the
+broker: the relay does, when the transaction has committed.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import uuid
+from collections.abc import AsyncIterator
+from typing import Final
+
+from fastapi import FastAPI, HTTPException, Request
+from pydantic import BaseModel, Field
+from sqlalchemy import insert, select
+from sqlalchemy.exc import SQLAlchemyError
+
+from payments.tables import PAYMENTS_DATABASE, payments
+from semel import outbox
+from semel.database import engine_of
+from semel.http import AsgiIdempotency, Idempotency, document, reap
+
+TOPIC: Final = "payments"
+# What is above this is not for a machine to decide.
+AMOUNT_CENTS_MAX: Final = 100_000
+REAP_EVERY_SECONDS: Final = 3600
+
+logger = logging.getLogger("payments")
+engine = engine_of(PAYMENTS_DATABASE)
+# A real service asks its authentication who the caller is; here he says so himself.
+idempotency = Idempotency(engine, scope=lambda request: request.headers.get("x-api-key"))
+
+
+class Payment(BaseModel):
+    # PostgreSQL keeps no text with a NUL in it.
+    payer: str = Field(min_length=1, max_length=100, pattern=r"^[^\x00]*$")
+    payee: str = Field(min_length=1, max_length=100, pattern=r"^[^\x00]*$")
+    amount_cents: int = Field(gt=0)
+
+
+class Accepted(BaseModel):
+    payment: str
+
+
+@contextlib.asynccontextmanager
+async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+    reaper = asyncio.create_task(reap_for_ever())
+    yield
+    reaper.cancel()
+
+
+async def reap_for_ever() -> None:
+    """Answers that nobody will ask for any more go, once an hour."""
+    while True:
+        try:
+            await asyncio.to_thread(reap, engine)
+        except SQLAlchemyError:
+            logger.exception("nothing was reaped; it is tried again in an hour")
+        await asyncio.sleep(REAP_EVERY_SECONDS)
+
+
+app = FastAPI(title="Payments", lifespan=lifespan)
+app.add_middleware(AsgiIdempotency, idempotency=idempotency)
+document(app, idempotency)
+
+
+@app.post("/payments", status_code=201)
+def pay(payment: Payment, request: Request) -> Accepted:
+    if payment.amount_cents > AMOUNT_CENTS_MAX:
+        raise HTTPException(403, f"A payment of more than {AMOUNT_CENTS_MAX} cents needs a person.")
+    connection = idempotency.connection(request)
+    row = {"id": str(uuid.uuid4()), **payment.model_dump()}
+    connection.execute(insert(payments), row)
+    # An id of its own, because a payment may have more events one day. Its key is the payer: his events stay in order.
+    event = {"event": str(uuid.uuid4()), **row}
+    outbox.add(connection, TOPIC, key=payment.payer, value=json.dumps(event))
+    return Accepted(payment=row["id"])
+
+
+@app.get("/payments/{payment_id}")
+def look_up(payment_id: str) -> dict[str, str | int]:
+    with engine.connect() as connection:
+        found = connection.execute(select(payments).where(payments.c.id == payment_id)).mappings().first()
+    if found is None:
+        raise HTTPException(404, "There is no such payment.")
+    return dict(found)
