@@ -4,6 +4,7 @@ the figure is the median. It installs the peers it can, says of the rest why not
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import signal
 import sys
@@ -42,12 +43,14 @@ def main() -> int:
     measures = [measure for measure in MEASURES if not arguments.only or measure.name in arguments.only]
     results = Results()
     failed: set[str] = set()
+    taking_part = {label.split()[0] for measure in measures for label in measure.contenders}
     try:
-        versions = install(["semel", *arguments.peers], results)
+        versions = install([name for name in ("semel", *arguments.peers) if name in taking_part], results)
         for measure in measures:
             failed |= run_measure(measure, arguments.rounds, arguments.scale, list(versions), results)
-        _progress("the client alone")
-        results.note(run_once(Mock(), lambda mock: client_limit.describe(mock, arguments.scale)))
+        if taking_part != {"semel"}:
+            _progress("the client alone")
+            results.note(run_once(Mock(), lambda mock: client_limit.describe(mock, arguments.scale)))
     except KeyboardInterrupt:
         print("interrupted; brokers stopped, their data removed", file=sys.stderr)
         return 130
@@ -69,6 +72,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--only", action="append", choices=names, help="run this measure only; may be given again")
     parser.add_argument("--rounds", type=int, default=None, help=f"rounds of each measure (default {ROUNDS_DEFAULT})")
     parser.add_argument("--quick", action="store_true", help="tiny loads, one round: does the bench work at all?")
+    parser.add_argument(
+        "--audit-ids", type=int, metavar="N", help="audit so many ids (default 10^8; 2 * 10^5 if quick)"
+    )
     parser.add_argument("--peers", default=",".join(PEERS), help="who runs beside semel (default %(default)s)")
     parser.add_argument(
         "--write",
@@ -83,10 +89,12 @@ def parse() -> argparse.Namespace:
     unknown = set(arguments.peers) - set(PEERS)
     if unknown:
         parser.error(f"no such peer: {', '.join(sorted(unknown))} (there are {', '.join(PEERS)})")
-    if arguments.write == DOCUMENT and (arguments.quick or arguments.only):
-        parser.error(f"docs/{DOCUMENT.name} is for a whole run: with --quick or --only name another page")
+    if arguments.write == DOCUMENT and (arguments.quick or arguments.only or arguments.audit_ids):
+        parser.error(f"docs/{DOCUMENT.name} is for a whole run: with --quick, --only or --audit-ids name another page")
     arguments.rounds = arguments.rounds or (1 if arguments.quick else ROUNDS_DEFAULT)
     arguments.scale = QUICK if arguments.quick else FULL
+    if arguments.audit_ids is not None:
+        arguments.scale = dataclasses.replace(arguments.scale, audit_ids=arguments.audit_ids)
     return arguments
 
 

@@ -3,17 +3,26 @@ it."""
 
 from __future__ import annotations
 
+from bench.measures.audit import Audit
 from bench.measures.compaction import Compaction
 from bench.measures.consume import Consume
 from bench.measures.copy import Copy
 from bench.measures.durable import DurableAcks
 from bench.measures.footprint import Footprint
 from bench.measures.groups import Groups
+from bench.measures.http import Http
 from bench.measures.idempotence import Idempotence
+from bench.measures.inbox import Inbox
 from bench.measures.latency import Latency
 from bench.measures.measure import Measure
+from bench.measures.outbox import Outbox
 from bench.measures.produce import ProduceKilobyte, ProduceSmall
 from bench.measures.recovery import Recovery
+from bench.measures.spark_dedup import SparkDedup
+from bench.measures.spark_latency import SparkLatency
+from bench.measures.spark_sink import SparkSink
+from bench.measures.spark_source import SparkSource
+from bench.measures.spark_sql import SparkSql
 from bench.measures.transactions import Transactions
 
 MEASURES: tuple[Measure, ...] = (
@@ -29,4 +38,13 @@ MEASURES: tuple[Measure, ...] = (
     Copy(),
     Groups(),
     Compaction(),
+    SparkSource(),
+    SparkSql(),
+    SparkSink(),
+    Audit(),
+    SparkLatency(),
+    SparkDedup(),
+    Inbox(),
+    Http(),
+    Outbox(),
 )

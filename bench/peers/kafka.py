@@ -5,14 +5,12 @@ up or down, beyond what a measure names (`flush_messages`)."""
 from __future__ import annotations
 
 import argparse
-import os
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from bench.peers.java import Artifact, fetched, put, require_java
 from bench.peers.process import (
     Broker,
     SkipReason,
@@ -27,22 +25,10 @@ KAFKA_VERSION = "4.3.1"
 LOG4J_VERSION = "2.25.4"
 """The distribution ships this binding beside the jars; without it Kafka would log nothing at all."""
 
-JAVA_MAJOR_MIN = 17
-
-POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>semel.bench</groupId><artifactId>kafka</artifactId><version>1</version>
-  <dependencies>
-    <dependency>
-      <groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{KAFKA_VERSION}</version>
-    </dependency>
-    <dependency>
-      <groupId>org.apache.logging.log4j</groupId><artifactId>log4j-slf4j-impl</artifactId>
-      <version>{LOG4J_VERSION}</version>
-    </dependency>
-  </dependencies>
-</project>
-"""
+JARS = (
+    Artifact("org.apache.kafka", "kafka_2.13", KAFKA_VERSION),
+    Artifact("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J_VERSION),
+)
 
 LOG4J_CONFIGURATION = """status = ERROR
 appender.console.type = Console
@@ -120,14 +106,11 @@ class Kafka(Broker):
         return f"Apache Kafka {KAFKA_VERSION}"
 
     def install(self) -> None:
-        java = require_java()
+        require_java()
         if any(self.libraries.glob("log4j-slf4j-impl-*.jar")):
             return
-        if shutil.which("mvn") is None:
-            raise SkipReason(
-                f"Kafka {KAFKA_VERSION} is not in {self.libraries} and mvn, which fetches it, is not on PATH"
-            )
-        fetch(self.libraries, java)
+        with fetched(self.version(), JARS) as jars:
+            put(jars, self.libraries)
 
     def prepare(self) -> None:
         if (self.data_directory / "meta.properties").exists():
@@ -162,45 +145,6 @@ class Kafka(Broker):
 
     def is_ready(self) -> bool:
         return port_is_open(self.port) and answers_metadata(self.bootstrap)
-
-
-def require_java() -> str:
-    """The path of a Java that Kafka can run on, from `JAVA_HOME` or `PATH`."""
-    home = os.environ.get("JAVA_HOME")
-    java = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
-    if java is None:
-        raise SkipReason(f"Kafka needs Java {JAVA_MAJOR_MIN} or newer, and there is no java on PATH")
-    text = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    quoted = text.split('"')
-    major = quoted[1].split(".")[0] if len(quoted) > 1 else ""
-    if not major.isdigit() or int(major) < JAVA_MAJOR_MIN:
-        raise SkipReason(f"Kafka needs Java {JAVA_MAJOR_MIN} or newer, and {java} is {major or 'unknown'}")
-    return java
-
-
-def fetch(libraries: Path, java: str) -> None:
-    """Let mvn copy Kafka and everything it depends on. The folder appears whole or not at all, so that two runs at
-    once, or one that was cut off, never leave half a Kafka."""
-    libraries.parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix="fetching-", dir=libraries.parent))
-    try:
-        (staging / "pom.xml").write_text(POM)
-        command = ["mvn", "-B", "-q", "dependency:copy-dependencies", "-DincludeScope=runtime"]
-        environment = {**os.environ, "JAVA_HOME": str(Path(java).resolve().parent.parent)}
-        result = subprocess.run(
-            [*command, f"-DoutputDirectory={staging / 'libs'}"],
-            cwd=staging,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if result.returncode != 0:
-            raise SkipReason(f"mvn could not fetch Kafka {KAFKA_VERSION}: {(result.stdout + result.stderr)[-500:]}")
-        if not libraries.exists():
-            (staging / "libs").rename(libraries)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
 
 
 def main() -> int:
