@@ -24,13 +24,20 @@ ARROWS: dict[str, set[str]] = {
     "security": {"core", "wire"},
     "broker": {"semel", "core", "wire", "storage", "compaction", "security"},
     "publish": set(),
-    "outbox": {"publish"},
-    "inbox": set(),
-    "http": set(),
+    "database": set(),
+    "outbox": {"publish", "database"},
+    "inbox": {"database"},
+    "http": {"database"},
+    "schema": {"database", "outbox.tables", "inbox.tables", "http.tables"},
+    "settings": set(),
     "spark": {"wire", "core.producers"},
+    "audit": {"wire", "spark"},
     "chaos": set(),
     "testing": {"semel", "core", "wire", "storage", "broker"},
-    "cli": {"semel", "core", "wire", "storage", "security", "broker", "testing", "chaos"},
+    "cli": {
+        *("semel", "core", "wire", "storage", "security", "broker", "testing", "chaos", "settings", "spark", "audit"),
+        *("database", "publish", "outbox", "inbox", "http", "schema"),
+    },
 }
 
 # The pure room takes time and chance as arguments and leaves reading, writing and waiting to others.
