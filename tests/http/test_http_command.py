@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import Engine, select
 
 from semel.cli import main
+from semel.database.times import now_ms
 from semel.http.claims import Times, claim, keep, name_of
-from semel.http.idempotency import now_ms
 from semel.http.tables import keys
 
 

@@ -62,8 +62,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace, engine: "Engine") -> int:
+    from semel.database.times import now_ms
     from semel.inbox import quarantine
-    from semel.inbox.times import now_ms
 
     with engine.begin() as connection:
         entries = quarantine.open_entries(connection, options.consumer)

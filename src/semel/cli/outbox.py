@@ -187,8 +187,8 @@ def _terminal_columns() -> int:
 
 
 def _show_status(options: argparse.Namespace, engine: "Engine") -> int:
+    from semel.database.times import now_ms
     from semel.outbox import status
-    from semel.outbox.times import now_ms
 
     with engine.connect() as connection:
         found = status(connection)

@@ -6,7 +6,6 @@ middlewares stand on it.
 
 import asyncio
 import inspect
-import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from enum import Enum
 from fnmatch import fnmatchcase
 from typing import Any, Final, TypeAlias
 
+from semel.database.times import Clock, now_ms
 from semel.http.claims import NO_LEASE, Name, Times, name_of
 from semel.http.fingerprint import fingerprint
 from semel.http.key import KEY_HEADER, KeyMalformed, read_key
@@ -73,10 +73,6 @@ def commits_success(status: int) -> bool:
     return status < 400
 
 
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 class Idempotency:
     """The configuration. `scope` says who the caller is: the same key of two callers is two keys."""
 
@@ -94,7 +90,7 @@ class Idempotency:
         result_ttl_ms: int = RESULT_TTL_MS,
         request_bytes_max: int = REQUEST_BYTES_MAX,
         answer_bytes_max: int = ANSWER_BYTES_MAX,
-        clock: Callable[[], int] = now_ms,
+        clock: Clock = now_ms,
     ) -> None:
         self._methods = frozenset(methods)
         self._paths = _patterns("paths", paths)

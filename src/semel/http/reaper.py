@@ -5,8 +5,8 @@ An expired key is free whether it was reaped or not: the reaper only gives back 
 
 from sqlalchemy import Engine
 
+from semel.database.times import now_ms as clock_ms
 from semel.http.claims import REAPED_ROWS_MAX, reap_batch
-from semel.http.idempotency import now_ms as clock_ms
 
 
 def reap(engine: Engine, now_ms: int | None = None) -> int:

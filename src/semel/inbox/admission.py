@@ -13,9 +13,9 @@ from uuid import UUID
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
+from semel.database.times import Clock
 from semel.inbox import asides, claims
 from semel.inbox.asides import Aside, Cause, State
-from semel.inbox.claiming import Clock
 from semel.inbox.errors import BrokerCoordinates
 from semel.inbox.identities import Version, checked_id, checked_version
 from semel.inbox.messages import Message

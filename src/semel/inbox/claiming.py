@@ -4,17 +4,15 @@ Nothing here commits, rolls back or begins. An error that leaves a block of `onc
 does in `engine.begin()`: otherwise the claim would commit without its effect.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from uuid import UUID
 
 from semel.database import AsyncGiven, Given, within, within_async
+from semel.database.times import Clock, now_ms
 from semel.inbox import claims
 from semel.inbox.identities import checked_consumer, checked_id, checked_version
 from semel.inbox.outcomes import Outcome
-from semel.inbox.times import now_ms
-
-Clock = Callable[[], int]
 
 
 @contextmanager

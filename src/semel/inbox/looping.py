@@ -7,15 +7,15 @@ import random
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from semel.database.times import Clock, now_ms
 from semel.inbox.admission import Admission, Identity
-from semel.inbox.claiming import Clock
 from semel.inbox.identities import checked_consumer
 from semel.inbox.outcomes import Counts, Outcome
 from semel.inbox.progress import Progress
 from semel.inbox.reaper import checked_retention
 from semel.inbox.retries import Retries
 from semel.inbox.settings import REAP_EVERY_MS, RETRY_EVERY_MS
-from semel.inbox.times import RETENTION_MS, now_ms
+from semel.inbox.times import RETENTION_MS
 
 EngineT = TypeVar("EngineT")
 

@@ -9,13 +9,13 @@ from typing import Final
 from sqlalchemy import ColumnElement, Connection, Engine, Table, and_, delete, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from semel.database.times import Clock, now_ms
 from semel.inbox.asides import State
-from semel.inbox.claiming import Clock
 from semel.inbox.errors import RetentionTooShort
 from semel.inbox.identities import checked_consumer
 from semel.inbox.statements import insert_new, is_new
 from semel.inbox.tables import claims, floors, quarantine
-from semel.inbox.times import DAY_MS, RETENTION_MIN_MS, RETENTION_MS, now_ms
+from semel.inbox.times import DAY_MS, RETENTION_MIN_MS, RETENTION_MS
 
 # Claims that go in one transaction: SQLite has one writer, who is kept waiting for as long as that takes.
 STEP_ROWS: Final = 1_000

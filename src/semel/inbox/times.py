@@ -1,6 +1,5 @@
-"""The clock of the inbox, and the spans that the promise about old ids rests on. Times are milliseconds since 1970."""
+"""The spans that the promise about old ids rests on."""
 
-import time
 from typing import Final
 
 DAY_MS: Final = 24 * 60 * 60 * 1000
@@ -12,7 +11,3 @@ RETENTION_MS: Final = 30 * DAY_MS
 # the clock of whoever claims it is not compared with the floor. So two clocks may differ by 23 hours.
 RETENTION_MIN_MS: Final = DAY_MS
 FRESH_MS: Final = 60 * 60 * 1000
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000

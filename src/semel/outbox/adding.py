@@ -10,9 +10,9 @@ from typing import Final
 from sqlalchemy import Connection, insert
 
 from semel.database import AsyncGiven, Given, within, within_async
+from semel.database.times import Clock, now_ms
 from semel.outbox.messages import Headers, Message, columns_of
 from semel.outbox.tables import messages
-from semel.outbox.times import Clock, now_ms
 from semel.outbox.waking import WAKES_RELAY, wake
 
 _ADD: Final = insert(messages)

@@ -18,13 +18,13 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, Engine
 
 from semel.database import within
+from semel.database.times import Clock, now_ms
 from semel.outbox import sharding
 from semel.outbox.errors import RelayRefused
 from semel.outbox.ledger import Batch, Claim, Size
 from semel.outbox.patience import DATABASE, Patience, Stopped
 from semel.outbox.shard import Shard
 from semel.outbox.sharding import SHARDS_MAX, Sharding
-from semel.outbox.times import Clock, now_ms
 from semel.outbox.waking import FALLBACK_SECONDS, Bell, sleeper_for
 from semel.publish import Publisher, PublishRefused
 

@@ -15,11 +15,11 @@ from typing import TypeVar
 
 from sqlalchemy import Connection
 
+from semel.database.times import Clock
 from semel.outbox import ledger
 from semel.outbox.errors import OutOfStep, RelayFailed
 from semel.outbox.ledger import Batch, Claim, Size
 from semel.outbox.patience import BROKERS, PUBLISHER, Patience
-from semel.outbox.times import Clock
 from semel.publish import (
     Fenced,
     Publisher,

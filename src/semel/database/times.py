@@ -1,4 +1,4 @@
-"""The clock of the outbox. Times are milliseconds since 1970."""
+"""The clock of outbox, inbox and HTTP keys. Times are milliseconds since 1970."""
 
 import time
 from collections.abc import Callable
