@@ -11,9 +11,10 @@ from sqlalchemy import Connection, insert
 
 from semel.database import AsyncGiven, Given, within, within_async
 from semel.database.times import Clock, now_ms
-from semel.outbox.messages import Headers, Message, columns_of
+from semel.outbox.messages import Message, columns_of
 from semel.outbox.tables import messages
 from semel.outbox.waking import WAKES_RELAY, wake
+from semel.publish.record import Headers
 
 _ADD: Final = insert(messages)
 # One statement, and one way to the database and back.

@@ -7,14 +7,12 @@ still mend it.
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from semel.outbox.errors import MessageRefused
-from semel.publish import Record
-
-Headers: TypeAlias = Mapping[str, str | bytes | None] | Sequence[tuple[str, str | bytes | None]]
+from semel.publish.record import Headers, Record
 
 _BUCKET_BYTES: Final = 4
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
