@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from semel import __version__
 from semel.cli.errors import Ended, Failure
+from semel.cli.subcommands import add_subcommand
 
 # The commands in the order in which a newcomer meets them, and what each is for. It stands here and not in the modules,
 # so that `semel --help` need not import them all.
@@ -103,10 +104,10 @@ def _run(words: list[str]) -> int:
             commands.add_parser(command, help=purpose, add_help=False)
             continue
         module = importlib.import_module(f"semel.cli.{command}")
-        own = commands.add_parser(
+        own = add_subcommand(
+            commands,
             command,
-            help=purpose,
-            description=f"{purpose[0].upper()}{purpose[1:]}.",
+            purpose,
             epilog=f"example:\n{module.EXAMPLE}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,

@@ -15,6 +15,7 @@ from semel.chaos.copy import CopyPlan, copy
 from semel.chaos.run import run as run_on_a_lossy_network
 from semel.cli import chaos_proxy
 from semel.cli.errors import Failure
+from semel.cli.subcommands import add_subcommand
 
 EXAMPLE: Final = (
     f"{chaos_proxy.EXAMPLE}\n  semel chaos --seconds 60 --seed 7\n  semel chaos copy --records 100000 --kills 10"
@@ -35,11 +36,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="how long the proxy stands there (until Ctrl-C); without --upstream, how long to produce (60)",
     )
-    own = parser.add_subparsers(dest="run_of", metavar="copy").add_parser(
-        "copy",
-        help="copy records by transactions, and kill workers and broker on the way",
-        description="Copy records by transactions, and kill workers and broker on the way.",
-    )
+    purpose = "copy records by transactions, and kill workers and broker on the way"
+    own = add_subcommand(parser.add_subparsers(dest="run_of", metavar="copy"), "copy", purpose)
     own.add_argument("--records", type=_count, default=100_000, metavar="N", help="how many to copy (100000)")
     own.add_argument("--workers", type=_count, default=2, metavar="N", help="processes that copy (2)")
     own.add_argument("--transaction", type=_count, default=500, metavar="N", help="records per transaction (500)")

@@ -23,6 +23,7 @@ from semel.cli.client import (
     add_bootstrap,
 )
 from semel.cli.errors import Failure
+from semel.cli.subcommands import add_subcommand
 from semel.wire.errors import ErrorCode, ProtocolError
 from semel.wire.primitives import INT32, MALFORMED, read_length, read_string
 from semel.wire.versions import (
@@ -70,7 +71,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
 
     def action(name: str, purpose: str) -> argparse.ArgumentParser:
-        own = actions.add_parser(name, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
+        own = add_subcommand(actions, name, purpose)
         if name != "list":
             own.add_argument("name", metavar="NAME", help="the group's name")
         add_bootstrap(own)

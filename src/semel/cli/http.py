@@ -7,6 +7,7 @@ import argparse
 from typing import Final
 
 from semel.cli.databases import add_database, opened
+from semel.cli.subcommands import add_subcommand
 
 EXAMPLE: Final = """  semel http reap --database sqlite:///app.db
   semel http reap --database postgresql://host/app"""
@@ -15,7 +16,7 @@ EXAMPLE: Final = """  semel http reap --database sqlite:///app.db
 def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="reap", required=True)
     purpose = "delete what has expired, in short transactions, and say how many keys that were"
-    add_database(actions.add_parser("reap", help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}."))
+    add_database(add_subcommand(actions, "reap", purpose))
 
 
 def run(options: argparse.Namespace) -> int:

