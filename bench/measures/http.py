@@ -7,8 +7,7 @@ import socket
 import sys
 import time
 import uuid
-from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections import defaultdict
 from itertools import product
 from pathlib import Path
 from statistics import median
@@ -20,8 +19,9 @@ from bench import shop
 from bench.clients import LoadFailed
 from bench.databases import TITLES, Databases
 from bench.measures.measure import Contenders, Figures, Kind, Measure, Row, Scale, Target
-from bench.peers.process import Broker, port_is_open
+from bench.peers.process import Broker, free_port
 from bench.peers.semel import Semel
+from bench.sides import Program, take_turns
 from semel import http
 from semel.database import engine_of
 
@@ -74,34 +74,6 @@ class Http(Measure):
         return figures
 
 
-class Shop(Broker):
-    """The application as a process of its own."""
-
-    name = "shop"
-
-    def __init__(self, kind: str, url: str, *, has_keys: bool) -> None:
-        super().__init__()
-        self._kind = kind
-        self._url = url
-        self._has_keys = has_keys
-
-    def version(self) -> str:
-        return self._kind
-
-    def install(self) -> None:
-        """Nothing: it is a module of the bench."""
-
-    def prepare(self) -> None:
-        """Nothing: the measure makes the tables, once for both sides."""
-
-    def command(self) -> Sequence[str]:
-        program = str(Path(shop.__file__))
-        return [sys.executable, program, self._kind, self._url, str(self.port), *(["keys"] if self._has_keys else [])]
-
-    def is_ready(self) -> bool:
-        return port_is_open(self.port)
-
-
 def requests_took_us(kind: str, url: str, turns: int, requests: int) -> dict[str, float]:
     """The median of microseconds by what was asked: without keys, first requests, replays."""
     engine = engine_of(url)
@@ -110,22 +82,19 @@ def requests_took_us(kind: str, url: str, turns: int, requests: int) -> dict[str
     with engine.begin() as connection:
         connection.execute(insert(shop.accounts), {"id": ACCOUNT, "balance": 0})
     took_us: dict[str, list[float]] = defaultdict(list)
-    with Shop(kind, url, has_keys=False) as bare, Shop(kind, url, has_keys=True) as keyed:
+    with shop_process(kind, url) as bare, shop_process(kind, url, "keys") as keyed:
         client_of_bare, client = Client(bare.port), Client(keyed.port)
-        sides = deque(["bare", "keyed"])
         # The first turn is for both to become warm.
-        for turn in range(turns + 1):
+        for turn, side in take_turns(["bare", "keyed"], turns + 1):
             keys = [str(uuid.uuid4()) for _ in range(requests)]
-            for side in sides:
-                if side == "bare":
-                    found = {"bare": [client_of_bare.pay(key) for key in keys]}
-                else:
-                    found = {"first": [client.pay(key) for key in keys]}
-                    found["replay"] = [client.pay(key, replayed=True) for key in keys]
-                if turn:
-                    for what, times in found.items():
-                        took_us[what] += times
-            sides.rotate()
+            if side == "bare":
+                found = {"bare": [client_of_bare.pay(key) for key in keys]}
+            else:
+                found = {"first": [client.pay(key) for key in keys]}
+                found["replay"] = [client.pay(key, replayed=True) for key in keys]
+            if turn:
+                for what, times in found.items():
+                    took_us[what] += times
         client_of_bare.close()
         client.close()
     with engine.connect() as connection:
@@ -136,6 +105,12 @@ def requests_took_us(kind: str, url: str, turns: int, requests: int) -> dict[str
     if (booked, balance) != (asked, -AMOUNT * asked):
         raise LoadFailed(f"{kind}: of {asked} payments {booked} were booked, and the balance is {balance}")
     return {what: median(times) for what, times in took_us.items()}
+
+
+def shop_process(kind: str, url: str, *options: str) -> Program:
+    """The application as a process of its own."""
+    port = free_port()
+    return Program("shop", [sys.executable, str(Path(shop.__file__)), kind, url, str(port), *options], port=port)
 
 
 class Client:

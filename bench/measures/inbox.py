@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections import deque
 from collections.abc import Sequence
 from statistics import median
 from typing import ClassVar, Final
@@ -18,6 +17,7 @@ from bench.databases import TITLES, Databases
 from bench.measures.measure import Contenders, Figures, Kind, Measure, Row, Scale, Target
 from bench.peers.process import Broker
 from bench.peers.semel import Semel
+from bench.sides import take_turns
 from semel import inbox
 from semel.database import engine_of
 
@@ -84,17 +84,14 @@ def rates_on(engine: Engine, turns: int, events: int) -> dict[str, float]:
         "batches": (handle_in_batches, BATCH_EVENTS * BATCHES_OF_TURN),
     }
     found: dict[str, list[float]] = {way: [] for way in ways}
-    order = deque(ways)
     # The first turn is for statements and connections to become warm.
-    for turn in range(turns + 1):
-        for way in order:
-            handle, count = ways[way]
-            ids = [uuid7() for _ in range(count)]
-            began = time.perf_counter()
-            handle(engine, ids)
-            if turn:
-                found[way].append(count / (time.perf_counter() - began))
-        order.rotate()
+    for turn, way in take_turns(ways, turns + 1):
+        handle, count = ways[way]
+        ids = [uuid7() for _ in range(count)]
+        began = time.perf_counter()
+        handle(engine, ids)
+        if turn:
+            found[way].append(count / (time.perf_counter() - began))
     check_booked(engine, (turns + 1) * sum(count for _, count in ways.values()))
     engine.dispose()
     return {way: median(rates) for way, rates in found.items()}

@@ -6,8 +6,8 @@ from __future__ import annotations
 import random
 import sys
 import time
-from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from itertools import count
 from pathlib import Path
@@ -24,6 +24,7 @@ from bench.measures.measure import Contenders, Figures, Kind, Measure, Row, Scal
 from bench.peers import skip_locked
 from bench.peers.process import Broker
 from bench.peers.semel import Semel
+from bench.sides import Program, take_turns
 from semel import outbox
 from semel.database import engine_of
 
@@ -88,32 +89,6 @@ class Outbox(Measure):
                 found = measured(kind, databases.new(kind), broker, scale)
                 figures |= {f"{kind}_{metric}": value for metric, value in found.items()}
         return figures
-
-
-class Relay(Broker):
-    """A relay as a process of its own."""
-
-    name = "relay"
-
-    def __init__(self, command: Sequence[str]) -> None:
-        super().__init__()
-        self._command = command
-
-    def version(self) -> str:
-        return self._command[1]
-
-    def install(self) -> None:
-        """Nothing: it is semel's, or a module of the bench."""
-
-    def prepare(self) -> None:
-        """Nothing: the measure makes the tables."""
-
-    def command(self) -> Sequence[str]:
-        return self._command
-
-    def is_ready(self) -> bool:
-        """Its first message tells, and is waited for."""
-        return True
 
 
 class Side(NamedTuple):
@@ -199,19 +174,16 @@ def measured(kind: str, url: str, broker: Broker, scale: Scale) -> dict[str, flo
     with ExitStack() as running:
         lines = {}
         for name, side in sides.items():
-            running.enter_context(Relay(side.command))
+            running.enter_context(Program("relay", side.command))
             lines[name] = running.enter_context(closing(Line(side, engine, broker)))
             # The relay is there, and everything is warm.
             lines[name].seconds_after_commit(scale.outbox_messages // 10)
-        order = deque(lines)
-        for _ in range(scale.outbox_turns):
-            for name in order:
-                line, transactions, backlog = lines[name], scale.outbox_transactions, scale.outbox_messages
-                found[f"{name}_rate"].append(transactions / line.seconds_one_by_one(transactions))
-                found[f"{name}_backlog"].append(backlog / line.seconds_after_commit(backlog))
-                for _ in range(scale.outbox_singles):
-                    time.sleep(chance.uniform(0, PAUSE_SECONDS_MAX))
-                    found[f"{name}_p50_ms"].append(line.seconds_after_commit(1) * 1e3)
-            order.rotate()
+        for _, name in take_turns(lines, scale.outbox_turns):
+            line, transactions, backlog = lines[name], scale.outbox_transactions, scale.outbox_messages
+            found[f"{name}_rate"].append(transactions / line.seconds_one_by_one(transactions))
+            found[f"{name}_backlog"].append(backlog / line.seconds_after_commit(backlog))
+            for _ in range(scale.outbox_singles):
+                time.sleep(chance.uniform(0, PAUSE_SECONDS_MAX))
+                found[f"{name}_p50_ms"].append(line.seconds_after_commit(1) * 1e3)
     engine.dispose()
     return {metric: median(values) for metric, values in found.items()}
