@@ -34,6 +34,8 @@ _DEFAULTS: Final = {
     "batch.size": "1000000",
     "queue.buffering.max.messages": str(QUEUE_MESSAGES_MAX),
     "queue.buffering.max.kbytes": str(QUEUE_KIB_MAX),
+    # Half of it passes between the first connection, which librdkafka gives up once it knows the brokers, and the next.
+    "reconnect.backoff.ms": "20",
 }
 _FENCED: Final = frozenset((KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED))
 
@@ -97,6 +99,10 @@ class LaneWriter:
         try:
             # A setting that librdkafka does not take is the user's mistake, too.
             producer = Producer(settings | named)
+            # librdkafka looks for the coordinator while it is between two connections, and then waits for half a
+            # second. The first answer ends the one connection; the second has come over the other.
+            for _ in range(2):
+                producer.list_topics(self.progress_topic.name, self.client.api_timeout_ms / 1000)
             producer.init_transactions(self.client.api_timeout_ms / 1000)
         except KafkaException as error:
             raise LaneFailed(f"{_name(claim)} cannot be claimed: {_text(error)}") from None
