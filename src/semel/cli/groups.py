@@ -7,7 +7,7 @@ see to that: the broker refuses it.
 
 import argparse
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
@@ -23,6 +23,7 @@ from semel.cli.client import (
     add_bootstrap,
 )
 from semel.cli.errors import Failure
+from semel.cli.showing import NOTHING, print_table
 from semel.cli.subcommands import add_subcommand
 from semel.wire.errors import ErrorCode, ProtocolError
 from semel.wire.primitives import INT32, MALFORMED, read_length, read_string
@@ -39,7 +40,6 @@ EXAMPLE: Final = """  semel groups describe billing
   semel groups reset billing --topic payments:0,1 --to 2026-01-31T12:00:00Z
   semel groups reset billing --to earliest --execute"""
 
-_NOTHING: Final = "-"
 _CONSUMER_PROTOCOL: Final = "consumer"
 # In front of a classic assignment.
 _VERSION_BYTES: Final = 2
@@ -131,7 +131,7 @@ def _group(client: Client, name: str) -> Any:
 def _list(client: Client) -> None:
     rows = [("GROUP", "TYPE", "STATE")]
     rows += [(name, _type_of(group), _state_of(group)) for name, group in _groups(client).items()]
-    _print_table(rows)
+    print_table(rows)
 
 
 def _type_of(group: Any) -> str:
@@ -140,7 +140,7 @@ def _type_of(group: Any) -> str:
 
 
 def _state_of(group: Any) -> str:
-    return str(getattr(group, "group_state", _NOTHING))
+    return str(getattr(group, "group_state", NOTHING))
 
 
 def _describe(client: Client, name: str) -> None:
@@ -158,9 +158,9 @@ def _describe(client: Client, name: str) -> None:
     table: list[tuple[str, ...]] = [("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER")]
     for row in rows:
         topic, partition = row.place
-        figures = [_NOTHING if figure is None else str(figure) for figure in (row.committed, row.end, row.lag)]
+        figures = [NOTHING if figure is None else str(figure) for figure in (row.committed, row.end, row.lag)]
         table.append((topic, str(partition), *figures, row.member_id))
-    _print_table(table)
+    print_table(table)
 
 
 def _rows(client: Client, committed: dict[Place, int], owners: dict[Place, str]) -> Iterable[Row]:
@@ -171,7 +171,7 @@ def _rows(client: Client, committed: dict[Place, int], owners: dict[Place, str])
         topic = topics.get(name)
         ends = {} if topic is None else _offsets(client, topic, [index for _, index in own if index in topic.leaders])
         for place in own:
-            yield Row(place, committed.get(place), ends.get(place[1]), owners.get(place, _NOTHING))
+            yield Row(place, committed.get(place), ends.get(place[1]), owners.get(place, NOTHING))
 
 
 def _offsets(client: Client, topic: TopicMetadata, partitions: Iterable[int], which: int = LATEST) -> dict[int, int]:
@@ -253,8 +253,8 @@ def _reset(client: Client, name: str, where: str, wanted: list[str] | None, exec
     table = [("TOPIC", "PARTITION", "FROM", "TO")]
     for (topic_name, partition), offset in target.items():
         before = committed.get((topic_name, partition))
-        table.append((topic_name, str(partition), _NOTHING if before is None else str(before), str(offset)))
-    _print_table(table)
+        table.append((topic_name, str(partition), NOTHING if before is None else str(before), str(offset)))
+    print_table(table)
     print(f"group {name} is set to these offsets" if execute else "nothing was changed; say --execute to do it")
 
 
@@ -344,9 +344,3 @@ def _delete(client: Client, name: str, sure: bool) -> None:
     if deleted.error_code:
         raise Refused(f"group {name!r}", deleted.error_code)
     print(f"deleted {name}")
-
-
-def _print_table(rows: Sequence[tuple[str, ...]]) -> None:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        print("  ".join(f"{text:{width}}" for text, width in zip(row, widths, strict=True)).rstrip())

@@ -6,11 +6,11 @@ run a handler.
 
 import argparse
 import json
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from semel.cli.databases import add_database, opened
 from semel.cli.errors import Failure
+from semel.cli.showing import NOTHING, hexadecimal, print_table, time_shown
 from semel.cli.subcommands import add_subcommand
 
 if TYPE_CHECKING:
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 EXAMPLE: Final = """  semel inbox quarantine list --database sqlite:///app.db
   semel inbox quarantine retry 17 18 --database postgresql://host/app
   semel inbox quarantine drop --all --consumer billing --database sqlite:///app.db"""
-
-_NOTHING: Final = "-"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -108,22 +106,20 @@ def _show(entries: "list[Entry]", *, as_json: bool) -> None:
             entry.consumer,
             str(entry.state),
             str(entry.cause),
-            datetime.fromtimestamp(entry.quarantined_at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            time_shown(entry.quarantined_at_ms),
             _what(entry),
-            _NOTHING if entry.message is None else _place(entry.message),
+            NOTHING if entry.message is None else _place(entry.message),
             entry.reason,
         )
         for entry in entries
     ]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    print_table(rows)
 
 
 def _what(entry: "Entry") -> str:
     if entry.version is not None:
         return f"{entry.version.aggregate} version {entry.version.version}"
-    return entry.message_id or _NOTHING
+    return entry.message_id or NOTHING
 
 
 def _place(message: Any) -> str:
@@ -131,7 +127,6 @@ def _place(message: Any) -> str:
 
 
 def _fields(entry: "Entry") -> dict[str, Any]:
-    """Bytes as hexadecimal digits: what cannot be decoded is no text."""
     fields = {**entry._asdict(), "message_id": entry.message_id, "message": None}
     message = entry.message
     if message is not None:
@@ -140,12 +135,8 @@ def _fields(entry: "Entry") -> dict[str, Any]:
             "partition": message.partition,
             "offset": message.offset,
             "timestamp_ms": message.timestamp_ms,
-            "key": _hex(message.key),
-            "value": _hex(message.value),
-            "headers": [[name, _hex(value)] for name, value in message.headers],
+            "key": hexadecimal(message.key),
+            "value": hexadecimal(message.value),
+            "headers": [[name, hexadecimal(value)] for name, value in message.headers],
         }
     return fields
-
-
-def _hex(given: bytes | None) -> str | None:
-    return None if given is None else given.hex()

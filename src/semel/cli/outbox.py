@@ -12,13 +12,13 @@ import logging
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from semel.cli.client import BOOTSTRAP_DEFAULT
 from semel.cli.databases import add_database, opened
 from semel.cli.errors import Ended, Failure
+from semel.cli.showing import NOTHING, hexadecimal, print_table, time_shown
 from semel.cli.subcommands import add_subcommand
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ EXAMPLE: Final = """  semel outbox run --database postgresql://host/app --bootst
 
 _BOOTSTRAP: Final = "bootstrap.servers"
 _LOGGER: Final = "semel.outbox"
-_NOTHING: Final = "-"
 _SHOW_EVERY_SECONDS: Final = 0.2
 # The line on a terminal that is written over again and again.
 _LINE_START: Final = "\r\x1b[K"
@@ -213,9 +212,9 @@ def _print_status(found: "Status", now_ms: int) -> None:
     for shard in found.shards:
         at_hand = "yes" if shard.is_at_hand else "no"
         rows.append(
-            (str(shard.shard), str(shard.batches), at_hand, shard.owner or _NOTHING, _time(shard.owned_since_ms))
+            (str(shard.shard), str(shard.batches), at_hand, shard.owner or NOTHING, time_shown(shard.owned_since_ms))
         )
-    _print_table(rows)
+    print_table(rows)
 
 
 def _renew(options: argparse.Namespace, engine: "Engine") -> int:
@@ -251,7 +250,7 @@ def _show_entries(entries: "Sequence[Entry]", *, as_json: bool) -> None:
     if as_json:
         for entry in entries:
             fields = entry._asdict()
-            fields |= {name: _hex(fields[name]) for name in ("key", "value", "aggregate")}
+            fields |= {name: hexadecimal(fields[name]) for name in ("key", "value", "aggregate")}
             print(json.dumps(fields))
         return
     if not entries:
@@ -262,27 +261,11 @@ def _show_entries(entries: "Sequence[Entry]", *, as_json: bool) -> None:
         (
             str(entry.number),
             entry.topic,
-            _NOTHING if entry.aggregate is None else entry.aggregate.decode(errors="backslashreplace"),
+            NOTHING if entry.aggregate is None else entry.aggregate.decode(errors="backslashreplace"),
             str(entry.behind),
-            _time(entry.refused_at_ms),
+            time_shown(entry.refused_at_ms),
             entry.reason,
         )
         for entry in entries
     ]
-    _print_table(rows)
-
-
-def _print_table(rows: Sequence[tuple[str, ...]]) -> None:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-
-
-def _time(at_ms: int | None) -> str:
-    if at_ms is None:
-        return _NOTHING
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _hex(given: bytes | None) -> str | None:
-    return None if given is None else given.hex()
+    print_table(rows)

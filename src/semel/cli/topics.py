@@ -3,11 +3,11 @@
 import argparse
 import base64
 import sys
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from semel.cli.client import EARLIEST, LATEST, Client, Refused, TopicMetadata, add_bootstrap
 from semel.cli.errors import Failure
+from semel.cli.showing import time_shown
 from semel.cli.subcommands import add_subcommand
 from semel.wire.versions import CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_CONFIGS, DESCRIBE_PRODUCERS
 
@@ -102,10 +102,9 @@ def _describe(client: Client, name: str) -> None:
     for partition in topic.leaders:
         print(f"partition {partition}  offsets {first[partition]} to {behind[partition]}")
         for producer in _producers(client, topic, partition):
-            heard = datetime.fromtimestamp(producer.last_timestamp / 1000, UTC)
             print(
                 f"  producer {producer.producer_id}  epoch {producer.producer_epoch}  "
-                f"last sequence {producer.last_sequence}  last heard {heard:%Y-%m-%dT%H:%M:%SZ}"
+                f"last sequence {producer.last_sequence}  last heard {time_shown(producer.last_timestamp)}"
             )
 
 

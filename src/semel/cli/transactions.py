@@ -7,11 +7,12 @@ would: the broker fences whoever has it and aborts what was open, so a zombie th
 import argparse
 import sys
 import time
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from semel.cli.client import TRANSACTION, Client, Refused, add_bootstrap
 from semel.cli.errors import Failure
+from semel.cli.showing import time_shown
 from semel.cli.subcommands import add_subcommand
 from semel.wire.errors import ErrorCode
 from semel.wire.versions import DESCRIBE_TRANSACTIONS, INIT_PRODUCER_ID, LIST_TRANSACTIONS
@@ -92,8 +93,7 @@ def _describe(client: Client, transactional_id: str) -> None:
     began_ms = _milliseconds(described.transaction_start_time)
     if described.transaction_state == _OPEN and began_ms >= 0:
         age_seconds = max(time.time() - began_ms / 1000, 0)
-        began = datetime.fromtimestamp(began_ms / 1000, UTC)
-        print(f"  open since {began:%Y-%m-%dT%H:%M:%SZ}, for {age_seconds:.0f} s")
+        print(f"  open since {time_shown(began_ms)}, for {age_seconds:.0f} s")
     for topic in sorted(described.topics, key=lambda topic: str(topic.topic)):
         print(f"  topic {topic.topic}  partitions {', '.join(map(str, sorted(topic.partitions)))}")
 
