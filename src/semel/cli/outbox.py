@@ -12,7 +12,6 @@ import logging
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from semel.cli.client import BOOTSTRAP_DEFAULT
@@ -126,18 +125,12 @@ def _relay(options: argparse.Namespace, engine: "Engine") -> int:
 
 
 def _settings(file: str | None) -> dict[str, Any]:
+    from semel.cli.settings_file import read_settings_file
     from semel.settings import Role
-    from semel.settings.reading import FORMATS, NotAConfiguration, read
 
     if file is None:
         return {}
-    form = Path(file).suffix.removeprefix(".")
-    if form not in FORMATS:
-        raise Failure(f"{file}: its name has to end with one of .{', .'.join(FORMATS)}")
-    try:
-        found = read(Path(file).read_text(encoding="utf-8"), form)
-    except (OSError, UnicodeDecodeError, NotAConfiguration) as error:
-        raise Failure(f"{file}: {getattr(error, 'strerror', None) or error}") from error
+    found = read_settings_file(file).by_role
     return dict(found.get(Role.PRODUCER, found.get(None, {})))
 
 

@@ -2,14 +2,13 @@
 
 import argparse
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 from semel.cli.errors import Failure
+from semel.cli.settings_file import read_settings_file
 from semel.cli.subcommands import add_subcommand
 from semel.settings import Client, Conflict, Role, Semantics, UnknownSettings, bundle, check
 from semel.settings.clients import client_of
-from semel.settings.reading import FORMATS, NotAConfiguration, read
 from semel.settings.writing import FORMS, write
 
 EXAMPLE = "  semel settings exactly-once --client confluent\n  semel settings check producer.properties"
@@ -55,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
 def _check(options: argparse.Namespace) -> int:
     try:
         conflicts = list(_conflicts(options))
-    except (UnknownSettings, NotAConfiguration) as error:
+    except UnknownSettings as error:
         raise Failure(f"{options.file}: {error}") from error
     for conflict in conflicts:
         print(conflict)
@@ -65,13 +64,7 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _conflicts(options: argparse.Namespace) -> Iterator[Conflict]:
-    form = Path(options.file).suffix.removeprefix(".")
-    if form not in FORMATS:
-        raise Failure(f"{options.file}: its name has to end with one of .{', .'.join(FORMATS)}")
-    try:
-        text = Path(options.file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise Failure(f"{options.file}: {getattr(error, 'strerror', None) or error}") from error
-    for role, config in read(text, form).items():
+    by_role, form = read_settings_file(options.file)
+    for role, config in by_role.items():
         client = options.client or client_of(set(config), from_properties=form == "properties")
         yield from check(config, semantics=options.semantics, client=client, role=role or options.role)
