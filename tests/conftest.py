@@ -1,10 +1,12 @@
-"""What holds for every test: a busy machine is not a wrong answer, and a failure can be replayed.
+"""What holds for every test: a busy machine is not a wrong answer, every run tries the same examples, and a failure can
+be replayed. With SEMEL_TEST_EXPLORE=1 the examples are new ones each time, or those of --hypothesis-seed.
 
 Besides, the real databases of whoever asks for one.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,8 +17,10 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from semel.testing.postgres import PostgresServer
 
-settings.register_profile("house", deadline=None, print_blob=True)
-settings.load_profile("house")
+# Here, before any module of tests is imported: their own settings take the rest from what is loaded when they are made.
+settings.register_profile("house", deadline=None, print_blob=True, derandomize=True)
+settings.register_profile("exploring", deadline=None, print_blob=True, derandomize=False)
+settings.load_profile("exploring" if os.environ.get("SEMEL_TEST_EXPLORE") else "house")
 
 
 @pytest.fixture(scope="session")

@@ -109,7 +109,7 @@ def main() -> int:
 
 
 def run_tests(what: str, paths: Sequence[str], seed: int) -> Suite:
-    """Run these tests; end everything if one of them fails."""
+    """Run these tests, with examples that the seed chooses; end everything if one of them fails."""
     print(f"{what} ...", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         results, figures = Path(folder) / "results.xml", Path(folder) / "figures.json"
@@ -117,7 +117,12 @@ def run_tests(what: str, paths: Sequence[str], seed: int) -> Suite:
         run = subprocess.run(
             [sys.executable, "-m", "pytest", *options, *paths],
             cwd=ROOT,
-            env={**os.environ, "SEMEL_FIGURES": str(figures), "SEMEL_KILL_SEED": str(seed)},
+            env={
+                **os.environ,
+                "SEMEL_FIGURES": str(figures),
+                "SEMEL_KILL_SEED": str(seed),
+                "SEMEL_TEST_EXPLORE": "1",
+            },
             capture_output=True,
             text=True,
         )
