@@ -26,6 +26,7 @@ def opened(url: str, *, may_be_new: bool = False) -> Iterator["Engine"]:
         from sqlalchemy.exc import DBAPIError, NoSuchModuleError
 
         from semel.database import REMEDY, UnknownDatabase, engine_of, is_missing_table
+        from semel.database.saying import one_line
     except ImportError as missing:
         raise Failure("this command needs SQLAlchemy, which is missing: pip install 'semel[app]'") from missing
     try:
@@ -42,8 +43,8 @@ def opened(url: str, *, may_be_new: bool = False) -> Iterator["Engine"]:
     except (UnknownDatabase, NoSuchModuleError, ImportError) as error:
         raise Failure(str(error)) from error
     except DBAPIError as error:
-        said = str(error.orig).strip().partition("\n")[0]
-        raise Failure(f"the database: {said}{f'; {REMEDY}' if is_missing_table(error) else ''}") from error
+        remedy = f"; {REMEDY}" if is_missing_table(error) else ""
+        raise Failure(f"the database: {one_line(error)}{remedy}") from error
 
 
 def _refuse_missing_file(engine: "Engine") -> None:

@@ -12,12 +12,11 @@ from sqlalchemy import URL, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError
 
 from semel.database.errors import UnknownDatabase
+from semel.database.saying import sqlite_code
 
 BUSY_TIMEOUT_MS: Final = 30_000
 _PRAGMAS: Final = ("synchronous=FULL", f"busy_timeout={BUSY_TIMEOUT_MS}", "foreign_keys=ON")
 _SWITCH_AGAIN_SECONDS: Final = 0.01
-# Of SQLite's numbers of errors: the rest says more of the same.
-_PRIMARY_CODE: Final = 0xFF
 
 
 def engine_of(url: str | URL, **options: Any) -> Engine:
@@ -59,7 +58,7 @@ def _switch_to_wal(cursor: Any) -> None:
             cursor.execute("PRAGMA journal_mode=WAL")
             return
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & _PRIMARY_CODE != sqlite3.SQLITE_BUSY or time.monotonic() >= until:
+            if sqlite_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() >= until:
                 raise
         time.sleep(_SWITCH_AGAIN_SECONDS)
 

@@ -10,6 +10,8 @@ from typing import Any, Final, TypeVar
 
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
+from semel.database.saying import one_line, sqlite_code
+
 T = TypeVar("T")
 
 logger = logging.getLogger("semel.outbox")
@@ -22,7 +24,6 @@ _PAUSE_SECONDS: Final = 0.5
 _PASSING_CLASSES: Final = frozenset({"08", "40", "53", "55", "57"})
 # What SQLite says while somebody else writes, by its numbers: BUSY, LOCKED, IOERR, FULL, PROTOCOL.
 _PASSING_CODES: Final = frozenset({5, 6, 10, 13, 15})
-_SQLITE_PRIMARY: Final = 0xFF
 
 
 class Stopped(Exception):
@@ -49,7 +50,7 @@ class Patience:
             except DBAPIError as error:
                 if not _is_passing(error):
                     raise
-                self.wait_for(DATABASE, one_line(error.orig))
+                self.wait_for(DATABASE, one_line(error))
             else:
                 self.is_back(DATABASE)
                 return done
@@ -68,17 +69,13 @@ class Patience:
             logger.warning("%s: there again", what)
 
 
-def one_line(said: object) -> str:
-    return str(said).strip().partition("\n")[0]
-
-
 def _is_passing(error: DBAPIError) -> bool:
     if error.connection_invalidated:
         return True
     raised: Any = error.orig
-    code = getattr(raised, "sqlite_errorcode", None)
+    code = sqlite_code(raised)
     if code is not None:
-        return code & _SQLITE_PRIMARY in _PASSING_CODES
+        return code in _PASSING_CODES
     sqlstate = getattr(raised, "sqlstate", None) or getattr(raised, "pgcode", None)
     if sqlstate is not None:
         return sqlstate[:2] in _PASSING_CLASSES
