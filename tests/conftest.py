@@ -1,5 +1,5 @@
-"""What holds for every test: a busy machine is not a wrong answer, every run tries the same examples, and a failure can
-be replayed. With SEMEL_TEST_EXPLORE=1 the examples are new ones each time, or those of --hypothesis-seed.
+"""What holds for every test: a busy machine is not a wrong answer, a run tries the same examples as the run before, and
+a failure can be replayed. With SEMEL_TEST_EXPLORE=1 the examples are new ones each time, or those of --hypothesis-seed.
 
 Besides, the real databases of whoever asks for one.
 """
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from semel.testing.postgres import PostgresServer
 
 # Here, before any module of tests is imported: their own settings take the rest from what is loaded when they are made.
+# Examples are the same for the same code and the same tests: Hypothesis tries constants of all that has been imported.
 settings.register_profile("house", deadline=None, print_blob=True, derandomize=True)
 settings.register_profile("exploring", deadline=None, print_blob=True, derandomize=False)
 settings.load_profile("exploring" if os.environ.get("SEMEL_TEST_EXPLORE") else "house")
