@@ -17,7 +17,7 @@ import pytest
 from semel_command import SECONDS_MAX, SEMEL, semel_lines
 
 from left_behind import processes_about
-from semel.cli.demo.driver import undisturbed
+from semel.cli.demo.driver import processes_of_session
 from semel.testing.broker import FaultyBroker
 
 ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -150,20 +150,45 @@ def test_the_story_of_the_log_takes_its_processes_and_its_directory_along(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_signal_that_comes_while_a_process_is_started_strikes_when_that_is_known() -> None:
-    known = []
+@pytest.mark.parametrize(
+    ("words", "process"),
+    [(("chaos", "copy"), 1), (("chaos", "copy"), 3), (("demo", "log"), 1), (("demo", "log"), 4)],
+    ids=("broker-of-chaos", "worker-of-chaos", "broker-of-the-demo", "worker-of-the-demo"),
+)
+def test_a_signal_that_strikes_while_a_process_is_started_leaves_none_behind(
+    tmp_path: Path, words: tuple[str, ...], process: int
+) -> None:
+    program = f"""
+import signal, subprocess
+from semel import cli
 
-    def start_one() -> None:
-        with undisturbed():
-            signal.raise_signal(signal.SIGINT)
-            known.append("a process")
+class Struck(subprocess.Popen):
+    count = 0
 
-    # Whoever ran a command in this process may have left a handler of his own.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            start_one()
-        assert known == ["a process"]
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    finally:
-        signal.signal(signal.SIGINT, before)
+    def __init__(self, *arguments, **settings):
+        super().__init__(*arguments, **settings)
+        Struck.count += 1
+        if Struck.count == {process}:
+            # It runs, and nobody has been told of it.
+            signal.raise_signal(signal.SIGTERM)
+
+subprocess.Popen = Struck
+cli.main({words})
+"""
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    command = subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        start_new_session=True,
+    )
+    # Not to the end of its complaints, which whoever it has left behind would hold open.
+    command.wait(SECONDS_MAX)
+    left = processes_of_session(command.pid)
+    for number in left:
+        os.kill(number, signal.SIGKILL)
+    complaints = command.communicate()[1]
+    assert (command.returncode, complaints, left) == (128 + signal.SIGTERM, "", [])
+    assert list(tmp_path.iterdir()) == []

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from semel.chaos.copy_worker import SOURCE, TARGET, copy_of
 from semel.chaos.reading import POLL_SECONDS, READ_MESSAGES_MAX, reader_of, to_the_end
+from semel.chaos.undisturbed import undisturbed
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -144,9 +145,10 @@ def copy(broker: KillableBroker, plan: CopyPlan, *, note: Callable[[str], None])
     report = CopyReport(plan)
     _write_source(broker.bootstrap, plan.records)
     begun = time.monotonic()
-    workers: list[_Worker] = []
+    workers = [_Worker(number, broker.bootstrap, plan.transaction_records) for number in range(plan.workers)]
     try:
-        workers.extend(_Worker(number, broker.bootstrap, plan.transaction_records) for number in range(plan.workers))
+        for worker in workers:
+            worker.start()
         seen = _follow(broker, plan, workers, report, note)
     finally:
         for worker in workers:
@@ -164,21 +166,21 @@ class _Worker:
     def __init__(self, number: int, bootstrap: str, transaction_records: int) -> None:
         arguments = [bootstrap, str(number), str(transaction_records)]
         self._command = [sys.executable, "-m", "semel.chaos.copy_worker", *arguments]
-        self._process = self._spawn()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Also again, when it has ended."""
+        with undisturbed():
+            # What a worker says of its end is not news here: it is counted, and another one goes on.
+            self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def has_ended(self) -> bool:
-        return self._process.poll() is not None
+        return self._process is not None and self._process.poll() is not None
 
     def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
-
-    def start_again(self) -> None:
-        self._process = self._spawn()
-
-    def _spawn(self) -> subprocess.Popen[bytes]:
-        # What a worker says of its end is not news here: it is counted, and another one goes on.
-        return subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
 
 
 def _follow(
@@ -205,7 +207,7 @@ def _follow(
             for worker in workers:
                 if worker.has_ended():
                     report.workers_ended += 1
-                    worker.start_again()
+                    worker.start()
             note(f"{copied} of {plan.records} copied, {report.workers_killed + report.broker_killed} kills")
     finally:
         reader.close()
@@ -221,7 +223,7 @@ def _strike(kill: Kill, broker: KillableBroker, workers: Sequence[_Worker], repo
         report.broker_killed += 1
     else:
         workers[kill.victim].kill()
-        workers[kill.victim].start_again()
+        workers[kill.victim].start()
         report.workers_killed += 1
 
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from semel.chaos.copy import CopyPlan, copy
 from semel.chaos.run import run as run_on_a_lossy_network
+from semel.chaos.undisturbed import undisturbed
 from semel.cli import chaos_proxy
 from semel.cli.errors import Failure
 from semel.cli.subcommands import add_subcommand
@@ -129,13 +130,14 @@ class _OwnBroker:
 
     def start(self) -> None:
         command = [sys.executable, "-m", "semel", "serve", "--listen", self.bootstrap, "--data", self._data]
-        self._process = subprocess.Popen(
-            [*command, "--metrics", self._metrics],
-            stdout=subprocess.PIPE,
-            text=True,
-            # Ctrl-C is for the command, which ends it.
-            process_group=0,
-        )
+        with undisturbed():
+            self._process = subprocess.Popen(
+                [*command, "--metrics", self._metrics],
+                stdout=subprocess.PIPE,
+                text=True,
+                # Ctrl-C is for the command, which ends it.
+                process_group=0,
+            )
         words = self._process.stdout.readline().split() if self._process.stdout is not None else []
         if words[:3] != ["semel", "ready", "on"]:
             raise Failure("the broker did not start")

@@ -13,7 +13,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +23,6 @@ _POLL_SECONDS: Final = 0.02
 # Short lives: what the second compiler would gain comes too late, and other collectors want threads of their own.
 _JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _TOLD_CHARACTERS: Final = 2_000
-_ENDINGS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Driver:
@@ -125,21 +123,6 @@ class Driver:
             if line.startswith("{"):
                 self._lines.put(line)
         self._lines.put(None)
-
-
-@contextlib.contextmanager
-def undisturbed() -> Iterator[None]:
-    """A signal that comes meanwhile strikes afterwards: where a process is being started, its exception would leave one
-    behind of which nobody knows. For the main thread, and for moments."""
-    came: list[int] = []
-    usual = {number: signal.signal(number, lambda number, _: came.append(number)) for number in _ENDINGS}
-    try:
-        yield
-    finally:
-        for number, handler in usual.items():
-            signal.signal(number, handler)
-    for ending in came:
-        signal.raise_signal(ending)
 
 
 def processes_of_session(session_id: int) -> list[int]:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
+from semel.chaos.undisturbed import undisturbed
 from semel.cli.demo.stage import ServedBroker, read
 from semel.cli.errors import Failure
 
@@ -128,8 +129,9 @@ class Billing:
             worker.go_on()
 
     def _hire(self) -> Worker:
-        worker = Worker(self._broker.bootstrap, self.ORDERS, self.INVOICES, self.per_transaction)
-        self._workers.append(worker)
+        with undisturbed():
+            worker = Worker(self._broker.bootstrap, self.ORDERS, self.INVOICES, self.per_transaction)
+            self._workers.append(worker)
         return worker
 
     def _dismiss(self, worker: Worker) -> None:

@@ -15,8 +15,9 @@ from typing import Any, Final
 from semel import audit
 from semel.chaos.plan import Fault
 from semel.chaos.proxy import ChaosProxy
+from semel.chaos.undisturbed import undisturbed
 from semel.cli.demo.database import BALANCES, PAYMENTS, Database
-from semel.cli.demo.driver import Driver, undisturbed
+from semel.cli.demo.driver import Driver
 from semel.cli.demo.figures import NOT_COUNTED, Happening, Pipeline, Row, counted
 from semel.cli.demo.payments import PARTITIONS, Payment
 from semel.cli.demo.pipeline_driver import BALANCES_SINK, MODULE, PAYMENTS_SINK, TOPIC_SINK, Orders

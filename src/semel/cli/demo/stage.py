@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from semel.chaos.reading import ReadingStopped, to_the_end
+from semel.chaos.undisturbed import undisturbed
 from semel.cli.errors import Failure
 
 _CREATE_SECONDS_MAX: Final = 25.0
@@ -55,15 +56,16 @@ class ServedBroker:
         command = [sys.executable, "-m", "semel", "serve", "--data", self._data, "--log-level", "error"]
         command += ["--listen", self.bootstrap, "--metrics", f"127.0.0.1:{self._metrics_port}"]
         command += ["--partitions", str(self._partitions)]
-        process = self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            # Ctrl-C is for the demo, which ends it.
-            process_group=0,
-        )
+        with undisturbed():
+            process = self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                # Ctrl-C is for the demo, which ends it.
+                process_group=0,
+            )
         assert process.stdout is not None
         assert process.stderr is not None
         # Whoever does not get ready is ended, and with it the wait for its line.
