@@ -1,7 +1,7 @@
 """What holds for every test: a busy machine is not a wrong answer, a run tries the same examples as the run before, and
 a failure can be replayed. With SEMEL_TEST_EXPLORE=1 the examples are new ones each time, or those of --hypothesis-seed.
 
-Besides, the real databases of whoever asks for one.
+Besides, the real databases and the cluster of whoever asks for one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from cluster_under_test import FOREIGN_CLUSTER
+
 if TYPE_CHECKING:
+    from semel.testing.broker import FaultyBroker
     from semel.testing.postgres import PostgresServer
 
 # Here, before any module of tests is imported: their own settings take the rest from what is loaded when they are made.
@@ -44,3 +47,18 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return f"sqlite:///{tmp_path}/test.db"
     server: PostgresServer = request.getfixturevalue("postgres")
     return server.new_database()
+
+
+@pytest.fixture
+def bootstrap(request: pytest.FixtureRequest) -> str:
+    """A broker of ours, or with SEMEL_TEST_BOOTSTRAP any cluster."""
+    return FOREIGN_CLUSTER or str(request.getfixturevalue("semel_broker").bootstrap)
+
+
+@pytest.fixture
+def faulty(request: pytest.FixtureRequest) -> FaultyBroker:
+    """The broker, for a test that lets it misbehave."""
+    if FOREIGN_CLUSTER is not None:
+        pytest.skip("needs a broker that misbehaves when it is told to")
+    broker: FaultyBroker = request.getfixturevalue("semel_broker")
+    return broker

@@ -3,17 +3,15 @@ adapters behind it translate words and nothing else; they must never retry, repa
 
 from __future__ import annotations
 
-import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Literal, NamedTuple, TypeVar
 
-T = TypeVar("T")
+from cluster_under_test import FOREIGN_CLUSTER
 
-FOREIGN_CLUSTER = os.environ.get("SEMEL_TEST_BOOTSTRAP")
-"""The cluster to run against, where it is not semel's own."""
+T = TypeVar("T")
 
 WAIT_SECONDS_MAX = 30.0
 """How long a client may take for what the broker has promised. Reached only by a test that fails."""

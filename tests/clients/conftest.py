@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from client_contract import FOREIGN_CLUSTER, Client
+from client_contract import Client
 from client_kinds import CLIENTS
 from serve_process import ServeProcess
+
+from cluster_under_test import FOREIGN_CLUSTER
 
 _numbers = itertools.count(1)
 

@@ -6,8 +6,9 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from client_contract import FOREIGN_CLUSTER, Client, ClientError, Record
+from client_contract import Client, ClientError, Record
 
+from cluster_under_test import FOREIGN_CLUSTER
 from semel.testing.broker import FaultyBroker
 
 UNKNOWN_SERVER_ERROR = -1

@@ -4,8 +4,10 @@ find their way into the new one."""
 from __future__ import annotations
 
 import pytest
-from client_contract import FOREIGN_CLUSTER, Client, Record
+from client_contract import Client, Record
 from test_records import as_stored
+
+from cluster_under_test import FOREIGN_CLUSTER
 
 
 def test_a_producer_goes_on_in_the_new_topic(client: Client, topic: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Iterator
 
@@ -26,13 +25,6 @@ def engine(url: str) -> Iterator[Engine]:
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
-
-
-@pytest.fixture
-def bootstrap(request: pytest.FixtureRequest) -> str:
-    """A broker of ours, or with SEMEL_TEST_BOOTSTRAP any cluster."""
-    foreign = os.environ.get("SEMEL_TEST_BOOTSTRAP")
-    return foreign or str(request.getfixturevalue("semel_broker").bootstrap)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import semel
+from cluster_under_test import FOREIGN_CLUSTER
 
 HERE = Path(__file__).parent
 BUILD = HERE.parent.parent / "build" / "java"
@@ -49,9 +50,8 @@ def run_java() -> Run:
 
 @pytest.fixture(scope="session")
 def bootstrap(run_java: Run) -> Iterator[str]:
-    foreign = os.environ.get("SEMEL_TEST_BOOTSTRAP")
-    if foreign is not None:
-        yield foreign
+    if FOREIGN_CLUSTER is not None:
+        yield FOREIGN_CLUSTER
         return
     with semel.broker() as broker:
         yield broker.bootstrap

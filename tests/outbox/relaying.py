@@ -9,16 +9,11 @@ from typing import Any
 import pytest
 from sqlalchemy import Column, Engine, MetaData, Table, Text
 
+from cluster_under_test import CLIENT
 from semel import outbox
 from semel.outbox import Relay
 from semel.publish import Publisher
 
-# A lost connection is made anew at once, and a topic that is not there is not waited for.
-CLIENT: dict[str, Any] = {
-    "reconnect.backoff.ms": 1,
-    "reconnect.backoff.max.ms": 20,
-    "topic.metadata.propagation.max.ms": 500,
-}
 orders = Table("orders", MetaData(), Column("name", Text, primary_key=True))
 
 

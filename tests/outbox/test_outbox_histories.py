@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from relaying import CLIENT
 from sqlalchemy import Connection, Engine, delete, event
 from sqlalchemy.engine.base import Transaction
 
+from cluster_under_test import CLIENT
 from committed_records import committed_records, make_topic
 from semel import outbox
 from semel.database import engine_of

@@ -6,9 +6,10 @@ from typing import Any
 
 import psycopg
 import pytest
-from relaying import CLIENT, Relays, add, count_batches, count_waiting, die_over_a_batch, wait_until
+from relaying import Relays, add, count_batches, count_waiting, die_over_a_batch, wait_until
 from sqlalchemy import Engine, event, select
 
+from cluster_under_test import CLIENT
 from committed_records import committed_values
 from semel import outbox
 from semel.database import engine_of

@@ -1,43 +1,19 @@
-"""A cluster, a name and a topic of the test's own; the same promises hold on any cluster.
-
-SEMEL_TEST_BOOTSTRAP=127.0.0.1:9092 pytest tests/publish
-"""
+"""A name and a topic of the test's own, and publishers of that name, on any cluster."""
 
 from __future__ import annotations
 
 import itertools
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import pytest
-from publishers import CLIENT, Publishers
+from publishers import Publishers
 
+from cluster_under_test import CLIENT
 from committed_records import make_topic
 from semel.publish import Publisher
 
-if TYPE_CHECKING:
-    from semel.testing.broker import FaultyBroker
-
-FOREIGN_CLUSTER = os.environ.get("SEMEL_TEST_BOOTSTRAP")
 _numbers = itertools.count(1)
-
-
-@pytest.fixture
-def bootstrap(request: pytest.FixtureRequest) -> str:
-    if FOREIGN_CLUSTER is not None:
-        return FOREIGN_CLUSTER
-    broker: FaultyBroker = request.getfixturevalue("semel_broker")
-    return broker.bootstrap
-
-
-@pytest.fixture
-def faulty(request: pytest.FixtureRequest) -> FaultyBroker:
-    """The broker, for a test that lets it misbehave."""
-    if FOREIGN_CLUSTER is not None:
-        pytest.skip("needs a broker that misbehaves when it is told to")
-    broker: FaultyBroker = request.getfixturevalue("semel_broker")
-    return broker
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from publishers import CLIENT
 
+from cluster_under_test import CLIENT
 from committed_records import committed_values
 from semel.publish import AsyncPublisher, Gap, Outcome, PublishRefused, Record
 

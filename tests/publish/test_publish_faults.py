@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka import Producer
-from publishers import CLIENT, Publishers
+from publishers import Publishers
 
+from cluster_under_test import CLIENT
 from committed_records import committed_values, make_topic
 from semel.chaos.plan import Fault, FaultPlan
 from semel.chaos.proxy import ChaosProxy

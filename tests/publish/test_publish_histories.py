@@ -8,8 +8,8 @@ import os
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from publishers import CLIENT
 
+from cluster_under_test import CLIENT
 from committed_records import committed_values, make_topic
 from semel.publish import Fenced, Gap, Publisher, Record
 

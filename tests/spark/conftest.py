@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from driver_process import fast_start, with_scratch
-from log_under_test import FOREIGN_CLUSTER, LogUnderTest
+from log_under_test import LogUnderTest
+
+from cluster_under_test import FOREIGN_CLUSTER
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from semel.testing.broker import FaultyBroker
 
 
 # On a machine with other work a session may take more than a minute to start, and its first query another one.
@@ -66,12 +66,3 @@ def spark(runs_spark: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 def log(request: pytest.FixtureRequest) -> LogUnderTest:
     """A broker of semel's, or the cluster that SEMEL_TEST_BOOTSTRAP names."""
     return LogUnderTest(FOREIGN_CLUSTER or request.getfixturevalue("semel_broker").bootstrap)
-
-
-@pytest.fixture
-def own_broker(request: pytest.FixtureRequest) -> FaultyBroker:
-    """The broker behind `log`, for tests that kill it."""
-    if FOREIGN_CLUSTER is not None:
-        pytest.skip("needs a broker of its own")
-    broker: FaultyBroker = request.getfixturevalue("semel_broker")
-    return broker

@@ -19,7 +19,6 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
 
-FOREIGN_CLUSTER = os.environ.get("SEMEL_TEST_BOOTSTRAP")
 _numbers = itertools.count(1)
 _SECONDS_MAX = 120
 

@@ -132,16 +132,14 @@ def test_a_zombie_that_begins_after_its_batch_was_replayed_writes_nothing(pipeli
     assert pipeline.stored() == expected
 
 
-def test_a_broker_killed_in_the_middle_of_a_batch_has_its_rows_once(
-    pipeline: Pipeline, own_broker: FaultyBroker
-) -> None:
+def test_a_broker_killed_in_the_middle_of_a_batch_has_its_rows_once(pipeline: Pipeline, faulty: FaultyBroker) -> None:
     pipeline.feed(2_000)
     pipeline.faults.set(faulty_sink.WAIT_IN_TASK)
 
     def kill_and_restart() -> None:
         pipeline.faults.wait_for(faulty_sink.REACHED)
-        own_broker.kill()
-        own_broker.start()
+        faulty.kill()
+        faulty.start()
         pipeline.faults.set(faulty_sink.GO_ON)
 
     killer = threading.Thread(target=kill_and_restart)
@@ -154,9 +152,9 @@ def test_a_broker_killed_in_the_middle_of_a_batch_has_its_rows_once(
     assert pipeline.verdict() == pipeline.once()
 
 
-def test_lost_answers_of_the_broker_double_nothing(pipeline: Pipeline, own_broker: FaultyBroker) -> None:
+def test_lost_answers_of_the_broker_double_nothing(pipeline: Pipeline, faulty: FaultyBroker) -> None:
     pipeline.feed(2_000)
-    own_broker.drop_acks(2)
+    faulty.drop_acks(2)
     pipeline.run()
     assert pipeline.verdict() == pipeline.once()
 

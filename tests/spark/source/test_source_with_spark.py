@@ -191,7 +191,7 @@ def test_a_checkpoint_of_sparks_own_source_is_gone_on_from(
 
 
 def test_a_running_query_finds_new_topics_and_partitions_and_outlives_its_broker(
-    spark: SparkSession, log: LogUnderTest, own_broker: FaultyBroker, tmp_path: Path
+    spark: SparkSession, log: LogUnderTest, faulty: FaultyBroker, tmp_path: Path
 ) -> None:
     stem = log.new_name("growing")
     rows = stream(spark, log, subscribePattern=f"^{stem}-", startingOffsets="latest").load()
@@ -203,8 +203,8 @@ def test_a_running_query_finds_new_topics_and_partitions_and_outlives_its_broker
         log.add_partitions(topic, 2)
         log.put(topic, "second", partition=1)
         query.processAllAvailable()
-        own_broker.kill()
-        own_broker.start()
+        faulty.kill()
+        faulty.start()
         log.put(topic, "third")
         query.processAllAvailable()
     assert seen.values() == ["first", "second", "third"]
