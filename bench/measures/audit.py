@@ -103,13 +103,38 @@ def audited(source: Path, sink: Path) -> tuple[int, int]:
 # -- what one would do without it ------------------------------------------------------------------------------------
 
 
+class Sorted(NamedTuple):
+    """All ids of one side, and the order in which they would be sorted: they are never copied as a whole."""
+
+    ids: pa.Array
+    order: pa.Array
+
+    def block(self, at: int, count: int) -> pa.Array:
+        return self.ids.take(self.order.slice(at, count))
+
+    def one(self, at: int) -> Any:
+        return self.block(at, 1)[0].as_py()
+
+
+class SortedNumbers(NamedTuple):
+    """The same of whole numbers, which are sorted where they are."""
+
+    ids: pa.Array
+
+    def block(self, at: int, count: int) -> pa.Array:
+        return self.ids.slice(at, count)
+
+    def one(self, at: int) -> Any:
+        return self.ids[at].as_py()
+
+
 def sorted_and_merged(source: Path, sink: Path) -> tuple[int, int]:
     with ThreadPoolExecutor(2) as threads:
         sent, stored = threads.map(_sorted, (source, sink))
     return _merged(sent, stored)
 
 
-def _sorted(directory: Path) -> pa.Array:
+def _sorted(directory: Path) -> Sorted | SortedNumbers:
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -117,27 +142,27 @@ def _sorted(directory: Path) -> pa.Array:
 
     column = pq.read_table(directory, columns=["id"])["id"]
     if pa.types.is_integer(column.type):
-        return pa.array(np.sort(column.to_numpy()))
+        return SortedNumbers(pa.array(np.sort(column.to_numpy())))
     ids = column.cast(pa.large_string()).combine_chunks()
     del column
-    return ids.take(pc.sort_indices(ids))
+    return Sorted(ids, pc.sort_indices(ids))
 
 
-def _merged(sent: pa.Array, stored: pa.Array) -> tuple[int, int]:
+def _merged(sent: Sorted | SortedNumbers, stored: Sorted | SortedNumbers) -> tuple[int, int]:
     """How many ids are in one and not in the other: whole blocks where they agree, and one by one where not."""
     import pyarrow.compute as pc
 
     at, other, lost, doubled = 0, 0, 0, 0
-    while at < len(sent) and other < len(stored):
-        count = min(MERGE_IDS, len(sent) - at, len(stored) - other)
-        first = pc.index(pc.equal(sent.slice(at, count), stored.slice(other, count)), False).as_py()
+    while at < len(sent.ids) and other < len(stored.ids):
+        count = min(MERGE_IDS, len(sent.ids) - at, len(stored.ids) - other)
+        first = pc.index(pc.equal(sent.block(at, count), stored.block(other, count)), False).as_py()
         agreeing = count if first < 0 else first
         at, other = at + agreeing, other + agreeing
         if first >= 0:
-            is_lost = sent[at].as_py() < stored[other].as_py()
+            is_lost = sent.one(at) < stored.one(other)
             lost, at = lost + is_lost, at + is_lost
             doubled, other = doubled + (not is_lost), other + (not is_lost)
-    return lost + len(sent) - at, doubled + len(stored) - other
+    return lost + len(sent.ids) - at, doubled + len(stored.ids) - other
 
 
 # -- the files -------------------------------------------------------------------------------------------------------
