@@ -22,6 +22,13 @@ if __name__ == "__main__":
 """
 
 
+UNGUARDED = """
+from semel.audit import Given, audit
+
+audit(Given(["p-1"]), Given(["p-1"]), processes=2)
+"""
+
+
 def say_and_wait(directory: str) -> None:
     Path(directory, str(os.getpid())).touch()
     while True:
@@ -53,8 +60,15 @@ def test_results_come_in_the_order_of_the_tasks_and_failures_as_they_are(process
             list(workers.each(doubled, [1, -1]))
 
 
+def test_a_script_that_every_process_would_run_again_is_told_so(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(UNGUARDED)
+    said = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=100).stderr
+    assert 'no `if __name__ == "__main__"`' in said.splitlines()[-1]
+
+
 def test_a_worker_that_was_killed_is_no_verdict() -> None:
-    with Workers(2) as workers, pytest.raises(AuditFailed, match="was killed"):
+    with Workers(2) as workers, pytest.raises(AuditFailed, match="too little memory"):
         list(workers.each(die, [1, 2]))
 
 

@@ -51,7 +51,10 @@ class Workers:
         try:
             yield from self._pool.map(work, tasks)
         except BrokenProcessPool:
-            raise AuditFailed("a process that counted was killed; is there too little memory?") from None
+            raise AuditFailed(
+                "a process that counted ended before its work did: was there too little memory, or does a script audit "
+                'with no `if __name__ == "__main__"`, so that each process runs it again?'
+            ) from None
 
 
 def _live_with_the_parent() -> None:
