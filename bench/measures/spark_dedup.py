@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +14,8 @@ from bench.clients import LoadFailed
 from bench.measures.measure import Contenders, Figures, Kind, Measure, Row, Scale, Target
 from bench.peers.process import Broker
 from bench.peers.semel import Semel
-from bench.spark_driver import SparkDriver
+from bench.sides import take_turns
+from bench.spark_driver import TURNS, WARM_TURNS, SparkDriver, seconds_of_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,8 +32,9 @@ class SparkDedup(Measure):
     """A stream of rows from 10,000 producers, each with its producer, number, a random id of 32 characters, a time and
     60 B more, one row in eleven a copy; Parquet files in two batches, to nowhere, on two cores. `semel.spark.dedup`
     goes by the numbers; the peer is Spark's `dropDuplicatesWithinWatermark` by the id. Both have a session of
-    `semel.spark.session`, whose state store is RocksDB, that did the same before; they take turns. State is the memory
-    that Spark's progress names for it at the end, and what lies in the checkpoint afterwards."""
+    `semel.spark.session`, whose state store is RocksDB, that did the same before; they take turns, and each goes first
+    as often. The time is what the query's progress says that its micro-batches took, as for the source. State is the
+    memory that the progress names for it at the end, and what lies in the checkpoint afterwards."""
 
     name = "spark-dedup"
     contenders: ClassVar[Contenders] = {"semel": Semel}
@@ -60,10 +61,12 @@ class SparkDedup(Measure):
             drivers = dict(zip(WAYS, (ours, own), strict=True))
             written = ours.run(write_rows, directory, scale.spark_dedup_rows)
             figures: dict[str, float] = {}
-            for _ in ("warm", "measured"):
-                for way, driver in drivers.items():
-                    figures |= driver.run(deduplicate, way, directory, written, scale.spark_dedup_rows)
-            return figures
+            seconds = dict.fromkeys(WAYS, 0.0)
+            for turn, way in take_turns(WAYS, WARM_TURNS + TURNS):
+                took, state = drivers[way].run(deduplicate, way, directory, scale.spark_dedup_rows)
+                seconds[way] += took if turn >= WARM_TURNS else 0.0
+                figures |= state
+            return figures | {f"{way}_rows_per_second": TURNS * written / seconds[way] for way in WAYS}
 
 
 @contextmanager
@@ -111,7 +114,8 @@ def _by_id(rows: DataFrame) -> DataFrame:
 _WAYS: Final[Mapping[str, Callable[[DataFrame], DataFrame]]] = dict(zip(WAYS, (_by_number, _by_id), strict=True))
 
 
-def deduplicate(spark: SparkSession, way: str, directory: Path, written: int, distinct: int) -> Figures:
+def deduplicate(spark: SparkSession, way: str, directory: Path, distinct: int) -> tuple[float, Figures]:
+    """How many seconds its micro-batches took, and how large the state has become."""
     from pyspark.sql import functions as F
 
     checkpoint = directory / f"checkpoint-{way}"
@@ -119,19 +123,16 @@ def deduplicate(spark: SparkSession, way: str, directory: Path, written: int, di
     schema = spark.read.parquet(str(directory / "rows")).schema
     stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", FILES_PER_BATCH)
     once = _WAYS[way](stream.parquet(str(directory / "rows"))).observe("given", F.count(F.lit(1)).alias("rows"))
-    started = time.perf_counter()
     writer = once.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
     query = writer.trigger(availableNow=True).start()
     query.awaitTermination()
-    seconds = time.perf_counter() - started
     progress = query.recentProgress
     given = sum(batch.observedMetrics["given"]["rows"] for batch in progress if "given" in batch.observedMetrics)
     if given != distinct // FILES * FILES:
         raise LoadFailed(f"{way} gave {given} rows out, and {distinct} are distinct")
     [state] = [batch.stateOperators[0] for batch in progress if batch.stateOperators][-1:]
     on_disk = sum(path.stat().st_size for path in (checkpoint / "state").rglob("*") if path.is_file())
-    return {
-        f"{way}_rows_per_second": written / seconds,
+    return seconds_of_batches(query), {
         f"{way}_memory_megabytes": state.memoryUsedBytes / 1e6,
         f"{way}_disk_megabytes": on_disk / 1e6,
     }

@@ -3,7 +3,6 @@ never count a run that did not read every row."""
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 import time
@@ -17,7 +16,7 @@ from bench.measures.measure import Contenders, Figures, Kind, Measure, Row, Scal
 from bench.peers import spark_kafka
 from bench.peers.process import Broker
 from bench.peers.semel import Semel
-from bench.spark_driver import SparkDriver
+from bench.spark_driver import SparkDriver, seconds_of_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -146,6 +145,4 @@ def _stream(
     writer = frame.writeStream.format(workload.sink).option("checkpointLocation", str(directory / "checkpoint"))
     query = writer.option("path", str(directory / "rows")).trigger(availableNow=True).start()
     query.awaitTermination()
-    batches = [json.loads(progress.json) for progress in query.recentProgress]
-    took_ms = sum(batch["durationMs"]["triggerExecution"] for batch in batches)
-    return sum(batch["numInputRows"] for batch in batches), took_ms / 1000
+    return sum(batch.numInputRows for batch in query.recentProgress), seconds_of_batches(query)
