@@ -172,6 +172,13 @@ def test_a_value_and_a_key_that_change_places_are_other_rows() -> None:
     assert digest_of([(b"a", b"b", None)], []) != digest_of([(b"b", b"a", None)], [])
 
 
+@pytest.mark.parametrize("key", [b"", b"None", b"nan"])
+def test_a_row_without_a_key_is_another_one_than_with_any(key: bytes) -> None:
+    assert digest_of([(None, b"v", None), (b"k", b"v", None)], []) != digest_of(
+        [(key, b"v", None), (b"k", b"v", None)], []
+    )
+
+
 def test_outside_of_a_task_nothing_is_guessed() -> None:
     with pytest.raises(SparkNotUnderstood):
         _batch_of_the_task()

@@ -1,8 +1,8 @@
 """The digest of a lane's rows: one number that is the same whenever the rows are, in whatever order they come.
 
-Each row becomes a number of 64 bits, made of the checksums of what it has, and these are summed. It is paid for every
-row that is ever written, so a column is taken at a time. It finds what went wrong by accident; it is no signature, and
-must not be used as one.
+Each row becomes a number of 64 bits, made of hashes of what it has, and these are summed. It is paid for every row that
+is ever written, so a column is taken at a time. It finds what went wrong by accident; it is no signature, and must not
+be used as one.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from semel.spark.lanes.rows import PARTITION_BY_KEY, TIME_OF_WRITING, Headers, R
 
 Hashes = np.ndarray[Any, np.dtype[np.uint64]]
 
-# No checksum has more than 32 bits, so this stands for what is null.
+# What stands for null: no checksum has more than 32 bits, and one in 2**64 hashes of keys is this.
 _NULL: Final = 1 << 32
 _FIRST: Final = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND: Final = np.uint64(0x94D049BB133111EB)
@@ -49,7 +49,7 @@ def _columns(rows: Rows) -> Iterable[Hashes | np.uint64]:
     topics = rows.topics
     yield np.uint64(crc32c(topics.encode())) if isinstance(topics, str) else _checksums([t.encode() for t in topics])
     yield _checksums(rows.values)
-    yield _checksums(rows.keys) if rows.keys is not None else np.uint64(_NULL)
+    yield _hashes(rows.keys) if rows.keys is not None else np.uint64(_NULL)
     yield _numbers(rows.partitions if rows.partitions is not None else [PARTITION_BY_KEY])
     yield _numbers(rows.timestamps_ms if rows.timestamps_ms is not None else [TIME_OF_WRITING])
     yield _checksums([_header_bytes(one) for one in (rows.headers if rows.headers is not None else [None])])
@@ -64,6 +64,17 @@ def _checksums(texts: list[bytes | None] | list[bytes]) -> Hashes:
         return np.fromiter(map(crc32c, texts), np.uint64, len(texts))  # type: ignore[arg-type]
     except TypeError:
         return np.fromiter((_NULL if text is None else crc32c(text) for text in texts), np.uint64, len(texts))
+
+
+def _hashes(keys: list[bytes | None]) -> Hashes:
+    """Keys are short: one call for all of them takes a third of the time of a checksum for each."""
+    # Who has no rows, as the driver, need not wait for the import.
+    from pandas.util import hash_array
+
+    hashes: Hashes = hash_array(np.array(keys, object), categorize=False)
+    # To pandas null and the text "None" are the same.
+    hashes[[key is None for key in keys]] = _NULL
+    return hashes
 
 
 def _header_bytes(headers: Headers | None) -> bytes:
