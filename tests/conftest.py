@@ -7,6 +7,7 @@ Besides, the real databases and the cluster of whoever asks for one.
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
 settings.register_profile("house", deadline=None, print_blob=True, derandomize=True)
 settings.register_profile("exploring", deadline=None, print_blob=True, derandomize=False)
 settings.load_profile("exploring" if os.environ.get("SEMEL_TEST_EXPLORE") else "house")
+
+# In the background or under nohup a run has signals ignored, and so would every command that a test starts and ends.
+for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, usual)
 
 
 @pytest.fixture(scope="session")
