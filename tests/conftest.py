@@ -28,9 +28,9 @@ settings.register_profile("exploring", deadline=None, print_blob=True, derandomi
 settings.load_profile("exploring" if os.environ.get("SEMEL_TEST_EXPLORE") else "house")
 
 # In the background or under nohup a run has signals ignored, and so would every command that a test starts and ends.
-for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
     if signal.getsignal(number) == signal.SIG_IGN:
-        signal.signal(number, usual)
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")
