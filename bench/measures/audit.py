@@ -42,28 +42,22 @@ class Audit(Measure):
     name = "audit"
     contenders: ClassVar[Contenders] = {"semel": Semel}
     rows = (
-        Row(
+        Row.beside(
             "audit of 10^8 UUIDs, none lost, ids/s",
             "uuid_clean",
+            "uuid_sorted",
             Target(Kind.RATIO_AT_LEAST, 3.0),
-            kafka="semel",
-            kafka_metric="uuid_sorted",
-            tansu=None,
         ),
-        Row(
+        Row.beside(
             "audit of 10^8 UUIDs, 3 lost and 2 doubled, ids/s",
             "uuid_audited",
+            "uuid_sorted",
             Target(Kind.RATIO_AT_LEAST, 3.0),
-            kafka="semel",
-            kafka_metric="uuid_sorted",
-            tansu=None,
         ),
-        Row(
+        Row.beside(
             "audit of 10^8 whole numbers, 3 lost and 2 doubled, ids/s",
             "number_audited",
-            kafka="semel",
-            kafka_metric="number_sorted",
-            tansu=None,
+            "number_sorted",
         ),
     )
 

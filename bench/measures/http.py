@@ -48,13 +48,11 @@ class Http(Measure):
     name = "http"
     contenders: ClassVar[Contenders] = {"semel": Semel}
     rows = tuple(
-        Row(
+        Row.beside(
             f"HTTP, {application}, {title}: {what}; without keys, p50 us",
             f"{kind}_{database}_{metric}",
+            f"{kind}_{database}_bare",
             target,
-            kafka="semel",
-            kafka_metric=f"{kind}_{database}_bare",
-            tansu=None,
         )
         for kind, application in APPLICATIONS.items()
         for database, title in TITLES.items()

@@ -45,21 +45,17 @@ class Inbox(Measure):
         row
         for kind, title in TITLES.items()
         for row in (
-            Row(
+            Row.beside(
                 f"inbox, {title}, one event a transaction; the effect without a claim, events/s",
                 f"{kind}_once",
+                f"{kind}_bare",
                 Target(Kind.RATIO_AT_LEAST, 0.7),
-                kafka="semel",
-                kafka_metric=f"{kind}_bare",
-                tansu=None,
             ),
-            Row(
+            Row.beside(
                 f"inbox, {title}, batches of {BATCH_EVENTS}; one event a transaction, events/s",
                 f"{kind}_batches",
+                f"{kind}_once",
                 Target(Kind.RATIO_AT_LEAST, 20.0),
-                kafka="semel",
-                kafka_metric=f"{kind}_once",
-                tansu=None,
             ),
         )
     )

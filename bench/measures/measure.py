@@ -60,7 +60,7 @@ class Target:
 @dataclass(frozen=True)
 class Row:
     """One line of the table: a metric, and which contender stands in which column. No contender, no figure. Where one
-    run has the figures of both, as where both need the same log, Kafka's column has a metric of its own."""
+    run has the figures of both, Kafka's column has a metric of its own."""
 
     title: str
     metric: str
@@ -70,6 +70,13 @@ class Row:
     tansu: str | None = "tansu"
     decimals: int = 0
     kafka_metric: str | None = None
+
+    @classmethod
+    def beside(
+        cls, title: str, metric: str, peer_metric: str, target: Target | None = None, *, decimals: int = 0
+    ) -> Row:
+        """Both figures come out of one run, as where both need the same log or the same database."""
+        return cls(title, metric, target, kafka="semel", kafka_metric=peer_metric, tansu=None, decimals=decimals)
 
 
 @dataclass(frozen=True)

@@ -53,29 +53,23 @@ class Outbox(Measure):
         row
         for kind, title in TITLES.items()
         for row in (
-            Row(
+            Row.beside(
                 f"outbox, {title}, a message a transaction; a polling relay, messages/s",
                 f"{kind}_semel_rate",
+                f"{kind}_peer_rate",
                 Target(Kind.RATIO_AT_LEAST, 1.0),
-                kafka="semel",
-                kafka_metric=f"{kind}_peer_rate",
-                tansu=None,
             ),
-            Row(
+            Row.beside(
                 "the same, a backlog in one transaction, messages/s",
                 f"{kind}_semel_backlog",
+                f"{kind}_peer_backlog",
                 Target(Kind.RATIO_AT_LEAST, 1.0),
-                kafka="semel",
-                kafka_metric=f"{kind}_peer_backlog",
-                tansu=None,
             ),
-            Row(
+            Row.beside(
                 "the same, one message, commit to consumer, p50 ms",
                 f"{kind}_semel_p50_ms",
+                f"{kind}_peer_p50_ms",
                 Target(Kind.VALUE_AT_MOST, 50),
-                kafka="semel",
-                kafka_metric=f"{kind}_peer_p50_ms",
-                tansu=None,
                 decimals=1,
             ),
         )

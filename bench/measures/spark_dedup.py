@@ -39,13 +39,11 @@ class SparkDedup(Measure):
     name = "spark-dedup"
     contenders: ClassVar[Contenders] = {"semel": Semel}
     rows: ClassVar[tuple[Row, ...]] = tuple(
-        Row(
+        Row.beside(
             f"Spark deduplication, 10,000 producers, {title}",
             f"semel_{metric}",
+            f"spark_{metric}",
             Target(kind, bound),
-            kafka="semel",
-            kafka_metric=f"spark_{metric}",
-            tansu=None,
             decimals=decimals,
         )
         for title, metric, kind, bound, decimals in (

@@ -38,14 +38,12 @@ class SparkLatency(Measure):
     name = "spark-latency"
     contenders: ClassVar[Contenders] = {"semel": lambda: Semel(durability="os")}
     rows = (
-        Row("micro-batch of one record, p50 ms", "semel_ms", kafka="semel", kafka_metric="kafka_ms", tansu=None),
-        Row(
+        Row.beside("micro-batch of one record, p50 ms", "semel_ms", "kafka_ms"),
+        Row.beside(
             "what it takes beyond a micro-batch of the rate source, p50 ms",
             "semel_beyond_ms",
+            "kafka_beyond_ms",
             Target(Kind.VALUE_AT_MOST, 150),
-            kafka="semel",
-            kafka_metric="kafka_beyond_ms",
-            tansu=None,
         ),
     )
 

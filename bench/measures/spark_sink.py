@@ -50,13 +50,11 @@ class Copy(NamedTuple):
 
 def _row(value_bytes: int) -> Row:
     size = "1 KB" if value_bytes == KILOBYTE else f"{value_bytes} B"
-    return Row(
+    return Row.beside(
         f"Spark sink, stream from topic to topic, {size}, rows/s",
         f"semel_{value_bytes}",
+        f"kafka_{value_bytes}",
         Target(Kind.RATIO_AT_LEAST, 1.0),
-        kafka="semel",
-        kafka_metric=f"kafka_{value_bytes}",
-        tansu=None,
     )
 
 

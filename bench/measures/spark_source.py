@@ -60,13 +60,11 @@ def workloads() -> Iterator[Workload]:
 
 
 def _row(workload: Workload) -> Row:
-    return Row(
+    return Row.beside(
         workload.title(),
         workload.metric("semel"),
+        workload.metric("kafka"),
         Target(Kind.RATIO_AT_LEAST, 1.0),
-        kafka="semel",
-        kafka_metric=workload.metric("kafka"),
-        tansu=None,
     )
 
 

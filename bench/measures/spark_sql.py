@@ -43,17 +43,15 @@ class SparkSql(Measure):
     name = "spark-sql"
     contenders: ClassVar[Contenders] = {"semel": Semel}
     rows = (
-        Row(
+        Row.beside(
             "SQL sink, upsert; executemany upsert, rows/s",
             "upsert",
+            "executemany",
             Target(Kind.RATIO_AT_LEAST, 1.0),
-            kafka="semel",
-            kafka_metric="executemany",
-            tansu=None,
         ),
-        Row("SQL sink, upsert; JDBC append", "upsert", kafka="semel", kafka_metric="jdbc", tansu=None),
-        Row("SQL sink, append; JDBC append", "append", kafka="semel", kafka_metric="jdbc", tansu=None),
-        Row("SQL sink, append; JDBC append, tuned", "append", kafka="semel", kafka_metric="jdbc_tuned", tansu=None),
+        Row.beside("SQL sink, upsert; JDBC append", "upsert", "jdbc"),
+        Row.beside("SQL sink, append; JDBC append", "append", "jdbc"),
+        Row.beside("SQL sink, append; JDBC append, tuned", "append", "jdbc_tuned"),
     )
 
     def run(self, broker: Broker, scale: Scale) -> Figures:
