@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import semel
+from cluster_under_test import FOREIGN_CLUSTER
 from crash_kit.survey import Survey
 from semel.testing.postgres import PostgresMissing, PostgresServer
 
@@ -91,7 +92,7 @@ def main() -> int:
     all_found: list[Survey] = []
     print(f"{'scenario':<36}" + "".join(f"{column:>13}" for column in _COLUMNS), flush=True)
     with semel.broker() as broker, _urls() as urls:
-        bootstrap = os.environ.get("SEMEL_TEST_BOOTSTRAP") or broker.bootstrap
+        bootstrap = FOREIGN_CLUSTER or broker.bootstrap
         for piece in PIECES:
             if piece.database not in urls or piece.name not in (options.only or names):
                 continue
