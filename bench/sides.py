@@ -1,4 +1,4 @@
-"""The sides of a measure of the application kit: programs that stand beside each other on one database, and take turns.
+"""The sides of a measure: programs that stand beside each other on one database or one log, and take turns.
 Nothing here may do for one side what it does not do for the other."""
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ from bench.measures.measure import Contenders, Figures, Kind, Measure, Row, Scal
 from bench.peers import spark_kafka
 from bench.peers.process import Broker
 from bench.peers.semel import Semel
-from bench.spark_driver import SparkDriver, seconds_of_batches
+from bench.sides import take_turns
+from bench.spark_driver import TURNS, SparkDriver, seconds_of_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -97,11 +98,10 @@ class SparkSource(Measure):
                 seconds = dict.fromkeys(drivers, 0.0)
                 for source, driver in drivers.items():
                     driver.run(read_all, source, broker.bootstrap, workload, rows)
-                for order in (list(drivers), list(reversed(drivers))):
-                    for source in order:
-                        seconds[source] += drivers[source].run(read_all, source, broker.bootstrap, workload, rows)
+                for _, source in take_turns(drivers, TURNS):
+                    seconds[source] += drivers[source].run(read_all, source, broker.bootstrap, workload, rows)
                 for source in drivers:
-                    figures[workload.metric(source)] = 2 * rows / seconds[source]
+                    figures[workload.metric(source)] = TURNS * rows / seconds[source]
             return figures
 
 
