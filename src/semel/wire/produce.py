@@ -32,10 +32,12 @@ from semel.wire.versions import PRODUCE
 # a hundred bytes or more. This is far above what a client sends that packs one batch into each partition.
 PARTITIONS_PER_REQUEST_MAX: Final = 100_000
 
-_FLEXIBLE_FROM: Final = 9
-_TOPIC_IDS_FROM: Final = 13
+# Which version brought what.
+RECORD_ERRORS_FROM: Final = 8
+FLEXIBLE_FROM: Final = 9
+TOPIC_IDS_FROM: Final = 13
 
-_ACKS_TIMEOUT: Final = struct.Struct(">hi")
+ACKS_TIMEOUT: Final = struct.Struct(">hi")
 
 # The answer to one batch in one partition, the usual case, in two pieces around the topic's name or id.
 _ONE_HEAD: Final = struct.Struct(">iiBBB")
@@ -47,7 +49,7 @@ _NAME_BYTES_IN_ONE_MAX: Final = 126
 _new = tuple.__new__
 
 _PARTITION_FROM_3: Final = struct.Struct(">ihqq")
-_PARTITION_FROM_5: Final = struct.Struct(">ihqqq")
+PARTITION_FROM_5: Final = struct.Struct(">ihqqq")
 
 
 class ProduceTopic(NamedTuple):
@@ -86,7 +88,7 @@ def decode_request(body: Buffer, version: int) -> ProduceRequest:
     if type(body) is not memoryview:
         body = memoryview(body)
     try:
-        return _decode_flexible(body, version) if version >= _FLEXIBLE_FROM else _decode_legacy(body)
+        return _decode_flexible(body, version) if version >= FLEXIBLE_FROM else _decode_legacy(body)
     except MALFORMED as error:
         raise ProtocolError(f"Produce {version} in {len(body)} bytes: {error}") from error
 
@@ -98,14 +100,14 @@ def _decode_flexible(body: memoryview, version: int) -> ProduceRequest:
         transactional_id, at = None, 1
     else:
         transactional_id, at = read_nullable_string(body, 0, True)
-    acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(body, at)
+    acks, timeout_ms = ACKS_TIMEOUT.unpack_from(body, at)
     topic_count, at = read_length(body, at + 6, True)
     budget = PARTITIONS_PER_REQUEST_MAX - topic_count
     topics: list[ProduceTopic] = []
     for _ in range(topic_count):
         name: str | None = None
         topic_id: bytes | None = None
-        if version >= _TOPIC_IDS_FROM:
+        if version >= TOPIC_IDS_FROM:
             topic_id, at = read_uuid(body, at)
         else:
             end = at + body[at]
@@ -149,7 +151,7 @@ def _decode_flexible(body: memoryview, version: int) -> ProduceRequest:
 
 def _decode_legacy(body: memoryview) -> ProduceRequest:
     transactional_id, at = read_nullable_string(body, 0, False)
-    acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(body, at)
+    acks, timeout_ms = ACKS_TIMEOUT.unpack_from(body, at)
     topic_count, at = read_length(body, at + 6, False)
     budget = PARTITIONS_PER_REQUEST_MAX - topic_count
     topics: list[ProduceTopic] = []
@@ -176,7 +178,7 @@ def encode_response(
     version: int, correlation_id: int, topics: Sequence[ProduceTopicAnswer], throttle_ms: int = 0
 ) -> bytes:
     """The whole response, with the frame's size and the response header."""
-    if version >= _FLEXIBLE_FROM and len(topics) == 1:
+    if version >= FLEXIBLE_FROM and len(topics) == 1:
         name, topic_id, answers = topics[0]
         if len(answers) == 1:
             answer = answers[0]
@@ -202,7 +204,7 @@ def _encode_one(
     tail = _ONE_TAIL.pack(
         2, partition, error_code, base_offset, log_append_time_ms, log_start_offset, 1, 0, 0, 0, throttle_ms, 0
     )
-    if version >= _TOPIC_IDS_FROM:
+    if version >= TOPIC_IDS_FROM:
         assert topic_id is not None
         head = _ONE_HEAD_BY_ID.pack(_ONE_HEAD_BY_ID.size - SIZE_BYTES + 16 + len(tail), correlation_id, 0, 2)
         return head + topic_id + tail
@@ -216,10 +218,10 @@ def _encode_one(
 
 
 def _encode_body(version: int, topics: Sequence[ProduceTopicAnswer], throttle_ms: int) -> bytearray:
-    flexible = version >= _FLEXIBLE_FROM
+    flexible = version >= FLEXIBLE_FROM
     body = bytearray(length(len(topics), flexible))
     for name, topic_id, answers in topics:
-        if version >= _TOPIC_IDS_FROM:
+        if version >= TOPIC_IDS_FROM:
             assert topic_id is not None
             body += topic_id
         else:
@@ -228,10 +230,10 @@ def _encode_body(version: int, topics: Sequence[ProduceTopicAnswer], throttle_ms
         for answer in answers:
             partition, error_code, base_offset, log_append_time_ms, log_start_offset, record_errors, message = answer
             if version >= 5:
-                body += _PARTITION_FROM_5.pack(partition, error_code, base_offset, log_append_time_ms, log_start_offset)
+                body += PARTITION_FROM_5.pack(partition, error_code, base_offset, log_append_time_ms, log_start_offset)
             else:
                 body += _PARTITION_FROM_3.pack(partition, error_code, base_offset, log_append_time_ms)
-            if version >= 8:
+            if version >= RECORD_ERRORS_FROM:
                 body += length(len(record_errors), flexible)
                 for batch_index, record_message in record_errors:
                     body += INT32.pack(batch_index) + nullable_string(record_message, flexible)

@@ -1,4 +1,4 @@
-"""Record batches in full: what the command line and the tests need to write records and to read them back.
+"""Record batches in full: what the command line, the pipeline and the tests need to write records and to read them back.
 
 On the way in and out the broker never opens a batch; it reads the header (`semel.core.batch`) and hands the rest on.
 Here the records are unpacked one by one and decompressed, slowly and with a limit; the broker asks for their times
@@ -38,6 +38,9 @@ from semel.wire.primitives import Buffer
 # In the order of their numbers in a batch's attributes.
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
+# The levels of those that have any. For lz4 those up to 2 are the fast ones, and from 12 on all are the same.
+LEVELS: Final = {"gzip": range(-1, 10), "lz4": range(18), "zstd": range(-131072, 23)}
+
 # What one batch may grow to; Kafka's own default for a whole fetch answer is 50 MiB.
 DECOMPRESSED_BYTES_MAX: Final = 64 * 1024 * 1024
 
@@ -52,6 +55,9 @@ _VARINT_BYTES_MAX: Final = 10
 _TIME_BITS_MAX: Final = 63
 
 _GZIP_WINDOW_BITS: Final = 31
+# What Kafka's clients take where nobody says.
+_LZ4_LEVEL: Final = 0
+_ZSTD_LEVEL: Final = 3
 
 
 class Record(NamedTuple):
@@ -106,12 +112,41 @@ def encode_batch(
     encoded = bytearray()
     for offset_delta, record in enumerate(records):
         _encode_record(encoded, record, offset_delta, record.timestamp_ms - base_timestamp_ms)
-    payload = compressed(CODECS.index(codec), bytes(encoded))
     attributes = CODECS.index(codec)
+    payload = compressed(attributes, encoded)
     if transactional:
         attributes |= TRANSACTIONAL_BIT
     if control:
         attributes |= CONTROL_BIT
+    return sealed(
+        payload,
+        record_count=len(records),
+        attributes=attributes,
+        base_timestamp_ms=base_timestamp_ms,
+        max_timestamp_ms=max((record.timestamp_ms for record in records), default=-1),
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+    )
+
+
+def sealed(
+    payload: Buffer,
+    *,
+    record_count: int,
+    attributes: int,
+    base_timestamp_ms: int,
+    max_timestamp_ms: int,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    base_offset: int = 0,
+    leader_epoch: int = 0,
+) -> bytearray:
+    """The batch of records that are encoded already, and compressed as its attributes say: its header, its checksum,
+    and the one copy of them."""
     batch = bytearray(
         HEADER.pack(
             base_offset,
@@ -120,13 +155,13 @@ def encode_batch(
             MAGIC,
             0,
             attributes,
-            len(records) - 1,
+            record_count - 1,
             base_timestamp_ms,
-            max((record.timestamp_ms for record in records), default=-1),
+            max_timestamp_ms,
             producer_id,
             producer_epoch,
             base_sequence,
-            len(records),
+            record_count,
         )
     )
     batch += payload
@@ -349,19 +384,26 @@ def _bytes(value: bytes | None) -> bytes:
     return varint(-1) if value is None else varint(len(value)) + value
 
 
-def compressed(attributes: int, payload: bytes) -> bytes:
-    """Records as they stand in a batch of these attributes."""
+def compressed(attributes: int, payload: Buffer, level: int | None = None) -> Buffer:
+    """Records as they stand in a batch of these attributes; a level is one of the codec's `LEVELS`."""
     codec = CODECS[attributes & CODEC_MASK]
     if codec == "none":
         return payload
     if codec == "gzip":
-        return zlib.compress(payload, wbits=_GZIP_WINDOW_BITS)
+        return zlib.compress(payload, zlib.Z_DEFAULT_COMPRESSION if level is None else level, _GZIP_WINDOW_BITS)
     # Imported when it is needed, which for a broker is hardly ever.
     import cramjam
 
     if codec == "snappy":
         return bytes(cramjam.snappy.compress_raw(payload))
-    return bytes(getattr(cramjam, codec).compress(payload))
+    if codec == "lz4":
+        # Java refuses frames of which one block leans on another, and those of `cramjam.lz4.compress` do.
+        frame = cramjam.lz4.Compressor(
+            level=_LZ4_LEVEL if level is None else level, content_checksum=False, block_linked=False
+        )
+        frame.compress(bytes(payload))
+        return bytes(frame.finish())
+    return bytes(cramjam.zstd.compress(payload, level=_ZSTD_LEVEL if level is None else level))
 
 
 def _decompress(codec: str, payload: bytes, bytes_max: int) -> bytes:

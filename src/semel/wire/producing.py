@@ -1,0 +1,128 @@
+"""Produce from the client's side, versions 7 to 11: the path that every record takes from the sink into the log.
+
+All replicas have to have the records before the broker answers. Version 12 would mean that a transaction takes in the
+partitions of a batch by itself (KIP-890), which the sink does not use. The records are copied once, into the frame.
+`semel.wire.produce` is the broker's side of the same messages, and the oracle of this one in the tests. This codec must
+never look into the records, nor judge what the broker answered.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from semel.wire.errors import ProtocolError
+from semel.wire.frames import parse_response_header, request_prefix
+from semel.wire.primitives import (
+    INT32,
+    MALFORMED,
+    Buffer,
+    length,
+    nullable_string,
+    read_length,
+    read_nullable_string,
+    read_string,
+    skip_tagged_fields,
+)
+from semel.wire.produce import ACKS_TIMEOUT, FLEXIBLE_FROM, PARTITION_FROM_5, RECORD_ERRORS_FROM
+from semel.wire.versions import PRODUCE, VersionRange
+
+SPOKEN: Final = VersionRange(7, 11)
+
+_ALL_REPLICAS: Final = -1
+
+
+class PartitionBatch(NamedTuple):
+    """One record batch, with its header, and where it is to go."""
+
+    topic: str
+    partition: int
+    batch: Buffer
+
+
+class PartitionProduced(NamedTuple):
+    """What became of one partition's batch."""
+
+    topic: str
+    partition: int
+    error_code: int
+    base_offset: int
+    message: str | None
+
+
+def encode_request(
+    version: int,
+    correlation_id: int,
+    client_id: str | None,
+    transactional_id: str | None,
+    timeout_ms: int,
+    batches: Sequence[PartitionBatch],
+) -> bytes:
+    """The whole request, with the frame's size and the request header. No partition may be named twice."""
+    flexible = version >= FLEXIBLE_FROM
+    # No tagged fields: of a partition, of a topic, of the request.
+    tagged_fields = b"\x00" if flexible else b""
+    topics: dict[str, list[PartitionBatch]] = {}
+    for batch in batches:
+        topics.setdefault(batch.topic, []).append(batch)
+    body: list[Buffer] = [
+        nullable_string(transactional_id, flexible),
+        ACKS_TIMEOUT.pack(_ALL_REPLICAS, timeout_ms),
+        length(len(topics), flexible),
+    ]
+    for topic, its_batches in topics.items():
+        body += (nullable_string(topic, flexible), length(len(its_batches), flexible))
+        for _, partition, records in its_batches:
+            body += (INT32.pack(partition), length(len(records), flexible), records, tagged_fields)
+        body.append(tagged_fields)
+    body.append(tagged_fields)
+    prefix = request_prefix(PRODUCE, version, correlation_id, client_id, sum(map(len, body)))
+    return b"".join((prefix, *body))
+
+
+def decode_response(version: int, frame: Buffer) -> list[PartitionProduced]:
+    """What became of each batch, in the order in which the broker says it."""
+    view = memoryview(frame)
+    try:
+        _, at = parse_response_header(PRODUCE, version, view)
+        return _decode(version, view, at)
+    except MALFORMED as error:
+        raise ProtocolError(f"an answer to Produce {version} in {len(view)} bytes: {error}") from error
+
+
+def _decode(version: int, view: memoryview, at: int) -> list[PartitionProduced]:
+    flexible = version >= FLEXIBLE_FROM
+    produced: list[PartitionProduced] = []
+    topic_count, at = read_length(view, at, flexible)
+    for _ in range(topic_count):
+        topic, at = read_string(view, at, flexible)
+        partition_count, at = read_length(view, at, flexible)
+        for _ in range(partition_count):
+            partition, error_code, base_offset, _, _ = PARTITION_FROM_5.unpack_from(view, at)
+            at += PARTITION_FROM_5.size
+            message: str | None = None
+            if version >= RECORD_ERRORS_FROM:
+                message, at = _read_message(view, at, flexible)
+            if flexible:
+                at = skip_tagged_fields(view, at)
+            produced.append(PartitionProduced(topic, partition, error_code, base_offset, message))
+        if flexible:
+            at = skip_tagged_fields(view, at)
+    # The throttling, which the broker sees to itself by answering late; it is read so that an answer cut short is none.
+    INT32.unpack_from(view, at)
+    if flexible:
+        skip_tagged_fields(view, at + INT32.size)
+    return produced
+
+
+def _read_message(view: memoryview, at: int, flexible: bool) -> tuple[str | None, int]:
+    """What the broker says of the batch; where that is nothing, what it says of the first record that it refuses."""
+    of_records: str | None = None
+    count, at = read_length(view, at, flexible)
+    for _ in range(count):
+        # Behind the record's place in the batch.
+        text, at = read_nullable_string(view, at + INT32.size, flexible)
+        if of_records is None:
+            of_records = text
+        if flexible:
+            at = skip_tagged_fields(view, at)
+    message, at = read_nullable_string(view, at, flexible)
+    return of_records if message is None else message, at
