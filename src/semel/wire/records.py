@@ -1,4 +1,4 @@
-"""Record batches in full: what the command line, the pipeline and the tests need to write records and to read them back.
+"""Record batches in full: what the command line, the pipeline and the tests need to write records and read them back.
 
 On the way in and out the broker never opens a batch; it reads the header (`semel.core.batch`) and hands the rest on.
 Here the records are unpacked one by one and decompressed, slowly and with a limit; the broker asks for their times
