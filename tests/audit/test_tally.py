@@ -26,12 +26,13 @@ def tallied(grid: Grid, *pieces: list[bytes]) -> Tally:
 
 
 def in_whole_numbers(grid: Grid, ids: list[bytes]) -> dict[int, tuple[int, int]]:
-    digests = siphash(pa.array(ids, pa.binary()), grid.key)
+    rows = Rows(pa.array(ids, pa.binary()))
+    digests, buckets = siphash(rows.ids, grid.key), grid.buckets_of(rows).tolist()
     counts: Counter[int] = Counter()
     sums: Counter[int] = Counter()
-    for low, high in zip(digests.low.tolist(), digests.high.tolist(), strict=True):
-        counts[low % BUCKETS] += 1
-        sums[low % BUCKETS] = (sums[low % BUCKETS] + low + (high << 64)) % 2**128
+    for bucket, low, high in zip(buckets, digests.low.tolist(), digests.high.tolist(), strict=True):
+        counts[bucket] += 1
+        sums[bucket] = (sums[bucket] + low + (high << 64)) % 2**128
     return {bucket: (counts[bucket], sums[bucket]) for bucket in counts}
 
 

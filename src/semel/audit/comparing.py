@@ -32,8 +32,6 @@ _COUNTED_ROWS: Final = 1_048_576
 
 _SCHEMA: Final = pa.schema([("id", ID_TYPE), ("window", pa.int64()), ("amount", AMOUNT_TYPE)])
 _KEYS: Final = ["id", "window", "amount"]
-# Groups are made by other bits of the hash than buckets.
-_GROUP_SHIFT: Final = np.uint64(32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +101,7 @@ class _GroupFiles:
             self._writer(0).write_batch(batch)
             return
         digests = siphash(rows.ids, self._division.grid.key)
-        groups = (digests.low >> _GROUP_SHIFT) % np.uint64(self._division.groups)
+        groups = digests.low % np.uint64(self._division.groups)
         for group in np.unique(groups).tolist():
             self._writer(group).write_batch(batch.filter(pa.array(groups == group)))
 

@@ -2,7 +2,7 @@
 
 The sum is taken modulo 2**128. It does not depend on the order of the rows, nor on how they were divided among those
 who counted; and a row that is there twice counts twice, where an exclusive or would have the two cancel each other. A
-bucket is a part of the id's hash, a window a function of the event's own time: nothing here may ever depend on when or
+bucket is a function of the id, a window a function of the event's own time: nothing here may ever depend on when or
 where a row was found.
 """
 
@@ -15,9 +15,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from semel.audit.bucketing import buckets_of
 from semel.audit.errors import AuditFailed
 from semel.audit.rows import Rows, filtered
-from semel.audit.siphash import Digests, Words, low_halves, siphash, siphash_words
+from semel.audit.siphash import Digests, hash_words, siphash_words
+from semel.audit.words import Words, in_words
 
 # All windows together have at most so many buckets: 128 MiB of sums in each process that counts.
 CELLS_MAX: Final = 4_194_304
@@ -50,18 +52,22 @@ class Grid:
 
     def digests_of(self, rows: Rows) -> tuple[npt.NDArray[np.int64], Digests]:
         """The bucket of each row, by its id alone, and what is summed of it: the hash of the id and the amount."""
-        digests = siphash(rows.ids, self.key)
-        buckets = self._buckets(digests.low)
+        count = len(rows.ids)
+        buckets = np.empty(count, np.int64)
+        digests = Digests(np.empty(count, np.uint64), np.empty(count, np.uint64))
+        for places, words in in_words(rows.ids):
+            buckets[places] = buckets_of(words, self.key, self.buckets)
+            digests.low[places], digests.high[places] = hash_words(words, self.key)
         if rows.amounts is not None:
             digests = siphash_words([*digests, *_amount_words(rows.amounts)], self.key)
         return buckets, digests
 
     def buckets_of(self, rows: Rows) -> npt.NDArray[np.int64]:
-        """The bucket of each row, for less than the whole hash."""
-        return self._buckets(low_halves(rows.ids, self.key))
-
-    def _buckets(self, low: Words) -> npt.NDArray[np.int64]:
-        return (low & np.uint64(self.buckets - 1)).astype(np.int64)
+        """The bucket of each row, without what is summed."""
+        buckets = np.empty(len(rows.ids), np.int64)
+        for places, words in in_words(rows.ids):
+            buckets[places] = buckets_of(words, self.key, self.buckets)
+        return buckets
 
 
 class Cells:
