@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from semel.testing.broker import FaultyBroker
 
+NEEDED = {"sinkId": "s"}
+
 
 def test_a_write_inside_of_foreach_batch_that_no_replay_could_find_is_refused(
     spark: SparkSession, semel_broker: FaultyBroker, tmp_path: Path
@@ -38,10 +40,17 @@ def test_a_write_inside_of_foreach_batch_that_no_replay_could_find_is_refused(
     assert "out" not in semel_broker.topics()
 
 
-def test_a_value_that_no_client_takes_is_named() -> None:
-    given = {"kafka.bootstrap.servers": "127.0.0.1:1", "sinkId": "s", "kafka.compression.type": "nope"}
+def test_a_lane_that_cannot_be_claimed_says_why() -> None:
+    given = {**NEEDED, "kafka.bootstrap.servers": "127.0.0.1:1", "kafka.default.api.timeout.ms": "1"}
     writer = LaneWriter(read_options(given).client, Topic("progress", NO_ID, 1), "out", 1_000)
-    with pytest.raises(LaneFailed, match=r"Invalid value .nope. for configuration property"):
+    with pytest.raises(LaneFailed, match=r"lane 0 of sink 's' cannot be claimed: cannot connect to 127\.0\.0\.1:1"):
+        writer.write(Claim("s", 0, 1, "query", 0), ())
+
+
+def test_a_transaction_longer_than_the_broker_allows_is_refused(log: LogUnderTest) -> None:
+    given = {**NEEDED, "kafka.bootstrap.servers": log.bootstrap}
+    writer = LaneWriter(read_options(given).client, Topic("progress", NO_ID, 1), "out", 1_000_000_000)
+    with pytest.raises(LaneFailed, match=r"allows no transaction of 1000000000 ms: its transaction\.max\.timeout\.ms"):
         writer.write(Claim("s", 0, 1, "query", 0), ())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -14,10 +15,13 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, Str
 from semel.spark.lanes.digest import RunningDigest
 from semel.spark.lanes.options import SinkOptions, check_for_batch, check_for_stream, read_options
 from semel.spark.lanes.protocol import Digest, Order
-from semel.spark.lanes.rows import RowReader, Rows, RowsRefused, check_schema
+from semel.spark.lanes.rows import RowReader, Rows, RowsRefused, check_schema, placed, topics_of
 from semel.spark.lanes.writer import SparkNotUnderstood, _batch_of_the_task
 from semel.spark.log.errors import LogError
+from semel.spark.log.placing import Turns, murmur2, place_of_keys
+from semel.wire.records import Record
 
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 NEEDED = {"kafka.bootstrap.servers": "localhost:9092", "sinkId": "s"}
 
 
@@ -102,45 +106,135 @@ def test_a_row_without_a_topic_is_refused() -> None:
         RowReader(None, 0).rows(batch)
 
 
-def test_a_row_becomes_a_record_with_all_that_it_has() -> None:
-    header = pa.struct([("key", pa.string()), ("value", pa.binary())])
+def test_a_row_without_a_name_for_a_header_is_refused() -> None:
+    headers = pa.array([[{"key": "h", "value": b"1"}], [{"key": None, "value": b"1"}]], HEADERS)
+    with pytest.raises(RowsRefused, match="a header without a name"):
+        RowReader("t", 0).rows(pa.record_batch({"value": pa.array([b"a", b"b"]), "headers": headers}))
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+def test_a_row_becomes_a_record_with_all_that_it_has(is_large: bool) -> None:
     batch = pa.record_batch(
         {
-            "key": pa.array(["k", None]),
-            "value": pa.array([None, b"v"]),
+            "key": pa.array(["k", None], pa.large_string() if is_large else pa.string()),
+            "value": pa.array([None, b"v"], pa.large_binary() if is_large else pa.binary()),
             "partition": pa.array([3, None], pa.int32()),
             "timestamp": pa.array([1_700_000_000_123_456, None], pa.timestamp("us", tz="UTC")),
-            "headers": pa.array([[{"key": "h", "value": b"1"}], []], pa.list_(header)),
+            "headers": pa.array([[{"key": "h", "value": b"1"}], []], HEADERS),
             "offset": pa.array([1, 2]),
         }
     )
-    assert list(RowReader("t", 0).rows(batch).records()) == [
-        ("t", None, b"k", 3, None, None, 1_700_000_000_123, [("h", b"1")]),
-        ("t", b"v", None, -1, None, None, 0, None),
-    ]
-    assert list(RowReader("t", 0).rows(batch.select(["key", "value"])).records()) == [
-        ("t", None, b"k"),
-        ("t", b"v", None),
-    ]
+    rows = RowReader("t", 0).rows(batch)
+    assert rows.size == 2
+    assert topics_of(rows) == ["t"]
+    assert records_of(rows, {"t": 4}, first=1, now_ms=99) == {
+        ("t", 3): [Record(None, b"k", [("h", b"1")], 1_700_000_000_123, 0)],
+        ("t", 1): [Record(b"v", None, [], 99, 0)],
+    }
+    assert records_of(RowReader("t", 0).rows(batch.select(["value"])), {"t": 4}, first=2, now_ms=5) == {
+        ("t", 2): [Record(None, None, [], 5, 0), Record(b"v", None, [], 5, 1)]
+    }
 
 
-@pytest.mark.parametrize("microseconds", [0, 999])
-def test_a_time_that_a_client_would_take_for_now_is_refused(microseconds: int) -> None:
-    times = pa.array([None, microseconds], pa.timestamp("us", tz="UTC"))
-    with pytest.raises(RowsRefused, match="the first millisecond of 1970"):
+def test_the_first_millisecond_of_1970_is_a_time_as_any_other() -> None:
+    times = pa.array([None, 0, 999, 1000], pa.timestamp("us", tz="UTC"))
+    rows = RowReader("t", 0).rows(pa.record_batch({"value": pa.array([b"v"] * 4), "timestamp": times}))
+    (records,) = records_of(rows, {"t": 1}, now_ms=7).values()
+    assert [record.timestamp_ms for record in records] == [7, 0, 0, 1]
+
+
+def test_a_time_before_1970_is_refused() -> None:
+    times = pa.array([None, -1], pa.timestamp("us", tz="UTC"))
+    with pytest.raises(RowsRefused, match="a timestamp before 1970"):
         RowReader("t", 0).rows(pa.record_batch({"value": pa.array([b"a", b"b"]), "timestamp": times}))
 
 
+def test_a_partition_that_cannot_be_is_refused_by_its_number() -> None:
+    def rows(*partitions: int | None) -> Rows:
+        columns = {"value": pa.array([b"v"] * len(partitions)), "partition": pa.array(partitions, pa.int32())}
+        return RowReader("t", 0).rows(pa.record_batch(columns))
+
+    with pytest.raises(RowsRefused, match="a row names partition -2"):
+        rows(0, -2)
+    with pytest.raises(RowsRefused, match="a row names partition 4 of topic 't', which has 4"):
+        records_of(rows(None, 4), {"t": 4})
+    assert list(records_of(rows(-1, None), {"t": 4}, first=2)) == [("t", 2)]
+
+
+def test_no_rows_go_nowhere() -> None:
+    batch = pa.record_batch({"value": pa.array([], pa.binary()), "topic": pa.array([], pa.string())})
+    rows = RowReader(None, 0).rows(batch)
+    assert topics_of(rows) == []
+    assert records_of(rows, {}) == {}
+    assert digest_of([], []) == RunningDigest().value
+
+
+COUNTS = {"a": 1, "b": 3, "c": 300}
+TEXTS = st.none() | st.binary(max_size=4)
+PLACED = st.lists(
+    st.tuples(st.sampled_from(sorted(COUNTS)), TEXTS, TEXTS, st.none() | st.just(0), st.none() | st.integers(0, 9)),
+    max_size=30,
+)
+
+
+@given(PLACED)
+def test_each_row_goes_to_its_partition_in_the_order_of_the_rows(given_rows: list[Any]) -> None:
+    topics, keys, values, partitions, times_ms = zip(*given_rows, strict=True) if given_rows else [()] * 5
+    columns = {
+        "topic": pa.array(topics, pa.string()),
+        "key": pa.array(keys, pa.binary()),
+        "value": pa.array(values, pa.binary()),
+        "partition": pa.array(partitions, pa.int32()),
+        "timestamp": pa.array([None if one is None else one * 1000 for one in times_ms], pa.timestamp("us", tz="UTC")),
+    }
+    rows = RowReader(None, 0).rows(pa.record_batch(columns))
+    expected: dict[tuple[str, int], list[Record]] = {}
+    for topic, key, value, partition, time_ms in given_rows:
+        # So few rows without a key all have the same turn.
+        by_key = 0 if key is None else int(place_of_keys(murmur2(pa.array([key])), COUNTS[topic])[0])
+        records = expected.setdefault((topic, by_key if partition is None else partition), [])
+        records.append(Record(value, key, [], 77 if time_ms is None else time_ms, len(records)))
+    assert records_of(rows, COUNTS, now_ms=77) == expected
+    assert sorted(topics_of(rows)) == sorted({topic for topic, _ in expected})
+
+
+def records_of(
+    rows: Rows, counts: dict[str, int], *, first: int = 0, now_ms: int = 0
+) -> dict[tuple[str, int], list[Record]]:
+    """What consumers would read in each partition."""
+    read = {}
+    for topic, partition, columns in placed(rows, counts, Turns(lambda _: first), now_ms):
+        assert (topic, partition) not in read
+        values, keys = columns.values.to_pylist(), (columns.keys or pa.nulls(len(columns.values))).to_pylist()
+        headers = (columns.headers or pa.nulls(len(values))).to_pylist()
+        read[topic, partition] = [
+            Record(value, key, [(one["key"], one["value"]) for one in named or ()], time_ms, offset)
+            for offset, (value, key, named, time_ms) in enumerate(
+                zip(values, keys, headers, columns.timestamps_ms.tolist(), strict=True)
+            )
+        ]
+    return read
+
+
 def test_a_column_without_values_is_as_one_that_is_not_there() -> None:
-    empty = Rows(1, "t", [b"v"], [None], [-1], [0], [None])
+    none = np.full(1, -1)
+    empty = Rows("t", pa.array([b"v"]), pa.nulls(1, pa.binary()), none, none, pa.nulls(1, HEADERS))
     digests = [RunningDigest(), RunningDigest()]
-    for digest, rows in zip(digests, (empty, Rows(1, "t", [b"v"])), strict=True):
+    for digest, rows in zip(digests, (empty, Rows("t", pa.array([b"v"]))), strict=True):
         digest.add(rows)
     assert digests[0].value == digests[1].value
 
 
-TEXTS = st.none() | st.binary(max_size=4)
-ROWS = st.lists(st.tuples(TEXTS, TEXTS, st.none() | st.integers(0, 3)), max_size=12)
+def test_one_topic_for_all_is_as_the_same_one_in_each_row() -> None:
+    digests = [RunningDigest(), RunningDigest()]
+    for digest, topics in zip(digests, ("t", pa.array(["t", "t"])), strict=True):
+        digest.add(Rows(topics, pa.array([b"v", None])))
+    assert digests[0].value == digests[1].value
+
+
+# Short texts are hashed in another way than long ones.
+DIGESTED = TEXTS | st.integers(5, 20).map(bytes) | st.integers(254, 260).map(bytes)
+ROWS = st.lists(st.tuples(DIGESTED, DIGESTED, st.none() | st.integers(0, 3), st.lists(TEXTS, max_size=2)), max_size=12)
 
 
 def digest_of(rows: list[Any], cuts: list[int]) -> Digest:
@@ -148,8 +242,13 @@ def digest_of(rows: list[Any], cuts: list[int]) -> Digest:
     running = RunningDigest()
     for begin, end in zip([0, *cuts], [*cuts, len(rows)], strict=True):
         part = rows[begin:end]
-        partitions = [-1 if row[2] is None else row[2] for row in part]
-        running.add(Rows(len(part), "t", [row[1] for row in part], [row[0] for row in part], partitions))
+        columns = {
+            "key": pa.array([row[0] for row in part], pa.binary()),
+            "value": pa.array([row[1] for row in part], pa.binary()),
+            "partition": pa.array([row[2] for row in part], pa.int32()),
+            "headers": pa.array([[{"key": "h", "value": one} for one in row[3]] for row in part], HEADERS),
+        }
+        running.add(RowReader("t", 0).rows(pa.record_batch(columns)))
     return running.value
 
 
@@ -168,15 +267,25 @@ def test_other_rows_have_another_digest(rows: list[Any], others: list[Any]) -> N
     assert (digest_of(rows, []) == digest_of(others, [])) == (sorted(rows, key=order) == sorted(others, key=order))
 
 
+@pytest.mark.parametrize("size", [1, 7, 8, 9, 64, 255, 256, 257, 1000])
+def test_a_value_that_differs_in_one_bit_has_another_digest(size: int) -> None:
+    values = {bytes(size)}
+    for at in range(size):
+        for bit in range(8):
+            changed = bytearray(size)
+            changed[at] ^= 1 << bit
+            values.add(bytes(changed))
+    assert len({digest_of([(None, value, None, [])], []) for value in values}) == 8 * size + 1
+
+
 def test_a_value_and_a_key_that_change_places_are_other_rows() -> None:
-    assert digest_of([(b"a", b"b", None)], []) != digest_of([(b"b", b"a", None)], [])
+    assert digest_of([(b"a", b"b", None, [])], []) != digest_of([(b"b", b"a", None, [])], [])
 
 
 @pytest.mark.parametrize("key", [b"", b"None", b"nan"])
 def test_a_row_without_a_key_is_another_one_than_with_any(key: bytes) -> None:
-    assert digest_of([(None, b"v", None), (b"k", b"v", None)], []) != digest_of(
-        [(key, b"v", None), (b"k", b"v", None)], []
-    )
+    other = (b"k", b"v", None, [])
+    assert digest_of([(None, b"v", None, []), other], []) != digest_of([(key, b"v", None, []), other], [])
 
 
 def test_outside_of_a_task_nothing_is_guessed() -> None:

@@ -16,15 +16,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from semel.wire import fetch, messages
+from semel.wire import fetch, messages, produce
 from semel.wire.errors import ErrorCode
 from semel.wire.frames import SIZE_BYTES, RequestHeader, parse_request_header, parse_response_header
 from semel.wire.versions import (
+    ADD_PARTITIONS_TO_TXN,
     ANNOUNCED,
     API_VERSIONS,
+    END_TXN,
     FETCH,
+    FIND_COORDINATOR,
+    INIT_PRODUCER_ID,
     LIST_OFFSETS,
     METADATA,
+    PRODUCE,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
     VersionRange,
@@ -36,8 +41,28 @@ ITERATIONS = 4096
 
 # What brokers of these releases announce.
 KAFKA_2_0 = {FETCH: VersionRange(0, 8), LIST_OFFSETS: VersionRange(0, 3), METADATA: VersionRange(0, 6)}
-KAFKA_2_8 = {FETCH: VersionRange(0, 12), LIST_OFFSETS: VersionRange(0, 6), METADATA: VersionRange(0, 11)}
-KAFKA_4_0 = {FETCH: VersionRange(4, 17), LIST_OFFSETS: VersionRange(1, 10), METADATA: VersionRange(0, 13)}
+KAFKA_2_8 = {
+    FETCH: VersionRange(0, 12),
+    LIST_OFFSETS: VersionRange(0, 6),
+    METADATA: VersionRange(0, 11),
+    PRODUCE: VersionRange(0, 9),
+    FIND_COORDINATOR: VersionRange(0, 3),
+    INIT_PRODUCER_ID: VersionRange(0, 4),
+    ADD_PARTITIONS_TO_TXN: VersionRange(0, 3),
+    END_TXN: VersionRange(0, 3),
+}
+KAFKA_4_0 = {
+    FETCH: VersionRange(4, 17),
+    LIST_OFFSETS: VersionRange(1, 10),
+    METADATA: VersionRange(0, 13),
+    PRODUCE: VersionRange(0, 12),
+    FIND_COORDINATOR: VersionRange(0, 6),
+    INIT_PRODUCER_ID: VersionRange(0, 5),
+    ADD_PARTITIONS_TO_TXN: VersionRange(0, 5),
+    END_TXN: VersionRange(0, 5),
+}
+
+_OF_TRANSACTIONS = (INIT_PRODUCER_ID, ADD_PARTITIONS_TO_TXN, END_TXN)
 
 
 class RelayedCluster:
@@ -61,6 +86,13 @@ class RelayedCluster:
         self.users = users or {}
         # The next answers to Fetch are these errors.
         self.fetch_errors: list[ErrorCode] = []
+        # The next answers to Produce are these errors, whether semel has stored what they are about or not.
+        self.produce_errors: list[ErrorCode] = []
+        self.stores_what_fails = False
+        # The next answers about a transaction are these errors.
+        self.coordinator_errors: list[ErrorCode] = []
+        # So many ends of transactions happen, and their answers are lost.
+        self.ends_to_lose = 0
         self.asked: Counter[tuple[int, int]] = Counter()
         self._tls = _server_tls() if tls else None
         self._servers = [_Server(self, number) for number in range(brokers)]
@@ -103,9 +135,59 @@ class RelayedCluster:
             refused = fetch.FetchPartitionAnswer(topic.partitions[0].partition, code, -1)
             topics = [(topic.name, topic.topic_id, [refused])]
             return b"".join(fetch.encode_response(version, correlation_id, 0, 0, topics))
+        if api_key == FIND_COORDINATOR:
+            # It is the broker behind the leader, so that more than one is talked to.
+            found = {"error_code": 0, "node_id": 0, "host": "127.0.0.1", "port": self.ports[-1]}
+            return messages.encode_response(FIND_COORDINATOR, version, correlation_id, found)
+        if api_key in _OF_TRANSACTIONS:
+            return self._of_transaction(header, frame, ask_upstream)
+        if api_key == PRODUCE and (self.produce_errors or number != self.leader):
+            return self._not_produced(header, frame, ask_upstream)
         if api_key == LIST_OFFSETS and number != self.leader:
             return self._not_leader_of_offsets(header, frame[body:])
         return ask_upstream(frame)
+
+    def _of_transaction(self, header: RequestHeader, frame: bytes, ask_upstream: "_Upstream") -> bytes:
+        if self.coordinator_errors:
+            return self._coordinator_error(header, frame[header.body :])
+        answer = ask_upstream(frame)
+        if header.api_key == END_TXN and self.ends_to_lose:
+            self.ends_to_lose -= 1
+            raise ConnectionError("the answer is lost")
+        return answer
+
+    def _coordinator_error(self, header: RequestHeader, body: bytes) -> bytes:
+        values: dict[str, object] = {"error_code": self.coordinator_errors.pop(0)}
+        if header.api_key == INIT_PRODUCER_ID:
+            values |= {"producer_id": -1, "producer_epoch": -1}
+        if header.api_key == ADD_PARTITIONS_TO_TXN:
+            asked = messages.decode_request(ADD_PARTITIONS_TO_TXN, header.api_version, body)
+            code = values.pop("error_code")
+            values["results_by_topic_v3_and_below"] = [
+                {
+                    "name": topic.name,
+                    "results_by_partition": [
+                        {"partition_index": partition, "partition_error_code": code} for partition in topic.partitions
+                    ],
+                }
+                for topic in asked.v3_and_below_topics
+            ]
+        return messages.encode_response(header.api_key, header.api_version, header.correlation_id, values)
+
+    def _not_produced(self, header: RequestHeader, frame: bytes, ask_upstream: "_Upstream") -> bytes:
+        code = self.produce_errors.pop(0) if self.produce_errors else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if self.stores_what_fails:
+            ask_upstream(frame)
+        asked = produce.decode_request(frame[header.body :], header.api_version)
+        topics = [
+            (
+                topic.name,
+                None,
+                [produce.ProducePartitionAnswer(partition, code, -1) for partition, _ in topic.partitions],
+            )
+            for topic in asked.topics
+        ]
+        return produce.encode_response(header.api_version, header.correlation_id, topics)
 
     def _announced(self) -> list[tuple[int, VersionRange]]:
         sasl = {SASL_HANDSHAKE: VersionRange(0, 1), SASL_AUTHENTICATE: VersionRange(0, 2)} if self.mechanism else {}

@@ -1,9 +1,10 @@
 """The `kafka.*` options of a user become settings, or one line that says which of them cannot be and why."""
 
 import pickle
+import re
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 
 from semel.spark.log import ClientSettings, SettingsRefused, from_options
 
@@ -86,6 +87,8 @@ def test_what_spark_or_the_pipeline_decides_is_refused_with_the_reason(name: str
         ("sasl.mechanism", "GSSAPI", "'GSSAPI' is not one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
         ("isolation.level", "some", "'some' is not read_committed or read_uncommitted"),
         ("client.id", "", "'' is not a name"),
+        ("compression.type", "nope", "'nope' is not one of none, gzip, snappy, lz4, zstd"),
+        ("batch.size", "0", "'0' is not a whole number from 1"),
     ],
 )
 def test_a_value_that_cannot_be_is_refused_with_what_can(name: str, value: str, expected: str) -> None:
@@ -132,17 +135,51 @@ def test_settings_go_to_other_processes() -> None:
     assert str(pickle.loads(pickle.dumps(refused.value))) == str(refused.value)
 
 
+def test_a_producers_options_go_by_both_names_and_say_how_records_are_written() -> None:
+    found = settings(
+        kafka_compression_codec="ZSTD",
+        kafka_compression_level="7",
+        kafka_batch_size="100000",
+        kafka_message_max_bytes="2000000",
+        kafka_message_timeout_ms="90000",
+        kafka_transaction_timeout_ms="60000",
+    )
+    assert (found.compression, found.compression_level) == ("zstd", 7)
+    assert (found.batch_bytes, found.request_bytes_max) == (100_000, 2_000_000)
+    assert (found.delivery_timeout_ms, found.transaction_timeout_ms) == (90_000, 60_000)
+
+
+def test_a_batch_is_never_larger_than_a_request_may_be() -> None:
+    assert settings(kafka_batch_size="5000").payload_bytes_max < 5_000
+    assert settings(kafka_max_request_size="5000").payload_bytes_max < 5_000
+
+
+@pytest.mark.parametrize(
+    ("codec", "level", "expected"),
+    [
+        ("gzip", "10", "10 is not a level of gzip, -1 to 9"),
+        ("lz4", "18", "18 is not a level of lz4, 0 to 17"),
+        ("zstd", "23", "23 is not a level of zstd, -131072 to 22"),
+        ("snappy", "1", "compression.type=snappy has no levels"),
+        ("none", "1", "compression.type=none has no levels"),
+        ("zstd", "high", "'high' is not a whole number"),
+    ],
+)
+def test_a_level_is_one_of_the_codec(codec: str, level: str, expected: str) -> None:
+    with pytest.raises(SettingsRefused, match=re.escape(f"option kafka.compression.level: {expected}")):
+        settings(kafka_compression_type=codec, kafka_compression_level=level)
+
+
+@pytest.mark.parametrize("codec", ["gzip", "lz4", "zstd", "snappy"])
+def test_a_level_of_minus_one_leaves_it_to_the_codec(codec: str) -> None:
+    assert settings(kafka_compression_type=codec, kafka_compression_level="-1").compression_level is None
+
+
+def test_what_only_tunes_a_producer_that_waits_may_stand_and_changes_nothing() -> None:
+    assert settings(kafka_linger_ms="5", kafka_queue_buffering_max_messages="7") == settings()
+
+
 def test_librdkafka_takes_all_that_it_is_given() -> None:
-    producing = {
-        "kafka.compression.type": "zstd",
-        "kafka.linger.ms": "5",
-        "kafka.batch.size": "100000",
-        "kafka.max.request.size": "2000000",
-        "kafka.delivery.timeout.ms": "90000",
-        "kafka.transaction.timeout.ms": "60000",
-    }
-    named = from_options({**SERVERS, **PLAIN_LOGIN, **producing}).for_librdkafka()
+    named = from_options({**SERVERS, **PLAIN_LOGIN}).for_librdkafka()
     assert named["sasl.mechanisms"] == "PLAIN"
-    assert named["message.max.bytes"] == "2000000"
-    assert named["message.timeout.ms"] == "90000"
-    Producer({**named, "log_level": 0})
+    AdminClient({**named, "log_level": 0})

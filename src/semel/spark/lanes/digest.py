@@ -6,23 +6,33 @@ be used as one.
 """
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from crc32c import crc32c
+from numpy.typing import NDArray
 
 from semel.spark.lanes.protocol import Digest
-from semel.spark.lanes.rows import PARTITION_BY_KEY, TIME_OF_WRITING, Headers, Rows
+from semel.spark.lanes.rows import BY_KEY, TIME_OF_WRITING, Rows
+from semel.spark.log.encoding import fields_of, headers_of
+from semel.spark.log.layout import Fields, Integers, Octets
+from semel.spark.log.placing import Words
 
-Hashes = np.ndarray[Any, np.dtype[np.uint64]]
+Hashes = NDArray[np.uint64]
 
-# What stands for null: no checksum has more than 32 bits, and one in 2**64 hashes of keys is this.
-_NULL: Final = 1 << 32
+# What stands for null: no checksum has more than 32 bits, and one in 2**64 hashes of short texts is this.
+_NULL: Final = np.uint64(1 << 32)
 _FIRST: Final = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND: Final = np.uint64(0x94D049BB133111EB)
 _MODULUS: Final = 1 << 64
+_GOLDEN: Final = 0x9E3779B97F4A7C15
+_FACTOR: Final = np.uint64(_GOLDEN)
 # One for each column, so that a key and a value that change places are another row.
-_SALTS: Final = tuple(np.uint64(0x9E3779B97F4A7C15 * number % _MODULUS) for number in range(6))
+_SALTS: Final = tuple(np.uint64(_GOLDEN * number % _MODULUS) for number in range(6))
+
+# Up to here a text is hashed word by word together with all others, and above by a checksum of its own: whichever
+# takes less time.
+_SHORT_BYTES_MAX: Final = 256
 
 
 class RunningDigest:
@@ -46,39 +56,58 @@ class RunningDigest:
 
 def _columns(rows: Rows) -> Iterable[Hashes | np.uint64]:
     """One number for each row, or one for all. A column that is not there is one without values."""
-    topics = rows.topics
-    yield np.uint64(crc32c(topics.encode())) if isinstance(topics, str) else _checksums([t.encode() for t in topics])
-    yield _checksums(rows.values)
-    yield _hashes(rows.keys) if rows.keys is not None else np.uint64(_NULL)
-    yield _numbers(rows.partitions if rows.partitions is not None else [PARTITION_BY_KEY])
-    yield _numbers(rows.timestamps_ms if rows.timestamps_ms is not None else [TIME_OF_WRITING])
-    yield _checksums([_header_bytes(one) for one in (rows.headers if rows.headers is not None else [None])])
+    if isinstance(rows.topics, str):
+        yield _hash_of(rows.topics.encode())
+    else:
+        yield _hashes(*fields_of(rows.topics))
+    yield _hashes(*fields_of(rows.values))
+    yield _hashes(*fields_of(rows.keys)) if rows.keys is not None else _NULL
+    yield rows.partitions.astype(np.uint64) if rows.partitions is not None else _number(BY_KEY)
+    yield rows.timestamps_ms.astype(np.uint64) if rows.timestamps_ms is not None else _number(TIME_OF_WRITING)
+    yield _hashes(*fields_of(headers_of(rows.headers))) if rows.headers is not None else _hash_of(b"")
 
 
-def _numbers(numbers: list[int]) -> Hashes:
-    return np.array(numbers, np.int64).astype(np.uint64)
+def _number(number: int) -> np.uint64:
+    return np.uint64(number % _MODULUS)
 
 
-def _checksums(texts: list[bytes | None] | list[bytes]) -> Hashes:
-    try:
-        return np.fromiter(map(crc32c, texts), np.uint64, len(texts))  # type: ignore[arg-type]
-    except TypeError:
-        return np.fromiter((_NULL if text is None else crc32c(text) for text in texts), np.uint64, len(texts))
+def _hash_of(text: bytes) -> np.uint64:
+    hashes = _hashes(np.frombuffer(text, np.uint8), Fields(np.zeros(1, np.int64), np.array([len(text)])))
+    return np.uint64(hashes[0])
 
 
-def _hashes(keys: list[bytes | None]) -> Hashes:
-    """Keys are short: one call for all of them takes a third of the time of a checksum for each."""
-    # Who has no rows, as the driver, need not wait for the import.
-    from pandas.util import hash_array
-
-    hashes: Hashes = hash_array(np.array(keys, object), categorize=False)
-    # To pandas null and the text "None" are the same.
-    hashes[[key is None for key in keys]] = _NULL
+def _hashes(octets: Octets, fields: Fields) -> Hashes:
+    """A number for each field. A short one has 64 bits."""
+    longer = np.flatnonzero(fields.lengths > _SHORT_BYTES_MAX)
+    if not len(longer):
+        hashes = _short_hashes(octets, fields)
+    else:
+        hashes = np.empty(len(fields.lengths), np.uint64)
+        hashes[longer] = _checksums(octets, fields.starts[longer], fields.lengths[longer])
+        shorter = np.flatnonzero(fields.lengths <= _SHORT_BYTES_MAX)
+        hashes[shorter] = _short_hashes(octets, Fields(fields.starts[shorter], fields.lengths[shorter]))
+    hashes[fields.lengths < 0] = _NULL
     return hashes
 
 
-def _header_bytes(headers: Headers | None) -> bytes:
-    return repr(headers).encode()
+def _short_hashes(octets: Octets, fields: Fields) -> Hashes:
+    words = Words(octets, fields, np.dtype("<u8"))
+    hashes = words.lengths.astype(np.uint64) * _SECOND
+    for first, word in words:
+        hashes[first:] = _stirred(hashes[first:], word)
+    return words.in_order(_stirred(hashes, words.rests))
+
+
+def _stirred(hashes: Hashes, words: NDArray[np.uint64]) -> Hashes:
+    stirred = (hashes ^ words) * _FACTOR
+    stirred ^= stirred >> np.uint64(32)
+    return stirred
+
+
+def _checksums(octets: Octets, starts: Integers, lengths: Integers) -> Hashes:
+    view = octets.data
+    cuts = zip(starts.tolist(), (starts + lengths).tolist(), strict=True)
+    return np.fromiter((crc32c(view[start:end]) for start, end in cuts), np.uint64, len(starts))
 
 
 def _mixed(hashes: Hashes) -> Hashes:

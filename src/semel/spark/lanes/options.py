@@ -6,7 +6,7 @@ that they are missing. An option must never be passed over in silence.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from semel.spark.lanes.protocol import Order
@@ -104,8 +104,9 @@ def read_options(options: Mapping[str, str]) -> SinkOptions:
     sink_id = _sink_id(given)
     client = settings.from_options(options)
     timeout_ms = _timeout_ms(given, client)
+    _check_delivery(client, timeout_ms)
     return SinkOptions(
-        client=_bounded(client, timeout_ms),
+        client=client,
         sink_id=sink_id,
         topic=given.get("topic") or None,
         lanes=_number(given, "lanes", 1, LANES_MAX),
@@ -145,29 +146,25 @@ def _sink_id(given: Mapping[str, str]) -> str:
 
 
 def _timeout_ms(given: Mapping[str, str], client: settings.ClientSettings) -> int:
-    kafkas = dict(client.producer).get("transaction.timeout.ms")
+    kafkas = client.transaction_timeout_ms
     if kafkas is not None and "transactionTimeout" in given:
         raise OptionRefused("options transactionTimeout and kafka.transaction.timeout.ms say the same: give one")
-    text = kafkas or given.get("transactionTimeout")
+    text = given.get("transactionTimeout")
     if text is None:
-        return TRANSACTION_TIMEOUT_MS
+        return kafkas or TRANSACTION_TIMEOUT_MS
     match = re.fullmatch(r"(\d{1,9})\s*([a-z]*)", text.lower())
     if match is None or match[2] not in _UNITS_MS or not 1_000 <= (ms := int(match[1]) * _UNITS_MS[match[2]]) < 1 << 31:
         raise OptionRefused(f"option transactionTimeout: {text!r} is not a time like 30s or 5m, of a second or more")
     return ms
 
 
-def _bounded(client: settings.ClientSettings, timeout_ms: int) -> settings.ClientSettings:
+def _check_delivery(client: settings.ClientSettings, timeout_ms: int) -> None:
     """No record waits longer for its delivery than the transaction may last."""
-    producer = dict(client.producer)
-    producer["transaction.timeout.ms"] = str(timeout_ms)
-    delivery = producer.get("message.timeout.ms")
-    if delivery is not None and (not delivery.isdigit() or not 0 < int(delivery) <= timeout_ms):
+    if client.delivery_timeout_ms is not None and client.delivery_timeout_ms > timeout_ms:
         raise OptionRefused(
-            f"option kafka.delivery.timeout.ms={delivery} is not a time up to the transaction's, {timeout_ms} ms"
+            f"option kafka.delivery.timeout.ms={client.delivery_timeout_ms} is not a time up to the transaction's, "
+            f"{timeout_ms} ms"
         )
-    producer.setdefault("message.timeout.ms", str(timeout_ms))
-    return replace(client, producer=tuple(producer.items()))
 
 
 def _number(given: Mapping[str, str], name: str, lowest: int, highest: int = (1 << 63) - 1) -> int | None:

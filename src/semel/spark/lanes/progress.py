@@ -186,9 +186,7 @@ def _grow(settings: ClientSettings, partitions: NewPartitions) -> None:
 
 
 def _admin(settings: ClientSettings) -> AdminClient:
-    named = settings.for_librdkafka()
-    connection = {name: value for name, value in named.items() if name not in dict(settings.producer)}
-    return AdminClient({**connection, "log_level": 0})
+    return AdminClient({**settings.for_librdkafka(), "log_level": 0})
 
 
 def _wait(answer: "Future[None]", harmless: int, what: str) -> None:

@@ -1,17 +1,21 @@
-"""The rows of a data frame as records: which columns there may be, and what a record has of each.
+"""The rows of a data frame as records: which columns there may be, what a record has of each, and where it goes.
 
 Columns are those of Spark's own Kafka sink, and `timestamp` and `lane` besides. Nothing is ever dropped that a user may
-have meant to be written: what no record can have is refused by its name, when the query starts.
+have meant to be written: what no record can have is refused by its name, when the query starts. Rows stay in Arrow's
+columns all the way, and no Python object is made for a row.
 """
 
-from collections.abc import Iterator
-from itertools import repeat
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from semel.spark.log.encoding import Columns, is_valid
 from semel.spark.log.errors import LogError
+from semel.spark.log.layout import Integers
+from semel.spark.log.placing import Turns, murmur2, place_of_keys
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -38,42 +42,28 @@ class RowsRefused(LogError, ValueError):
     """The data frame cannot be written to a log as it is."""
 
 
-# What stands for a partition and for a time that a row does not name.
-PARTITION_BY_KEY: Final = -1
-TIME_OF_WRITING: Final = 0
-Headers = list[tuple[str, str | bytes | None]]
-# What `Producer.produce` is given for one row, in its order.
-Record = tuple[Any, ...]
+# What stands for a partition and for a time that a row does not name. No record has a time before 1970.
+BY_KEY: Final = -1
+TIME_OF_WRITING: Final = -1
+
+_MICROSECONDS_PER_MS: Final = 1000
+# Numbers of 16 bits are sorted in a fraction of the time.
+_PLACES_SORTED_FAST: Final = 1 << 16
 
 
 class Rows(NamedTuple):
-    """Rows as columns of Python values. A column that is None is not there; a topic may be that of all rows."""
+    """Rows as columns: of Arrow where they are texts. A column that is None is not there; a topic may be all rows'."""
 
-    size: int
-    topics: str | list[str]
-    values: list[bytes | None]
-    keys: list[bytes | None] | None = None
-    partitions: list[int] | None = None
-    timestamps_ms: list[int] | None = None
-    headers: list[Headers | None] | None = None
+    topics: str | Any
+    values: Any
+    keys: Any | None = None
+    partitions: Integers | None = None
+    timestamps_ms: Integers | None = None
+    headers: Any | None = None
 
-    def records(self) -> Iterator[Record]:
-        """Short where it can be: each argument is paid for every row."""
-        topics = repeat(self.topics) if isinstance(self.topics, str) else self.topics
-        keys = self.keys if self.keys is not None else repeat(None)
-        if self.partitions is None and self.timestamps_ms is None and self.headers is None:
-            # What repeats has no end, so nothing here can be strict.
-            return zip(topics, self.values, keys, strict=False)
-        return zip(
-            topics,
-            self.values,
-            keys,
-            self.partitions if self.partitions is not None else repeat(PARTITION_BY_KEY),
-            *(repeat(None), repeat(None)),
-            self.timestamps_ms if self.timestamps_ms is not None else repeat(TIME_OF_WRITING),
-            self.headers if self.headers is not None else repeat(None),
-            strict=False,
-        )
+    @property
+    def size(self) -> int:
+        return len(self.values)
 
 
 def check_schema(schema: "StructType", topic: str | None) -> int | None:
@@ -114,13 +104,12 @@ class RowReader:
         if LANE in columns:
             self._check_lane(columns[LANE])
         return Rows(
-            batch.num_rows,
             self._topic or _topics(columns["topic"]),
-            _texts(columns["value"]),
-            _texts(columns["key"]) if "key" in columns and columns["key"].null_count < batch.num_rows else None,
-            _numbers(columns["partition"], PARTITION_BY_KEY) if "partition" in columns else None,
+            _octets(columns["value"]),
+            _octets(columns["key"]) if "key" in columns and columns["key"].null_count < batch.num_rows else None,
+            _partitions(columns["partition"]) if "partition" in columns else None,
             _milliseconds(columns["timestamp"]) if "timestamp" in columns else None,
-            [_headers(row) for row in columns["headers"].to_pylist()] if "headers" in columns else None,
+            _headers(columns["headers"]) if "headers" in columns else None,
         )
 
     def _check_lane(self, lanes: Any) -> None:
@@ -132,37 +121,146 @@ class RowReader:
             )
 
 
-def _texts(column: Any) -> list[bytes | None]:
-    """Keys and values as bytes, whether they were text or not; Arrow copies none for the cast."""
-    if pa.types.is_string(column.type):
-        column = column.cast(pa.binary())
-    elif pa.types.is_large_string(column.type):
-        column = column.cast(pa.large_binary())
-    texts: list[bytes | None] = column.to_pylist()
-    return texts
-
-
-def _topics(column: Any) -> list[str]:
-    if column.null_count:
-        raise RowsRefused("a row has null as its topic: give every row one, or set option topic")
-    topics: list[str] = column.to_pylist()
+def topics_of(rows: Rows) -> list[str]:
+    """The topics that the rows go to."""
+    if isinstance(rows.topics, str):
+        return [rows.topics]
+    topics: list[str] = rows.topics.unique().to_pylist()
     return topics
 
 
-def _numbers(column: Any, missing: int) -> list[int]:
-    return [missing if number is None else number for number in column.to_pylist()]
+def placed(
+    rows: Rows, partition_counts: Mapping[str, int], turns: Turns, now_ms: int
+) -> Iterator[tuple[str, int, Columns]]:
+    """The rows of each partition, in their order. Nothing is copied where those of a partition lie together."""
+    if not rows.size:
+        return
+    topics, topic_of_rows = _numbered_topics(rows)
+    counts = [partition_counts[topic] for topic in topics]
+    # One number for each partition of each topic.
+    firsts = np.cumsum([0, *counts])
+    places = _places(rows, topics, counts, topic_of_rows, turns)
+    if topic_of_rows is not None:
+        places += firsts[topic_of_rows]
+    times_ms = np.full(rows.size, now_ms) if rows.timestamps_ms is None else rows.timestamps_ms
+    if rows.timestamps_ms is not None and int(times_ms.min()) == TIME_OF_WRITING:
+        times_ms = np.where(times_ms == TIME_OF_WRITING, now_ms, times_ms)
+    columns = Columns(rows.values, rows.keys, times_ms, rows.headers)
+    for place, part in _parted(columns, places, int(firsts[-1])):
+        topic = int(np.searchsorted(firsts, place, "right")) - 1
+        yield topics[topic], place - int(firsts[topic]), part
 
 
-def _milliseconds(column: Any) -> list[int]:
-    microseconds = column.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_pylist()
-    milliseconds = [None if number is None else number // 1000 for number in microseconds]
-    if TIME_OF_WRITING in milliseconds:
-        raise RowsRefused(
-            "a row has the first millisecond of 1970 as its timestamp, and would be written with the time of writing: "
-            "make it null if that is meant, or another time"
-        )
-    return [TIME_OF_WRITING if number is None else number for number in milliseconds]
+def _numbered_topics(rows: Rows) -> tuple[list[str], Integers | None]:
+    """The topics, and the number of each row's; None if there is one for all."""
+    if isinstance(rows.topics, str):
+        return [rows.topics], None
+    numbered = rows.topics.dictionary_encode()
+    numbers = np.frombuffer(numbered.indices.buffers()[1], np.int32, rows.size, 4 * numbered.indices.offset)
+    return numbered.dictionary.to_pylist(), numbers.astype(np.int64)
 
 
-def _headers(headers: list[dict[str, Any]] | None) -> Headers | None:
-    return [(header["key"], header["value"]) for header in headers] if headers else None
+def _places(rows: Rows, topics: list[str], counts: list[int], topic_of_rows: Integers | None, turns: Turns) -> Integers:
+    """The partition of each row in its topic."""
+    count_of_rows = counts[0] if topic_of_rows is None else np.array(counts)[topic_of_rows]
+    if rows.partitions is None:
+        places, is_open = np.full(rows.size, BY_KEY), np.ones(rows.size, np.bool_)
+    else:
+        places, is_open = rows.partitions.copy(), rows.partitions == BY_KEY
+        beyond = np.flatnonzero(places >= count_of_rows)
+        if len(beyond):
+            number = 0 if topic_of_rows is None else int(topic_of_rows[beyond[0]])
+            named = f"partition {int(places[beyond[0]])} of topic {topics[number]!r}"
+            raise RowsRefused(f"a row names {named}, which has {counts[number]}")
+    if rows.keys is not None and bool(is_open.any()):
+        by_key = is_open & is_valid(rows.keys) if rows.keys.null_count else is_open
+        places = np.where(by_key, place_of_keys(murmur2(rows.keys), count_of_rows), places)
+        is_open = is_open & ~by_key
+    if bool(is_open.any()):
+        for number, (topic, count) in enumerate(zip(topics, counts, strict=True)):
+            in_turn = np.flatnonzero(is_open if topic_of_rows is None else is_open & (topic_of_rows == number))
+            if len(in_turn):
+                places[in_turn] = turns.places(topic, len(in_turn), count)
+    return places
+
+
+def _parted(columns: Columns, places: Integers, place_count: int) -> Iterator[tuple[int, Columns]]:
+    """The rows of each place that has any."""
+    edges = _edges(places)
+    order = None
+    if len(edges) > 2 and len(np.unique(places[edges[:-1]])) < len(edges) - 1:
+        order = np.argsort(places.astype(np.uint16) if place_count <= _PLACES_SORTED_FAST else places, kind="stable")
+        places = places[order]
+        edges = _edges(places)
+    for start, stop in zip(edges.tolist(), edges[1:].tolist(), strict=False):
+        part = columns.cut(start, stop) if order is None else _taken(columns, order[start:stop])
+        yield int(places[start]), part
+
+
+def _edges(places: Integers) -> Integers:
+    """Where runs of rows of one place begin, and the end."""
+    return np.concatenate(([0], np.flatnonzero(places[1:] != places[:-1]) + 1, [len(places)]))
+
+
+def _taken(columns: Columns, rows: Integers) -> Columns:
+    # `pa.array` would import pandas.
+    indices = pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows)])
+    return Columns(
+        columns.values.take(indices),
+        None if columns.keys is None else columns.keys.take(indices),
+        columns.timestamps_ms[rows],
+        None if columns.headers is None else columns.headers.take(indices),
+    )
+
+
+def _octets(column: Any) -> Any:
+    """Keys and values as bytes, whether they were text or not; Arrow copies none for the cast."""
+    if pa.types.is_string(column.type):
+        return column.cast(pa.binary())
+    if pa.types.is_large_string(column.type):
+        return column.cast(pa.large_binary())
+    return column
+
+
+def _topics(column: Any) -> Any:
+    if column.null_count:
+        raise RowsRefused("a row has null as its topic: give every row one, or set option topic")
+    return column
+
+
+def _partitions(column: Any) -> Integers:
+    partitions = _numbers(column, np.dtype(np.int32), BY_KEY)
+    if len(partitions) and int(partitions.min()) < BY_KEY:
+        raise RowsRefused(f"a row names partition {int(partitions.min())}: make it null where the key shall say it")
+    return partitions
+
+
+def _milliseconds(column: Any) -> Integers:
+    microseconds = column.cast(pa.timestamp("us", tz="UTC"))
+    times_ms = _numbers(microseconds, np.dtype(np.int64), 0) // _MICROSECONDS_PER_MS
+    if len(times_ms) and int(times_ms.min()) < 0:
+        raise RowsRefused("a row has a timestamp before 1970, which no record can have: make it null, or another time")
+    if column.null_count:
+        times_ms[~is_valid(microseconds)] = TIME_OF_WRITING
+    return times_ms
+
+
+def _numbers(column: Any, kind: np.dtype[Any], missing: int) -> Integers:
+    """The numbers of a column, and `missing` where it has null."""
+    if not len(column):
+        return np.empty(0, np.int64)
+    numbers = np.frombuffer(column.buffers()[1], kind, len(column), column.offset * kind.itemsize).astype(np.int64)
+    if column.null_count:
+        numbers[~is_valid(column)] = missing
+    return numbers
+
+
+def _headers(column: Any) -> Any | None:
+    """The column, if any row has a header."""
+    headers = column.flatten()
+    if not len(headers):
+        return None
+    names, _ = headers.flatten()
+    if names.null_count:
+        raise RowsRefused("a row has a header without a name: give every header one")
+    return column

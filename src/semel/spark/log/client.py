@@ -9,16 +9,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Final, NamedTuple, TypeVar, overload
+from typing import Any, NamedTuple, TypeVar, overload
 from uuid import UUID
 
+from semel.spark.log import codes
 from semel.spark.log.connection import Connection, ConnectionLost
 from semel.spark.log.errors import (
-    AuthenticationFailed,
     CorruptRecords,
-    LogError,
     OffsetOutOfRange,
-    Refused,
     TopicMadeAnew,
     UnknownTopic,
 )
@@ -34,32 +32,6 @@ from semel.wire.records import next_offset
 from semel.wire.versions import LIST_OFFSETS, METADATA
 
 T = TypeVar("T")
-
-_MOVED: Final = frozenset(
-    (
-        ErrorCode.UNKNOWN_SERVER_ERROR,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.BROKER_NOT_AVAILABLE,
-        ErrorCode.REPLICA_NOT_AVAILABLE,
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.LISTENER_NOT_FOUND,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.OFFSET_NOT_AVAILABLE,
-        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-    )
-)
-_UNKNOWN: Final = frozenset(
-    (
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.INCONSISTENT_TOPIC_ID,
-    )
-)
-_FORBIDDEN: Final = frozenset((ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
 
 
 class Fetched(NamedTuple):
@@ -94,12 +66,23 @@ class LogClient:
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
         """Those of these topics that exist."""
         wanted = list(dict.fromkeys(names))
-        return self._patiently(lambda: self._describe(wanted)) if wanted else {}
+        return self.patiently(lambda: self._describe(wanted)) if wanted else {}
+
+    def topic_to_write(self, name: str) -> Topic:
+        """The topic, made by the broker if it is not there and brokers make topics that somebody writes to."""
+
+        def attempt() -> Topic:
+            found = self._describe([name], may_make=True).get(name)
+            if found is None:
+                raise UnknownTopic(f"there is no topic {name!r}, and the broker does not make it")
+            return found
+
+        return self.patiently(attempt)
 
     def topics_matching(self, pattern: str) -> dict[str, Topic]:
         """The topics in whose names the regular expression is found, without those that are the brokers' own."""
         matcher = re.compile(pattern)
-        every = self._patiently(lambda: self._describe(None))
+        every = self.patiently(lambda: self._describe(None))
         return {name: topic for name, topic in every.items() if matcher.search(name)}
 
     @overload
@@ -129,7 +112,7 @@ class LogClient:
                     found[where] = None if offset < 0 else offset
                     del left[where]
 
-        self._patiently(attempt)
+        self.patiently(attempt)
         return found
 
     def fetches(self, wanted: Slice, isolation: Isolation) -> Iterator[Fetched]:
@@ -138,6 +121,36 @@ class LogClient:
         The first and the last batch may reach beyond the slice. A connection serves nobody else meanwhile.
         """
         return _Fetching(self, wanted, isolation).run()
+
+    def patiently(self, attempt: Callable[[], T], patience: Patience | None = None) -> T:
+        """What an attempt gives, which is made again as long as that may mend what is wrong."""
+        patience = patience or Patience(self.settings)
+        while True:
+            try:
+                return attempt()
+            except MENDABLE as reason:
+                patience.wait(reason)
+
+    def ask(self, address: Address, api_key: int, /, **values: object) -> Any:
+        """The answer of one broker."""
+        connection = self.lease(address)
+        try:
+            answer = connection.ask(api_key, **values)
+        except BaseException:
+            connection.close()
+            raise
+        self.give_back(address, connection)
+        return answer
+
+    def ask_any(self, api_key: int, /, **values: object) -> Any:
+        """The answer of the first broker that gives one: those connected to, those known, those told of."""
+        lost: ConnectionLost | None = None
+        for address in dict.fromkeys([*self._connections, *self._brokers, *self.settings.bootstrap]):
+            try:
+                return self.ask(address, api_key, **values)
+            except ConnectionLost as reason:
+                lost = lost or reason
+        raise lost or ConnectionLost("no broker is known")
 
     def lease(self, address: Address) -> Connection:
         """A connection for the caller alone, to be given back in order."""
@@ -174,23 +187,11 @@ class LogClient:
 
     def check(self, where: TopicPartition, code: int) -> None:
         """Raise what an error code about a partition means."""
-        if code == ErrorCode.NONE:
-            return
-        if code in _MOVED:
+        try:
+            codes.check_partition(where, code)
+        except MENDABLE:
             self.forget(where.topic)
-            raise Moved(f"partition {where} cannot be read from its leader now ({_name_of(code)})")
-        if code in _UNKNOWN:
-            self.forget(where.topic)
-            raise UnknownTopic(f"there is no partition {where.partition} of topic {where.topic!r}")
-        raise _refusal(f"partition {where}", code)
-
-    def _patiently(self, attempt: Callable[[], T]) -> T:
-        patience = Patience(self.settings)
-        while True:
-            try:
-                return attempt()
-            except MENDABLE as reason:
-                patience.wait(reason)
+            raise
 
     def _is_known(self, where: TopicPartition) -> bool:
         return where.partition in self._leaders.get(where.topic, ())
@@ -214,7 +215,7 @@ class LogClient:
             )
         topics = [{"name": name, "partitions": wanted} for name, wanted in asked.items()]
         try:
-            answer = self._ask(address, LIST_OFFSETS, replica_id=-1, isolation_level=isolation, topics=topics)
+            answer = self.ask(address, LIST_OFFSETS, replica_id=-1, isolation_level=isolation, topics=topics)
         except ConnectionLost:
             for name in asked:
                 self.forget(name)
@@ -229,13 +230,13 @@ class LogClient:
             raise Moved(f"the broker at {address[0]}:{address[1]} did not answer for all partitions")
         return found
 
-    def _describe(self, names: list[str] | None) -> dict[str, Topic]:
+    def _describe(self, names: list[str] | None, *, may_make: bool = False) -> dict[str, Topic]:
         """Ask for topics, or for all; remembers their ids and who leads their partitions."""
         wanted = None if names is None else [{"topic_id": NO_TOPIC_ID, "name": name} for name in names]
-        answer = self._ask_any(
+        answer = self.ask_any(
             METADATA,
             topics=wanted,
-            allow_auto_topic_creation=False,
+            allow_auto_topic_creation=may_make,
             include_cluster_authorized_operations=False,
             include_topic_authorized_operations=False,
         )
@@ -244,38 +245,18 @@ class LogClient:
         found = {}
         for topic in answer.topics:
             self.forget(topic.name)
-            if topic.error_code in _UNKNOWN or (names is None and (topic.error_code or topic.is_internal)):
+            if topic.error_code in codes.UNKNOWN or (names is None and (topic.error_code or topic.is_internal)):
                 continue
-            if topic.error_code in _MOVED:
-                raise Moved(f"topic {topic.name!r} has no leaders yet ({_name_of(topic.error_code)})")
+            if topic.error_code in codes.MOVED:
+                raise Moved(f"topic {topic.name!r} has no leaders yet ({codes.name_of(topic.error_code)})")
             if topic.error_code:
-                raise _refusal(f"topic {topic.name!r}", topic.error_code)
+                raise codes.refusal(f"topic {topic.name!r}", topic.error_code)
             topic_id = UUID(bytes=topic_id_bytes(getattr(topic, "topic_id", None)))
             found[topic.name] = self._topics[topic.name] = Topic(topic.name, topic_id, len(topic.partitions))
             self._leaders[topic.name] = {
                 partition.partition_index: addresses.get(partition.leader_id) for partition in topic.partitions
             }
         return found
-
-    def _ask(self, address: Address, api_key: int, /, **values: object) -> Any:
-        connection = self.lease(address)
-        try:
-            answer = connection.ask(api_key, **values)
-        except BaseException:
-            connection.close()
-            raise
-        self.give_back(address, connection)
-        return answer
-
-    def _ask_any(self, api_key: int, /, **values: object) -> Any:
-        """The answer of the first broker that gives one: those connected to, those known, those told of."""
-        lost: ConnectionLost | None = None
-        for address in dict.fromkeys([*self._connections, *self._brokers, *self.settings.bootstrap]):
-            try:
-                return self._ask(address, api_key, **values)
-            except ConnectionLost as reason:
-                lost = lost or reason
-        raise lost or ConnectionLost("no broker is known")
 
 
 class _Fetching:
@@ -405,13 +386,3 @@ class _Fetching:
         else:
             self._client.give_back(self._leader, self._connection)
         self._connection, self._is_asked = None, False
-
-
-def _refusal(what: str, code: int) -> LogError:
-    if code in _FORBIDDEN:
-        return AuthenticationFailed(f"{what}: this user may not read it ({_name_of(code)})")
-    return Refused(f"{what}: the broker refuses ({_name_of(code)})")
-
-
-def _name_of(code: int) -> str:
-    return ErrorCode(code).name if code in ErrorCode._value2member_map_ else f"error {code}"

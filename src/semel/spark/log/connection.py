@@ -7,20 +7,26 @@ This file must never send anything again by itself.
 
 import socket
 import ssl
+from collections.abc import Sequence
 from typing import Any, Final
 
 from semel.spark.log import sasl
 from semel.spark.log.errors import AuthenticationFailed, LogError, Refused
 from semel.spark.log.settings import Address, ClientSettings
-from semel.wire import fetching, messages
+from semel.wire import fetching, messages, producing
 from semel.wire.errors import ErrorCode, ProtocolError
 from semel.wire.fetch import FetchPartitionAnswer
 from semel.wire.frames import parse_response_header, read_frame
 from semel.wire.versions import (
+    ADD_PARTITIONS_TO_TXN,
     API_VERSIONS,
+    END_TXN,
     FETCH,
+    FIND_COORDINATOR,
+    INIT_PRODUCER_ID,
     LIST_OFFSETS,
     METADATA,
+    PRODUCE,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
     VersionRange,
@@ -35,6 +41,14 @@ _SPOKEN: Final[dict[int, VersionRange]] = {
     FETCH: fetching.SPOKEN,
     LIST_OFFSETS: VersionRange(2, 7),
     METADATA: VersionRange(5, 12),
+    PRODUCE: producing.SPOKEN,
+    # From 4 on it asks for many coordinators at once.
+    FIND_COORDINATOR: VersionRange(1, 3),
+    # From 3 on a producer names the epoch that it has.
+    INIT_PRODUCER_ID: VersionRange(3, 4),
+    # Later versions are for brokers, or belong to transactions whose partitions announce themselves.
+    ADD_PARTITIONS_TO_TXN: VersionRange(1, 3),
+    END_TXN: VersionRange(1, 3),
     SASL_HANDSHAKE: VersionRange(1, 1),
     SASL_AUTHENTICATE: VersionRange(0, 2),
 }
@@ -84,6 +98,25 @@ class Connection:
         frame = self._receive_frame(FETCH, version)
         try:
             return fetching.decode_response(version, frame)
+        except ProtocolError as error:
+            raise ConnectionLost(f"{self._where} sent an answer that cannot be read: {error}") from None
+
+    def send_produce(self, asked: Sequence[producing.PartitionBatch], transactional_id: str, timeout_ms: int) -> None:
+        """Write batches. The answer is to be read by `receive_produce`, in the order of the requests."""
+        self._correlation_id += 1
+        version = self._version(PRODUCE)
+        self._send(
+            producing.encode_request(
+                version, self._correlation_id, self._client_id, transactional_id, timeout_ms, asked
+            )
+        )
+
+    def receive_produce(self) -> list[producing.PartitionProduced]:
+        """What became of the batches of the next request in line."""
+        version = self._version(PRODUCE)
+        frame = self._receive_frame(PRODUCE, version)
+        try:
+            return producing.decode_response(version, frame)
         except ProtocolError as error:
             raise ConnectionLost(f"{self._where} sent an answer that cannot be read: {error}") from None
 

@@ -25,6 +25,10 @@ class Refused(LogError):
     """A broker answered with an error that no retry will mend."""
 
 
+class Fenced(LogError):
+    """Somebody else writes under this name by now, or the broker has given our transaction up."""
+
+
 class UnknownTopic(LogError):
     """There is no such topic, or no such partition of it."""
 

@@ -10,10 +10,19 @@ from semel.spark.log.settings import ClientSettings
 
 # A topic that was made a moment ago may not be known to every broker yet. One that is still not there was never made.
 MISSING_SECONDS_MAX: Final = 2.0
+API_TIMEOUT: Final = "kafka.default.api.timeout.ms"
+
+
+# How soon a broker is asked again that only has to finish what it was told before.
+CONCLUDING_MS: Final = 20
 
 
 class Moved(LogError):
     """This broker cannot serve the partition now, and another one, or this one later, can."""
+
+
+class Concluding(Moved):
+    """The broker still ends the transaction before this one, which takes it a few milliseconds."""
 
 
 # What asking again may mend.
@@ -23,8 +32,11 @@ MENDABLE: Final = (ConnectionLost, Moved, UnknownTopic)
 class Patience:
     """One for each thing that is asked for."""
 
-    def __init__(self, settings: ClientSettings) -> None:
+    def __init__(self, settings: ClientSettings, timeout_ms: int | None = None, setting: str = API_TIMEOUT) -> None:
+        """`setting` is the option that says how long, for the message."""
         self._settings = settings
+        self._timeout_ms = settings.api_timeout_ms if timeout_ms is None else timeout_ms
+        self._setting = setting
         self.progress()
 
     def progress(self) -> None:
@@ -37,10 +49,13 @@ class Patience:
         waited = time.monotonic() - self._since
         if isinstance(reason, UnknownTopic) and waited >= MISSING_SECONDS_MAX:
             raise reason
-        if waited * 1000 >= self._settings.api_timeout_ms:
+        if waited * 1000 >= self._timeout_ms:
             raise Unreachable(
-                f"{reason} (tried for {waited:.0f} s; kafka.default.api.timeout.ms is {self._settings.api_timeout_ms})"
+                f"{reason} (tried for {waited:.0f} s; {self._setting} is {self._timeout_ms} ms)"
             ) from None
+        if isinstance(reason, Concluding):
+            time.sleep(CONCLUDING_MS / 1000)
+            return
         # Tasks that lost the same broker at once shall not come back at once.
         time.sleep(self._backoff_ms / 1000 * random.uniform(0.8, 1.2))
         self._backoff_ms = min(2 * self._backoff_ms, self._settings.retry_backoff_ms_max)

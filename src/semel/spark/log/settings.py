@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from semel.spark.log.errors import SettingsRefused
+from semel.wire.records import CODECS, HEADER_BYTES, LEVELS
 
 PREFIX: Final = "kafka."
 BOOTSTRAP: Final = "bootstrap.servers"
@@ -56,7 +57,17 @@ class ClientSettings:
     retry_backoff_ms_max: int = 1_000
     receive_buffer_bytes: int = -1
     group_id: str | None = None
-    producer: tuple[tuple[str, str], ...] = ()
+    compression: str = "none"
+    compression_level: int | None = None
+    batch_bytes: int = 1_000_000
+    request_bytes_max: int = 1_048_576
+    delivery_timeout_ms: int | None = None
+    transaction_timeout_ms: int | None = None
+
+    @property
+    def payload_bytes_max(self) -> int:
+        """How many bytes of records a batch has behind its header."""
+        return max(min(self.batch_bytes, self.request_bytes_max) - HEADER_BYTES, 1)
 
     @property
     def uses_tls(self) -> bool:
@@ -67,7 +78,7 @@ class ClientSettings:
         return self.security_protocol.startswith("SASL")
 
     def for_librdkafka(self) -> dict[str, Any]:
-        """The same connection, and what was said of producing, under librdkafka's names."""
+        """The same connection under librdkafka's names."""
         named: dict[str, Any] = {
             "bootstrap.servers": ",".join(_address_text(address) for address in self.bootstrap),
             "client.id": self.client_id,
@@ -90,7 +101,7 @@ class ClientSettings:
                 "ssl.key.password": self.ssl_key_password,
             }
             named |= {name: value for name, value in files.items() if value is not None}
-        return named | dict(self.producer)
+        return named
 
 
 def from_options(options: Mapping[str, str]) -> ClientSettings:
@@ -102,8 +113,8 @@ def from_options(options: Mapping[str, str]) -> ClientSettings:
         written = option[len(PREFIX) :].lower()
         _refuse_what_is_ours(written)
         name = _JAVA_NAME_OF.get(written, written)
-        if name not in _READ and name not in _PRODUCER and name not in _WITHOUT_MEANING:
-            known = (*_READ, *_PRODUCER, *_WITHOUT_MEANING, *_JAVA_NAME_OF)
+        if name not in _READ and name not in _WITHOUT_MEANING:
+            known = (*_READ, *_WITHOUT_MEANING, *_JAVA_NAME_OF)
             raise SettingsRefused(unknown_option(written, known, PREFIX))
         if given.setdefault(name, value.strip()) != value.strip():
             raise SettingsRefused(f"option kafka.{written} is given twice, under two names and with two values")
@@ -114,8 +125,7 @@ def from_options(options: Mapping[str, str]) -> ClientSettings:
         if name in _READ:
             target, read = _READ[name]
             fields[target] = _read(name, value, read)
-    producer = tuple((_PRODUCER[name], value) for name, value in given.items() if name in _PRODUCER)
-    return ClientSettings(**_with_files(_with_login(fields, given)), producer=producer)
+    return ClientSettings(**_with_compression(_with_files(_with_login(fields, given))))
 
 
 def unknown_option(name: str, known: Iterable[str], prefix: str = "") -> str:
@@ -181,6 +191,22 @@ def _with_files(fields: dict[str, Any]) -> dict[str, Any]:
     return fields
 
 
+def _with_compression(fields: dict[str, Any]) -> dict[str, Any]:
+    """Which levels there are is the codec's to say."""
+    level, codec = fields.get("compression_level"), fields.get("compression", "none")
+    # librdkafka's way to say that the codec chooses.
+    if level is None or level == -1:
+        return fields | {"compression_level": None}
+    if codec not in LEVELS:
+        raise SettingsRefused(f"option kafka.compression.level: compression.type={codec} has no levels")
+    if not LEVELS[codec].start <= level < LEVELS[codec].stop:
+        raise SettingsRefused(
+            f"option kafka.compression.level: {level} is not a level of {codec}, {LEVELS[codec].start} to "
+            f"{LEVELS[codec].stop - 1}"
+        )
+    return fields
+
+
 def _text(value: str) -> str:
     if not value:
         raise ValueError("a name: it is empty")
@@ -207,6 +233,18 @@ def _one_of(*choices: str) -> Callable[[str], str]:
         return value.upper()
 
     return read
+
+
+def _codec(value: str) -> str:
+    if value.lower() not in CODECS:
+        raise ValueError(f"one of {', '.join(CODECS)}")
+    return value.lower()
+
+
+def _level(value: str) -> int:
+    if not re.fullmatch(r"-?\d{1,6}", value):
+        raise ValueError("a whole number")
+    return int(value)
 
 
 def _isolation(value: str) -> str:
@@ -288,6 +326,12 @@ _READ: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "retry.backoff.max.ms": ("retry_backoff_ms_max", _number(0)),
     "receive.buffer.bytes": ("receive_buffer_bytes", _number(-1)),
     "group.id": ("group_id", _text),
+    "compression.type": ("compression", _codec),
+    "compression.level": ("compression_level", _level),
+    "batch.size": ("batch_bytes", _number(1)),
+    "max.request.size": ("request_bytes_max", _number(1_000)),
+    "delivery.timeout.ms": ("delivery_timeout_ms", _number(1)),
+    "transaction.timeout.ms": ("transaction_timeout_ms", _number(1_000)),
 }
 _JAVA_NAME_OF: Final = {
     "metadata.broker.list": BOOTSTRAP,
@@ -302,27 +346,16 @@ _JAVA_NAME_OF: Final = {
     "message.timeout.ms": "delivery.timeout.ms",
     "message.max.bytes": "max.request.size",
 }
-# What is for a producer alone, by Java's name and by librdkafka's.
-_PRODUCER: Final = {
-    "compression.type": "compression.type",
-    "compression.level": "compression.level",
-    "linger.ms": "linger.ms",
-    "batch.size": "batch.size",
-    "batch.num.messages": "batch.num.messages",
-    "queue.buffering.max.messages": "queue.buffering.max.messages",
-    "queue.buffering.max.kbytes": "queue.buffering.max.kbytes",
-    "max.request.size": "message.max.bytes",
-    "delivery.timeout.ms": "message.timeout.ms",
-    "transaction.timeout.ms": "transaction.timeout.ms",
-}
-# What tunes a consumer that polls, or that is a member of a group. The pipeline has neither, so these may stand in a
-# user's options and change nothing.
+# What tunes a consumer that polls or is a member of a group, or a producer that waits for records. The pipeline has
+# none of these, so they may stand in a user's options and change nothing.
 _WITHOUT_MEANING: Final = frozenset(
     (
         *("max.poll.records", "max.poll.interval.ms", "session.timeout.ms", "heartbeat.interval.ms", "check.crcs"),
         *("partition.assignment.strategy", "client.dns.lookup", "metadata.max.age.ms", "connections.max.idle.ms"),
         *("reconnect.backoff.ms", "reconnect.backoff.max.ms", "send.buffer.bytes", "allow.auto.create.topics"),
         *("group.instance.id", "group.protocol", "socket.connection.setup.timeout.max.ms"),
+        *("linger.ms", "batch.num.messages", "buffer.memory", "max.block.ms", "queue.buffering.max.messages"),
+        "queue.buffering.max.kbytes",
     )
 )
 _POLLED: Final = "records are handed on as they are, and columns of the data frame are cast instead"

@@ -5,7 +5,6 @@ Nobody reads by it. Spark's checkpoint says where a query goes on, so what canno
 
 import logging
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from semel.spark.log.places import TopicPartition
@@ -38,7 +37,7 @@ class GroupOffsets:
         try:
             if self._consumer is None:
                 named = {"group.id": self._settings.group_id, "enable.auto.commit": False, "log_level": 2}
-                self._consumer = Consumer(replace(self._settings, producer=()).for_librdkafka() | named)
+                self._consumer = Consumer(self._settings.for_librdkafka() | named)
             self._consumer.commit(offsets=offsets, asynchronous=False)
             self._shown = dict(reached)
         except KafkaException as error:

@@ -1,0 +1,71 @@
+"""What the error codes of brokers mean to the pipeline: ask again, or give up, and in what words.
+
+Pure. What a retry may mend is `Moved` or `UnknownTopic`; every other code becomes an error that a user reads. A code
+that nobody here knows must never be taken for one that a retry mends.
+"""
+
+from typing import Final
+
+from semel.spark.log.errors import AuthenticationFailed, Fenced, LogError, Refused, UnknownTopic
+from semel.spark.log.patience import Moved
+from semel.spark.log.places import TopicPartition
+from semel.wire.errors import ErrorCode
+
+MOVED: Final = frozenset(
+    (
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.LISTENER_NOT_FOUND,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    )
+)
+UNKNOWN: Final = frozenset(
+    (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    )
+)
+_FORBIDDEN: Final = frozenset(
+    (
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    )
+)
+_FENCING: Final = frozenset((ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED))
+
+
+def check_partition(where: TopicPartition, code: int, message: str | None = None) -> None:
+    """Raise what a code about a partition means, if it is not that all is well."""
+    if code == ErrorCode.NONE:
+        return
+    if code in MOVED:
+        raise Moved(f"partition {where} is not served by its leader now ({name_of(code)})")
+    if code in UNKNOWN:
+        raise UnknownTopic(f"there is no partition {where.partition} of topic {where.topic!r}")
+    raise refusal(f"partition {where}", code, message)
+
+
+def refusal(what: str, code: int, message: str | None = None) -> LogError:
+    """The error for a code that no retry will mend."""
+    if code in _FENCING:
+        return Fenced(f"{what}: somebody else writes under our name by now ({name_of(code)})")
+    if code in _FORBIDDEN:
+        return AuthenticationFailed(f"{what}: this user may not use it ({name_of(code)})")
+    return Refused(f"{what}: the broker refuses ({name_of(code)}{f': {message}' if message else ''})")
+
+
+def name_of(code: int) -> str:
+    return ErrorCode(code).name if code in ErrorCode._value2member_map_ else f"error {code}"

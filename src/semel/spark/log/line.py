@@ -1,0 +1,90 @@
+"""A line to the leader of some partitions: batches go out in requests, several ahead of the answers.
+
+Brokers remember the last five batches of a producer in each partition, and know no other for one that was sent before.
+So a request has one batch of a partition at most, and five requests are under way. What a broker has said that it has
+is forgotten here; all else can be taken back, in its order, and sent over another line.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Final
+
+from semel.spark.log import codes
+from semel.spark.log.connection import Connection, ConnectionLost
+from semel.spark.log.errors import LogError
+from semel.spark.log.patience import MENDABLE
+from semel.spark.log.places import TopicPartition
+from semel.wire.errors import ErrorCode
+from semel.wire.producing import PartitionBatch
+
+REQUESTS_UNDER_WAY_MAX: Final = 5
+# A request is that large at most, unless one batch is larger.
+REQUEST_BYTES_MAX: Final = 1024 * 1024
+
+
+class Line:
+    """One connection, for a transaction that has it alone."""
+
+    def __init__(self, connection: Connection, transactional_id: str, timeout_ms: int) -> None:
+        self.connection = connection
+        self._id = transactional_id
+        self._timeout_ms = timeout_ms
+        self._to_send: deque[list[PartitionBatch]] = deque()
+        self._under_way: deque[list[PartitionBatch]] = deque()
+
+    def take(self, batches: Iterable[PartitionBatch]) -> None:
+        """Batches that are to be sent behind all others."""
+        self._to_send.extend(requests_of(batches))
+
+    def advance(self, *, wait_for_all: bool) -> None:
+        """Send all that can be sent, and wait for no more answers than that takes, or for all there are."""
+        while self._to_send or (wait_for_all and self._under_way):
+            if self._to_send and len(self._under_way) < REQUESTS_UNDER_WAY_MAX:
+                # Under way from here on: of a request that breaks off nobody knows how much came through.
+                self._under_way.append(self._to_send.popleft())
+                self.connection.send_produce(self._under_way[-1], self._id, self._timeout_ms)
+            else:
+                self._receive()
+
+    def unanswered(self) -> Iterator[PartitionBatch]:
+        """What no broker has said that it has, in the order in which it was taken."""
+        return chain.from_iterable((*self._under_way, *self._to_send))
+
+    def _receive(self) -> None:
+        """What became of the request that is next in line."""
+        answers = self.connection.receive_produce()
+        left = {(batch.topic, batch.partition): batch for batch in self._under_way[0]}
+        wrong: list[LogError] = []
+        for answer in answers:
+            if answer.error_code == ErrorCode.NONE:
+                left.pop((answer.topic, answer.partition), None)
+                continue
+            try:
+                where = TopicPartition(answer.topic, answer.partition)
+                codes.check_partition(where, answer.error_code, answer.message)
+            except LogError as error:
+                wrong.append(error)
+        self._under_way[0] = list(left.values())
+        if left:
+            # What no retry mends comes first.
+            wrong.sort(key=lambda error: isinstance(error, MENDABLE))
+            raise wrong[0] if wrong else ConnectionLost("the leader did not answer for all partitions")
+        self._under_way.popleft()
+
+
+def requests_of(batches: Iterable[PartitionBatch]) -> Iterator[list[PartitionBatch]]:
+    """Requests for batches, which stay in the order of their partition."""
+    request: list[PartitionBatch] = []
+    there: set[tuple[str, int]] = set()
+    size = 0
+    for batch in batches:
+        where = batch.topic, batch.partition
+        if where in there or (request and size + len(batch.batch) > REQUEST_BYTES_MAX):
+            yield request
+            request, there, size = [], set(), 0
+        request.append(batch)
+        there.add(where)
+        size += len(batch.batch)
+    if request:
+        yield request

@@ -1,0 +1,154 @@
+"""Which partition a row goes to that names none: where Java's clients look for its key, and without a key in turns.
+
+Keys are hashed for all rows at once, a word of each at a time. This file must never place a key elsewhere than Java's
+clients do, or a key would be in two partitions, and its rows in no order.
+"""
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semel.spark.log.encoding import fields_of
+from semel.spark.log.layout import Fields, Integers, Octets
+
+_SEED: Final = np.uint32(0x9747B28C)
+_FACTOR: Final = np.uint32(0x5BD1E995)
+# A hash is made positive by taking its sign away.
+_PLACE_MASK: Final = np.uint32(0x7FFFFFFF)
+_WORD_MASK: Final = 0xFFFFFFFF
+
+# A longer key is hashed alone: few have so many words, and a step of numpy is dear for few keys.
+LONG_KEY_BYTES: Final = 1024
+
+# Rows without a key that go to one partition before it is the next one's turn: a batch should be worth its header.
+TURN_ROWS_MIN: Final = 500
+
+
+def murmur2(keys: Any) -> NDArray[np.uint32]:
+    """The hash of each key, as Java's clients have it; something without a meaning where there is no key."""
+    octets, fields = fields_of(keys)
+    longer = np.flatnonzero(fields.lengths > LONG_KEY_BYTES)
+    if not len(longer):
+        return _hashes_of_short(octets, fields)
+    hashes = np.empty(len(fields.lengths), np.uint32)
+    for row in longer.tolist():
+        start = fields.starts[row]
+        hashes[row] = _hash_of_long(octets[start : start + fields.lengths[row]])
+    shorter = np.flatnonzero(fields.lengths <= LONG_KEY_BYTES)
+    hashes[shorter] = _hashes_of_short(octets, Fields(fields.starts[shorter], fields.lengths[shorter]))
+    return hashes
+
+
+def _hashes_of_short(octets: Octets, fields: Fields) -> NDArray[np.uint32]:
+    words = Words(octets, fields, np.dtype("<u4"))
+    hashes = _SEED ^ words.lengths.astype(np.uint32)
+    for first, word in words:
+        mixed = _mixed(word)
+        hashes[first:] *= _FACTOR
+        hashes[first:] ^= mixed
+    return words.in_order(_finished(hashes, words.rests, words.rest_lengths))
+
+
+def _hash_of_long(key: Octets) -> np.uint32:
+    """One key alone: its words are mixed all at once, and then taken in one by one."""
+    whole = len(key) // 4 * 4
+    factor, hashed = int(_FACTOR), int(_SEED) ^ len(key)
+    for word in _mixed(np.frombuffer(key[:whole].tobytes(), "<u4")).tolist():
+        hashed = (hashed * factor & _WORD_MASK) ^ word
+    rest = int.from_bytes(key[whole:].tobytes(), "little")
+    one = _finished(np.array([hashed], np.uint32), np.array([rest], np.uint32), np.array([len(key) - whole]))
+    return np.uint32(one[0])
+
+
+def _mixed(words: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    mixed = words * _FACTOR
+    mixed ^= mixed >> np.uint32(24)
+    mixed *= _FACTOR
+    return mixed
+
+
+def _finished(hashes: NDArray[np.uint32], rests: NDArray[np.uint32], rest_lengths: Integers) -> NDArray[np.uint32]:
+    finished = np.where(rest_lengths > 0, (hashes ^ rests) * _FACTOR, hashes)
+    finished ^= finished >> np.uint32(13)
+    finished *= _FACTOR
+    finished ^= finished >> np.uint32(15)
+    return finished
+
+
+def place_of_keys(hashes: NDArray[np.uint32], count: int | Integers) -> Integers:
+    """The partition of each hash, among so many; these may be others for each."""
+    # Numbers of 32 bits are divided in half the time.
+    return ((hashes & _PLACE_MASK) % np.asarray(count, np.uint32)).astype(np.int64)
+
+
+class Turns:
+    """Whose turn it is, among the partitions of each topic, to get rows that have no key."""
+
+    def __init__(self, first: Callable[[int], int] = random.randrange) -> None:
+        self._first = first
+        self._next: dict[str, int] = {}
+
+    def places(self, topic: str, rows: int, count: int) -> Integers:
+        """The partition of each of these rows: runs that go round, from where the last ones ended."""
+        run = max(TURN_ROWS_MIN, -(-rows // count))
+        first = self._next[topic] if topic in self._next else self._first(count)
+        self._next[topic] = (first + -(-rows // run)) % count
+        return (first + np.arange(rows) // run) % count
+
+
+class Words:
+    """Fields cut into words, for hashes that take the same word of every field at a time.
+
+    Fields are in the order of their lengths here, so that those that have one more word are always the last ones.
+    """
+
+    def __init__(self, octets: Octets, fields: Fields, kind: np.dtype[Any]) -> None:
+        self._size = kind.itemsize
+        lengths = np.maximum(fields.lengths, 0)
+        is_sorted = len(lengths) == 0 or int(lengths.min()) == int(lengths.max())
+        self._order = None if is_sorted else np.argsort(lengths, kind="stable")
+        self._starts = fields.starts if self._order is None else fields.starts[self._order]
+        self.lengths: Integers = lengths if self._order is None else lengths[self._order]
+        self.rest_lengths: Integers = self.lengths % self._size
+        if len(octets) < self._size:
+            octets = np.concatenate((octets, np.zeros(self._size, np.uint8)))
+        self._octets = octets
+        self._view = _words_at_all_places(octets, kind)
+        self.rests = self._rests(kind)
+
+    def __iter__(self) -> Iterator[tuple[int, NDArray[Any]]]:
+        """Word after word: the first field that has it, and the word of that one and of all behind it."""
+        if not len(self.lengths):
+            return
+        counts = self.lengths // self._size
+        firsts = np.searchsorted(counts, np.arange(int(counts[-1])), "right").tolist()
+        for place, first in enumerate(firsts):
+            yield first, self._view[self._starts[first:] + place * self._size]
+
+    def in_order(self, hashes: NDArray[Any]) -> NDArray[Any]:
+        """One number for each field, brought back into the order that the fields had."""
+        if self._order is None:
+            return hashes
+        ordered = np.empty_like(hashes)
+        ordered[self._order] = hashes
+        return ordered
+
+    def _rests(self, kind: np.dtype[Any]) -> NDArray[Any]:
+        """The bytes behind the last whole word, as a number: the word that ends there, without what is before them."""
+        ends = self._starts + self.lengths
+        words: NDArray[Any] = self._view[np.maximum(ends - self._size, 0)]
+        early = np.flatnonzero(ends < self._size)
+        if len(early):
+            padded = np.concatenate((np.zeros(self._size, np.uint8), self._octets[: self._size]))
+            words[early] = _words_at_all_places(padded, kind)[ends[early]]
+        # In two steps, because no number can be shifted by all its bits.
+        words >>= (8 * (self._size - 1 - self.rest_lengths)).astype(kind)
+        words >>= kind.type(8)
+        return words
+
+
+def _words_at_all_places(octets: Octets, kind: np.dtype[Any]) -> NDArray[Any]:
+    return np.ndarray((len(octets) - kind.itemsize + 1,), kind, np.ascontiguousarray(octets), strides=(1,))

@@ -1,0 +1,263 @@
+"""One transaction of a producer: claimed, written by record batches that are made already, and committed or aborted.
+
+It speaks the first version of Kafka's transactions, in which partitions are announced, because every broker from 2.8 on
+does. A claim raises the epoch, so whoever held the transactional id before is fenced, and sequence numbers begin at
+zero. A batch is sent again with its numbers until the broker says that it has it; nothing that it was sent twice for
+can be stored twice. Once a commit was asked for, this must never abort: nobody knows then whether it has happened.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from semel.spark.log import codes
+from semel.spark.log.client import LogClient
+from semel.spark.log.connection import ConnectionLost
+from semel.spark.log.encoding import Records
+from semel.spark.log.errors import Fenced, LogError, Refused, UnknownTopic
+from semel.spark.log.line import Line
+from semel.spark.log.patience import MENDABLE, Concluding, Moved, Patience
+from semel.spark.log.places import TopicPartition
+from semel.spark.log.settings import Address
+from semel.wire.errors import ErrorCode
+from semel.wire.producing import PartitionBatch
+from semel.wire.records import CODECS, TRANSACTIONAL_BIT, compressed, sealed
+from semel.wire.versions import ADD_PARTITIONS_TO_TXN, END_TXN, FIND_COORDINATOR, INIT_PRODUCER_ID
+
+ABORT_MS_MAX: Final = 5_000
+
+_COMMIT_MS_MIN: Final = 1_000
+_SEQUENCE_MASK: Final = (1 << 31) - 1
+_OF_A_TRANSACTION: Final = 1
+_NO_CLAIM: Final = (-1, -1)
+_ELSEWHERE: Final = frozenset((ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR))
+
+
+class TookTooLong(LogError):
+    """The time that a transaction may take is over."""
+
+
+class Transaction:
+    """A transactional id that is this one's alone from now on, and its one transaction. Never shared by threads."""
+
+    def __init__(self, client: LogClient, transactional_id: str, timeout_ms: int) -> None:
+        self._client = client
+        self._id = transactional_id
+        self._timeout_ms = timeout_ms
+        self._coordinator: Address | None = None
+        self._claim = client.patiently(self._claimed)
+        self._partition_counts: dict[str, int] = {}
+        # Of each partition that takes part, the number of its next record.
+        self._sequences: dict[TopicPartition, int] = {}
+        self._waiting: list[PartitionBatch] = []
+        self._waiting_bytes = 0
+        self._lines: dict[Address, Line] = {}
+        # When the time of the transaction is over; it begins with the first partition.
+        self._ends: float | None = None
+        self._is_committing = False
+        delivery_ms = client.settings.delivery_timeout_ms
+        self._patience = (
+            Patience(client.settings, timeout_ms, "the time of a transaction")
+            if delivery_ms is None
+            else Patience(client.settings, delivery_ms, "kafka.delivery.timeout.ms")
+        )
+
+    def partition_count(self, topic: str) -> int:
+        """How many partitions the topic has, as it was when it was first asked for."""
+        count = self._partition_counts.get(topic)
+        if count is None:
+            count = self._partition_counts[topic] = self._client.topic_to_write(topic).partitions
+        return count
+
+    def join(self, places: Iterable[TopicPartition]) -> None:
+        """Have these partitions take part. It has to come before the first batch of each."""
+        new = [where for where in dict.fromkeys(places) if where not in self._sequences]
+        if not new:
+            return
+        topics: dict[str, list[int]] = {}
+        for where in new:
+            topics.setdefault(where.topic, []).append(where.partition)
+        announced = [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
+        if self._ends is None:
+            self._ends = time.monotonic() + self._timeout_ms / 1000
+        self._patience.progress()
+        self._patiently(lambda: self._announce(announced), self._patience)
+        self._sequences.update(dict.fromkeys(new, 0))
+
+    def write(self, where: TopicPartition, records: Records) -> None:
+        """Add the next batch of a partition. It is sent when there is enough for a request, or with the commit."""
+        settings = self._client.settings
+        codec = CODECS.index(settings.compression)
+        payload = compressed(codec, records.payload, settings.compression_level) if codec else records.payload
+        sequence = self._sequences[where]
+        producer_id, epoch = self._claim
+        batch = sealed(
+            payload,
+            record_count=records.count,
+            attributes=codec | TRANSACTIONAL_BIT,
+            base_timestamp_ms=records.base_timestamp_ms,
+            max_timestamp_ms=records.max_timestamp_ms,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+        )
+        self._sequences[where] = (sequence + records.count) & _SEQUENCE_MASK
+        self._waiting.append(PartitionBatch(where.topic, where.partition, batch))
+        self._waiting_bytes += len(batch)
+        if self._waiting_bytes >= settings.request_bytes_max:
+            self._send(wait_for_all=False)
+
+    def commit(self) -> None:
+        """Everything that was written, or an error: then it has happened, will happen, or never will."""
+        self._send(wait_for_all=True)
+        while self._lines:
+            address, line = self._lines.popitem()
+            self._client.give_back(address, line.connection)
+        left_ms = max(int(self._left_seconds() * 1000), _COMMIT_MS_MIN)
+        self._is_committing = True
+        self._patiently(self._end, Patience(self._client.settings, left_ms, "what is left of its time"))
+
+    def abort(self) -> None:
+        """Take back what is open, unless a commit was asked for.
+
+        The id is claimed anew, which the broker refuses if it is another's by now: an EndTxn would leave the epoch as
+        it is, and what is still on its way to a broker would open the transaction again behind it.
+        """
+        while self._lines:
+            self._lines.popitem()[1].connection.close()
+        if not self._is_committing and self._ends is not None:
+            # Whatever it answers, it has either aborted or will by itself.
+            with suppress(LogError):
+                self._client.patiently(self._claim_anew, Patience(self._client.settings, ABORT_MS_MAX, "the abort"))
+
+    # -- the coordinator
+
+    def _claimed(self, claim: tuple[int, int] = _NO_CLAIM) -> tuple[int, int]:
+        producer_id, epoch = claim
+        answer = self._ask_coordinator(
+            INIT_PRODUCER_ID,
+            transactional_id=self._id,
+            transaction_timeout=self._timeout_ms,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+        )
+        if answer.error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT:
+            raise Refused(
+                f"the broker allows no transaction of {self._timeout_ms} ms: its transaction.max.timeout.ms is lower"
+            )
+        self._check(answer.error_code)
+        return answer.producer_id, answer.producer_epoch
+
+    def _claim_anew(self) -> None:
+        with suppress(Concluding):
+            self._claimed(self._claim)
+
+    def _announce(self, topics: Sequence[Mapping[str, object]]) -> None:
+        self._check_time()
+        producer_id, epoch = self._claim
+        answer = self._ask_coordinator(
+            ADD_PARTITIONS_TO_TXN,
+            v3_and_below_transactional_id=self._id,
+            v3_and_below_producer_id=producer_id,
+            v3_and_below_producer_epoch=epoch,
+            v3_and_below_topics=topics,
+        )
+        for topic in answer.results_by_topic_v3_and_below:
+            for one in topic.results_by_partition:
+                if one.partition_error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise UnknownTopic(f"there is no partition {one.partition_index} of topic {topic.name!r}")
+                # Nothing was done for one partition where another could not take part.
+                if one.partition_error_code != ErrorCode.OPERATION_NOT_ATTEMPTED:
+                    self._check(one.partition_error_code, f"partition {topic.name}-{one.partition_index}")
+
+    def _end(self) -> None:
+        producer_id, epoch = self._claim
+        answer = self._ask_coordinator(
+            END_TXN, transactional_id=self._id, producer_id=producer_id, producer_epoch=epoch, committed=True
+        )
+        self._check(answer.error_code)
+
+    def _ask_coordinator(self, api_key: int, /, **values: object) -> Any:
+        if self._coordinator is None:
+            found = self._client.ask_any(FIND_COORDINATOR, key=self._id, key_type=_OF_A_TRANSACTION)
+            self._check(found.error_code, message=found.error_message)
+            self._coordinator = found.host, found.port
+        try:
+            return self._client.ask(self._coordinator, api_key, **values)
+        except ConnectionLost:
+            self._coordinator = None
+            raise
+
+    def _check(self, code: int, what: str | None = None, message: str | None = None) -> None:
+        """Raise what a code of the coordinator means."""
+        what = what or f"transactional id {self._id!r}"
+        if code == ErrorCode.NONE:
+            return
+        if code == ErrorCode.CONCURRENT_TRANSACTIONS:
+            raise Concluding(f"{what}: the transaction before is still being ended")
+        if code in _ELSEWHERE:
+            self._coordinator = None
+        if code in _ELSEWHERE or code in codes.MOVED or code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            raise Moved(f"{what} is not served by its coordinator now ({codes.name_of(code)})")
+        raise codes.refusal(what, code, message)
+
+    # -- the leaders
+
+    def _send(self, *, wait_for_all: bool) -> None:
+        """Send what waits, again and again if need be; of what is under way as much stays so as brokers remember."""
+
+        def attempt() -> None:
+            self._check_time()
+            try:
+                self._hand_over()
+                for line in self._lines.values():
+                    line.advance(wait_for_all=wait_for_all)
+            except MENDABLE:
+                self._take_back()
+                raise
+
+        self._patience.progress()
+        self._patiently(attempt, self._patience)
+
+    def _hand_over(self) -> None:
+        """Give what waits to the lines to the leaders. It stays where it is if one of them is not to be had."""
+        led: dict[Address, list[PartitionBatch]] = {}
+        for batch in self._waiting:
+            led.setdefault(self._client.leader_of(TopicPartition(batch.topic, batch.partition)), []).append(batch)
+        for address in led:
+            if address not in self._lines:
+                timeout_ms = self._client.settings.request_timeout_ms
+                self._lines[address] = Line(self._client.lease(address), self._id, timeout_ms)
+        for address, batches in led.items():
+            self._lines[address].take(batches)
+        self._waiting, self._waiting_bytes = [], 0
+
+    def _take_back(self) -> None:
+        """Take all that was not acknowledged from all lines, in its order, and forget who leads what."""
+        unanswered: list[PartitionBatch] = []
+        while self._lines:
+            line = self._lines.popitem()[1]
+            line.connection.close()
+            unanswered += line.unanswered()
+        self._waiting = unanswered + self._waiting
+        self._waiting_bytes = sum(len(batch.batch) for batch in self._waiting)
+        for topic in {batch.topic for batch in self._waiting}:
+            self._client.forget(topic)
+
+    # -- time
+
+    def _patiently(self, attempt: Callable[[], None], patience: Patience) -> None:
+        try:
+            self._client.patiently(attempt, patience)
+        except Fenced:
+            # The broker gives up what takes too long by fencing who does it.
+            self._check_time()
+            raise
+
+    def _check_time(self) -> None:
+        if self._left_seconds() <= 0:
+            raise TookTooLong(f"transactional id {self._id!r}: its transaction may take {self._timeout_ms} ms")
+
+    def _left_seconds(self) -> float:
+        return self._timeout_ms / 1000 if self._ends is None else self._ends - time.monotonic()

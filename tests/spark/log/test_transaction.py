@@ -1,0 +1,355 @@
+"""What a transaction promises: all of it once or nothing, whatever happens to answers, leaders and rivals meanwhile."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from relayed_cluster import KAFKA_2_8, KAFKA_4_0, RelayedCluster
+
+from asking import Asker
+from semel.spark.log import LogClient, Refused, TopicPartition, UnknownTopic, Unreachable, from_options, patience
+from semel.spark.log.connection import Connection
+from semel.spark.log.encoding import Columns, encoded
+from semel.spark.log.errors import Fenced, LogError
+from semel.spark.log.line import Line, requests_of
+from semel.spark.log.transaction import TookTooLong, Transaction
+from semel.testing.broker import FaultyBroker
+from semel.wire.errors import ErrorCode
+from semel.wire.producing import PartitionBatch, PartitionProduced
+from semel.wire.versions import DELETE_TOPICS, PRODUCE, VersionRange
+
+NAME = "sink-0"
+TIMEOUT_MS = 60_000
+
+
+@pytest.fixture
+def broker() -> Iterator[FaultyBroker]:
+    with FaultyBroker() as started:
+        yield started
+
+
+@pytest.fixture
+def ask(broker: FaultyBroker) -> Iterator[Asker]:
+    asker = Asker(broker.bootstrap)
+    yield asker
+    asker.close()
+
+
+def client_of(bootstrap: str, **options: object) -> LogClient:
+    given = {f"kafka.{name.replace('_', '.')}": str(value) for name, value in options.items()}
+    return LogClient(from_options({"kafka.bootstrap.servers": bootstrap, "kafka.retry.backoff.ms": "10", **given}))
+
+
+def write(transaction: Transaction, where: TopicPartition, numbers: range) -> None:
+    """Each number as one batch of one record, so that there are many requests."""
+    transaction.join([where])
+    for number in numbers:
+        columns = Columns(pa.array([b"%d" % number]), None, np.array([1_000]))
+        for records in encoded(columns, 10_000):
+            transaction.write(where, records)
+
+
+def stored(broker: FaultyBroker, topic: str = "payments") -> list[int]:
+    """What consumers of committed records get, partition by partition."""
+    return [int(record.value or b"") for record in broker.log(topic, committed_only=True)]
+
+
+def places(count: int, topic: str = "payments") -> list[TopicPartition]:
+    return [TopicPartition(topic, partition) for partition in range(count)]
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_what_was_committed_is_there_once_and_in_order(broker: FaultyBroker, ask: Asker, codec: str) -> None:
+    ask.create("payments", 3)
+    # So small that nearly every batch is a request of its own, and the pipeline of requests fills up.
+    with client_of(broker.bootstrap, max_request_size=1_000, compression_type=codec) as client:
+        transaction = Transaction(client, NAME, TIMEOUT_MS)
+        for number, where in enumerate(places(3)):
+            write(transaction, where, range(100 * number, 100 * number + 100))
+        assert stored(broker) == []
+        transaction.commit()
+    assert stored(broker) == list(range(300))
+
+
+def test_what_was_aborted_is_never_seen(broker: FaultyBroker, ask: Asker) -> None:
+    ask.create("payments")
+    with client_of(broker.bootstrap, max_request_size=1_000) as client:
+        transaction = Transaction(client, NAME, TIMEOUT_MS)
+        write(transaction, *places(1), range(100))
+        transaction.abort()
+        following = Transaction(client, NAME, TIMEOUT_MS)
+        write(following, *places(1), range(100, 110))
+        following.commit()
+    assert stored(broker) == list(range(100, 110))
+
+
+def test_lost_answers_double_nothing(broker: FaultyBroker, ask: Asker) -> None:
+    ask.create("payments", 2)
+    with client_of(broker.bootstrap, max_request_size=1_000) as client:
+        transaction = Transaction(client, NAME, TIMEOUT_MS)
+        for turn in range(10):
+            broker.drop_acks(1)
+            for number, where in enumerate(places(2)):
+                write(transaction, where, range(1000 * number + 30 * turn, 1000 * number + 30 * turn + 30))
+        transaction.commit()
+    assert stored(broker) == [*range(300), *range(1000, 1300)]
+
+
+def test_a_broker_that_dies_and_returns_has_everything_once(broker: FaultyBroker, ask: Asker) -> None:
+    ask.create("payments")
+    with client_of(broker.bootstrap, max_request_size=1_000) as client:
+        transaction = Transaction(client, NAME, TIMEOUT_MS)
+        write(transaction, *places(1), range(100))
+        broker.kill()
+        starting = threading.Timer(0.1, broker.start)
+        starting.start()
+        write(transaction, *places(1), range(100, 200))
+        transaction.commit()
+        starting.join()
+    assert stored(broker) == list(range(200))
+
+
+def test_a_leader_that_moves_takes_everything_once_and_in_order(broker: FaultyBroker, ask: Asker) -> None:
+    ask.create("payments", 2)
+    with (
+        RelayedCluster(broker.bootstrap, brokers=3) as cluster,
+        client_of(cluster.bootstrap, max_request_size=1_000) as client,
+    ):
+        transaction = Transaction(client, NAME, TIMEOUT_MS)
+        for turn in range(9):
+            cluster.leader = turn % 3
+            for number, where in enumerate(places(2)):
+                write(transaction, where, range(1000 * number + 30 * turn, 1000 * number + 30 * turn + 30))
+        transaction.commit()
+    assert stored(broker) == [*range(270), *range(1000, 1270)]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    ],
+)
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_an_error_that_passes_is_waited_out_whether_the_batch_was_stored_or_not(
+    broker: FaultyBroker, ask: Asker, code: ErrorCode, is_stored: bool
+) -> None:
+    ask.create("payments")
+    with (
+        RelayedCluster(broker.bootstrap) as cluster,
+        client_of(cluster.bootstrap, max_request_size=1_000) as client,
+    ):
+        transaction = Transaction(client, NAME, TIMEOUT_MS)
+        write(transaction, *places(1), range(50))
+        cluster.stores_what_fails = is_stored
+        cluster.produce_errors = [code] * 3
+        write(transaction, *places(1), range(50, 200))
+        transaction.commit()
+        assert cluster.produce_errors == []
+    assert stored(broker) == list(range(200))
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (ErrorCode.MESSAGE_TOO_LARGE, "partition payments-0: the broker refuses (MESSAGE_TOO_LARGE)"),
+        (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "partition payments-0: the broker refuses (OUT_OF_ORDER"),
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "partition payments-0: this user may not use it"),
+        (ErrorCode.INVALID_TXN_STATE, "partition payments-0: the broker refuses (INVALID_TXN_STATE)"),
+    ],
+)
+def test_an_error_that_stays_is_told_and_nothing_is_committed(
+    broker: FaultyBroker, ask: Asker, code: ErrorCode, expected: str
+) -> None:
+    ask.create("payments")
+    with RelayedCluster(broker.bootstrap) as cluster, client_of(cluster.bootstrap) as client:
+        transaction = Transaction(client, NAME, TIMEOUT_MS)
+        write(transaction, *places(1), range(50))
+        cluster.stores_what_fails = True
+        cluster.produce_errors = [code]
+        with pytest.raises(LogError) as told:
+            transaction.commit()
+        transaction.abort()
+    assert expected in str(told.value)
+    assert stored(broker) == []
+    assert not [record for record in broker.log("payments") if record.producer_epoch > 0]
+
+
+def test_who_is_fenced_writes_nothing_and_aborts_nothing_of_its_successor(broker: FaultyBroker, ask: Asker) -> None:
+    ask.create("payments")
+    with client_of(broker.bootstrap) as client, client_of(broker.bootstrap) as another:
+        zombie = Transaction(client, NAME, TIMEOUT_MS)
+        write(zombie, *places(1), range(10))
+        successor = Transaction(another, NAME, TIMEOUT_MS)
+        write(successor, *places(1), range(10, 20))
+        with pytest.raises(Fenced):
+            zombie.commit()
+        zombie.abort()
+        successor.commit()
+    assert stored(broker) == list(range(10, 20))
+
+
+def test_what_is_under_way_when_it_is_aborted_opens_no_transaction_again(broker: FaultyBroker, ask: Asker) -> None:
+    """Its epoch is over, so that the leader refuses it whenever it arrives."""
+    ask.create("payments")
+    with client_of(broker.bootstrap) as client:
+        transaction = Transaction(client, NAME, TIMEOUT_MS)
+        write(transaction, *places(1), range(10))
+        claimed = transaction._claim
+        transaction.abort()
+        late = Transaction(client, "another", TIMEOUT_MS)
+        late._id, late._claim = NAME, claimed
+        late._sequences = dict.fromkeys(places(1), 0)
+        write(late, *places(1), range(10))
+        with pytest.raises(Fenced):
+            late.commit()
+    assert broker.log("payments") == []
+
+
+def test_a_commit_whose_answer_is_lost_is_asked_for_again(broker: FaultyBroker, ask: Asker) -> None:
+    ask.create("payments")
+    with RelayedCluster(broker.bootstrap) as cluster, client_of(cluster.bootstrap) as client:
+        transaction = Transaction(client, NAME, TIMEOUT_MS)
+        write(transaction, *places(1), range(10))
+        cluster.ends_to_lose = 2
+        transaction.commit()
+        assert cluster.ends_to_lose == 0
+    assert stored(broker) == list(range(10))
+
+
+def test_after_a_commit_that_nobody_knows_of_nothing_is_aborted(broker: FaultyBroker, ask: Asker) -> None:
+    ask.create("payments")
+    with RelayedCluster(broker.bootstrap) as cluster, client_of(cluster.bootstrap) as client:
+        transaction = Transaction(client, NAME, 1_000)
+        write(transaction, *places(1), range(10))
+        cluster.ends_to_lose = 1_000_000
+        with pytest.raises(Unreachable):
+            transaction.commit()
+        transaction.abort()
+    assert stored(broker) == list(range(10))
+
+
+@pytest.mark.parametrize("code", [ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_COORDINATOR])
+def test_a_coordinator_that_is_busy_or_elsewhere_is_asked_again(
+    broker: FaultyBroker, ask: Asker, code: ErrorCode
+) -> None:
+    ask.create("payments")
+    with RelayedCluster(broker.bootstrap) as cluster, client_of(cluster.bootstrap) as client:
+        cluster.coordinator_errors = [code] * 2
+        transaction = Transaction(client, NAME, TIMEOUT_MS)
+        cluster.coordinator_errors = [code] * 2
+        write(transaction, *places(1), range(10))
+        cluster.coordinator_errors = [code] * 2
+        transaction.commit()
+        assert cluster.coordinator_errors == []
+    assert stored(broker) == list(range(10))
+
+
+def test_a_transaction_that_takes_too_long_says_so(
+    broker: FaultyBroker, ask: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask.create("payments")
+    with client_of(broker.bootstrap) as client:
+        transaction = Transaction(client, NAME, TIMEOUT_MS)
+        write(transaction, *places(1), range(10))
+        later = time.monotonic() + TIMEOUT_MS / 1000
+        monkeypatch.setattr(time, "monotonic", lambda: later)
+        with pytest.raises(TookTooLong, match=f"its transaction may take {TIMEOUT_MS} ms"):
+            transaction.commit()
+        transaction.abort()
+    assert stored(broker) == []
+
+
+def test_more_time_than_brokers_allow_is_refused(broker: FaultyBroker) -> None:
+    with client_of(broker.bootstrap) as client, pytest.raises(Refused, match=r"its transaction\.max\.timeout\.ms"):
+        Transaction(client, NAME, 1_000_000_000)
+
+
+def test_a_topic_is_made_by_who_writes_to_it_where_the_broker_does_that(broker: FaultyBroker) -> None:
+    with client_of(broker.bootstrap) as client:
+        transaction = Transaction(client, NAME, TIMEOUT_MS)
+        count = transaction.partition_count("payments")
+        for where in places(count):
+            write(transaction, where, range(where.partition, where.partition + 1))
+        transaction.commit()
+    assert stored(broker) == list(range(count))
+
+
+def test_a_topic_that_nobody_makes_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patience, "MISSING_SECONDS_MAX", 0.1)
+    with FaultyBroker(auto_create_topics=False) as broker, client_of(broker.bootstrap) as client:
+        transaction = Transaction(client, NAME, TIMEOUT_MS)
+        with pytest.raises(UnknownTopic, match="no topic 'payments'"):
+            transaction.partition_count("payments")
+
+
+def test_a_topic_that_is_deleted_in_the_middle_is_an_error(
+    broker: FaultyBroker, ask: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "MISSING_SECONDS_MAX", 0.1)
+    ask.create("payments")
+    with client_of(broker.bootstrap) as client:
+        transaction = Transaction(client, NAME, TIMEOUT_MS)
+        write(transaction, *places(1), range(10))
+        ask(DELETE_TOPICS, 5, topic_names=["payments"], timeout=1000)
+        with pytest.raises(UnknownTopic):
+            transaction.commit()
+        transaction.abort()
+
+
+@pytest.mark.parametrize("versions", [KAFKA_2_8, KAFKA_4_0, {PRODUCE: VersionRange(3, 7)}])
+def test_brokers_of_every_age_are_written_to(
+    broker: FaultyBroker, ask: Asker, versions: dict[int, VersionRange]
+) -> None:
+    ask.create("payments")
+    with RelayedCluster(broker.bootstrap, versions=versions) as cluster, client_of(cluster.bootstrap) as client:
+        transaction = Transaction(client, NAME, TIMEOUT_MS)
+        write(transaction, *places(1), range(10))
+        transaction.commit()
+        announced = cluster.versions[PRODUCE].max
+        assert cluster.asked[PRODUCE, min(announced, 11)] == 10
+    assert stored(broker) == list(range(10))
+
+
+class CountingConnection(Connection):
+    """Takes every request, answers when it is asked, and counts how many are under way."""
+
+    def __init__(self) -> None:
+        self.under_way: list[Sequence[PartitionBatch]] = []
+        self.most = 0
+
+    def send_produce(self, asked: Sequence[PartitionBatch], transactional_id: str, timeout_ms: int) -> None:
+        self.under_way.append(asked)
+        self.most = max(self.most, len(self.under_way))
+
+    def receive_produce(self) -> list[PartitionProduced]:
+        return [PartitionProduced(one.topic, one.partition, 0, 0, None) for one in self.under_way.pop(0)]
+
+
+def test_no_more_is_under_way_than_a_broker_remembers() -> None:
+    """Or a batch that is sent again could be taken for one that is new."""
+    connection = CountingConnection()
+    line = Line(connection, NAME, 1_000)
+    for number in range(50):
+        line.take([PartitionBatch("t", 0, b"%d" % number)])
+        line.advance(wait_for_all=False)
+    assert len(connection.under_way) == connection.most == 5
+    line.advance(wait_for_all=True)
+    assert connection.under_way == list(line.unanswered()) == []
+
+
+def test_a_request_has_one_batch_of_a_partition_and_keeps_their_order() -> None:
+    batches = [PartitionBatch("t", number % 3, b"%d" % number) for number in range(20)]
+    requests = list(requests_of(batches))
+    assert [batch for request in requests for batch in request] == batches
+    for request in requests:
+        assert max(Counter(batch.partition for batch in request).values()) == 1
