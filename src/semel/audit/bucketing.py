@@ -1,10 +1,10 @@
-"""The bucket of an id: a keyed hash that takes a small part of the work of SipHash, because the second reading of an
-audit needs nothing else of all the ids that agree.
+"""The bucket of an id: a keyed hash for a small part of the work of SipHash.
 
-Each word of an id is multiplied by a secret odd number of its own, and the upper bits of the sum are the bucket, as in
-Dietzfelbinger's multiply-shift. So ids are spread over all buckets, and nobody who lacks the key can choose many that
-share one; if they did, an audit would take longer, and be as right. Nothing that an audit finds may ever rest on this
-hash: whether buckets agree is what the sums of SipHash say, and these have no part of its secret numbers.
+The second reading of an audit needs no more of all the ids that agree. Each word of an id is multiplied by a secret odd
+number of its own, and the upper bits of the sum are the bucket: Dietzfelbinger's multiply-shift. So ids are spread over
+all buckets, and nobody who lacks the key can choose many that share one; if they did, an audit would take longer, and
+be as right. Nothing that an audit finds may ever rest on this hash: whether buckets agree is what the sums of SipHash
+say, and these have no part of its secret numbers.
 """
 
 import hashlib

@@ -1,5 +1,4 @@
-"""Many ids at once as words of eight bytes, as numpy can hash them: the first words of all ids are one array, the
-second words another.
+"""Many ids at once as words of eight bytes: the first words of all ids are one array, the second words another.
 
 The last word of an id holds the bytes that are left, at most seven, and the length, as SipHash has it. Two ids have the
 same words if, and only if, they have the same bytes, wherever they stand; nothing here may ever read what stands beside
