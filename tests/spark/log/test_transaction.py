@@ -12,7 +12,7 @@ from relayed_cluster import KAFKA_2_8, KAFKA_4_0, RelayedCluster
 
 from asking import Asker
 from semel.spark.log import LogClient, Refused, TopicPartition, UnknownTopic, Unreachable, from_options, patience
-from semel.spark.log.connection import Connection
+from semel.spark.log.connection import Connection, ConnectionLost
 from semel.spark.log.encoding import Columns, encoded
 from semel.spark.log.errors import Fenced, LogError
 from semel.spark.log.line import Line, requests_of
@@ -20,7 +20,8 @@ from semel.spark.log.transaction import TookTooLong, Transaction
 from semel.testing.broker import FaultyBroker
 from semel.wire.errors import ErrorCode
 from semel.wire.producing import PartitionBatch, PartitionProduced
-from semel.wire.versions import DELETE_TOPICS, PRODUCE, VersionRange
+from semel.wire.records import read_header
+from semel.wire.versions import DELETE_TOPICS, FIND_COORDINATOR, INIT_PRODUCER_ID, PRODUCE, VersionRange
 
 NAME = "sink-0"
 TIMEOUT_MS = 60_000
@@ -353,3 +354,143 @@ def test_a_request_has_one_batch_of_a_partition_and_keeps_their_order() -> None:
     assert [batch for request in requests for batch in request] == batches
     for request in requests:
         assert max(Counter(batch.partition for batch in request).values()) == 1
+
+
+def test_the_numbers_of_records_go_on_from_batch_to_batch_and_begin_anew_where_they_end(
+    broker: FaultyBroker, ask: Asker
+) -> None:
+    ask.create("payments")
+    (where,) = places(1)
+    # Three batches of four records each.
+    three = list(encoded(Columns(pa.array([bytes(100)] * 12), None, np.full(12, 1_000)), 450))
+    with client_of(broker.bootstrap) as client:
+        transaction = Transaction(client, NAME, TIMEOUT_MS)
+        transaction.join([where])
+        for records in three:
+            transaction.write(where, records)
+        transaction.commit()
+        numbered = [(record.offset, record.sequence) for record in broker.log("payments")]
+        assert numbered == [(number, number) for number in range(12)]
+        following = Transaction(client, NAME, TIMEOUT_MS)
+        following.join([where])
+        following._sequences[where] = 2**31 - 6
+        for records in three:
+            following.write(where, records)
+        assert [read_header(one.batch).base_sequence for one in following._waiting] == [2**31 - 6, 2**31 - 2, 2]
+
+
+def test_partitions_that_join_all_at_once_all_take_part(broker: FaultyBroker, ask: Asker) -> None:
+    ask.create("payments", 3)
+    ask.create("refunds", 2)
+    joined = [*places(3), *places(2, "refunds")]
+    with client_of(broker.bootstrap) as client:
+        transaction = Transaction(client, NAME, TIMEOUT_MS)
+        transaction.join(joined)
+        for number, where in enumerate(joined):
+            write(transaction, where, range(number, number + 1))
+        transaction.commit()
+    assert stored(broker) + stored(broker, "refunds") == list(range(5))
+
+
+def test_a_partition_without_a_leader_keeps_nothing_of_the_others_from_coming_in_their_order(
+    broker: FaultyBroker, ask: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask.create("payments", 2)
+    first, second = places(2)
+    with client_of(broker.bootstrap, max_request_size=1_000) as client:
+        transaction = Transaction(client, NAME, TIMEOUT_MS)
+        # More than are under way at once, so that some wait for their answers when the next ones are handed over.
+        write(transaction, first, range(30))
+        assert transaction._lines
+        leader_of, without = client.leader_of, [second] * 2
+
+        def no_leader_at_first(where: TopicPartition) -> tuple[str, int]:
+            if where in without:
+                without.remove(where)
+                raise patience.Moved("no leader")
+            return leader_of(where)
+
+        monkeypatch.setattr(client, "leader_of", no_leader_at_first)
+        transaction.join([second])
+        for number in range(30, 60):
+            write(transaction, first, range(number, number + 1))
+            write(transaction, second, range(number, number + 1))
+        transaction.commit()
+    assert without == []
+    assert stored(broker) == [*range(60), *range(30, 60)]
+
+
+def test_a_leader_that_moves_before_the_last_answers_is_followed_at_once(
+    broker: FaultyBroker, ask: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask.create("payments")
+    waits: list[LogError] = []
+
+    def wait(_: patience.Patience, reason: LogError) -> None:
+        waits.append(reason)
+        if len(waits) > 3:
+            raise Refused("asked too often")
+
+    with RelayedCluster(broker.bootstrap, brokers=2) as cluster, client_of(cluster.bootstrap) as client:
+        transaction = Transaction(client, NAME, TIMEOUT_MS)
+        write(transaction, *places(1), range(3))
+        assert client.leader_of(*places(1))[1] == cluster.ports[0]
+        cluster.leader = 1
+        monkeypatch.setattr(patience.Patience, "wait", wait)
+        transaction.commit()
+    assert len(waits) == 1
+    assert stored(broker) == list(range(3))
+
+
+def test_a_coordinator_that_is_elsewhere_is_looked_for_again(broker: FaultyBroker, ask: Asker) -> None:
+    ask.create("payments")
+    with RelayedCluster(broker.bootstrap) as cluster, client_of(cluster.bootstrap) as client:
+        transaction = Transaction(client, NAME, TIMEOUT_MS)
+        write(transaction, *places(1), range(10))
+        assert cluster.asked[FIND_COORDINATOR, 3] == 1
+        cluster.coordinator_errors = [ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_COORDINATOR]
+        transaction.commit()
+        assert cluster.asked[FIND_COORDINATOR, 3] == 2
+
+
+def test_who_asked_for_a_commit_claims_nothing_behind_it(broker: FaultyBroker, ask: Asker) -> None:
+    """A commit is asked for once and for all: whether it has happened is found out by who comes next."""
+    ask.create("payments")
+    with RelayedCluster(broker.bootstrap) as cluster, client_of(cluster.bootstrap) as client:
+        transaction = Transaction(client, NAME, TIMEOUT_MS)
+        write(transaction, *places(1), range(10))
+        cluster.coordinator_errors = [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED]
+        with pytest.raises(LogError):
+            transaction.commit()
+        transaction.abort()
+        assert cluster.asked[INIT_PRODUCER_ID, 4] == 1
+
+
+class BreakingConnection(CountingConnection):
+    """Breaks off in the middle of its third request, or says nothing of one partition."""
+
+    def send_produce(self, asked: Sequence[PartitionBatch], transactional_id: str, timeout_ms: int) -> None:
+        super().send_produce(asked, transactional_id, timeout_ms)
+        if len(self.under_way) == 3:
+            raise ConnectionLost("broken")
+
+    def receive_produce(self) -> list[PartitionProduced]:
+        return super().receive_produce()[:-1]
+
+
+def test_what_a_line_took_when_it_breaks_off_comes_back_in_its_order() -> None:
+    batches = [PartitionBatch("t", 0, b"%d" % number) for number in range(6)]
+    line = Line(BreakingConnection(), NAME, 1_000)
+    line.take(batches)
+    with pytest.raises(ConnectionLost):
+        line.advance(wait_for_all=False)
+    assert list(line.unanswered()) == batches
+
+
+def test_what_a_leader_does_not_speak_of_is_not_taken_for_written() -> None:
+    batches = [PartitionBatch("t", partition, b"batch") for partition in range(2)]
+    line = Line(BreakingConnection(), NAME, 1_000)
+    line.take(batches)
+    with pytest.raises(ConnectionLost, match="did not answer for all"):
+        line.advance(wait_for_all=True)
+    assert list(line.unanswered()) == batches[1:]

@@ -1,0 +1,131 @@
+"""One attempt to write a lane, without Spark: its rows and its marker are one transaction, behind one fence."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from asking import Asker
+from semel.spark.lanes import progress
+from semel.spark.lanes.lane import ClaimRefused, LaneFailed, LaneWriter
+from semel.spark.lanes.protocol import Claim, Marker
+from semel.spark.log import Unreachable, from_options
+from semel.spark.log.transaction import Transaction
+from semel.testing.broker import FaultyBroker
+
+TIMEOUT_MS = 60_000
+CLAIM = Claim("sink", 0, 1, "query", 0)
+TIMES = pa.timestamp("us", tz="UTC")
+
+
+@pytest.fixture
+def broker() -> Iterator[FaultyBroker]:
+    with FaultyBroker() as started:
+        yield started
+
+
+@pytest.fixture
+def lane(broker: FaultyBroker) -> LaneWriter:
+    asker = Asker(broker.bootstrap)
+    asker.create("payments")
+    asker.close()
+    client = from_options({"kafka.bootstrap.servers": broker.bootstrap, "kafka.retry.backoff.ms": "10"})
+    return LaneWriter(client, progress.prepare(client, "progress", 1, may_grow=False), "payments", TIMEOUT_MS)
+
+
+def rows(numbers: Sequence[int], time_ms: int = 1) -> list[pa.RecordBatch]:
+    """Each row in a batch of its own."""
+    times = pa.array([time_ms * 1000], TIMES)
+    return [pa.record_batch({"value": pa.array([b"%d" % number]), "timestamp": times}) for number in numbers]
+
+
+def stored(broker: FaultyBroker) -> list[int]:
+    """What consumers of committed records get."""
+    return [int(record.value or b"") for record in broker.log("payments", committed_only=True)]
+
+
+def test_a_batch_that_is_made_again_is_found_and_one_with_other_rows_is_refused(
+    broker: FaultyBroker, lane: LaneWriter
+) -> None:
+    batches = [range(3), range(3, 5), range(5, 9)]
+    for number, numbers in enumerate(batches):
+        claim = replace(CLAIM, batch_id=number)
+        assert not lane.write(claim, rows(numbers)).was_duplicate
+        assert lane.write(claim, rows(numbers[::-1])).was_duplicate
+        with pytest.raises(ClaimRefused, match=f"has written batch {number} as"):
+            lane.write(claim, rows([*numbers[1:], 77]))
+        with pytest.raises(ClaimRefused, match=f"has written batch {number} as"):
+            lane.write(claim, rows(numbers, time_ms=2))
+    assert stored(broker) == list(range(9))
+
+
+def test_the_rows_of_many_partitions_are_in_each_in_their_order(broker: FaultyBroker, lane: LaneWriter) -> None:
+    keys = [b"%d" % (number % 7) for number in range(2_000)]
+    values = [b"%d" % number for number in range(2_000)]
+    asker = Asker(broker.bootstrap)
+    asker.create("orders", 3)
+    asker.close()
+    batch = pa.record_batch({"key": pa.array(keys), "value": pa.array(values)})
+    assert not replace(lane, topic="orders").write(CLAIM, [batch]).was_duplicate
+    read: dict[int, list[int]] = {}
+    for record in broker.log("orders", committed_only=True):
+        assert record.key == keys[int(record.value or b"")]
+        read.setdefault(record.partition, []).append(int(record.value or b""))
+    assert sum(map(len, read.values())) == 2_000
+    for numbers in read.values():
+        assert all(one < following for one, following in pairwise(numbers))
+
+
+def test_two_rows_that_are_alike_are_not_taken_for_two_others(broker: FaultyBroker, lane: LaneWriter) -> None:
+    first, other = ([pa.record_batch({"value": pa.array([value] * 2)})] for value in (b"1", b"2"))
+    assert not lane.write(CLAIM, first).was_duplicate
+    with pytest.raises(ClaimRefused):
+        lane.write(CLAIM, other)
+    assert stored(broker) == [1, 1]
+
+
+def test_an_attempt_that_is_overtaken_behind_its_fence_writes_nothing(
+    broker: FaultyBroker, lane: LaneWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_marker = progress.read_marker
+
+    def overtaken(*arguments: Any) -> Marker | None:
+        marker = read_marker(*arguments)
+        monkeypatch.setattr(progress, "read_marker", read_marker)
+        assert not lane.write(CLAIM, rows(range(5))).was_duplicate
+        return marker
+
+    monkeypatch.setattr(progress, "read_marker", overtaken)
+    with pytest.raises(LaneFailed, match="was taken over by a later attempt"):
+        lane.write(CLAIM, rows(range(5)))
+    assert stored(broker) == list(range(5))
+
+
+def test_an_attempt_that_is_overtaken_while_it_writes_leaves_nothing(broker: FaultyBroker, lane: LaneWriter) -> None:
+    def slow() -> Iterator[pa.RecordBatch]:
+        yield from rows(range(3))
+        assert not lane.write(CLAIM, rows(range(5))).was_duplicate
+        yield from rows(range(3, 5))
+
+    with pytest.raises(LaneFailed, match="was taken over by a later attempt"):
+        lane.write(CLAIM, slow())
+    assert stored(broker) == list(range(5))
+
+
+def test_an_attempt_that_fails_before_its_commit_leaves_no_marker(
+    broker: FaultyBroker, lane: LaneWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(transaction: Transaction) -> None:
+        transaction._send(wait_for_all=True)
+        raise Unreachable("no coordinator")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(Transaction, "commit", fails)
+        with pytest.raises(LaneFailed, match="could not be committed"):
+            lane.write(CLAIM, rows(range(5)))
+    assert len(broker.log("progress")) == 1
+    assert not lane.write(CLAIM, rows(range(5))).was_duplicate
+    assert stored(broker) == list(range(5))
