@@ -8,7 +8,7 @@ from typing import Final
 from bugs import Bug
 
 TRANSACTIONS: Final = "tests/spark/log/test_transaction.py"
-ATTEMPTS: Final = "tests/saboteurs/test_lane_attempts.py"
+ATTEMPTS: Final = "tests/spark/lanes/test_lane_attempts.py"
 ENCODING: Final = "tests/spark/log/test_encoding.py"
 PLACING: Final = "tests/spark/log/test_placing.py"
 ROWS: Final = "tests/spark/lanes/test_lane_rows.py"

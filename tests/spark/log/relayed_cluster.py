@@ -108,6 +108,11 @@ class RelayedCluster:
             server.server_close()
 
     @property
+    def claims(self) -> int:
+        """How often a producer id was asked for."""
+        return sum(times for (api_key, _), times in self.asked.items() if api_key == INIT_PRODUCER_ID)
+
+    @property
     def bootstrap(self) -> str:
         return f"127.0.0.1:{self.ports[0]}"
 

@@ -121,3 +121,11 @@ def test_a_consumer_reads_what_was_encoded() -> None:
         (b"v", None, [("h", None)], 5),
         (None, b"k", [], 3),
     ]
+
+
+@pytest.mark.parametrize("value", [b"", b"abc", bytes(100)])
+def test_the_length_of_a_record_counts_as_well(value: bytes) -> None:
+    rows = Columns(pa.array([value] * 400), None, np.zeros(400, np.int64))
+    for bytes_max in (90, 1_000, 10_000):
+        pieces = list(encoded(rows, bytes_max))
+        assert all(len(piece.payload) <= bytes_max or piece.count == 1 for piece in pieces)

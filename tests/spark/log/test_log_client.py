@@ -4,7 +4,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -37,19 +37,6 @@ from transacting import TransactionalProducer
 
 COMMITTED = Isolation.READ_COMMITTED
 UNCOMMITTED = Isolation.READ_UNCOMMITTED
-
-
-@pytest.fixture
-def broker() -> Iterator[FaultyBroker]:
-    with FaultyBroker() as started:
-        yield started
-
-
-@pytest.fixture
-def ask(broker: FaultyBroker) -> Iterator[Asker]:
-    asker = Asker(broker.bootstrap)
-    yield asker
-    asker.close()
 
 
 def client_of(bootstrap: str, **options: object) -> LogClient:

@@ -3,18 +3,19 @@
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from relayed_cluster import KAFKA_2_8, KAFKA_4_0, RelayedCluster
+from transacted import NAME, TIMEOUT_MS, client_of, places, stored, write
 
 from asking import Asker
-from semel.spark.log import LogClient, Refused, TopicPartition, UnknownTopic, Unreachable, from_options, patience
+from semel.spark.log import Refused, TopicPartition, UnknownTopic, from_options, patience
 from semel.spark.log.connection import Connection, ConnectionLost
 from semel.spark.log.encoding import Columns, encoded
-from semel.spark.log.errors import Fenced, LogError
+from semel.spark.log.errors import LogError
 from semel.spark.log.line import Line, requests_of
 from semel.spark.log.transaction import TookTooLong, Transaction
 from semel.testing.broker import FaultyBroker
@@ -23,44 +24,7 @@ from semel.wire.producing import PartitionBatch, PartitionProduced
 from semel.wire.records import read_header
 from semel.wire.versions import DELETE_TOPICS, FIND_COORDINATOR, INIT_PRODUCER_ID, PRODUCE, VersionRange
 
-NAME = "sink-0"
-TIMEOUT_MS = 60_000
-
-
-@pytest.fixture
-def broker() -> Iterator[FaultyBroker]:
-    with FaultyBroker() as started:
-        yield started
-
-
-@pytest.fixture
-def ask(broker: FaultyBroker) -> Iterator[Asker]:
-    asker = Asker(broker.bootstrap)
-    yield asker
-    asker.close()
-
-
-def client_of(bootstrap: str, **options: object) -> LogClient:
-    given = {f"kafka.{name.replace('_', '.')}": str(value) for name, value in options.items()}
-    return LogClient(from_options({"kafka.bootstrap.servers": bootstrap, "kafka.retry.backoff.ms": "10", **given}))
-
-
-def write(transaction: Transaction, where: TopicPartition, numbers: range) -> None:
-    """Each number as one batch of one record, so that there are many requests."""
-    transaction.join([where])
-    for number in numbers:
-        columns = Columns(pa.array([b"%d" % number]), None, np.array([1_000]))
-        for records in encoded(columns, 10_000):
-            transaction.write(where, records)
-
-
-def stored(broker: FaultyBroker, topic: str = "payments") -> list[int]:
-    """What consumers of committed records get, partition by partition."""
-    return [int(record.value or b"") for record in broker.log(topic, committed_only=True)]
-
-
-def places(count: int, topic: str = "payments") -> list[TopicPartition]:
-    return [TopicPartition(topic, partition) for partition in range(count)]
+SETTINGS = from_options({"kafka.bootstrap.servers": "127.0.0.1:1"})
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
@@ -74,18 +38,6 @@ def test_what_was_committed_is_there_once_and_in_order(broker: FaultyBroker, ask
         assert stored(broker) == []
         transaction.commit()
     assert stored(broker) == list(range(300))
-
-
-def test_what_was_aborted_is_never_seen(broker: FaultyBroker, ask: Asker) -> None:
-    ask.create("payments")
-    with client_of(broker.bootstrap, max_request_size=1_000) as client:
-        transaction = Transaction(client, NAME, TIMEOUT_MS)
-        write(transaction, *places(1), range(100))
-        transaction.abort()
-        following = Transaction(client, NAME, TIMEOUT_MS)
-        write(following, *places(1), range(100, 110))
-        following.commit()
-    assert stored(broker) == list(range(100, 110))
 
 
 def test_lost_answers_double_nothing(broker: FaultyBroker, ask: Asker) -> None:
@@ -162,7 +114,10 @@ def test_an_error_that_passes_is_waited_out_whether_the_batch_was_stored_or_not(
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
-        (ErrorCode.MESSAGE_TOO_LARGE, "partition payments-0: the broker refuses (MESSAGE_TOO_LARGE)"),
+        (
+            ErrorCode.MESSAGE_TOO_LARGE,
+            "partition payments-0: the broker refuses (MESSAGE_TOO_LARGE: the batch; set",
+        ),
         (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "partition payments-0: the broker refuses (OUT_OF_ORDER"),
         (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "partition payments-0: this user may not use it"),
         (ErrorCode.INVALID_TXN_STATE, "partition payments-0: the broker refuses (INVALID_TXN_STATE)"),
@@ -183,60 +138,6 @@ def test_an_error_that_stays_is_told_and_nothing_is_committed(
     assert expected in str(told.value)
     assert stored(broker) == []
     assert not [record for record in broker.log("payments") if record.producer_epoch > 0]
-
-
-def test_who_is_fenced_writes_nothing_and_aborts_nothing_of_its_successor(broker: FaultyBroker, ask: Asker) -> None:
-    ask.create("payments")
-    with client_of(broker.bootstrap) as client, client_of(broker.bootstrap) as another:
-        zombie = Transaction(client, NAME, TIMEOUT_MS)
-        write(zombie, *places(1), range(10))
-        successor = Transaction(another, NAME, TIMEOUT_MS)
-        write(successor, *places(1), range(10, 20))
-        with pytest.raises(Fenced):
-            zombie.commit()
-        zombie.abort()
-        successor.commit()
-    assert stored(broker) == list(range(10, 20))
-
-
-def test_what_is_under_way_when_it_is_aborted_opens_no_transaction_again(broker: FaultyBroker, ask: Asker) -> None:
-    """Its epoch is over, so that the leader refuses it whenever it arrives."""
-    ask.create("payments")
-    with client_of(broker.bootstrap) as client:
-        transaction = Transaction(client, NAME, TIMEOUT_MS)
-        write(transaction, *places(1), range(10))
-        claimed = transaction._claim
-        transaction.abort()
-        late = Transaction(client, "another", TIMEOUT_MS)
-        late._id, late._claim = NAME, claimed
-        late._sequences = dict.fromkeys(places(1), 0)
-        write(late, *places(1), range(10))
-        with pytest.raises(Fenced):
-            late.commit()
-    assert broker.log("payments") == []
-
-
-def test_a_commit_whose_answer_is_lost_is_asked_for_again(broker: FaultyBroker, ask: Asker) -> None:
-    ask.create("payments")
-    with RelayedCluster(broker.bootstrap) as cluster, client_of(cluster.bootstrap) as client:
-        transaction = Transaction(client, NAME, TIMEOUT_MS)
-        write(transaction, *places(1), range(10))
-        cluster.ends_to_lose = 2
-        transaction.commit()
-        assert cluster.ends_to_lose == 0
-    assert stored(broker) == list(range(10))
-
-
-def test_after_a_commit_that_nobody_knows_of_nothing_is_aborted(broker: FaultyBroker, ask: Asker) -> None:
-    ask.create("payments")
-    with RelayedCluster(broker.bootstrap) as cluster, client_of(cluster.bootstrap) as client:
-        transaction = Transaction(client, NAME, 1_000)
-        write(transaction, *places(1), range(10))
-        cluster.ends_to_lose = 1_000_000
-        with pytest.raises(Unreachable):
-            transaction.commit()
-        transaction.abort()
-    assert stored(broker) == list(range(10))
 
 
 @pytest.mark.parametrize("code", [ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_COORDINATOR])
@@ -327,19 +228,27 @@ class CountingConnection(Connection):
     def __init__(self) -> None:
         self.under_way: list[Sequence[PartitionBatch]] = []
         self.most = 0
+        self.is_broken = False
 
     def send_produce(self, asked: Sequence[PartitionBatch], transactional_id: str, timeout_ms: int) -> None:
+        if self.is_broken:
+            raise ConnectionLost("broken")
         self.under_way.append(asked)
         self.most = max(self.most, len(self.under_way))
 
+    def has_answer(self) -> bool:
+        return False
+
     def receive_produce(self) -> list[PartitionProduced]:
+        if not self.under_way:
+            raise ConnectionLost("broken")
         return [PartitionProduced(one.topic, one.partition, 0, 0, None) for one in self.under_way.pop(0)]
 
 
 def test_no_more_is_under_way_than_a_broker_remembers() -> None:
     """Or a batch that is sent again could be taken for one that is new."""
     connection = CountingConnection()
-    line = Line(connection, NAME, 1_000)
+    line = Line(connection, NAME, SETTINGS)
     for number in range(50):
         line.take([PartitionBatch("t", 0, b"%d" % number)])
         line.advance(wait_for_all=False)
@@ -348,9 +257,23 @@ def test_no_more_is_under_way_than_a_broker_remembers() -> None:
     assert connection.under_way == list(line.unanswered()) == []
 
 
+def test_answers_that_came_before_a_connection_broke_are_heard() -> None:
+    """A broker that was started again would refuse those batches: it remembers the last one alone."""
+    connection = CountingConnection()
+    line = Line(connection, NAME, SETTINGS)
+    batches = [PartitionBatch("t", 0, b"%d" % number) for number in range(4)]
+    line.take(batches[:3])
+    line.advance(wait_for_all=False)
+    connection.is_broken = True
+    line.take(batches[3:])
+    with pytest.raises(ConnectionLost):
+        line.advance(wait_for_all=False)
+    assert list(line.unanswered()) == batches[3:]
+
+
 def test_a_request_has_one_batch_of_a_partition_and_keeps_their_order() -> None:
     batches = [PartitionBatch("t", number % 3, b"%d" % number) for number in range(20)]
-    requests = list(requests_of(batches))
+    requests = list(requests_of(batches, 1_000))
     assert [batch for request in requests for batch in request] == batches
     for request in requests:
         assert max(Counter(batch.partition for batch in request).values()) == 1
@@ -480,7 +403,7 @@ class BreakingConnection(CountingConnection):
 
 def test_what_a_line_took_when_it_breaks_off_comes_back_in_its_order() -> None:
     batches = [PartitionBatch("t", 0, b"%d" % number) for number in range(6)]
-    line = Line(BreakingConnection(), NAME, 1_000)
+    line = Line(BreakingConnection(), NAME, SETTINGS)
     line.take(batches)
     with pytest.raises(ConnectionLost):
         line.advance(wait_for_all=False)
@@ -489,7 +412,7 @@ def test_what_a_line_took_when_it_breaks_off_comes_back_in_its_order() -> None:
 
 def test_what_a_leader_does_not_speak_of_is_not_taken_for_written() -> None:
     batches = [PartitionBatch("t", partition, b"batch") for partition in range(2)]
-    line = Line(BreakingConnection(), NAME, 1_000)
+    line = Line(BreakingConnection(), NAME, SETTINGS)
     line.take(batches)
     with pytest.raises(ConnectionLost, match="did not answer for all"):
         line.advance(wait_for_all=True)

@@ -90,27 +90,25 @@ class LaneWriter:
     @contextlib.contextmanager
     def _aborted_on_error(self, transaction: Transaction, claim: Claim) -> Iterator[None]:
         """Takes back what an error leaves, so that consumers need not wait for the timeout."""
-        name = _name(claim)
         try:
             yield
         except BaseException as error:
             transaction.abort()
             if isinstance(error, RowsRefused) or not isinstance(error, LogError):
                 raise
-            if isinstance(error, TookTooLong):
-                raise LaneFailed(
-                    f"{name}: batch {claim.batch_id} took longer than its transaction may, "
-                    f"{self.transaction_timeout_ms} ms: take fewer rows at a time (maxOffsetsPerTrigger), use more "
-                    "lanes, or raise option transactionTimeout"
-                ) from None
-            if isinstance(error, Fenced):
-                raise LaneFailed(
-                    f"{name} was taken over by a later attempt, which writes it: nothing of this one stays"
-                ) from None
-            raise LaneFailed(
-                f"{name}: batch {claim.batch_id} could not be committed, or nobody knows: {error}. It is written by "
-                "the next attempt if it was not"
-            ) from None
+            raise LaneFailed(f"{_name(claim)}: batch {claim.batch_id} {self._failure(error, transaction)}") from None
+
+    def _failure(self, error: LogError, transaction: Transaction) -> str:
+        if transaction.is_committing:
+            return f"was to be committed, and nobody knows whether it was: {error}. The next attempt finds out"
+        if isinstance(error, Fenced):
+            return "was taken over by a later attempt, which writes it: nothing of this one stays"
+        if isinstance(error, TookTooLong):
+            return (
+                f"took longer than its transaction may, {self.transaction_timeout_ms} ms: take fewer rows at a time "
+                f"(maxOffsetsPerTrigger), use more lanes, or raise option transactionTimeout ({error})"
+            )
+        return f"could not be written, and nothing of this attempt stays: {error}"
 
 
 class _Rows:

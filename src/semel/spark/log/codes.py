@@ -64,6 +64,8 @@ def refusal(what: str, code: int, message: str | None = None) -> LogError:
         return Fenced(f"{what}: somebody else writes under our name by now ({name_of(code)})")
     if code in _FORBIDDEN:
         return AuthenticationFailed(f"{what}: this user may not use it ({name_of(code)})")
+    if code == ErrorCode.MESSAGE_TOO_LARGE:
+        message = f"{message or 'the batch'}; set kafka.batch.size to less, or the topic's max.message.bytes to more"
     return Refused(f"{what}: the broker refuses ({name_of(code)}{f': {message}' if message else ''})")
 
 

@@ -5,6 +5,7 @@ is a `ConnectionLost`, which a retry over a new connection may mend, or an `Auth
 This file must never send anything again by itself.
 """
 
+import select
 import socket
 import ssl
 from collections.abc import Sequence
@@ -68,6 +69,8 @@ class Connection:
         self._expected_id = 0
         self._versions: dict[int, int] = {}
         self._socket = _connect(address, settings, self._where)
+        self._arrivals = select.poll()
+        self._arrivals.register(self._socket, select.POLLIN)
         try:
             # Version 0 is the one that every broker understands, before a login as well.
             for api in self._ask(API_VERSIONS, 0).api_keys:
@@ -119,6 +122,11 @@ class Connection:
             return producing.decode_response(version, frame)
         except ProtocolError as error:
             raise ConnectionLost(f"{self._where} sent an answer that cannot be read: {error}") from None
+
+    def has_answer(self) -> bool:
+        """Whether something has come that nobody has read yet."""
+        is_open = isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
+        return is_open or bool(self._arrivals.poll(0))
 
     def close(self) -> None:
         self._socket.close()

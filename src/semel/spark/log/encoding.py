@@ -73,7 +73,8 @@ def encoded(columns: Columns, bytes_max: int) -> Iterator[Records]:
     times_ms = columns.timestamps_ms
     # Where the pieces begin is not known yet, and so not what times and offsets are to be counted from.
     deltas_width_max = len(varint(int(times_ms.max()) - int(times_ms.min()))) + len(varint(count))
-    edges = _edges(np.broadcast_to(bodies + deltas_width_max, count), bytes_max)
+    largest = np.broadcast_to(bodies + deltas_width_max, count)
+    edges = _edges(largest + len(varint(int(largest.max()))), bytes_max)
     lengths, starts = np.diff(edges), np.array(edges[:-1])
     timestamp_deltas = _Varints(times_ms - np.repeat(times_ms[starts], lengths))
     offset_deltas = _Varints(np.arange(count) - np.repeat(starts, lengths))

@@ -7,6 +7,7 @@ is forgotten here; all else can be taken back, in its order, and sent over anoth
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import chain
 from typing import Final
 
@@ -15,41 +16,51 @@ from semel.spark.log.connection import Connection, ConnectionLost
 from semel.spark.log.errors import LogError
 from semel.spark.log.patience import MENDABLE
 from semel.spark.log.places import TopicPartition
+from semel.spark.log.settings import ClientSettings
 from semel.wire.errors import ErrorCode
 from semel.wire.producing import PartitionBatch
 
 REQUESTS_UNDER_WAY_MAX: Final = 5
-# A request is that large at most, unless one batch is larger.
-REQUEST_BYTES_MAX: Final = 1024 * 1024
 
 
 class Line:
     """One connection, for a transaction that has it alone."""
 
-    def __init__(self, connection: Connection, transactional_id: str, timeout_ms: int) -> None:
+    def __init__(self, connection: Connection, transactional_id: str, settings: ClientSettings) -> None:
         self.connection = connection
         self._id = transactional_id
-        self._timeout_ms = timeout_ms
+        self._settings = settings
         self._to_send: deque[list[PartitionBatch]] = deque()
         self._under_way: deque[list[PartitionBatch]] = deque()
 
     def take(self, batches: Iterable[PartitionBatch]) -> None:
         """Batches that are to be sent behind all others."""
-        self._to_send.extend(requests_of(batches))
+        self._to_send.extend(requests_of(batches, self._settings.request_bytes_max))
 
     def advance(self, *, wait_for_all: bool) -> None:
         """Send all that can be sent, and wait for no more answers than that takes, or for all there are."""
         while self._to_send or (wait_for_all and self._under_way):
-            if self._to_send and len(self._under_way) < REQUESTS_UNDER_WAY_MAX:
-                # Under way from here on: of a request that breaks off nobody knows how much came through.
-                self._under_way.append(self._to_send.popleft())
-                self.connection.send_produce(self._under_way[-1], self._id, self._timeout_ms)
-            else:
+            if not self._to_send or len(self._under_way) == REQUESTS_UNDER_WAY_MAX or self.connection.has_answer():
                 self._receive()
+            else:
+                self._send()
 
     def unanswered(self) -> Iterator[PartitionBatch]:
         """What no broker has said that it has, in the order in which it was taken."""
         return chain.from_iterable((*self._under_way, *self._to_send))
+
+    def _send(self) -> None:
+        # Under way from here on: of a request that breaks off nobody knows how much came through.
+        self._under_way.append(self._to_send.popleft())
+        try:
+            self.connection.send_produce(self._under_way[-1], self._id, self._settings.request_timeout_ms)
+        except ConnectionLost:
+            # Answers may have come before that. A broker that was started again remembers the last batch alone, and
+            # would refuse what it has acknowledged and gets once more.
+            with suppress(*MENDABLE):
+                while self._under_way:
+                    self._receive()
+            raise
 
     def _receive(self) -> None:
         """What became of the request that is next in line."""
@@ -73,14 +84,14 @@ class Line:
         self._under_way.popleft()
 
 
-def requests_of(batches: Iterable[PartitionBatch]) -> Iterator[list[PartitionBatch]]:
-    """Requests for batches, which stay in the order of their partition."""
+def requests_of(batches: Iterable[PartitionBatch], bytes_max: int) -> Iterator[list[PartitionBatch]]:
+    """Requests of so many bytes, unless one batch has more; batches stay in the order of their partition."""
     request: list[PartitionBatch] = []
     there: set[tuple[str, int]] = set()
     size = 0
     for batch in batches:
         where = batch.topic, batch.partition
-        if where in there or (request and size + len(batch.batch) > REQUEST_BYTES_MAX):
+        if where in there or (request and size + len(batch.batch) > bytes_max):
             yield request
             request, there, size = [], set(), 0
         request.append(batch)

@@ -10,11 +10,10 @@ from semel.spark.log.settings import ClientSettings
 
 # A topic that was made a moment ago may not be known to every broker yet. One that is still not there was never made.
 MISSING_SECONDS_MAX: Final = 2.0
-API_TIMEOUT: Final = "kafka.default.api.timeout.ms"
-
-
-# How soon a broker is asked again that only has to finish what it was told before.
+# How soon, and for how long, a broker is asked again that only has to finish what it was told before.
 CONCLUDING_MS: Final = 20
+CONCLUDING_SECONDS_MAX: Final = 1.0
+API_TIMEOUT: Final = "kafka.default.api.timeout.ms"
 
 
 class Moved(LogError):
@@ -42,18 +41,24 @@ class Patience:
     def progress(self) -> None:
         """Something came of it: all of the time is there again."""
         self._since = time.monotonic()
+        self._missing_since: float | None = None
         self._backoff_ms = self._settings.retry_backoff_ms
 
     def wait(self, reason: LogError) -> None:
         """Wait a little before the next attempt, or raise if there has been enough of them."""
-        waited = time.monotonic() - self._since
-        if isinstance(reason, UnknownTopic) and waited >= MISSING_SECONDS_MAX:
+        now = time.monotonic()
+        waited = now - self._since
+        if not isinstance(reason, UnknownTopic):
+            self._missing_since = None
+        elif self._missing_since is None:
+            self._missing_since = now
+        elif now - self._missing_since >= MISSING_SECONDS_MAX:
             raise reason
         if waited * 1000 >= self._timeout_ms:
             raise Unreachable(
                 f"{reason} (tried for {waited:.0f} s; {self._setting} is {self._timeout_ms} ms)"
             ) from None
-        if isinstance(reason, Concluding):
+        if isinstance(reason, Concluding) and waited < CONCLUDING_SECONDS_MAX:
             time.sleep(CONCLUDING_MS / 1000)
             return
         # Tasks that lost the same broker at once shall not come back at once.

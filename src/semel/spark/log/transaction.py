@@ -46,16 +46,20 @@ class Transaction:
         self._id = transactional_id
         self._timeout_ms = timeout_ms
         self._coordinator: Address | None = None
-        self._claim = client.patiently(self._claimed)
+        self._claim = client.patiently(lambda: self._claim_id(_NO_CLAIM))
         self._partition_counts: dict[str, int] = {}
         # Of each partition that takes part, the number of its next record.
         self._sequences: dict[TopicPartition, int] = {}
         self._waiting: list[PartitionBatch] = []
         self._waiting_bytes = 0
         self._lines: dict[Address, Line] = {}
-        # When the time of the transaction is over; it begins with the first partition.
+        # The first partitions that were announced, and when the time of the transaction is over, which they begin.
+        self._opened_by: Sequence[Mapping[str, object]] = ()
         self._ends: float | None = None
-        self._is_committing = False
+        self._is_fenced = False
+        self.is_committing = False
+        # Why something had to be tried again.
+        self._trouble = ""
         delivery_ms = client.settings.delivery_timeout_ms
         self._patience = (
             Patience(client.settings, timeout_ms, "the time of a transaction")
@@ -80,6 +84,7 @@ class Transaction:
             topics.setdefault(where.topic, []).append(where.partition)
         announced = [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
         if self._ends is None:
+            self._opened_by = announced
             self._ends = time.monotonic() + self._timeout_ms / 1000
         self._patience.progress()
         self._patiently(lambda: self._announce(announced), self._patience)
@@ -109,31 +114,36 @@ class Transaction:
             self._send(wait_for_all=False)
 
     def commit(self) -> None:
-        """Everything that was written, or an error: then it has happened, will happen, or never will."""
+        """Make everything that was written seen. After an error nobody knows, if `is_committing` is true by then."""
         self._send(wait_for_all=True)
         while self._lines:
             address, line = self._lines.popitem()
             self._client.give_back(address, line.connection)
         left_ms = max(int(self._left_seconds() * 1000), _COMMIT_MS_MIN)
-        self._is_committing = True
+        self.is_committing = True
         self._patiently(self._end, Patience(self._client.settings, left_ms, "what is left of its time"))
 
     def abort(self) -> None:
         """Take back what is open, unless a commit was asked for.
 
-        The id is claimed anew, which the broker refuses if it is another's by now: an EndTxn would leave the epoch as
-        it is, and what is still on its way to a broker would open the transaction again behind it.
+        An EndTxn would leave the epoch as it is, and what is still on its way to a leader would be written behind it.
+        A claim of the own id aborts as well, and raises the epoch. But Kafka's coordinator would abort a successor's
+        transaction by it; so the id has to be ours still, which announcing what was announced finds out.
         """
         while self._lines:
             self._lines.popitem()[1].connection.close()
-        if not self._is_committing and self._ends is not None:
-            # Whatever it answers, it has either aborted or will by itself.
-            with suppress(LogError):
-                self._client.patiently(self._claim_anew, Patience(self._client.settings, ABORT_MS_MAX, "the abort"))
+        if self._ends is None or self._is_fenced or self.is_committing:
+            return
+        patience = Patience(self._client.settings, ABORT_MS_MAX, "the abort")
+        # What cannot be aborted now is when its time is over.
+        with suppress(LogError):
+            self._patiently(lambda: self._announce(self._opened_by), patience)
+            self._client.patiently(self._abort_by_claiming, patience)
 
     # -- the coordinator
 
-    def _claimed(self, claim: tuple[int, int] = _NO_CLAIM) -> tuple[int, int]:
+    def _claim_id(self, claim: tuple[int, int]) -> tuple[int, int]:
+        """The producer id and the epoch that go on from a claim."""
         producer_id, epoch = claim
         answer = self._ask_coordinator(
             INIT_PRODUCER_ID,
@@ -149,9 +159,10 @@ class Transaction:
         self._check(answer.error_code)
         return answer.producer_id, answer.producer_epoch
 
-    def _claim_anew(self) -> None:
+    def _abort_by_claiming(self) -> None:
+        # Kafka says that it is still ending the transaction: this one.
         with suppress(Concluding):
-            self._claimed(self._claim)
+            self._claim_id(self._claim)
 
     def _announce(self, topics: Sequence[Mapping[str, object]]) -> None:
         self._check_time()
@@ -163,13 +174,19 @@ class Transaction:
             v3_and_below_producer_epoch=epoch,
             v3_and_below_topics=topics,
         )
-        for topic in answer.results_by_topic_v3_and_below:
-            for one in topic.results_by_partition:
-                if one.partition_error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    raise UnknownTopic(f"there is no partition {one.partition_index} of topic {topic.name!r}")
-                # Nothing was done for one partition where another could not take part.
-                if one.partition_error_code != ErrorCode.OPERATION_NOT_ATTEMPTED:
-                    self._check(one.partition_error_code, f"partition {topic.name}-{one.partition_index}")
+        of_partitions = [
+            (TopicPartition(topic.name, one.partition_index), one.partition_error_code)
+            for topic in answer.results_by_topic_v3_and_below
+            for one in topic.results_by_partition
+        ]
+        # Where one partition cannot take part nothing is done for the others.
+        for where, code in of_partitions:
+            if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise UnknownTopic(f"there is no partition {where.partition} of topic {where.topic!r}")
+            if code != ErrorCode.OPERATION_NOT_ATTEMPTED:
+                self._check(code, f"partition {where}")
+        if not of_partitions or any(code for _, code in of_partitions):
+            raise Moved(f"transactional id {self._id!r}: its coordinator did not take in all partitions")
 
     def _end(self) -> None:
         producer_id, epoch = self._claim
@@ -227,14 +244,16 @@ class Transaction:
             led.setdefault(self._client.leader_of(TopicPartition(batch.topic, batch.partition)), []).append(batch)
         for address in led:
             if address not in self._lines:
-                timeout_ms = self._client.settings.request_timeout_ms
-                self._lines[address] = Line(self._client.lease(address), self._id, timeout_ms)
+                self._lines[address] = Line(self._client.lease(address), self._id, self._client.settings)
         for address, batches in led.items():
             self._lines[address].take(batches)
         self._waiting, self._waiting_bytes = [], 0
 
     def _take_back(self) -> None:
-        """Take all that was not acknowledged from all lines, in its order, and forget who leads what."""
+        """Take all that was not acknowledged from all lines, in its order, and forget who leads what.
+
+        From all of them, though one was lost: a partition must never be on two lines, and this happens seldom.
+        """
         unanswered: list[PartitionBatch] = []
         while self._lines:
             line = self._lines.popitem()[1]
@@ -248,16 +267,26 @@ class Transaction:
     # -- time
 
     def _patiently(self, attempt: Callable[[], None], patience: Patience) -> None:
+        def remembered() -> None:
+            try:
+                attempt()
+            except MENDABLE as reason:
+                self._trouble = f": {reason}"
+                raise
+
         try:
-            self._client.patiently(attempt, patience)
+            self._client.patiently(remembered, patience)
         except Fenced:
+            self._is_fenced = True
             # The broker gives up what takes too long by fencing who does it.
             self._check_time()
             raise
 
     def _check_time(self) -> None:
         if self._left_seconds() <= 0:
-            raise TookTooLong(f"transactional id {self._id!r}: its transaction may take {self._timeout_ms} ms")
+            raise TookTooLong(
+                f"transactional id {self._id!r}: its transaction may take {self._timeout_ms} ms{self._trouble}"
+            )
 
     def _left_seconds(self) -> float:
         return self._timeout_ms / 1000 if self._ends is None else self._ends - time.monotonic()

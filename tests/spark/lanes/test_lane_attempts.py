@@ -124,7 +124,7 @@ def test_an_attempt_that_fails_before_its_commit_leaves_no_marker(
 
     with monkeypatch.context() as failing:
         failing.setattr(Transaction, "commit", fails)
-        with pytest.raises(LaneFailed, match="could not be committed"):
+        with pytest.raises(LaneFailed, match="could not be written"):
             lane.write(CLAIM, rows(range(5)))
     assert len(broker.log("progress")) == 1
     assert not lane.write(CLAIM, rows(range(5))).was_duplicate

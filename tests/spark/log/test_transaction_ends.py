@@ -1,0 +1,106 @@
+"""How a transaction ends: seen whole or not at all, and never at the cost of another one."""
+
+import pytest
+from relayed_cluster import RelayedCluster
+from transacted import NAME, TIMEOUT_MS, client_of, places, stored, write
+
+from asking import Asker
+from semel.spark.log import Refused, Unreachable
+from semel.spark.log.errors import Fenced
+from semel.spark.log.transaction import Transaction
+from semel.testing.broker import FaultyBroker
+from semel.wire.errors import ErrorCode
+
+
+def test_what_was_aborted_is_never_seen(broker: FaultyBroker, ask: Asker) -> None:
+    ask.create("payments")
+    with client_of(broker.bootstrap, max_request_size=1_000) as client:
+        transaction = Transaction(client, NAME, TIMEOUT_MS)
+        write(transaction, *places(1), range(100))
+        transaction.abort()
+        following = Transaction(client, NAME, TIMEOUT_MS)
+        write(following, *places(1), range(100, 110))
+        following.commit()
+    assert stored(broker) == list(range(100, 110))
+
+
+def test_who_is_fenced_writes_nothing_and_aborts_nothing_of_its_successor(broker: FaultyBroker, ask: Asker) -> None:
+    ask.create("payments")
+    with client_of(broker.bootstrap) as client, client_of(broker.bootstrap) as another:
+        zombie = Transaction(client, NAME, TIMEOUT_MS)
+        write(zombie, *places(1), range(10))
+        successor = Transaction(another, NAME, TIMEOUT_MS)
+        write(successor, *places(1), range(10, 20))
+        with pytest.raises(Fenced):
+            zombie.commit()
+        zombie.abort()
+        successor.commit()
+    assert stored(broker) == list(range(10, 20))
+
+
+def test_what_is_under_way_when_it_is_aborted_opens_no_transaction_again(broker: FaultyBroker, ask: Asker) -> None:
+    """Its epoch is over, so that the leader refuses it whenever it arrives."""
+    ask.create("payments")
+    with client_of(broker.bootstrap) as client:
+        transaction = Transaction(client, NAME, TIMEOUT_MS)
+        write(transaction, *places(1), range(10))
+        claimed = transaction._claim
+        transaction.abort()
+        late = Transaction(client, "another", TIMEOUT_MS)
+        late._id, late._claim = NAME, claimed
+        late._sequences = dict.fromkeys(places(1), 0)
+        write(late, *places(1), range(10))
+        with pytest.raises(Fenced):
+            late.commit()
+    assert broker.log("payments") == []
+
+
+def test_a_commit_whose_answer_is_lost_is_asked_for_again(broker: FaultyBroker, ask: Asker) -> None:
+    ask.create("payments")
+    with RelayedCluster(broker.bootstrap) as cluster, client_of(cluster.bootstrap) as client:
+        transaction = Transaction(client, NAME, TIMEOUT_MS)
+        write(transaction, *places(1), range(10))
+        cluster.ends_to_lose = 2
+        transaction.commit()
+        assert cluster.ends_to_lose == 0
+    assert stored(broker) == list(range(10))
+
+
+def test_after_a_commit_that_nobody_knows_of_nothing_is_aborted(broker: FaultyBroker, ask: Asker) -> None:
+    ask.create("payments")
+    with RelayedCluster(broker.bootstrap) as cluster, client_of(cluster.bootstrap) as client:
+        transaction = Transaction(client, NAME, 1_000)
+        write(transaction, *places(1), range(10))
+        cluster.ends_to_lose = 1_000_000
+        with pytest.raises(Unreachable):
+            transaction.commit()
+        transaction.abort()
+    assert stored(broker) == list(range(10))
+
+
+def test_who_gives_up_aborts_nothing_of_a_successor(broker: FaultyBroker, ask: Asker) -> None:
+    """Kafka's coordinator would: it looks at no epoch where a transaction is open."""
+    ask.create("payments")
+    with RelayedCluster(broker.bootstrap) as cluster, client_of(cluster.bootstrap) as client:
+        zombie = Transaction(client, NAME, TIMEOUT_MS)
+        write(zombie, *places(1), range(10))
+        successor = Transaction(client, NAME, TIMEOUT_MS)
+        write(successor, *places(1), range(10, 20))
+        claims = cluster.claims
+        zombie.abort()
+        assert cluster.claims == claims
+        successor.commit()
+    assert stored(broker) == list(range(10, 20))
+
+
+def test_who_gives_up_what_is_his_has_it_aborted_at_once(broker: FaultyBroker, ask: Asker) -> None:
+    ask.create("payments")
+    with RelayedCluster(broker.bootstrap) as cluster, client_of(cluster.bootstrap) as client:
+        transaction = Transaction(client, NAME, TIMEOUT_MS)
+        write(transaction, *places(1), range(10))
+        cluster.produce_errors = [ErrorCode.MESSAGE_TOO_LARGE]
+        with pytest.raises(Refused):
+            transaction.commit()
+        claims = cluster.claims
+        transaction.abort()
+        assert cluster.claims == claims + 1
