@@ -8,6 +8,8 @@ from typing import Final
 from bugs import Bug
 
 TRANSACTIONS: Final = "tests/spark/log/test_transaction.py"
+ENDS: Final = "tests/spark/log/test_transaction_ends.py"
+PATIENCE: Final = "tests/spark/log/test_patience.py"
 ATTEMPTS: Final = "tests/spark/lanes/test_lane_attempts.py"
 ENCODING: Final = "tests/spark/log/test_encoding.py"
 PLACING: Final = "tests/spark/log/test_placing.py"
@@ -45,9 +47,9 @@ SINK_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "the numbers of records go on over a claim",
         "semel.spark.log.transaction",
-        "        self._sequences: dict[TopicPartition, int] = {}",
-        '        self._sequences: dict[TopicPartition, int] = client.__dict__.setdefault("sequences", {})',
-        transactions("what_was_aborted"),
+        "        self._sequences.update(dict.fromkeys(new, 0))",
+        "        self._sequences.update(dict.fromkeys(new, 100 * self._claim[1]))",
+        (ENDS, "-k", "what_was_aborted"),
     ),
     Bug(
         "batches are written outside of their transaction",
@@ -101,8 +103,10 @@ SINK_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a partition that may not take part yet counts as one that does",
         "semel.spark.log.transaction",
-        "                if one.partition_error_code != ErrorCode.OPERATION_NOT_ATTEMPTED:",
-        "                if one.partition_error_code == ErrorCode.NONE:",
+        "            if code != ErrorCode.OPERATION_NOT_ATTEMPTED:\n"
+        '                self._check(code, f"partition {where}")\n'
+        "        if not of_partitions or any(code for _, code in of_partitions):\n",
+        "        if not of_partitions:\n",
         transactions("busy_or_elsewhere"),
     ),
     Bug(
@@ -115,43 +119,57 @@ SINK_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "an abort follows a commit that nobody knows of",
         "semel.spark.log.transaction",
-        "        if not self._is_committing and self._ends is not None:",
-        "        if self._ends is not None:",
+        "        if self._ends is None or self._is_fenced or self.is_committing:",
+        "        if self._ends is None or self._is_fenced:",
         transactions("claims_nothing"),
     ),
     Bug(
         "a commit is remembered when it is answered",
         "semel.spark.log.transaction",
-        "        self._is_committing = True\n"
+        "        self.is_committing = True\n"
         '        self._patiently(self._end, Patience(self._client.settings, left_ms, "what is left of its time"))\n',
         '        self._patiently(self._end, Patience(self._client.settings, left_ms, "what is left of its time"))\n'
-        "        self._is_committing = True\n",
+        "        self.is_committing = True\n",
         transactions("claims_nothing"),
     ),
     Bug(
         "an abort leaves the epoch as it is",
         "semel.spark.log.transaction",
-        "            self._claimed(self._claim)\n",
-        "            producer_id, epoch = self._claim\n"
-        "            named = {'transactional_id': self._id, 'producer_id': producer_id, 'producer_epoch': epoch}\n"
-        "            self._check(self._ask_coordinator(END_TXN, committed=False, **named).error_code)\n",
-        transactions("opens_no_transaction_again"),
+        "            self._claim_id(self._claim)\n",
+        "            names = 'transactional_id', 'producer_id', 'producer_epoch', 'committed'\n"
+        "            values = dict(zip(names, (self._id, *self._claim, False)))\n"
+        "            self._check(self._ask_coordinator(END_TXN, **values).error_code)\n",
+        (ENDS, "-k", "opens_no_transaction_again"),
     ),
     Bug(
         "an abort takes the id from whoever has it by now",
         "semel.spark.log.transaction",
-        "            self._claimed(self._claim)\n",
-        "            self._claimed()\n",
-        transactions("who_is_fenced"),
+        "            self._claim_id(self._claim)\n",
+        "            self._claim_id(_NO_CLAIM)\n",
+        (ENDS, "-k", "who_comes_during_an_abort"),
+    ),
+    Bug(
+        "an abort does not look whether the id is still ours",
+        "semel.spark.log.transaction",
+        "            self._patiently(lambda: self._announce(self._opened_by), patience)\n",
+        "",
+        (ENDS, "-k", "who_gives_up_aborts_nothing"),
+    ),
+    Bug(
+        "who is fenced asks for an abort all the same",
+        "semel.spark.log.transaction",
+        "        if self._ends is None or self._is_fenced or self.is_committing:",
+        "        if self._ends is None or self.is_committing:",
+        (ENDS, "-k", "nothing_more_is_asked"),
     ),
     Bug(
         "who is fenced claims the id again and goes on",
         "semel.spark.log.transaction",
         "            self._check_time()\n            raise\n",
-        "            self._claim = self._claimed()\n            attempt()\n",
-        transactions("who_is_fenced"),
+        "            self._claim = self._claim_id(_NO_CLAIM)\n            attempt()\n",
+        (ENDS, "-k", "who_is_fenced"),
     ),
-    # -- the line to a leader: what it was sent, what it said ----------------------------------------------------------
+    # -- the line to a leader: what it was sent, what it said, how long it is waited for -------------------------------
     Bug(
         "one more request is under way than brokers remember batches",
         "semel.spark.log.line",
@@ -169,12 +187,19 @@ SINK_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a request is under way from when it was sent as a whole",
         "semel.spark.log.line",
-        "                self._under_way.append(self._to_send.popleft())\n"
-        "                self.connection.send_produce(self._under_way[-1], self._id, self._timeout_ms)\n",
-        "                request = self._to_send.popleft()\n"
-        "                self.connection.send_produce(request, self._id, self._timeout_ms)\n"
-        "                self._under_way.append(request)\n",
+        "        self._under_way.append(self._to_send.popleft())\n        try:\n"
+        "            self.connection.send_produce(self._under_way[-1], self._id, self._settings.request_timeout_ms)\n",
+        "        request = self._to_send.popleft()\n        try:\n"
+        "            self.connection.send_produce(request, self._id, self._settings.request_timeout_ms)\n"
+        "            self._under_way.append(request)\n",
         transactions("breaks_off"),
+    ),
+    Bug(
+        "answers that came before a connection broke are not heard",
+        "semel.spark.log.line",
+        "                while self._under_way:\n                    self._receive()\n",
+        "                pass\n",
+        transactions("before_a_connection_broke"),
     ),
     Bug(
         "what was not sent yet is not taken back",
@@ -232,6 +257,13 @@ SINK_BUGS: Final[tuple[Bug, ...]] = (
         "        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,\n",
         transactions("error_that_stays and OUT_OF_ORDER"),
     ),
+    Bug(
+        "a topic is missing since the last progress",
+        "semel.spark.log.patience",
+        "        elif now - self._missing_since >= MISSING_SECONDS_MAX:",
+        "        elif waited >= MISSING_SECONDS_MAX:",
+        (PATIENCE, "-k", "first_said_to_be"),
+    ),
     # -- columns as records: all of them, as they were -----------------------------------------------------------------
     Bug(
         "offsets count on from batch to batch",
@@ -239,6 +271,13 @@ SINK_BUGS: Final[tuple[Bug, ...]] = (
         "    offset_deltas = _Varints(np.arange(count) - np.repeat(starts, lengths))",
         "    offset_deltas = _Varints(np.arange(count))",
         transactions("numbers"),
+    ),
+    Bug(
+        "the length of a record does not count",
+        "semel.spark.log.encoding",
+        "    edges = _edges(largest + len(varint(int(largest.max()))), bytes_max)",
+        "    edges = _edges(largest, bytes_max)",
+        (ENCODING, "-k", "length_of_a_record"),
     ),
     Bug(
         "no key is an empty key",

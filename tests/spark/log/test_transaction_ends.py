@@ -104,3 +104,38 @@ def test_who_gives_up_what_is_his_has_it_aborted_at_once(broker: FaultyBroker, a
         claims = cluster.claims
         transaction.abort()
         assert cluster.claims == claims + 1
+
+
+def test_a_successor_who_comes_during_an_abort_keeps_the_id(
+    broker: FaultyBroker, ask: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask.create("payments")
+    successors: list[Transaction] = []
+    with client_of(broker.bootstrap) as client:
+        zombie = Transaction(client, NAME, TIMEOUT_MS)
+        write(zombie, *places(1), range(10))
+        abort_by_claiming = zombie._abort_by_claiming
+
+        def overtaken() -> None:
+            successors.append(Transaction(client, NAME, TIMEOUT_MS))
+            abort_by_claiming()
+
+        monkeypatch.setattr(zombie, "_abort_by_claiming", overtaken)
+        zombie.abort()
+        (successor,) = successors
+        write(successor, *places(1), range(10, 20))
+        successor.commit()
+    assert stored(broker) == list(range(10, 20))
+
+
+def test_nothing_more_is_asked_in_the_name_of_who_is_told_that_he_is_fenced(broker: FaultyBroker, ask: Asker) -> None:
+    ask.create("payments")
+    with RelayedCluster(broker.bootstrap) as cluster, client_of(cluster.bootstrap) as client:
+        zombie = Transaction(client, NAME, TIMEOUT_MS)
+        write(zombie, *places(1), range(10))
+        Transaction(client, NAME, TIMEOUT_MS)
+        with pytest.raises(Fenced):
+            zombie.commit()
+        asked = cluster.asked.copy()
+        zombie.abort()
+        assert cluster.asked == asked
