@@ -13,6 +13,7 @@ from semel.spark.lanes import progress
 from semel.spark.lanes.lane import ClaimRefused, LaneFailed, LaneWriter
 from semel.spark.lanes.protocol import Claim, Marker
 from semel.spark.log import Unreachable, from_options
+from semel.spark.log.errors import Fenced
 from semel.spark.log.transaction import Transaction
 from semel.testing.broker import FaultyBroker
 
@@ -129,3 +130,18 @@ def test_an_attempt_that_fails_before_its_commit_leaves_no_marker(
     assert len(broker.log("progress")) == 1
     assert not lane.write(CLAIM, rows(range(5))).was_duplicate
     assert stored(broker) == list(range(5))
+
+
+def test_after_a_commit_whose_answer_is_missing_nothing_is_claimed_of_it(
+    broker: FaultyBroker, lane: LaneWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unheard(transaction: Transaction) -> None:
+        commit(transaction)
+        raise Fenced("another's by now")
+
+    commit = Transaction.commit
+    with monkeypatch.context() as failing:
+        failing.setattr(Transaction, "commit", unheard)
+        with pytest.raises(LaneFailed, match="nobody knows whether it was: another's by now"):
+            lane.write(CLAIM, rows(range(5)))
+    assert lane.write(CLAIM, rows(range(5))).was_duplicate

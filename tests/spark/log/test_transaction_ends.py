@@ -139,3 +139,14 @@ def test_nothing_more_is_asked_in_the_name_of_who_is_told_that_he_is_fenced(brok
         asked = cluster.asked.copy()
         zombie.abort()
         assert cluster.asked == asked
+
+
+def test_partitions_that_were_not_taken_in_are_announced_again(broker: FaultyBroker, ask: Asker) -> None:
+    ask.create("payments")
+    with RelayedCluster(broker.bootstrap) as cluster, client_of(cluster.bootstrap) as client:
+        transaction = Transaction(client, NAME, TIMEOUT_MS)
+        cluster.coordinator_errors = [ErrorCode.OPERATION_NOT_ATTEMPTED]
+        write(transaction, *places(1), range(10))
+        transaction.commit()
+        assert cluster.coordinator_errors == []
+    assert stored(broker) == list(range(10))
