@@ -13,22 +13,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from semel.compaction.keys import digest
 from semel.compaction.opening import records_in, timestamp_delta
 from semel.core.batch import (
     APPEND_TIME_BIT,
-    CHECKED_FROM,
-    CHECKSUM,
-    CHECKSUM_POSITION,
-    HEADER,
-    HEADER_BYTES,
     HORIZON_BIT,
-    LENGTH_PREFIX_BYTES,
     NO_TIMESTAMP,
     BatchHeader,
     Buffer,
+    close_batch,
 )
 from semel.wire.errors import ProtocolError
 from semel.wire.records import compressed, opened, varint
@@ -138,22 +131,14 @@ def _rebuilt(header: BatchHeader, records: bytes, survivors: _Survivors, new_hor
                 kept += memoryview(records)[delta_end:record_end]
             if max(abs(timestamp), abs(timestamp - base_timestamp)) > TIME_MAX:
                 raise ProtocolError(f"a record in the batch at offset {header.base_offset} of time {timestamp}")
-    payload = compressed(header.attributes, bytes(kept))
-    batch = bytearray(
-        HEADER.pack(
-            *header._replace(
-                length=HEADER_BYTES - LENGTH_PREFIX_BYTES + len(payload),
-                attributes=header.attributes | (HORIZON_BIT if is_marked_anew else 0),
-                base_timestamp=base_timestamp,
-                # Where the log set the time it set one for all.
-                max_timestamp=header.max_timestamp if header.attributes & APPEND_TIME_BIT else latest,
-                record_count=survivors.record_count,
-            )
-        )
-        + payload
+    rewritten = header._replace(
+        attributes=header.attributes | (HORIZON_BIT if is_marked_anew else 0),
+        base_timestamp=base_timestamp,
+        # Where the log set the time it set one for all.
+        max_timestamp=header.max_timestamp if header.attributes & APPEND_TIME_BIT else latest,
+        record_count=survivors.record_count,
     )
-    CHECKSUM.pack_into(batch, CHECKSUM_POSITION, crc32c(memoryview(batch)[CHECKED_FROM:]))
-    return batch
+    return close_batch(rewritten, compressed(header.attributes, kept))
 
 
 def _timestamps(records: bytes, begin: int, end: int) -> Iterator[tuple[int, int, int, int]]:

@@ -212,7 +212,7 @@ def control_batch(
     )
     header = BatchHeader(
         base_offset,
-        HEADER_BYTES + len(record) - LENGTH_PREFIX_BYTES,
+        0,
         0,
         MAGIC,
         0,
@@ -225,7 +225,14 @@ def control_batch(
         NO_SEQUENCE,
         1,
     )
-    batch = bytearray(HEADER.pack(*header) + record)
+    return close_batch(header, record)
+
+
+def close_batch(header: BatchHeader, records: Buffer) -> bytearray:
+    """The batch of records that stand as they are to, and of a header whose length and checksum are set here."""
+    length = HEADER_BYTES - LENGTH_PREFIX_BYTES + len(records)
+    batch = bytearray(HEADER.pack(header.base_offset, length, *header[2:]))
+    batch += records
     CHECKSUM.pack_into(batch, CHECKSUM_POSITION, crc32c(memoryview(batch)[CHECKED_FROM:]))
     return batch
 

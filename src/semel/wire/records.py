@@ -15,8 +15,6 @@ from crc32c import crc32c
 from semel.core.batch import (
     APPEND_TIME_BIT,
     CHECKED_FROM,
-    CHECKSUM,
-    CHECKSUM_POSITION,
     CODEC_MASK,
     CONTROL_BIT,
     HEADER,
@@ -24,6 +22,7 @@ from semel.core.batch import (
     LENGTH_PREFIX_BYTES,
     MAGIC,
     MAGIC_POSITION,
+    close_batch,
     read_header,
 )
 
@@ -145,28 +144,23 @@ def sealed(
     base_offset: int = 0,
     leader_epoch: int = 0,
 ) -> bytearray:
-    """The batch of records that are encoded already, and compressed as its attributes say: its header, its checksum,
-    and the one copy of them."""
-    batch = bytearray(
-        HEADER.pack(
-            base_offset,
-            HEADER_BYTES - LENGTH_PREFIX_BYTES + len(payload),
-            leader_epoch,
-            MAGIC,
-            0,
-            attributes,
-            record_count - 1,
-            base_timestamp_ms,
-            max_timestamp_ms,
-            producer_id,
-            producer_epoch,
-            base_sequence,
-            record_count,
-        )
+    """The batch of records that are encoded already, and compressed as its attributes say."""
+    header = BatchHeader(
+        base_offset,
+        0,
+        leader_epoch,
+        MAGIC,
+        0,
+        attributes,
+        record_count - 1,
+        base_timestamp_ms,
+        max_timestamp_ms,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        record_count,
     )
-    batch += payload
-    CHECKSUM.pack_into(batch, CHECKSUM_POSITION, crc32c(memoryview(batch)[CHECKED_FROM:]))
-    return batch
+    return close_batch(header, payload)
 
 
 def decode_batches(buffer: Buffer, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Iterator[Batch]:

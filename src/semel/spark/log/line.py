@@ -79,8 +79,8 @@ class Line:
         self._under_way[0] = list(left.values())
         if left:
             # What no retry mends comes first.
-            wrong.sort(key=lambda error: isinstance(error, MENDABLE))
-            raise wrong[0] if wrong else ConnectionLost("the leader did not answer for all partitions")
+            silence = ConnectionLost("the leader did not answer for all partitions")
+            raise min(wrong, key=lambda error: isinstance(error, MENDABLE), default=silence)
         self._under_way.popleft()
 
 
