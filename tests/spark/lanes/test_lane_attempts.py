@@ -23,16 +23,8 @@ TIMES = pa.timestamp("us", tz="UTC")
 
 
 @pytest.fixture
-def broker() -> Iterator[FaultyBroker]:
-    with FaultyBroker() as started:
-        yield started
-
-
-@pytest.fixture
-def lane(broker: FaultyBroker) -> LaneWriter:
-    asker = Asker(broker.bootstrap)
-    asker.create("payments")
-    asker.close()
+def lane(broker: FaultyBroker, ask: Asker) -> LaneWriter:
+    ask.create("payments")
     client = from_options({"kafka.bootstrap.servers": broker.bootstrap, "kafka.retry.backoff.ms": "10"})
     return LaneWriter(client, progress.prepare(client, "progress", 1, may_grow=False), "payments", TIMEOUT_MS)
 
