@@ -35,15 +35,30 @@ for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
-    """One server for the whole run; who needs a database to himself takes `postgres.new_database()`."""
+    """One server for the whole run, or for several runs; a test takes a `postgres.new_database()` for itself."""
+    from postgres_under_test import SHARED_POSTGRES, SharedPostgres
+
+    server = SharedPostgres(SHARED_POSTGRES) if SHARED_POSTGRES is not None else new_postgres()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def postgres_to_crash() -> Iterator[PostgresServer]:
+    """A server for one test alone, which it may crash."""
+    server = new_postgres()
+    yield server
+    server.stop()
+
+
+def new_postgres() -> PostgresServer:
+    """A server; where the machine has none, the test is skipped."""
     from semel.testing.postgres import PostgresMissing, PostgresServer
 
     try:
-        server = PostgresServer()
+        return PostgresServer()
     except PostgresMissing as missing:
         pytest.skip(str(missing))
-    yield server
-    server.stop()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import uuid
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import psycopg
@@ -14,7 +14,7 @@ import pytest
 from effects import Clock, do, done
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Engine, make_url
+from sqlalchemy import Connection, Engine, make_url
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import Session
@@ -74,7 +74,7 @@ def test_of_two_at_once_the_second_waits_for_the_first(engine: Engine, first_one
                 do(connection, "of the first one")
             assert first
             second = pool.submit(handle, engine, "e-1")
-            wait_for_waiter(engine)
+            wait_for_waiter(connection, second)
             assert not second.done()
             transaction.commit() if first_one_commits else transaction.rollback()
         outcome = second.result(60)
@@ -82,14 +82,13 @@ def test_of_two_at_once_the_second_waits_for_the_first(engine: Engine, first_one
     assert done(engine) == (["of the first one"] if first_one_commits else ["billing:e-1"])
 
 
-def wait_for_waiter(engine: Engine) -> None:
+def wait_for_waiter(connection: Connection, waiting: Future[Outcome]) -> None:
     """PostgreSQL says who waits. With SQLite nobody does, and whether the other one waits already makes no odds."""
-    if engine.dialect.name == "sqlite":
+    if connection.dialect.name == "sqlite":
         return
-    url = engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
-    with psycopg.connect(url, autocommit=True) as watcher:
-        while not watcher.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchall():
-            pass
+    waits_for_us = "SELECT 1 FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))"
+    while not connection.exec_driver_sql(waits_for_us).fetchall():
+        assert not waiting.done()
 
 
 def test_a_raw_connection_does(engine: Engine) -> None:

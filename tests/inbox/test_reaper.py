@@ -132,8 +132,9 @@ def test_whoever_waited_for_the_reaper_sees_its_floor(engine: Engine, clock: Clo
         with engine.begin() as connection:
             assert reaper.delete_step(connection, "billing", floor_ms) == 1
             waiting = pool.submit(claim, engine, old, clock)
-            while not connection.exec_driver_sql("SELECT 1 FROM pg_locks WHERE NOT granted").fetchall():
-                pass
+            waits_for_us = "SELECT 1 FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))"
+            while not connection.exec_driver_sql(waits_for_us).fetchall():
+                assert not waiting.done()
         assert waiting.result(60) is Outcome.QUARANTINED
         # Who reads as of before the floor cannot claim at all.
         with pytest.raises(DBAPIError, match="could not serialize"):

@@ -135,7 +135,8 @@ OUTBOX_BUGS: Final[tuple[Bug, ...]] = (
         "whoever adds only looks whether a relay is asleep",
         "semel.outbox.waking",
         '    (literal_column(f"pg_try_advisory_xact_lock_shared({_LOCK})"), ""),\n',
-        '    (literal_column("NOT EXISTS (SELECT FROM pg_locks WHERE mode = \'ExclusiveLock\' AND objid = 1)"), ""),\n',
+        "    (literal_column(\"NOT EXISTS (SELECT FROM pg_locks WHERE mode = 'ExclusiveLock' AND objid = 1 "
+        'AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))"), ""),\n',
         (_RELAYING, "-k", "fall_asleep and postgresql"),
     ),
 )

@@ -111,10 +111,12 @@ def test_an_application_on_asyncio_makes_and_checks_them_on_its_connection(url: 
 def test_who_may_only_read_checks_them_and_finds_nothing_to_make(postgres: PostgresServer) -> None:
     url = postgres.new_database()
     schema.make(engine_of(url))
+    # Roles belong to the server, which others may use at the same time.
+    role = f"reader_of_{engine_of(url).url.database}"
     with engine_of(url).begin() as connection:
-        connection.execute(text("CREATE ROLE reader"))
-        connection.execute(text("GRANT SELECT ON semel_schema TO reader"))
-    reader = engine_of(url, connect_args={"options": "-c role=reader"})
+        connection.execute(text(f"CREATE ROLE {role}"))
+        connection.execute(text(f"GRANT SELECT ON semel_schema TO {role}"))
+    reader = engine_of(url, connect_args={"options": f"-c role={role}"})
     schema.check(reader)
     assert {made.tables for made in schema.make(reader)} == {()}
 

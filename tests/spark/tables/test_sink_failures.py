@@ -184,15 +184,15 @@ def failing_once(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, before
 
 
 def test_rows_that_a_crash_of_the_server_swept_from_the_stage_are_missed(
-    postgres: PostgresServer, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    postgres_to_crash: PostgresServer, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The worst moment: all tasks have staged, and the driver connects anew, to a server whose stage is empty."""
-    place = Place("postgresql", tmp_path, postgres.new_database())
+    place = Place("postgresql", tmp_path, postgres_to_crash.new_database())
     place.feed(0, 1)
 
     def crash(connected: PostgresConnection) -> None:
-        postgres.crash()
-        postgres.start()
+        postgres_to_crash.crash()
+        postgres_to_crash.start()
         connected.connection = psycopg.connect(place.url, autocommit=True)
 
     failing_once(monkeypatch, PostgresConnection, "commit", crash)

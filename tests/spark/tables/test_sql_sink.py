@@ -365,7 +365,10 @@ def test_an_upsert_beside_another_writer_of_the_same_new_key_replaces_its_row(
     with psycopg.connect(url) as other, ThreadPoolExecutor() as pool:
         other.execute("SELECT pg_advisory_lock(7)")
         writing = pool.submit(sink.write, payments, SECOND)
-        waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+        waits = (
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted "
+            "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+        )
         while asked(url, waits) == [(0,)]:
             assert not writing.done()
         other.execute("INSERT INTO payments VALUES (3, 'of another writer')")
