@@ -10,12 +10,13 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
 
 from cluster_under_test import FOREIGN_CLUSTER
+from shares import WORKERS_PER_CORE, BySize, in_order
 
 if TYPE_CHECKING:
     from semel.testing.broker import FaultyBroker
@@ -31,6 +32,19 @@ settings.load_profile("exploring" if os.environ.get("SEMEL_TEST_EXPLORE") else "
 for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
     if signal.getsignal(number) == signal.SIG_IGN:
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items[:] = in_order(items)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> BySize:
+    config.option.loadscopereorder = False
+    return BySize(config, log)
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    return WORKERS_PER_CORE * len(os.sched_getaffinity(0))
 
 
 @pytest.fixture(scope="session")

@@ -196,6 +196,9 @@ class FromClient:
     partition = 0
     offset = 17
 
+    def __str__(self) -> str:
+        return "message of a client"
+
 
 @pytest.mark.parametrize(
     "given_id", ["orders:0:17", "orders-0@17", "orders/0/17", "my.orders[3]@17", FromClient()], ids=str

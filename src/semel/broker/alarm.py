@@ -48,6 +48,11 @@ class Alarm:
         if due_ms is not None and (self._timer is None or due_ms < self._set_for_ms):
             self._set(due_ms)
 
+    def catch_up(self) -> None:
+        """The clock has jumped ahead: ring for all deadlines that have come by that."""
+        self._unset()
+        self._time_is_up()
+
     def stop(self) -> None:
         """Ring nobody any more."""
         self._stopped = True

@@ -58,6 +58,15 @@ class FaultyBroker(EmbeddedBroker):
 
         self._call(set_fault())
 
+    def skip(self, seconds: float) -> None:
+        """Let the broker believe that this much time has passed: members that were silent lose their place, and
+        transactions that are open for too long are aborted. Returns when that has happened."""
+
+        async def jump() -> None:
+            self._broker.skip(seconds)
+
+        self._call(jump())
+
     def compact(self) -> None:
         """Compact what is worth it in all compacted topics, and return when that is done; no need to wait 15 s."""
         self._call(self._broker.compactor.compact())
@@ -150,6 +159,10 @@ class _Misbehaving(Broker):
             exchange = _LateAnswer(exchange, self.hang_seconds)
             self.hang_seconds = 0.0
         super().serve(exchange, body)
+
+    def skip(self, seconds: float) -> None:
+        self._uptime_began_s += seconds
+        self.alarm.catch_up()
 
     def stored(self, name: str, committed_only: bool) -> list[StoredRecord]:
         topic = self.log.catalog.named(name)

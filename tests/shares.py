@@ -1,0 +1,42 @@
+"""How the tests are shared out among worker processes: what stays together in one worker, and what begins first.
+
+A worker starts Spark once, and its Java gets faster with every test, so the tests on one Spark session are few large
+shares. All other tests go by file. The largest shares begin first, so that no worker is left with one at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling
+
+# Tests wait for processes, disks and timers more than they compute.
+WORKERS_PER_CORE: Final = 2
+# In the order in which they begin. What begins with one of the words of a line makes one share.
+LARGE_SHARES: Final[tuple[tuple[str, ...], ...]] = (
+    ("tests/spark/tables/",),
+    ("tests/spark/",),
+)
+
+
+def share_of(nodeid: str) -> str:
+    """The name of the share to which a test belongs."""
+    for beginnings in LARGE_SHARES:
+        if nodeid.startswith(beginnings):
+            return beginnings[0]
+    return nodeid.partition("::")[0]
+
+
+def in_order(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """The tests with those of the large shares first; otherwise their order stays."""
+    places = {beginnings[0]: place for place, beginnings in enumerate(LARGE_SHARES)}
+    return sorted(items, key=lambda item: places.get(share_of(item.nodeid), len(places)))
+
+
+class BySize(LoadScopeScheduling):
+    """Gives each worker that has nothing left to do the next share."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return share_of(nodeid)
