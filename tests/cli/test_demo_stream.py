@@ -94,11 +94,29 @@ def test_each_semantic_keeps_the_promise_in_its_name_and_the_report_says_the_sam
         (("--seconds", "1"), "the faults need 4 at least"),
         (("--per-second", "0"), "it has to be 1 or more"),
         (("--report", "/nowhere/report.html"), "there is no directory /nowhere"),
+        (("--report", "/tmp"), "Is a directory"),
+        (("--report", "/proc/report.html"), "No such file or directory"),
         (("--no-spark", "--database", "sqlite:///demo.db"), "--no-spark leaves out"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_line(words: tuple[str, ...], complaint: str) -> None:
     assert complaint in semel_failure("demo", *words)
+
+
+def test_a_report_that_cannot_be_written_here_is_written_elsewhere_and_the_demo_says_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
+    # Not even root writes a file where there is a directory.
+    (here / "demo-report.html").mkdir(parents=True)
+    elsewhere.mkdir()
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("TMPDIR", str(elsewhere))
+    done = semel("demo", "--seconds", "4", "--per-second", "100", "--no-spark")
+    assert (done.returncode, done.stderr) == (0, "")
+    [report] = elsewhere.rglob("*.html")
+    assert f"{report}: the same with charts" in done.stdout
+    assert "</html>" in report.read_text()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

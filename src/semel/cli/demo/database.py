@@ -28,6 +28,8 @@ class Database:
 
     url: str
     name: str
+    # Why it is SQLite although nobody asked for that; else nothing.
+    why_not_postgres: str = ""
 
     def audited(self, table: str, options: str) -> str:
         """The address of a table for `semel audit`."""
@@ -43,9 +45,15 @@ def database(given: str | None, directory: Path) -> Iterator[Database]:
         _remove_tables(given)
         yield Database(given, "SQLite" if given.startswith("sqlite") else "PostgreSQL")
         return
-    with contextlib.ExitStack() as closing:
-        url = _own_server(closing)
-        yield Database(url, "PostgreSQL") if url else Database(f"sqlite:///{directory}/demo.db", "SQLite")
+    try:
+        server = _own_server()
+    except PostgresMissing as missing:
+        yield Database(f"sqlite:///{directory}/demo.db", "SQLite", why_not_postgres=str(missing))
+        return
+    try:
+        yield Database(server.url(), "PostgreSQL")
+    finally:
+        server.stop()
 
 
 def _remove_tables(url: str) -> None:
@@ -73,17 +81,12 @@ def _remove_tables(url: str) -> None:
         raise Failure(f"--database: {' '.join(str(error).split())}") from error
 
 
-def _own_server(closing: contextlib.ExitStack) -> str | None:
-    """A PostgreSQL that runs until the stack is closed; None where none can be had."""
-    try:
-        server = PostgresServer(
-            pypi_programs(),
-            settings={"fsync": "on"},
-            start_seconds=_START_SECONDS_MAX,
-            # The demo ends it, when nobody writes to it any more.
-            hears_interrupts=False,
-        )
-    except PostgresMissing:
-        return None
-    closing.callback(server.stop)
-    return server.url()
+def _own_server() -> PostgresServer:
+    """A PostgreSQL that runs until it is stopped. Raises PostgresMissing where none can be had."""
+    return PostgresServer(
+        pypi_programs(),
+        settings={"fsync": "on"},
+        start_seconds=_START_SECONDS_MAX,
+        # The demo ends it, when nobody writes to it any more.
+        hears_interrupts=False,
+    )

@@ -16,7 +16,7 @@ from typing import Final
 
 from semel import settings
 from semel.chaos.plan import Fault
-from semel.cli.demo import DEFAULT_PER_SECOND, DEFAULT_SECONDS, charts, report
+from semel.cli.demo import DEFAULT_PER_SECOND, DEFAULT_REPORT, DEFAULT_SECONDS, charts, report
 from semel.cli.demo.database import database
 from semel.cli.demo.figures import Figures
 from semel.cli.demo.payments import PARTITIONS, payments
@@ -37,9 +37,8 @@ def run(options: argparse.Namespace) -> int:
         raise Failure(f"--seconds {options.seconds:g}: the faults need {SECONDS_MIN:g} at least")
     if options.per_second < 1:
         raise Failure(f"--per-second {options.per_second}: it has to be 1 or more")
-    place = Path(options.report)
-    if not place.absolute().parent.is_dir():
-        raise Failure(f"--report {place}: there is no directory {place.absolute().parent}")
+    if options.report is not None:
+        _check_place(Path(options.report))
     if options.database is not None and options.no_spark:
         raise Failure("--database is for the pipeline, which --no-spark leaves out")
     why_not = "--no-spark" if options.no_spark else why_no_spark()
@@ -53,6 +52,8 @@ def run(options: argparse.Namespace) -> int:
         page.say(f"`semel serve` runs as process {broker.process_id}, ready in {broker.ready_in} s.")
         # A database that cannot be used is said to be so before anything is sent.
         rows = None if why_not else closing.enter_context(database(options.database, Path(directory)))
+        if rows is not None and rows.why_not_postgres:
+            page.say(f"Rows go to SQLite, for PostgreSQL cannot run here: {rows.why_not_postgres}.")
         figures = _stream(page, broker, options)
         if rows is None:
             figures.why_no_pipeline = why_not
@@ -63,12 +64,39 @@ def run(options: argparse.Namespace) -> int:
             figures.pipeline = carry(page, broker, figures.stream, Path(directory), rows)
     _sum_up(page, figures, time.monotonic() - began)
     command = _command(options)
-    try:
-        place.write_text(report.write(figures, command), encoding="utf-8")
-    except OSError as error:
-        raise Failure(f"--report {place}: {error.strerror}") from error
+    place = _write(report.write(figures, command), options.report)
     page.say(f"{place}: the same with charts, and the settings. Again: {command}")
     return 0 if figures.held else 1
+
+
+def _check_place(place: Path) -> None:
+    """Before the demo, which takes minutes: whether the report can be written at its end."""
+    directory = place.absolute().parent
+    if not directory.is_dir():
+        raise Failure(f"--report {place}: there is no directory {directory}")
+    existed = place.exists()
+    try:
+        place.open("ab").close()
+    except OSError as error:
+        raise Failure(f"--report {place}: {error.strerror}") from error
+    if not existed:
+        place.unlink()
+
+
+def _write(text: str, given: str | None) -> Path:
+    """Where the report is: in the place that was named, else here, else where it can be written."""
+    place = Path(given or DEFAULT_REPORT)
+    try:
+        try:
+            place.write_text(text, encoding="utf-8")
+        except OSError:
+            if given is not None:
+                raise
+            place = Path(tempfile.mkdtemp(prefix="semel-demo-report-"), DEFAULT_REPORT)
+            place.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise Failure(f"--report {place}: {error.strerror}") from error
+    return place
 
 
 def why_no_spark() -> str:
