@@ -23,11 +23,13 @@ process outlive its `with` block.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import fcntl
 import hashlib
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -88,13 +90,12 @@ def fast_start() -> dict[str, str]:
 @cache
 def fast_java() -> dict[str, str]:
     """What the environment of a session says for Java to start in half the time: an archive of Spark's classes, loaded
-    and checked once for all; it is made in `build` by the first who asks."""
+    and checked once for all; it is made by the first who asks."""
     from semel.spark.java import find_java
 
     java = find_java()
     name = hashlib.sha256(f"{java} {_spark_version()} {_SHORT_LIVED} {_TRAINING}".encode()).hexdigest()[:16]
-    directory = ROOT / "build" / "spark"
-    directory.mkdir(parents=True, exist_ok=True)
+    directory = _workshop()
     # Java's own classes, which not every JRE brings with it in such a form, and on top of them those of Spark. The
     # upper archive names the lower one by its path.
     own, spark = directory / f"java-{name}.jsa", directory / f"spark-{name}.jsa"
@@ -108,18 +109,31 @@ def fast_java() -> dict[str, str]:
                 subprocess.run([java.executable, *flags, *dump], check=True, capture_output=True)
         if not spark.exists():
             with _in_one_step(spark) as written, tempfile.TemporaryDirectory() as scratch:
-                options = " ".join([*flags, f"-XX:SharedArchiveFile={own}", f"-XX:ArchiveClassesAtExit={written}"])
+                options = shlex.join([*flags, f"-XX:SharedArchiveFile={own}", f"-XX:ArchiveClassesAtExit={written}"])
                 with DriverProcess(_TRAINING, scratch, environment={"SPARK_SUBMIT_OPTS": options}) as driver:
                     driver.finish(_TRAINING_SECONDS_MAX)
     # An archive that does not fit is not used, and nothing is said.
-    return {"SPARK_SUBMIT_OPTS": " ".join([*flags, f"-XX:SharedArchiveFile={own}:{spark}"])}
+    return {"SPARK_SUBMIT_OPTS": shlex.join([*flags, f"-XX:SharedArchiveFile={own}:{spark}"])}
+
+
+@cache
+def _workshop() -> Path:
+    """Where what is made once for all goes: `build`, which keeps it for the next run, or where nobody may write there a
+    directory that goes with this process."""
+    directory = ROOT / "build" / "spark"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=directory).close()
+    except OSError:
+        directory = Path(tempfile.mkdtemp(prefix="semel-build-"))
+        atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return directory
 
 
 def _python_without_archive() -> Path:
     """This Python, with PySpark as it is installed. Spark puts an archive of the same modules in front, which every
     process compiles anew: 0.55 s of CPU, and on a busy machine more than the ten seconds that Spark gives to some."""
-    path = ROOT / "build" / "spark" / f"python-{hashlib.sha256(sys.executable.encode()).hexdigest()[:16]}"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path = _workshop() / f"python-{hashlib.sha256(sys.executable.encode()).hexdigest()[:16]}"
     text = _PYTHON.format(executable=shlex.quote(sys.executable))
     with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as written:
         written.write(text)
@@ -130,8 +144,9 @@ def _python_without_archive() -> Path:
 
 def with_scratch(environment: Mapping[str, str], directory: str) -> dict[str, str]:
     """The same environment, but that Python and the Java of Spark have their temporary files in this directory."""
+    option = shlex.quote(f"-Djava.io.tmpdir={directory}")
     java = {
-        name: f"{environment.get(name, '')} -Djava.io.tmpdir={directory}".strip()
+        name: f"{environment.get(name, '')} {option}".strip()
         for name in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS")
     }
     return {**environment, "TMPDIR": directory, **java}

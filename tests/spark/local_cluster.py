@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -104,7 +105,9 @@ class LocalCluster:
             "spark.driver.host": "127.0.0.1",
             "spark.driver.memory": "768m",
             "spark.executor.memory": "512m",
-            "spark.executor.extraJavaOptions": f"{self._java} -Djava.io.tmpdir={self._directory}",
+            "spark.executor.extraJavaOptions": " ".join(
+                [self._java, shlex.quote(f"-Djava.io.tmpdir={self._directory}")]
+            ),
             "spark.ui.enabled": "false",
         }
         command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", self._master]
