@@ -3,9 +3,10 @@
 from confluent_kafka import KafkaError, Message, Producer
 
 import semel
+from semel.testing.served import ServedBroker
 
 
-def idempotent_producer(broker: semel.EmbeddedBroker) -> Producer:
+def idempotent_producer(broker: semel.EmbeddedBroker | ServedBroker) -> Producer:
     return Producer(
         {
             "bootstrap.servers": broker.bootstrap,

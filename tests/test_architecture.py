@@ -33,7 +33,7 @@ ARROWS: dict[str, set[str]] = {
     "spark": {"wire", "core.producers"},
     "audit": {"wire", "spark"},
     "chaos": set(),
-    "testing": {"semel", "core", "wire", "storage", "broker"},
+    "testing": {"semel", "core", "wire", "storage", "broker", "chaos.undisturbed"},
     "cli": {
         *("semel", "core", "wire", "storage", "security", "broker", "testing", "chaos", "settings", "spark", "audit"),
         *("database", "publish", "outbox", "inbox", "http", "schema"),

@@ -40,6 +40,7 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "semel.spark": (),
     "semel.audit": (),
     "semel.testing.broker": ("FaultyBroker", "StoredRecord"),
+    "semel.testing.served": ("ServedBroker", "ServeFailed"),
     "semel.testing.faulty": ("FaultyFiles", "Fault"),
     "semel.chaos.proxy": ("ChaosProxy",),
     "semel.chaos.plan": ("Fault", "FaultPlan"),

@@ -19,11 +19,12 @@ from bench import shop
 from bench.clients import LoadFailed
 from bench.databases import TITLES, Databases
 from bench.measures.measure import Contenders, Figures, Kind, Measure, Row, Scale, Target
-from bench.peers.process import Broker, free_port
+from bench.peers.process import Broker
 from bench.peers.semel import Semel
 from bench.sides import Program, take_turns
 from semel import http
 from semel.database import engine_of
+from semel.testing.ports import free_port
 
 APPLICATIONS: Final = {
     "fastapi_threads": "FastAPI, Engine",

@@ -16,10 +16,10 @@ from bench.peers.process import (
     SkipReason,
     answers_metadata,
     cache_dir,
-    free_port,
     port_is_open,
     run_in_foreground,
 )
+from semel.testing.ports import free_port
 
 KAFKA_VERSION = "4.3.1"
 LOG4J_VERSION = "2.25.4"

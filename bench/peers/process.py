@@ -20,6 +20,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from semel.testing.ports import free_port
+
 READY_TIMEOUT_SECONDS = 120.0
 """Kafka recovers 1 GB after a kill in some 13 s on two cores; ten times that is a hang, not a slow start."""
 
@@ -41,13 +43,6 @@ def cache_dir() -> Path:
     """Where peers are kept between runs: outside the repository, `SEMEL_CACHE` or `~/.cache/semel`."""
     configured = os.environ.get("SEMEL_CACHE")
     return Path(configured) if configured else Path.home() / ".cache" / "semel"
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def port_is_open(port: int) -> bool:

@@ -4,7 +4,6 @@ started like the peers, with defaults, and must never get an option that a user 
 from __future__ import annotations
 
 import importlib.metadata
-import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -12,10 +11,9 @@ from pathlib import Path
 from typing import Literal
 
 from bench.peers.process import Broker, SkipReason
+from semel.testing.served import READY_LINE
 
 Durability = Literal["fsync", "os"]
-
-READY_LINE = re.compile(rb"semel ready on 127\.0\.0\.1:(\d+) in ")
 
 
 class Semel(Broker):
@@ -63,4 +61,4 @@ class Semel(Broker):
 
     def is_ready(self) -> bool:
         """The line that semel prints is its promise that it serves."""
-        return READY_LINE.search(self.log_since_spawn()) is not None
+        return READY_LINE.search(self.log_since_spawn().decode(errors="replace")) is not None

@@ -4,15 +4,11 @@ One process serves the whole file, with an honest producer beside it all the tim
 have printed no traceback, and must hold every record of the honest one once and in order.
 """
 
-import os
 import random
 import socket
 import struct
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,8 +25,7 @@ from semel.core.batch import (
     HEADER_BYTES,
     MAGIC_POSITION,
 )
-from semel.storage import checkpoint
-from semel.storage.files import DiskFiles
+from semel.testing.served import ServedBroker
 from semel.wire import messages
 from semel.wire.errors import ErrorCode
 from semel.wire.frames import parse_response_header
@@ -49,18 +44,6 @@ from semel.wire.versions import (
 COUNT_POSITION = 57
 ATTRIBUTES_POSITION = 21
 HUGE = 2**31 - 1
-
-
-def serve(data: Path, *options: str) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "semel", "serve", "--listen", "127.0.0.1:0", "--data", str(data), *options]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def address_of(process: "subprocess.Popen[str]") -> str:
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    assert line.startswith("semel ready on "), line
-    return line.split()[3]
 
 
 class HonestProducer(threading.Thread):
@@ -108,23 +91,19 @@ def read_back(bootstrap: str, count: int) -> list[bytes | None]:
 @pytest.fixture(scope="module")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The process, with the honest one beside it; what both have to show is looked at when all tests are done."""
-    process = serve(tmp_path_factory.mktemp("data"), "--limit", "topics_max=100", "--log-level", "error")
-    address = address_of(process)
-    setup = Asker(address)
-    setup.create("honest")
-    setup.create("payments")
-    setup.close()
-    honest = HonestProducer(address)
-    yield address
-    honest.finish()
-    assert process.poll() is None, "the broker died"
-    assert honest.errors == []
-    assert honest.offsets == list(range(honest.sent))
-    assert read_back(address, honest.sent) == [str(number).encode() for number in range(honest.sent)]
-    process.terminate()
-    _, errors = process.communicate(timeout=30)
-    assert process.returncode == 0
-    assert errors == ""
+    with ServedBroker(tmp_path_factory.mktemp("data"), "--limit=topics_max=100", "--log-level=error") as broker:
+        setup = Asker(broker.bootstrap)
+        setup.create("honest")
+        setup.create("payments")
+        setup.close()
+        honest = HonestProducer(broker.bootstrap)
+        yield broker.bootstrap
+        honest.finish()
+        assert broker.exit_code is None, "the broker died"
+        assert honest.errors == []
+        assert honest.offsets == list(range(honest.sent))
+        assert read_back(broker.bootstrap, honest.sent) == [str(number).encode() for number in range(honest.sent)]
+    assert (broker.exit_code, broker.output) == (0, "")
 
 
 @pytest.fixture
@@ -383,86 +362,3 @@ def test_a_number_of_partitions_that_is_none_makes_no_topic(ask: Asker, partitio
     assert answer.error_code == ErrorCode.INVALID_PARTITIONS
     names = {topic.name for topic in ask(METADATA, 4, topics=None, allow_auto_topic_creation=False).topics}
     assert "many" not in names
-
-
-# -- directories and ports ----------------------------------------------------------------------------------------
-
-
-def failure(data: Path, *options: str) -> str:
-    """The one line that a broker which cannot start leaves."""
-    process = serve(data, *options)
-    out, errors = process.communicate(timeout=60)
-    assert process.returncode in (1, 2)
-    assert out == ""
-    assert errors.count("\n") == 1, errors
-    assert "Traceback" not in errors
-    return errors
-
-
-@pytest.fixture
-def used(tmp_path: Path) -> Path:
-    """A data directory that a broker has left in order."""
-    data = tmp_path / "data"
-    process = serve(data)
-    asker = Asker(address_of(process))
-    asker.create("payments")
-    asker.produce("payments", at(1))
-    asker.close()
-    process.terminate()
-    process.communicate(timeout=30)
-    return data
-
-
-def test_a_data_directory_in_use_is_left_alone(tmp_path: Path) -> None:
-    first = serve(tmp_path)
-    address_of(first)
-    assert "in use" in failure(tmp_path)
-    first.terminate()
-    first.communicate(timeout=30)
-    assert first.returncode == 0
-
-
-def test_a_data_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "data").write_text("no directory")
-    assert str(tmp_path / "data") in failure(tmp_path / "data")
-    assert (tmp_path / "data").read_text() == "no directory"
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is unwritable for root")
-def test_a_data_directory_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    assert "ermission" in failure(tmp_path / "data")
-
-
-def test_a_data_directory_on_nothing_that_can_be_written_is_refused() -> None:
-    assert "/proc/semel" in failure(Path("/proc/semel"))
-
-
-def test_a_damaged_checkpoint_is_refused_and_named(used: Path) -> None:
-    for path in used.rglob("*"):
-        if path.is_file() and "checkpoint" in path.name:
-            content = bytearray(path.read_bytes())
-            content[len(content) // 2] ^= 0xFF
-            path.write_bytes(content)
-    assert "damaged" in failure(used)
-
-
-def test_a_data_directory_from_a_newer_format_is_refused_and_both_formats_named(
-    used: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    files = DiskFiles(used)
-    found = checkpoint.read(files)
-    assert found is not None
-    state, packed = found
-    known = state.pop("format")
-    monkeypatch.setattr(checkpoint, "FORMAT", 99)
-    checkpoint.write(files, state, [bytes(packed)])
-    errors = failure(used)
-    assert "format 99" in errors
-    assert f"reads {known}" in errors
-
-
-def test_a_port_in_use_is_refused_and_named(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
-        assert address in failure(tmp_path, "--listen", address)

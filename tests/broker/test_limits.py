@@ -5,8 +5,6 @@ The tests look at the broker's own counters: the limits are promises about them.
 
 import socket
 import struct
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,6 +17,7 @@ from asking import Asker, ConnectionEnded, at
 from semel.broker.broker import Broker
 from semel.broker.connection import PROGRESS_BYTES, UNSENT_BYTES_HIGH, Connection
 from semel.broker.limits import Limits
+from semel.testing.served import ServedBroker
 from semel.wire import messages
 from semel.wire.frames import parse_response_header
 from semel.wire.records import Record, encode_batch
@@ -378,8 +377,8 @@ def test_a_flood_of_nonsense_leaves_nothing_behind() -> None:
         assert broker.look(lambda b: (b.receive_room.taken_bytes, b.unsent_bytes, b.waiting_partitions)) == (0, 0, 0)
 
 
-def resident_bytes(process: "subprocess.Popen[str]") -> int:
-    for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
+def resident_bytes(broker: ServedBroker) -> int:
+    for line in Path(f"/proc/{broker.process_id}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024
     raise AssertionError("no such process")
@@ -390,15 +389,12 @@ def test_a_process_under_attack_stays_small_and_serves_the_honest(tmp_path: Path
     """Unread answers, answers behind one that waits, and half-sent requests, from sixty connections at once."""
     limits = {"unsent_bytes_max": 32 * MEGABYTE, "receive_bytes_max": 32 * MEGABYTE, "fetch_answer_bytes_max": MEGABYTE}
     options = [f"--limit={name}={value}" for name, value in limits.items()]
-    command = [sys.executable, "-m", "semel", "serve", "--listen", "127.0.0.1:0", "--data", str(tmp_path), *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        bootstrap = process.stdout.readline().split()[3]
-        honest = Asker(bootstrap)
+    with ServedBroker(tmp_path, *options) as broker:
+        honest = Asker(broker.bootstrap)
         fill(honest, "data", 8)
         honest.create("quiet")
-        before = resident_bytes(process)
-        attackers = [Asker(bootstrap) for _ in range(60)]
+        before = resident_bytes(broker)
+        attackers = [Asker(broker.bootstrap) for _ in range(60)]
         half_sent = produce_frame("data", 90 * MEGABYTE)[: 2 * MEGABYTE]
         for number, attacker in enumerate(attackers):
             attacker._socket.setblocking(False)
@@ -409,14 +405,12 @@ def test_a_process_under_attack_stays_small_and_serves_the_honest(tmp_path: Path
                     waiting = fetch_frame("quiet", wait_ms=60_000) if number % 3 == 1 else b""
                     attacker._socket.send(waiting + fetch_frame("data") * 127)
         assert [honest.produce("quiet", at(1)) for _ in range(50)] == list(range(50))
-        grown = resident_bytes(process) - before
+        grown = resident_bytes(broker) - before
         for attacker in attackers:
             attacker.close()
         assert len(honest.send(fetch_frame("data"))) > MEGABYTE
         honest.close()
-        process.terminate()
-        process.wait(timeout=30)
     # Each answer can be one batch more than what there is room for.
     allowed = limits["unsent_bytes_max"] + limits["receive_bytes_max"] + len(attackers) * (MEGABYTE + UNSENT_BYTES_HIGH)
     assert grown < allowed, f"it grew by {grown} bytes"
-    assert process.returncode == 0
+    assert broker.exit_code == 0

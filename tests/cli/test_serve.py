@@ -1,98 +1,100 @@
 """What `semel serve` promises: one line when it is ready, a clean stop, and one line for what keeps it from serving."""
 
+import contextlib
+import os
 import re
 import signal
-import socket
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from subprocess import Popen
 
 import pytest
 from semel_command import SECONDS_MAX, semel, semel_failure, semel_lines, started
 
 from semel.storage import checkpoint
+from semel.storage.files import DiskFiles
+from semel.testing.ports import free_port
+from semel.testing.served import ServedBroker
 
 READY = re.compile(r"semel ready on (127\.0\.0\.1:\d+) in \d+\.\d\d s\n")
 
-Serve = Callable[..., tuple[Popen[str], str]]
+Serve = Callable[..., ServedBroker]
 
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Serve]:
-    """Start `semel serve`; answers the process and its address once it is ready."""
-    processes = []
-
-    def start(*words: str, data: Path = tmp_path / "data") -> tuple[Popen[str], str]:
-        process = started("serve", "--listen=127.0.0.1:0", f"--data={data}", *words)
-        processes.append(process)
-        assert process.stdout is not None
-        ready = READY.fullmatch(process.stdout.readline())
-        assert ready is not None
-        return process, ready[1]
-
-    yield start
-    for process in processes:
-        process.kill()
-        process.communicate()
+    """Start `semel serve` on the test's directory, with any options."""
+    with contextlib.ExitStack() as running:
+        yield lambda *options: running.enter_context(ServedBroker(tmp_path / "data", *options))
 
 
-def test_it_says_one_line_when_it_is_ready_and_nothing_more(serve: Serve) -> None:
-    process, bootstrap = serve()
-    semel_lines("produce", "orders", f"--bootstrap={bootstrap}", stdin="3 apples\n")
-    process.send_signal(signal.SIGTERM)
-    assert process.communicate(timeout=SECONDS_MAX) == ("", "")
+@pytest.fixture
+def data(serve: Serve, tmp_path: Path) -> Path:
+    """A data directory that a broker has left in order."""
+    broker = serve()
+    semel_lines("produce", "orders", f"--bootstrap={broker.bootstrap}", stdin="3 apples\n")
+    broker.stop()
+    return tmp_path / "data"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_clean_stop_leaves_nothing_to_replay(serve: Serve, tmp_path: Path, number: signal.Signals) -> None:
-    process, bootstrap = serve()
-    semel_lines("produce", "orders", f"--bootstrap={bootstrap}", stdin="3 apples\n")
+def test_it_says_one_line_when_it_is_ready_and_stops_without_a_word_and_cleanly(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    process = started("serve", "--listen=127.0.0.1:0", f"--data={tmp_path}")
+    assert process.stdout is not None
+    ready = READY.fullmatch(process.stdout.readline())
+    assert ready is not None
+    semel_lines("produce", "orders", f"--bootstrap={ready[1]}", stdin="3 apples\n")
     process.send_signal(number)
-    assert process.wait(SECONDS_MAX) == 0
-    assert "clean stop" in semel_lines("dump", str(tmp_path / "data"))[0]
+    assert process.communicate(timeout=SECONDS_MAX) == ("", "")
+    assert process.returncode == 0
+    assert "clean stop" in semel_lines("dump", str(tmp_path))[0]
 
 
 def test_what_was_acknowledged_survives_kill_9(serve: Serve) -> None:
-    process, bootstrap = serve()
-    semel_lines("produce", "orders", f"--bootstrap={bootstrap}", stdin="3 apples\n")
-    process.kill()
-    process.wait(SECONDS_MAX)
-    _, bootstrap = serve()
-    (line,) = semel_lines("tail", "orders", f"--bootstrap={bootstrap}")
+    broker = serve()
+    semel_lines("produce", "orders", f"--bootstrap={broker.bootstrap}", stdin="3 apples\n")
+    broker.kill()
+    broker.start()
+    (line,) = semel_lines("tail", "orders", f"--bootstrap={broker.bootstrap}")
     assert "3 apples" in line
 
 
-def test_metrics_are_served_where_they_were_asked_for(serve: Serve) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
-    serve(f"--metrics={address}")
+def test_metrics_are_served_where_they_were_asked_for_and_the_ready_line_says_where(tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    process = started("serve", "--listen=127.0.0.1:0", f"--data={tmp_path}", f"--metrics={address}")
+    assert process.stdout is not None
+    assert process.stdout.readline().endswith(f" s, metrics on {address}\n")
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=SECONDS_MAX) as answer:
         assert b"semel_batches_total" in answer.read()
+    process.terminate()
+    process.communicate(timeout=SECONDS_MAX)
 
 
 def test_topics_are_made_only_if_they_may_be(serve: Serve) -> None:
-    _, bootstrap = serve("--no-auto-create-topics")
+    bootstrap = serve("--no-auto-create-topics").bootstrap
     assert semel_failure("produce", "orders", f"--bootstrap={bootstrap}", stdin="3 apples\n").startswith(
         "there is no topic 'orders'"
     )
 
 
 def test_a_topic_gets_the_partitions_that_were_set_for_all(serve: Serve) -> None:
-    _, bootstrap = serve("--partitions=3")
+    bootstrap = serve("--partitions=3").bootstrap
     semel_lines("produce", "orders", f"--bootstrap={bootstrap}", stdin="3 apples\n")
     assert ["orders", "3", "1"] in [line.split() for line in semel_lines("topics", "list", f"--bootstrap={bootstrap}")]
 
 
 def test_a_directory_has_one_broker(serve: Serve, tmp_path: Path) -> None:
-    serve()
+    first = serve()
     data = tmp_path / "data"
     assert semel_failure("serve", "--listen=127.0.0.1:0", f"--data={data}") == f"{data} is in use by another broker"
+    first.stop()
+    assert first.exit_code == 0
 
 
 def test_a_port_has_one_broker(serve: Serve, tmp_path: Path) -> None:
-    _, bootstrap = serve()
+    bootstrap = serve().bootstrap
     other = f"--data={tmp_path / 'other'}"
     told = f"{bootstrap} is in use; choose another port, or 0 for any"
     assert semel_failure("serve", f"--listen={bootstrap}", other) == told
@@ -104,49 +106,39 @@ def test_what_is_no_address_is_said_to_be_none(listen: str, tmp_path: Path) -> N
     assert "is no address: HOST:PORT is" in semel_failure("serve", f"--listen={listen}", f"--data={tmp_path}")
 
 
-def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     file = tmp_path / "file"
-    file.touch()
-    assert semel_failure("serve", "--listen=127.0.0.1:0", f"--data={file}").startswith(f"{file}: ")
-    below = file / "data"
-    assert semel_failure("serve", "--listen=127.0.0.1:0", f"--data={below}").startswith(f"{below}: ")
+    file.write_text("no directory")
+    for data in (file, file / "data", Path("/proc/semel")):
+        assert semel_failure("serve", "--listen=127.0.0.1:0", f"--data={data}").startswith(f"{data}: ")
+    assert file.read_text() == "no directory"
 
 
-def test_a_damaged_directory_is_refused_with_file_and_offset(serve: Serve, tmp_path: Path) -> None:
-    process, _ = serve()
-    process.terminate()
-    process.wait(SECONDS_MAX)
-    path = tmp_path / "data" / checkpoint.NAME
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is unwritable for root")
+def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    assert "ermission" in semel_failure("serve", "--listen=127.0.0.1:0", f"--data={tmp_path / 'data'}")
+
+
+def test_a_damaged_directory_is_refused_with_file_and_offset(data: Path) -> None:
+    path = data / checkpoint.NAME
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    told = semel_failure("serve", "--listen=127.0.0.1:0", f"--data={path.parent}")
+    told = semel_failure("serve", "--listen=127.0.0.1:0", f"--data={data}")
     assert str(path) in told
     assert "offset" in told
 
 
-def test_a_directory_of_a_newer_version_is_refused_as_such(
-    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    process, _ = serve()
-    process.terminate()
-    process.wait(SECONDS_MAX)
-    data = tmp_path / "data"
-    _write_in_another_format(data, monkeypatch)
-    told = semel_failure("serve", "--listen=127.0.0.1:0", f"--data={data}")
-    assert f"written in format {checkpoint.FORMAT} by another version of semel" in told
-
-
-def _write_in_another_format(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from semel.storage.files import DiskFiles
-
+def test_a_directory_of_a_newer_version_is_refused_as_such_and_both_formats_are_named(data: Path) -> None:
     files = DiskFiles(data)
     found = checkpoint.read(files)
     assert found is not None
     state, packed = found
-    del state["format"]
-    monkeypatch.setattr(checkpoint, "FORMAT", checkpoint.FORMAT + 1)
-    checkpoint.write(files, state, [bytes(packed)])
+    checkpoint.write(files, {**state, "format": 99}, [bytes(packed)])
+    told = semel_failure("serve", "--listen=127.0.0.1:0", f"--data={data}")
+    assert "written in format 99 by another version of semel" in told
+    assert f"reads {checkpoint.FORMAT}" in told
 
 
 def test_a_limit_that_is_none_is_answered_with_those_that_are(tmp_path: Path) -> None:
@@ -157,7 +149,7 @@ def test_a_limit_that_is_none_is_answered_with_those_that_are(tmp_path: Path) ->
 
 
 def test_a_limit_holds(serve: Serve) -> None:
-    _, bootstrap = serve("--limit=topics_max=1")
+    bootstrap = serve("--limit=topics_max=1").bootstrap
     semel_lines("topics", "create", "first", f"--bootstrap={bootstrap}")
     assert "POLICY_VIOLATION" in semel_failure("topics", "create", "second", f"--bootstrap={bootstrap}")
 

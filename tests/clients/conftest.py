@@ -7,6 +7,7 @@ runs the same promises against any other cluster. What needs a broker of its own
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 from collections.abc import Callable, Iterator
@@ -15,9 +16,9 @@ from pathlib import Path
 import pytest
 from client_contract import Client
 from client_kinds import CLIENTS
-from serve_process import ServeProcess
 
 from cluster_under_test import FOREIGN_CLUSTER
+from semel.testing.served import ServedBroker
 
 _numbers = itertools.count(1)
 
@@ -27,8 +28,8 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if FOREIGN_CLUSTER is not None:
         yield FOREIGN_CLUSTER
         return
-    with ServeProcess(tmp_path_factory.mktemp("clients") / "data") as process:
-        yield process.bootstrap
+    with ServedBroker(tmp_path_factory.mktemp("clients") / "data") as broker:
+        yield broker.bootstrap
 
 
 @pytest.fixture(scope="session", params=CLIENTS.values(), ids=CLIENTS)
@@ -46,21 +47,13 @@ def kind_of_client(request: pytest.FixtureRequest) -> type[Client]:
 
 
 @pytest.fixture
-def serve(tmp_path: Path) -> Iterator[Callable[..., ServeProcess]]:
+def serve(tmp_path: Path) -> Iterator[Callable[..., ServedBroker]]:
     """Starts a broker of the test's own, with any options of the command line."""
     if FOREIGN_CLUSTER is not None:
         pytest.skip("needs a broker of its own")
-    started: list[ServeProcess] = []
-
-    def start(*options: str) -> ServeProcess:
-        process = ServeProcess(tmp_path / f"data-{len(started)}", *options)
-        started.append(process)
-        process.start()
-        return process
-
-    yield start
-    for process in started:
-        process.stop()
+    numbers = itertools.count()
+    with contextlib.ExitStack() as running:
+        yield lambda *options: running.enter_context(ServedBroker(tmp_path / f"data-{next(numbers)}", *options))
 
 
 @pytest.fixture

@@ -7,17 +7,18 @@ from collections.abc import Callable
 
 import pytest
 from client_contract import Client, ClientError, Record
-from serve_process import ServeProcess
 from test_records import as_stored
+
+from semel.testing.served import ServedBroker
 
 BATCH_RECORDS = 20
 BATCHES = 60
-Serve = Callable[..., ServeProcess]
+Serve = Callable[..., ServedBroker]
 
 
-@pytest.mark.parametrize("end", [ServeProcess.stop, ServeProcess.kill], ids=["stopped", "killed"])
+@pytest.mark.parametrize("end", [ServedBroker.stop, ServedBroker.kill], ids=["stopped", "killed"])
 def test_a_producer_and_a_consumer_go_on_after_a_restart(
-    kind_of_client: type[Client], serve: Serve, topic: str, end: Callable[[ServeProcess], None]
+    kind_of_client: type[Client], serve: Serve, topic: str, end: Callable[[ServedBroker], None]
 ) -> None:
     broker = serve()
     records = [Record(b"%d" % number) for number in range(BATCHES * BATCH_RECORDS)]

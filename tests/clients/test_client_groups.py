@@ -8,9 +8,10 @@ import pytest
 from client_contract import Client, GroupProtocol, Record, eventually
 from client_kinds import CLIENTS
 from group_members import RunningMember, shared_evenly
-from serve_process import ServeProcess
 
-Serve = Callable[..., ServeProcess]
+from semel.testing.served import ServedBroker
+
+Serve = Callable[..., ServedBroker]
 
 PARTITIONS = 6
 WAYS = [(kind, protocol) for kind in CLIENTS.values() for protocol in kind.group_protocols]
@@ -114,10 +115,10 @@ def test_a_group_finds_a_new_topic_by_its_pattern(way: tuple[Client, GroupProtoc
         assert eventually(lambda: [stored.record.value for stored in member.read] == [b"found"])
 
 
-@pytest.mark.parametrize("end", [ServeProcess.stop, ServeProcess.kill], ids=["stopped", "killed"])
+@pytest.mark.parametrize("end", [ServedBroker.stop, ServedBroker.kill], ids=["stopped", "killed"])
 @pytest.mark.parametrize(("kind", "protocol"), WAYS, ids=[f"{kind.name}-{protocol}" for kind, protocol in WAYS])
 def test_a_group_outlives_its_broker(
-    serve: Serve, topic: str, kind: type[Client], protocol: GroupProtocol, end: Callable[[ServeProcess], None]
+    serve: Serve, topic: str, kind: type[Client], protocol: GroupProtocol, end: Callable[[ServedBroker], None]
 ) -> None:
     broker = serve()
     with kind(broker.bootstrap) as client:

@@ -17,10 +17,11 @@ from client_contract import (
     eventually,
     settled,
 )
-from serve_process import ServeProcess
 from test_records import as_stored
 
-Serve = Callable[..., ServeProcess]
+from semel.testing.served import ServedBroker
+
+Serve = Callable[..., ServedBroker]
 
 
 def numbered(count: int, of: bytes) -> list[Record]:
@@ -157,9 +158,9 @@ def test_offsets_are_committed_with_the_transaction_and_not_without_it(client: C
     assert values_of(client, target, 1) == [b"committed"]
 
 
-@pytest.mark.parametrize("end", [ServeProcess.stop, ServeProcess.kill], ids=["stopped", "killed"])
+@pytest.mark.parametrize("end", [ServedBroker.stop, ServedBroker.kill], ids=["stopped", "killed"])
 def test_a_transaction_goes_on_after_a_restart_of_the_broker(
-    kind_of_client: type[Client], serve: Serve, topic: str, end: Callable[[ServeProcess], None]
+    kind_of_client: type[Client], serve: Serve, topic: str, end: Callable[[ServedBroker], None]
 ) -> None:
     broker = serve()
     with kind_of_client(broker.bootstrap) as client:

@@ -10,7 +10,8 @@ import pytest
 from client_contract import GroupProtocol, eventually
 from confluent_client import ConfluentClient
 from group_members import RunningMember
-from serve_process import ServeProcess
+
+from semel.testing.served import ServedBroker
 
 # Far more than the test waits; one percent of it is not.
 SESSION_MS = 300_000
@@ -34,7 +35,7 @@ while True:
     ids=["classic", "consumer"],
 )
 def test_others_read_what_a_killed_consumer_had(
-    serve: Callable[..., ServeProcess], topic: str, protocol: GroupProtocol, settings: list[str]
+    serve: Callable[..., ServedBroker], topic: str, protocol: GroupProtocol, settings: list[str]
 ) -> None:
     broker = serve(*(option for limit in LIMITS for option in ("--limit", limit)))
     places = {(topic, 0), (topic, 1)}

@@ -8,12 +8,8 @@ SEMEL_KILL_ROUNDS, 50 by default, is how often; SEMEL_KILL_SEED replays a run as
 import os
 import random
 import socket
-import subprocess
-import sys
 import threading
 from collections import Counter, deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +18,7 @@ import pytest
 from ledger import batch
 from semel.core.batch import place, read_header
 from semel.core.producers import WINDOW_BATCHES
+from semel.testing.served import ServedBroker
 from semel.wire import messages
 from semel.wire.frames import parse_response_header
 from semel.wire.versions import CREATE_TOPICS, FETCH, INIT_PRODUCER_ID, PRODUCE
@@ -37,8 +34,9 @@ VERSIONS = {PRODUCE: 9, FETCH: 11, INIT_PRODUCER_ID: 4, CREATE_TOPICS: 5}
 class Connection:
     """Requests and answers, in order; OSError when the broker is gone."""
 
-    def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=30)
+    def __init__(self, broker: ServedBroker) -> None:
+        host, _, port = broker.bootstrap.rpartition(":")
+        self._socket = socket.create_connection((host, int(port)), timeout=30)
         self._answers = self._socket.makefile("rb")
 
     def send(self, api_key: int, **values: object) -> None:
@@ -146,22 +144,6 @@ class Gauge:
                 self.reached.set()
 
 
-@contextmanager
-def serving(data: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """A broker in a process of its own, killed at the end whatever happens, and its port."""
-    command = [Path(sys.executable).parent / "semel", "serve", "--listen", "127.0.0.1:0", "--data", data]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            ready = process.stdout.readline()
-            if not ready.startswith("semel ready on "):
-                assert process.stderr is not None
-                pytest.fail(f"the broker did not start again: {ready}{process.stderr.read()}")
-            yield process, int(ready.split()[3].rpartition(":")[2])
-        finally:
-            process.kill()
-
-
 def stored(connection: Connection, partition: int) -> list[bytes]:
     """Every batch of a partition, byte for byte."""
     found: list[bytes] = []
@@ -206,33 +188,34 @@ def test_whenever_the_process_is_killed_every_acknowledged_batch_is_there_once(
     tmp_path: Path, fired: Counter[str], judged: Counter[str]
 ) -> None:
     chance = random.Random(SEED)
-    with serving(tmp_path) as (_, port):
-        connection = Connection(port)
+    with ServedBroker(tmp_path) as broker:
+        connection = Connection(broker)
         topic = {"name": TOPIC, "num_partitions": 2, "replication_factor": 1, "assignments": [], "configs": []}
         (made,) = connection.ask(CREATE_TOPICS, topics=[topic], timeout=5000, validate_only=False).topics
         assert made.error_code == 0
         senders = [Sender(connection, partition, chance) for partition in PARTITIONS]
         assert len({sender.producer_id for sender in senders}) == len(senders)
         connection.close()
+        broker.kill()
 
     for _ in range(ROUNDS):
-        with serving(tmp_path) as (process, port):
+        with ServedBroker(tmp_path) as broker:
             gauge = Gauge(chance.randrange(1, 400))
             threads = []
             for sender in senders:
-                connection = Connection(port)
+                connection = Connection(broker)
                 fired["retries answered as duplicates after a kill -9"] += sender.send_again(connection)
                 threads.append(threading.Thread(target=sender.burst, args=(connection, gauge), daemon=True))
             for thread in threads:
                 thread.start()
             assert gauge.reached.wait(30), "the broker acknowledged too little"
-            process.kill()
+            broker.kill()
             for thread in threads:
                 thread.join(30)
             fired["kill -9"] += 1
 
-    with serving(tmp_path) as (_, port):
-        connection = Connection(port)
+    with ServedBroker(tmp_path) as broker:
+        connection = Connection(broker)
         for sender in senders:
             sender.send_again(connection)
         found = {partition: stored(connection, partition) for partition in set(PARTITIONS)}

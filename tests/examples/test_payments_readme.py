@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -15,6 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from semel.testing.ports import free_port
 
 EXAMPLE = Path(__file__).parents[2] / "examples/payments"
 SECONDS_MAX = 60
@@ -75,13 +76,6 @@ def terminals(tmp_path: Path) -> Iterator[Terminals]:
     terminals = Terminals(tmp_path)
     yield terminals
     terminals.close()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def commands() -> list[str]:

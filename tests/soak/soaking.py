@@ -21,7 +21,7 @@ from semel.chaos.proxy import ChaosProxy
 from semel.cli.demo.driver import Driver
 from semel.cli.demo.payments import PARTITIONS, payments
 from semel.cli.demo.pipeline import given
-from semel.cli.demo.stage import ServedBroker, create_topics
+from semel.cli.demo.stage import CountedBroker, create_topics
 from semel.cli.demo.stream import NEVER, Run, Sender
 from semel.cli.errors import Failure
 from semel.settings import Semantics
@@ -93,7 +93,7 @@ class Soak:
         self._payments = payments(seed, round(seconds * per_second))
         self._strikes = deque(plan(seed, seconds))
         self.figures.planned.update(strike.kind for strike in self._strikes)
-        self._broker = ServedBroker(str(directory / "data"), PARTITIONS)
+        self._broker = CountedBroker(str(directory / "data"), PARTITIONS)
         self._proxies: dict[Where, ChaosProxy] = {}
         self._orders: Orders
         self._sender: Sender | None = None
@@ -252,7 +252,7 @@ class Soak:
         self._broker.kill()
         self._broker.start()
         self.figures.struck[Kind.BROKER] += 1
-        self._show("soaking", f"kill -9 of the broker ({killed}), ready again in {self._broker.ready_in} s")
+        self._show("soaking", f"kill -9 of the broker ({killed}), ready again in {self._broker.ready_seconds:.2f} s")
 
     def _kill_the_driver(self, strike: Strike) -> None:
         if not self._is_started:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from semel.cli.demo.driver import Driver
-from semel.cli.demo.stage import ServedBroker
+from semel.cli.demo.stage import CountedBroker
 from soak.memory import MB, Point, Samples, Verdict
 
 BROKER: Final = "broker"
@@ -42,7 +42,7 @@ class Watched:
     disk: dict[str, list[tuple[float, int]]] = field(default_factory=dict)
     _looked_at: float = 0.0
 
-    def look(self, at_seconds: float, broker: ServedBroker, driver: Driver | None) -> None:
+    def look(self, at_seconds: float, broker: CountedBroker, driver: Driver | None) -> None:
         """At these processes, and at the directories if it is time; the driver is given when it is warm."""
         self._looked_at = at_seconds
         self.samples.take(at_seconds, BROKER, broker.process_id)

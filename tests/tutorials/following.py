@@ -20,7 +20,6 @@ import os
 import re
 import resource
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -29,6 +28,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Final
+
+from semel.testing.ports import free_port
 
 SECONDS_MAX: Final = 60
 _BLOCK: Final = re.compile(r"(?P<before>[^\n]*)\n*^```(?P<words>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -71,7 +72,7 @@ class Reader:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._ports = {port: str(_free_port()) for port in ("9092", "8000")}
+        self._ports = {port: str(free_port()) for port in ("9092", "8000")}
         scripts = Path(sys.executable).parent
         self._environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "SEMEL"))},
@@ -213,9 +214,3 @@ def _shape(lines: list[str]) -> list[str]:
 
 def _leave_no_core() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-def _free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return int(listening.getsockname()[1])

@@ -45,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default="fsync",
         help="acks=all is answered after the disk has it (fsync, the default) or after it was written (os)",
     )
-    add("--metrics", metavar="HOST:PORT", help="serve metrics in Prometheus' text format here")
+    add("--metrics", metavar="HOST:PORT", help="serve metrics in Prometheus' text format here; port 0 picks a free one")
     add("--partitions", type=_positive, default=1, metavar="N", help="partitions of topics made without a number (1)")
     add("--no-auto-create-topics", action="store_true", help="do not make topics merely because a client asks for them")
     add(
@@ -114,13 +114,16 @@ async def _serve(broker: "Broker", listen: str, metrics: tuple[str, int] | None,
     with _listening(listen):
         await broker.start()
     metrics_server = None
+    metrics_place = ""
     try:
         if metrics is not None:
             from semel.broker.metrics_server import serve_metrics
 
             with _listening(metrics_listen):
                 metrics_server = await serve_metrics(broker, *metrics)
-        print(f"semel ready on {_shown(broker.host, broker.port)} in {_age_seconds():.2f} s", flush=True)
+            port = metrics_server.sockets[0].getsockname()[1]
+            metrics_place = f", metrics on {_shown(metrics[0], port)}"
+        print(f"semel ready on {_shown(broker.host, broker.port)} in {_age_seconds():.2f} s{metrics_place}", flush=True)
         await asyncio.wait((stop, broker.failed), return_when="FIRST_COMPLETED")
     finally:
         if metrics_server is not None:

@@ -19,7 +19,7 @@ from semel.chaos.plan import Fault, FaultPlan
 from semel.chaos.proxy import ChaosProxy
 from semel.cli.client import LATEST, Client
 from semel.cli.demo.log_transactions import Billing
-from semel.cli.demo.stage import Page, ServedBroker, read
+from semel.cli.demo.stage import CountedBroker, Page, read
 from semel.wire.errors import ErrorCode
 from semel.wire.records import Record, encode_batch
 from semel.wire.versions import CREATE_TOPICS, INIT_PRODUCER_ID, PRODUCE
@@ -59,7 +59,7 @@ class _Story:
     """The seven parts, and the sum."""
 
     def __init__(self, directory: str) -> None:
-        self.broker = ServedBroker(os.path.join(directory, "data"), BURST_PARTITIONS)
+        self.broker = CountedBroker(os.path.join(directory, "data"), BURST_PARTITIONS)
         self.held = True
         self._page = Page(sys.stdout.isatty())
         self._acknowledged = 0
@@ -72,7 +72,7 @@ class _Story:
         page = self._page
         page.title("semel demo log: exactly once, on trial")
         self.broker.start()
-        page.say(f"`semel serve` runs as process {self.broker.process_id}, ready in {self.broker.ready_in} s.")
+        page.say(f"`semel serve` runs as process {self.broker.process_id}, ready in {self.broker.ready_seconds:.2f} s.")
         page.say("Every acknowledgement below was given after the disk had the record.")
         with ChaosProxy(self.broker.bootstrap) as proxy:
             self._lose_an_answer(proxy)
@@ -195,7 +195,7 @@ class _Story:
         self.broker.start()
         self._page.say(
             f"  kill -9 {killed} after {acknowledged:,} acknowledgements, {in_flight:,} records under way; "
-            f"ready again in {self.broker.ready_in} s",
+            f"ready again in {self.broker.ready_seconds:.2f} s",
             faint=True,
         )
 
@@ -305,7 +305,7 @@ def _handmade_value(sequence: int) -> bytes:
 
 
 @contextlib.contextmanager
-def _handmade_producer(broker: ServedBroker, continues: _Handmade | None = None) -> Iterator[_Handmade]:
+def _handmade_producer(broker: CountedBroker, continues: _Handmade | None = None) -> Iterator[_Handmade]:
     """A producer made by hand: a new one, or one from before on a new connection."""
     with Client(broker.bootstrap) as client:
         if continues is not None:

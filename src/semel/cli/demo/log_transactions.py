@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from semel.chaos.undisturbed import undisturbed
-from semel.cli.demo.stage import ServedBroker, read
+from semel.cli.demo.stage import CountedBroker, read
 from semel.cli.errors import Failure
 
 _FLUSH_SECONDS_MAX: Final = 20.0
@@ -62,7 +62,7 @@ class Billing:
     late_orders: Final = 200
     per_transaction: Final = 100
 
-    def __init__(self, broker: ServedBroker) -> None:
+    def __init__(self, broker: CountedBroker) -> None:
         self.kills = 0
         self._broker = broker
         self._ordered = 0

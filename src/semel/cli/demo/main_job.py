@@ -21,7 +21,7 @@ from semel.cli.demo.database import database
 from semel.cli.demo.figures import Figures
 from semel.cli.demo.payments import PARTITIONS, payments
 from semel.cli.demo.screen import Screen, bar, table
-from semel.cli.demo.stage import Page, ServedBroker
+from semel.cli.demo.stage import CountedBroker, Page
 from semel.cli.demo.stream import OWN_SETTINGS, Sample, client_settings, flow
 from semel.cli.demo.timetable import HANG_SECONDS, SECONDS_MIN, Strike, timetable
 from semel.cli.errors import Failure
@@ -46,10 +46,10 @@ def run(options: argparse.Namespace) -> int:
     page = Page(sys.stdout.isatty())
     page.title("semel demo: payments through a bad network, from the log to the last row")
     with tempfile.TemporaryDirectory(prefix="semel-demo-") as directory, contextlib.ExitStack() as closing:
-        broker = ServedBroker(os.path.join(directory, "data"), PARTITIONS)
+        broker = CountedBroker(os.path.join(directory, "data"), PARTITIONS)
         closing.callback(broker.kill)
         broker.start()
-        page.say(f"`semel serve` runs as process {broker.process_id}, ready in {broker.ready_in} s.")
+        page.say(f"`semel serve` runs as process {broker.process_id}, ready in {broker.ready_seconds:.2f} s.")
         # A database that cannot be used is said to be so before anything is sent.
         rows = None if why_not else closing.enter_context(database(options.database, Path(directory)))
         if rows is not None and rows.why_not_postgres:
@@ -113,7 +113,7 @@ def why_no_spark() -> str:
     return ""
 
 
-def _stream(page: Page, broker: ServedBroker, options: argparse.Namespace) -> Figures:
+def _stream(page: Page, broker: CountedBroker, options: argparse.Namespace) -> Figures:
     page.part("How the clients are set")
     _show_settings(page)
     refused, refusal = _refuse(page)

@@ -22,7 +22,7 @@ from semel.cli.demo.figures import NOT_COUNTED, Happening, Pipeline, Row, counte
 from semel.cli.demo.payments import PARTITIONS, Payment
 from semel.cli.demo.pipeline_driver import BALANCES_SINK, MODULE, PAYMENTS_SINK, TOPIC_SINK, Orders
 from semel.cli.demo.screen import Screen, bar
-from semel.cli.demo.stage import Page, ServedBroker, create_topics
+from semel.cli.demo.stage import CountedBroker, Page, create_topics
 from semel.cli.demo.stream import Stream, topic_of
 from semel.cli.errors import Failure
 from semel.settings import Semantics
@@ -37,7 +37,7 @@ LAST_STRUCK: Final = BATCHES - 2
 LIVES_MAX: Final = 5
 
 
-def carry(page: Page, broker: ServedBroker, stream: Stream, directory: Path, place: Database) -> Pipeline:
+def carry(page: Page, broker: CountedBroker, stream: Stream, directory: Path, place: Database) -> Pipeline:
     """All payments to the last row, and the audits."""
     page.part("The pipeline on Spark: from the log to the last row")
     source = next(run for run in stream.runs if run.semantics is Semantics.AT_LEAST_ONCE)
@@ -71,7 +71,7 @@ def carry(page: Page, broker: ServedBroker, stream: Stream, directory: Path, pla
 class _Work:
     """The driver's lives, and what is done to them."""
 
-    def __init__(self, page: Page, broker: ServedBroker, proxy: ChaosProxy, orders: Orders, rows: int) -> None:
+    def __init__(self, page: Page, broker: CountedBroker, proxy: ChaosProxy, orders: Orders, rows: int) -> None:
         self.pipeline = Pipeline()
         # By sink: attempts at a batch that it had already.
         self.absorbed: Counter[str] = Counter()
@@ -195,7 +195,7 @@ class _Work:
         self._broker.kill()
         driver.resume()
         self._broker.start()
-        ready = f"ready again in {self._broker.ready_in} s"
+        ready = f"ready again in {self._broker.ready_seconds:.2f} s"
         self._note("kill", f"kill -9 of the broker ({killed}) in the middle of batch {batch}, {ready}")
         return True
 

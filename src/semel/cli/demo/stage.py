@@ -1,24 +1,15 @@
 """What the demos are played on: a broker that can be killed, a reader of topics, and the page that people watch."""
 
 import os
-import re
-import signal
-import socket
-import subprocess
-import sys
-import threading
-import urllib.request
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Self
 
 from semel.chaos.reading import ReadingStopped, to_the_end
-from semel.chaos.undisturbed import undisturbed
 from semel.cli.errors import Failure
+from semel.testing.served import ServedBroker, ServeFailed
 
 _CREATE_SECONDS_MAX: Final = 25.0
-_READY_SECONDS_MAX: Final = 15.0
-_READY: Final = re.compile(r"semel ready on (\S+):(\d+) in (\S+) s")
 # What the broker counts, under the names that its metrics give it.
 DUPLICATES: Final = ('semel_batches_total{outcome="duplicate"}',)
 FENCED: Final = (
@@ -27,96 +18,45 @@ FENCED: Final = (
     "semel_fenced_requests_total",
 )
 OPEN_TRANSACTIONS: Final = "semel_open_transactions"
+_COUNTED: Final = frozenset({*DUPLICATES, *FENCED, OPEN_TRANSACTIONS})
 
 
-class ServedBroker:
-    """`semel serve` as a process, killed and started again at the same addresses."""
+class CountedBroker(ServedBroker):
+    """A broker that is killed and started again, and what it has counted in all its lives."""
 
     def __init__(self, data: str, partitions: int) -> None:
         """`partitions`: how many a topic gets that is made by being used."""
-        self._data = data
-        self._partitions = partitions
-        self._port = 0
-        self._metrics_port = _free_port()
-        self._process: subprocess.Popen[str] | None = None
+        super().__init__(data, "--log-level=error", f"--partitions={partitions}", metrics=True)
         # What the processes before this one had counted when they were killed.
         self._counted_before: Counter[str] = Counter()
-        self.ready_in = ""
 
-    @property
-    def bootstrap(self) -> str:
-        return f"127.0.0.1:{self._port}"
-
-    @property
-    def process_id(self) -> int:
-        return self._process.pid if self._process is not None else 0
-
-    def start(self) -> None:
-        """Return when clients can connect."""
-        command = [sys.executable, "-m", "semel", "serve", "--data", self._data, "--log-level", "error"]
-        command += ["--listen", self.bootstrap, "--metrics", f"127.0.0.1:{self._metrics_port}"]
-        command += ["--partitions", str(self._partitions)]
-        with undisturbed():
-            process = self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                # Ctrl-C is for the demo, which ends it.
-                process_group=0,
-            )
-        assert process.stdout is not None
-        assert process.stderr is not None
-        # Whoever does not get ready is ended, and with it the wait for its line.
-        patience = threading.Timer(_READY_SECONDS_MAX, process.kill)
-        patience.start()
+    def start(self) -> Self:
         try:
-            line = process.stdout.readline()
-        finally:
-            patience.cancel()
-        ready = _READY.match(line)
-        if ready is None:
-            process.kill()
-            raise Failure(f"semel serve did not start: {process.stderr.read().strip() or line.strip()}")
-        self._port = int(ready[2])
-        self.ready_in = ready[3]
-
-    def kill(self) -> None:
-        """End it as the kernel does: at once, whatever it was doing."""
-        if self._process is not None:
-            self._process.send_signal(signal.SIGKILL)
-            self._process.wait()
-            for stream in (self._process.stdout, self._process.stderr):
-                if stream is not None:
-                    stream.close()
-            self._process = None
+            return super().start()
+        except ServeFailed as failed:
+            raise Failure(str(failed)) from None
 
     def note_counts(self) -> None:
         """Remember what the process has counted that is about to be killed."""
-        self._counted_before.update(self._metrics())
+        self._counted_before.update(self._counts())
 
     def duplicates(self) -> int:
         """How many batches were recognised as repetitions, as the broker itself counts them."""
-        return self._counted(DUPLICATES)
+        return self._sum(DUPLICATES)
 
     def fenced(self) -> int:
         """How often somebody who was late was turned away, or had a transaction aborted by a successor."""
-        return self._counted(FENCED)
+        return self._sum(FENCED)
 
     def open_transactions(self) -> int:
-        return self._metrics()[OPEN_TRANSACTIONS]
+        return self._counts()[OPEN_TRANSACTIONS]
 
-    def _counted(self, names: tuple[str, ...]) -> int:
-        now = self._metrics()
-        return sum(self._counted_before[name] + now[name] for name in names)
+    def _sum(self, names: tuple[str, ...]) -> int:
+        counts = self._counted_before + self._counts()
+        return sum(counts[name] for name in names)
 
-    def _metrics(self) -> Counter[str]:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self._metrics_port}/metrics", timeout=10) as answer:
-            lines = answer.read().decode().splitlines()
-        wanted = (*DUPLICATES, *FENCED, OPEN_TRANSACTIONS)
-        found = (line.rpartition(" ") for line in lines)
-        return Counter({name: int(value) for name, _, value in found if name in wanted})
+    def _counts(self) -> Counter[str]:
+        return Counter({name: int(value) for name, value in self.metrics().items() if name in _COUNTED})
 
 
 def create_topics(bootstrap: str, topics: Sequence[str], partitions: int) -> None:
@@ -172,10 +112,3 @@ class Page:
 
     def _style(self, code: str, text: str) -> str:
         return f"\x1b[{code}m{text}\x1b[0m" if self._in_colour else text
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

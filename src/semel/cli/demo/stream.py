@@ -15,7 +15,7 @@ from semel import settings
 from semel.chaos.plan import FaultPlan
 from semel.chaos.proxy import ChaosProxy
 from semel.cli.demo.payments import PARTITIONS, Payment, copies
-from semel.cli.demo.stage import ServedBroker, create_topics, read
+from semel.cli.demo.stage import CountedBroker, create_topics, read
 from semel.cli.demo.timetable import HANG_SECONDS, Strike
 from semel.cli.errors import Failure
 from semel.settings import Semantics
@@ -158,7 +158,7 @@ def topic_of(semantics: Semantics) -> str:
 
 
 def flow(
-    broker: ServedBroker,
+    broker: CountedBroker,
     payments: Sequence[Payment],
     per_second: int,
     strikes: Sequence[Strike],
@@ -187,7 +187,7 @@ def flow(
 
 
 def _send(
-    broker: ServedBroker,
+    broker: CountedBroker,
     stream: Stream,
     senders: Sequence[Sender],
     show: Callable[[Sample, Strike | None], None],
@@ -218,5 +218,5 @@ def _send(
         time.sleep(TICK_SECONDS)
 
 
-def _sample(broker: ServedBroker, senders: Sequence[Sender], at_seconds: float, sent: int) -> Sample:
+def _sample(broker: CountedBroker, senders: Sequence[Sender], at_seconds: float, sent: int) -> Sample:
     return Sample(at_seconds, sent, tuple(sender.acknowledged for sender in senders), broker.duplicates())

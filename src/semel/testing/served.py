@@ -1,0 +1,186 @@
+"""`semel serve` in a process of its own, for tests that kill a broker, measure it, or start it with options.
+
+    with ServedBroker(tmp_path / "data", "--partitions=4") as broker:
+        book_payment(broker.bootstrap)
+        broker.kill()
+        broker.start()
+        book_payment(broker.bootstrap)
+
+The first start takes a free port; later starts take the same one, and find the same data. This file must never leave a
+process behind, whatever signal comes while it starts one.
+"""
+
+import os
+import re
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Self
+
+from semel.chaos.undisturbed import undisturbed
+
+# What `semel serve` prints when clients can connect: the address, the seconds that it took, the address of the metrics.
+READY_LINE: Final = re.compile(r"semel ready on (\S+:\d+) in ([\d.]+) s(?:, metrics on (\S+))?$", re.MULTILINE)
+
+# A start takes a fraction of a second; the recovery of a large log on a busy machine takes many.
+READY_SECONDS_MAX: Final = 120.0
+# A stop writes one checkpoint.
+STOP_SECONDS_MAX: Final = 30.0
+METRICS_SECONDS_MAX: Final = 10.0
+
+
+class ServeFailed(RuntimeError):
+    """The broker ended before it was ready, or did not stop; the message has the last line that it printed."""
+
+
+class ServedBroker:
+    """A broker in a process of its own, from `start` to `stop` or as long as the `with` block lasts."""
+
+    def __init__(
+        self,
+        data: Path | str,
+        *options: str,
+        environment: Mapping[str, str] | None = None,
+        metrics: bool = False,
+        ready_seconds_max: float = READY_SECONDS_MAX,
+    ) -> None:
+        """`data` is the directory of the log, `options` are those of `semel serve`. `environment` is added to that of
+        this process. With `metrics` the broker serves metrics, on another free port."""
+        self._data = data
+        self._options = [*options, *(["--metrics=127.0.0.1:0"] if metrics else [])]
+        self._environment = {**os.environ, **(environment or {})}
+        self._ready_seconds_max = ready_seconds_max
+        self._bootstrap = "127.0.0.1:0"
+        self._metrics_address: str | None = None
+        self._ready_seconds = 0.0
+        self._process: subprocess.Popen[str] | None = None
+        # The file that the process has for its standard error.
+        self._errors = 0
+        self._output = ""
+        self._exit_code: int | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients put into `bootstrap.servers`."""
+        return self._bootstrap
+
+    @property
+    def process_id(self) -> int:
+        """The number of the process; 0 when there is none."""
+        return self._process.pid if self._process is not None else 0
+
+    @property
+    def ready_seconds(self) -> float:
+        """How long the last start took, as the broker says it."""
+        return self._ready_seconds
+
+    @property
+    def exit_code(self) -> int | None:
+        """How the last process ended, -9 when it was killed; None while it runs."""
+        return self._process.poll() if self._process is not None else self._exit_code
+
+    @property
+    def output(self) -> str:
+        """What the broker has logged since the last start: its standard error."""
+        return self._read_errors() if self._process is not None else self._output
+
+    def start(self) -> Self:
+        """Return when clients can connect. Raises `ServeFailed` if the broker ends before that."""
+        if self._process is not None:
+            raise ServeFailed("the broker has been started already")
+        command = [sys.executable, "-m", "semel", "serve", f"--listen={self._bootstrap}", f"--data={self._data}"]
+        self._errors = _nameless_file()
+        try:
+            # Until the process is known here, nobody could end it.
+            with undisturbed():
+                self._process = subprocess.Popen(
+                    [*command, *self._options],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=self._errors,
+                    text=True,
+                    env=self._environment,
+                    # Ctrl-C is for the program that has started the broker, and that program ends it.
+                    process_group=0,
+                )
+            self._wait_until_ready(self._process)
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Send SIGTERM and wait for the end: everything is durable, and the next start has nothing to replay."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Send SIGKILL: the broker ends at once, whatever it is doing."""
+        self._end(signal.SIGKILL)
+
+    def restart(self) -> None:
+        """Stop and start again, at the same address and with the same data."""
+        self.stop()
+        self.start()
+
+    def metrics(self) -> dict[str, float]:
+        """What the broker counts, by the names in Prometheus' text format, labels included."""
+        assert self._metrics_address is not None, "only a broker that was made with metrics=True has metrics"
+        with urllib.request.urlopen(f"http://{self._metrics_address}/metrics", timeout=METRICS_SECONDS_MAX) as answer:
+            lines = answer.read().decode().splitlines()
+        samples = (line.rpartition(" ") for line in lines if line and not line.startswith("#"))
+        return {name: float(value) for name, _, value in samples}
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _wait_until_ready(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(process.stdout, selectors.EVENT_READ)
+            if not selector.select(self._ready_seconds_max):
+                raise ServeFailed(f"semel serve was not ready after {self._ready_seconds_max:g} s{self._last_line()}")
+        ready = READY_LINE.match(process.stdout.readline())
+        if ready is None:
+            process.wait(STOP_SECONDS_MAX)
+            raise ServeFailed(f"semel serve did not start{self._last_line()}")
+        self._bootstrap, self._ready_seconds, self._metrics_address = ready[1], float(ready[2]), ready[3]
+
+    def _end(self, number: signal.Signals) -> None:
+        process = self._process
+        if process is None:
+            return
+        try:
+            process.send_signal(number)
+            process.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            raise ServeFailed(f"semel serve did not stop in {STOP_SECONDS_MAX:g} s{self._last_line()}") from None
+        finally:
+            process.kill()
+            self._exit_code = process.wait()
+            self._output = self._read_errors()
+            self._process = None
+            os.close(self._errors)
+            if process.stdout is not None:
+                process.stdout.close()
+
+    def _read_errors(self) -> str:
+        return os.pread(self._errors, os.fstat(self._errors).st_size, 0).decode(errors="replace")
+
+    def _last_line(self) -> str:
+        lines = self._read_errors().splitlines()
+        return f": {lines[-1].removeprefix('semel: ')}" if lines else ""
+
+
+def _nameless_file() -> int:
+    """A file that is gone when it is closed."""
+    descriptor, path = tempfile.mkstemp(prefix="semel-serve-")
+    os.unlink(path)
+    return descriptor
