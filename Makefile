@@ -13,7 +13,7 @@ ifneq ($(shell test -x .venv/bin/python && cat $(STAMP) 2>/dev/null),$(CURDIR))
 $(shell rm -f $(STAMP))
 endif
 
-.PHONY: help setup demo example test test-java test-kafka lint types bench reliability sim crash soak map lock clean
+.PHONY: help setup demo example test verify test-java test-kafka lint types bench reliability sim crash soak map lock clean
 
 help: ## List the targets (the default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
@@ -30,8 +30,11 @@ demo: $(STAMP) ## The main job: payments through a bad network, three ways, then
 example: $(STAMP) ## A payment service under load, each of its processes killed again and again; then its books are checked
 	@PYTHONPATH=examples .venv/bin/python -m payments.trial $(ARGS)
 
-test: $(STAMP) ## Run the tests; make test ARGS='tests/core -k wrap' runs some
-	@.venv/bin/python -m pytest $(ARGS)
+test: $(STAMP) ## Run the tests, side by side; make test ARGS='tests/core -k wrap' runs some, one after another
+	@.venv/bin/python -m pytest $(if $(ARGS),$(ARGS),-n auto --durations=10 --durations-min=1)
+
+verify: $(STAMP) ## Everything that is too slow for make test: planted bugs, histories, crashes, soak, Java, Apache Kafka
+	@.venv/bin/python tools/verify.py $(ARGS)
 
 test-java: $(STAMP) ## Run the Java clients and Kafka's console tools against semel; needs Java 17 and mvn
 	@SEMEL_TEST_JAVA=1 .venv/bin/python -m pytest tests/java $(ARGS)

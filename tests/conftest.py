@@ -6,6 +6,7 @@ Besides, the real databases and the cluster of whoever asks for one.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections.abc import Iterator
@@ -32,6 +33,23 @@ settings.load_profile("exploring" if os.environ.get("SEMEL_TEST_EXPLORE") else "
 for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
     if signal.getsignal(number) == signal.SIG_IGN:
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Where workers run side by side, the process that starts them starts one PostgreSQL for all of them."""
+    if (
+        not config.getoption("numprocesses", None)
+        or hasattr(config, "workerinput")
+        or "SEMEL_TEST_POSTGRES" in os.environ
+    ):
+        return
+    from semel.testing.postgres import PostgresMissing, PostgresServer
+
+    # Without a server each test that needs one says why it cannot run.
+    with contextlib.suppress(PostgresMissing):
+        server = PostgresServer(settings={"max_connections": "300"})
+        os.environ["SEMEL_TEST_POSTGRES"] = server.url()
+        config.add_cleanup(server.stop)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
