@@ -51,7 +51,11 @@ PARTS: Final = (
     Part("a transactional copy under kill -9", (sys.executable, "-m", "semel", "chaos", "copy")),
     Part("the payment service under load", make("example")),
     Part("planted bugs", make("saboteurs")),
-    Part("all tests, with new examples and every crash three ways", make("test"), {"SEMEL_TEST_EXPLORE": "1", "SEMEL_CRASH_SEEDS": "3"}),
+    Part(
+        "all tests, the slow ones too, with new examples",
+        make("test", ARGS="-n auto -m 'slow or not slow'"),
+        {"SEMEL_TEST_EXPLORE": "1", "SEMEL_CRASH_EVERY": "1", "SEMEL_KILL_ROUNDS": "50"},
+    ),
     Part("the application kit, killed at every point", make("crash")),
     Part("the pipeline, soaked", make("soak", MINUTES="10")),
     Part("the same tests against Apache Kafka", make("test-kafka")),

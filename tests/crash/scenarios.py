@@ -6,7 +6,9 @@ and the recovery after each. It must go on where it can when a change is refused
 """
 
 import contextlib
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from ledger import SETTINGS, Caller, Ledger, Stopped, check_tidy
 from log_contents import content_of
@@ -16,9 +18,27 @@ from semel.core.refusals import Refused
 from semel.storage.files import Files
 from semel.storage.log import Log
 from semel.storage.partition_log import PartitionLog
-from semel.testing.faulty import Crashed, FaultyFiles
+from semel.testing.faulty import Call, Crashed, Fault, FaultKind, FaultyFiles, every_fault
 
 Scenario = Callable[[Files, Ledger], Caller]
+
+
+KINDS: Final[tuple[FaultKind, ...]] = ("crash before", "crash after", "torn", "EIO", "ENOSPC", "failed sync")
+# A crash on either side of such a call leaves what one after the last change has left.
+_CHANGE_NOTHING: Final = ("open", "read", "size", "names", "close", "lock")
+# To every how many of the calls each kind of fault happens. `make verify` sets it to 1: every fault at every call.
+_EVERY: Final = int(os.environ.get("SEMEL_CRASH_EVERY", "3"))
+
+
+def faults_to_try(kind: FaultKind, calls: Sequence[Call]) -> Sequence[Fault]:
+    """The faults of one kind that happen to these calls, one in each run. The kinds begin at different calls, so that
+    some kind of fault happens to every call."""
+    faults = [
+        fault
+        for fault in every_fault(calls)
+        if fault.kind == kind and not (kind.startswith("crash") and fault.call in _CHANGE_NOTHING)
+    ]
+    return faults[KINDS.index(kind) % _EVERY :: _EVERY]
 
 
 def partition(caller: Caller, name: str, index: int = 0) -> PartitionLog | None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import pytest
-from scenarios import opened, partition
+from scenarios import KINDS, faults_to_try, opened, partition
 
 from ledger import Caller, Ledger, Stopped, check_tidy
 from log_contents import Content, PartitionContent
@@ -17,11 +17,9 @@ from semel.compaction.planning import Bounds, is_to_roll, plan
 from semel.core.batch import read_header
 from semel.storage.files import Files
 from semel.storage.partition_log import PartitionLog
-from semel.testing.faulty import Call, Crashed, FaultKind, FaultyFiles, every_fault, lose_all
+from semel.testing.faulty import Call, Crashed, FaultKind, FaultyFiles, lose_all
 from semel.wire.records import Record, decode_batches, encode_batch
 
-KINDS: tuple[FaultKind, ...] = ("crash before", "crash after", "torn", "EIO", "ENOSPC", "failed sync")
-CHANGE_NOTHING = ("open", "read", "size", "names", "close", "lock")
 CONFIGS = {
     "cleanup_policy": "compact,delete",
     "segment_bytes": "1024",
@@ -287,9 +285,7 @@ def test_the_life_has_passes_that_write_and_swap_segments() -> None:
 def test_whatever_happens_to_a_compacted_topic_it_tells_the_same(
     kind: FaultKind, fired: Counter[str], judged: Counter[str]
 ) -> None:
-    for fault in every_fault(CALLS):
-        if fault.kind != kind or (kind.startswith("crash") and fault.call in CHANGE_NOTHING):
-            continue
+    for fault in faults_to_try(kind, CALLS):
         files, ledger = FaultyFiles(fault), CompactedLedger()
         ended = run(files, ledger)
         assert files.fired[kind] == 1, fault

@@ -2,7 +2,7 @@
 
 It proves that no acknowledged batch lives in the memory of the process alone, and that a restart knows all that it has
 to know. It proves nothing about a loss of power, since the page cache outlives the process: the matrix does that.
-SEMEL_KILL_ROUNDS, 50 by default, is how often; SEMEL_KILL_SEED replays a run as far as the machine lets it.
+SEMEL_KILL_ROUNDS, 15 by default, is how often; SEMEL_KILL_SEED replays a run as far as the machine lets it.
 """
 
 import os
@@ -23,7 +23,7 @@ from semel.wire import messages
 from semel.wire.frames import parse_response_header
 from semel.wire.versions import CREATE_TOPICS, FETCH, INIT_PRODUCER_ID, PRODUCE
 
-ROUNDS = int(os.environ.get("SEMEL_KILL_ROUNDS", "50"))
+ROUNDS = int(os.environ.get("SEMEL_KILL_ROUNDS", "15"))
 SEED = int(os.environ.get("SEMEL_KILL_SEED", "20260301"))
 TOPIC = "orders"
 # Three producers; two of them share a partition.

@@ -11,14 +11,12 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from scenarios import SCENARIOS, Scenario, a_life, check, opened, partition, run, send
+from scenarios import KINDS, SCENARIOS, Scenario, a_life, check, faults_to_try, opened, partition, run, send
 
 from ledger import Caller, Ledger, Stopped
 from semel.testing.faulty import Call, Crashed, Fault, FaultKind, FaultyFiles, every_fault, keep_all, lose_all
 
 SEEDS = int(os.environ.get("SEMEL_CRASH_SEEDS", "1"))
-KINDS: tuple[FaultKind, ...] = ("crash before", "crash after", "torn", "EIO", "ENOSPC", "failed sync")
-CHANGE_NOTHING = ("open", "read", "size", "names", "close", "lock")
 LOSSES = ("lost write", "partly lost write", "lost name", "lost size")
 
 
@@ -61,9 +59,7 @@ def test_whatever_happens_to_any_call_what_was_acknowledged_is_there_once(
     kind: FaultKind, scenario: Scenario, fired: Counter[str], judged: Counter[str]
 ) -> None:
     before = fired[kind]
-    for fault in every_fault(CALLS[scenario]):
-        if fault.kind != kind or (kind == "crash after" and fault.call in CHANGE_NOTHING):
-            continue
+    for fault in faults_to_try(kind, CALLS[scenario]):
         files, ledger = FaultyFiles(fault), Ledger()
         ended = run(scenario, files, ledger)
         assert files.fired[kind] == 1, fault

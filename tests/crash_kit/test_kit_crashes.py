@@ -13,9 +13,9 @@ from semel.testing.broker import FaultyBroker
 if TYPE_CHECKING:
     from semel.testing.postgres import PostgresServer
 
-# So that all pieces of the kit together take two minutes; no divisor of what a transaction has, so that all kinds of
+# So that all pieces of the kit together take a minute; no divisor of what a transaction has, so that all kinds of
 # points have their turn.
-STEP = 11
+STEP = 23
 
 
 @pytest.fixture(params=PIECES, ids=lambda piece: "-".join(piece))
@@ -32,7 +32,7 @@ def url_of_piece(request: pytest.FixtureRequest, piece: Piece, tmp_path: Path) -
     return server.new_database()
 
 
-# Some twenty runs, each of which waits for brokers to notice a death.
+# Some ten runs, each of which waits for brokers to notice a death.
 @pytest.mark.timeout(300)
 def test_a_piece_that_is_killed_where_it_does_io_goes_on_as_if_nothing_had_been(
     piece: Piece, url_of_piece: str, semel_broker: FaultyBroker
@@ -40,5 +40,5 @@ def test_a_piece_that_is_killed_where_it_does_io_goes_on_as_if_nothing_had_been(
     found = list(surveys(piece, semel_broker.bootstrap, url_of_piece, STEP))
     assert [survey.wrong for survey in found] == [[]] * len(found)
     alone, *_ = found
-    assert alone.killed >= 5
+    assert alone.killed >= 2
     assert alone.not_reached == 0

@@ -215,6 +215,7 @@ def scratch(tmp_path: Path) -> Path:
 
 
 @needs_spark
+@pytest.mark.slow
 @pytest.mark.timeout(SECONDS_MAX + 30)
 def test_a_short_soak_strikes_audits_and_leaves_nothing_behind(scratch: Path) -> None:
     process = soak(scratch, "--minutes", "0.05", "--seed", "2", "--per-second", "300")
