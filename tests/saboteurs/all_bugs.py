@@ -2,19 +2,22 @@
 
 from typing import Final
 
-from bugs import BUGS, Bug
-from http_bugs import HTTP_BUGS
-from inbox_bugs import INBOX_BUGS
-from outbox_bugs import OUTBOX_BUGS
-from pipeline_bugs import PIPELINE_BUGS
-from publish_bugs import PUBLISH_BUGS
-from schema_bugs import SCHEMA_BUGS
-from sink_bugs import SINK_BUGS
+from saboteurs.broker_bugs import BROKER_BUGS
+from saboteurs.http_bugs import HTTP_BUGS
+from saboteurs.inbox_bugs import INBOX_BUGS
+from saboteurs.lane_bugs import LANE_BUGS
+from saboteurs.outbox_bugs import OUTBOX_BUGS
+from saboteurs.pipeline_bugs import PIPELINE_BUGS
+from saboteurs.planting import Bug
+from saboteurs.publish_bugs import PUBLISH_BUGS
+from saboteurs.schema_bugs import SCHEMA_BUGS
+from saboteurs.sink_bugs import SINK_BUGS
 
 ALL_BUGS: Final[tuple[Bug, ...]] = (
-    *BUGS,
+    *BROKER_BUGS,
     *PIPELINE_BUGS,
     *SINK_BUGS,
+    *LANE_BUGS,
     *PUBLISH_BUGS,
     *HTTP_BUGS,
     *INBOX_BUGS,

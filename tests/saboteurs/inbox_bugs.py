@@ -1,8 +1,8 @@
-"""The planted bugs of the inbox, as those of the broker in `bugs.py`."""
+"""The planted bugs of the inbox."""
 
 from typing import Final
 
-from bugs import Bug
+from saboteurs.planting import Bug
 
 _CLAIMING: Final = "tests/inbox/test_claiming.py"
 _REAPER: Final = "tests/inbox/test_reaper.py"
@@ -12,92 +12,95 @@ INBOX_BUGS: Final[tuple[Bug, ...]] = (
     # -- claims: one for each consumer and event, with the effect ----------------------------------------------------
     Bug(
         "a claim is looked for, and then inserted",
-        "semel.inbox.claims",
-        "    if not is_new(connection, _CLAIM, asked._asdict()):\n",
-        "    known = select(claims).filter_by(consumer=asked.consumer, message_id=asked.message_id)\n"
-        "    if connection.execute(known).first() or not connection.execute(claims.insert(), asked._asdict()):\n",
+        "semel.inbox.claims:claim",
+        "if not is_new(connection, _CLAIM, asked._asdict()): ...",
+        """
+        known = select(claims).filter_by(consumer=asked.consumer, message_id=asked.message_id)
+        if connection.execute(known).first() or not connection.execute(claims.insert(), asked._asdict()): ...
+        """,
         (_CLAIMING, "-k", "second_waits and postgresql"),
     ),
     Bug(
         "a claim has a transaction of its own",
-        "semel.inbox.claiming",
-        "        outcome = claims.claim(connection, asked)\n",
-        "        with connection.engine.begin() as another:\n            outcome = claims.claim(another, asked)\n",
+        "semel.inbox.claiming:once",
+        "outcome = claims.claim(connection, asked)",
+        "with connection.engine.begin() as another: outcome = claims.claim(another, asked)",
         (_CLAIMING, "-k", "goes_when_its_effect_does and postgresql"),
     ),
     Bug(
         "an event is claimed for all consumers",
-        "semel.inbox.tables",
+        "semel.inbox.tables:claims",
         'PrimaryKeyConstraint("consumer", "message_id", name="semel_inbox_pkey")',
         'PrimaryKeyConstraint("message_id", name="semel_inbox_pkey")',
         (_CLAIMING, "-k", "once_for_each_consumer"),
     ),
     Bug(
         "a batch is claimed in the order in which it came",
-        "semel.inbox.claims",
-        "for one in sorted(set(ids))}",
-        "for one in dict.fromkeys(ids)}",
+        "semel.inbox.claims:claim_many",
+        "sorted(set(ids))",
+        "dict.fromkeys(ids)",
         (_CLAIMING, "-k", "order_of_its_ids"),
     ),
     Bug(
         "a version may follow any that is smaller",
-        "semel.inbox.claims",
-        '        versions.c.version == bindparam("before"),',
-        '        versions.c.version <= bindparam("before"),',
+        "semel.inbox.claims:_NEXT",
+        'versions.c.version == bindparam("before")',
+        'versions.c.version <= bindparam("before")',
         (_CLAIMING, "-k", "without_gaps"),
     ),
     # -- the floor: what was forgotten is never new ------------------------------------------------------------------
     Bug(
         "the floor is ignored",
-        "semel.inbox.claims",
-        "if asked.event_time_ms < floor_ms else",
-        "if asked.event_time_ms < 0 else",
+        "semel.inbox.claims:claim",
+        "asked.event_time_ms < floor_ms",
+        "asked.event_time_ms < 0",
         (_REAPER, "-k", "older_than_the_floor"),
     ),
     Bug(
         "the floor is read as of the transaction's beginning",
-        "semel.inbox.claims",
-        ".with_for_update(read=True)",
-        "",
+        "semel.inbox.claims:_floor_ms",
+        "_.with_for_update(read=True)",
+        "_",
         (_REAPER, "-k", "waited_for_the_reaper and postgresql"),
     ),
     Bug(
         "the floor follows a clock that goes back",
-        "semel.inbox.reaper",
-        ".where(floors.c.consumer == consumer, floors.c.floor_ms < floor_ms)",
-        ".where(floors.c.consumer == consumer)",
+        "semel.inbox.reaper:raise_floor",
+        "update(floors).where(floors.c.consumer == consumer, floors.c.floor_ms < floor_ms)",
+        "update(floors).where(floors.c.consumer == consumer)",
         (_REAPER, "-k", "went_back"),
     ),
     # -- the loop: offsets last, and nothing skipped -----------------------------------------------------------------
     Bug(
         "offsets are committed first",
-        "semel.inbox.loop",
-        "                    if self.take(handler, message) is not None:\n"
-        "                        self._progress.note(message)\n",
-        "                    self._progress.note(message)\n"
-        "                    self._commit(client)\n"
-        "                    self.take(handler, message)\n",
+        "semel.inbox.loop:Inbox.run",
+        "if self.take(handler, message) is not None: self._progress.note(message)",
+        """
+        self._progress.note(message)
+        self._commit(client)
+        self.take(handler, message)
+        """,
         (_LOOP, "-k", "leaves_the_offset and sqlite"),
     ),
     Bug(
         "a transaction that was undone is taken for committed",
-        "semel.inbox.loop",
-        "                        handler(connection, message)\n                        check_unbroken(connection)\n",
-        "                        handler(connection, message)\n",
+        "semel.inbox.loop:Inbox._settle",
+        "check_unbroken(connection)",
+        "",
         (_LOOP, "-k", "was_undone and sqlite"),
     ),
     Bug(
         "what is put aside is not claimed",
-        "semel.inbox.admission",
-        "        if isinstance(identity, str):\n",
-        '        if identity == "":\n',
+        "semel.inbox.admission:Admission.put_aside",
+        "isinstance(identity, str)",
+        'identity == ""',
         ("tests/inbox/test_quarantine.py", "-k", "stays_known and sqlite"),
     ),
     Bug(
         "a version that fails counts as taken",
-        "semel.inbox.admission",
-        "        if isinstance(identity, str):\n",
-        "        if identity:\n",
+        "semel.inbox.admission:Admission.put_aside",
+        "isinstance(identity, str)",
+        "identity",
         (_LOOP, "-k", "holds_back"),
     ),
 )

@@ -1,8 +1,8 @@
-"""The planted bugs of the outbox, as those of the broker in `bugs.py`."""
+"""The planted bugs of the outbox."""
 
 from typing import Final
 
-from bugs import Bug
+from saboteurs.planting import Bug
 
 _RELAYING: Final = "tests/outbox/test_relaying.py"
 _SHARDS: Final = "tests/outbox/test_outbox_shards.py"
@@ -12,131 +12,140 @@ OUTBOX_BUGS: Final[tuple[Bug, ...]] = (
     # -- batches: dense, made once, and of all that waits ------------------------------------------------------------
     Bug(
         "a relay goes on behind the last message that it took",
-        "semel.outbox.ledger",
-        "    if not rows:\n",
-        "    first = connection.scalar(select(func.min(messages.c.number))) or 0\n"
-        "    passed = _made.__dict__.get('passed', 0)\n"
-        "    _made.__dict__['passed'] = max(first, passed)\n"
-        "    if not rows or first < passed:\n",
+        "semel.outbox.ledger:_made",
+        "if not rows: ...",
+        """
+        first = connection.scalar(select(func.min(messages.c.number))) or 0
+        passed = _made.__dict__.get("passed", 0)
+        _made.__dict__["passed"] = max(first, passed)
+        if not rows or first < passed: ...
+        """,
         (_RELAYING, "-k", "commits_late and postgresql"),
     ),
     Bug(
         "batch numbers have holes",
-        "semel.outbox.ledger",
-        "known.last_batch + 1, size",
-        "known.last_batch + 2, size",
+        "semel.outbox.ledger:advance",
+        "known.last_batch + 1",
+        "known.last_batch + 2",
         (_RELAYING, "-k", "in_which_they_were_added and sqlite"),
     ),
     Bug(
         "a batch number is given twice",
-        "semel.outbox.ledger",
-        "known.last_batch + 1, size",
-        "max(known.last_batch, 0), size",
+        "semel.outbox.ledger:advance",
+        "known.last_batch + 1",
+        "max(known.last_batch, 0)",
         (_RELAYING, "-k", "in_which_they_were_added and sqlite"),
     ),
     Bug(
         "the batch at hand is forgotten by the next relay",
-        "semel.outbox.ledger",
-        "        if published != known.last_batch:\n",
-        "        if published is not None and published != known.last_batch:\n",
+        "semel.outbox.ledger:advance",
+        "published != known.last_batch",
+        "published is not None and published != known.last_batch",
         (_RELAYING, "-k", "dies_over_a_batch and sqlite"),
     ),
     Bug(
         "the last messages leave first",
-        "semel.outbox.ledger",
-        "_FIRST: Final = select(*_MESSAGE).where(_WAITS).order_by(messages.c.number)",
-        "_FIRST: Final = select(*_MESSAGE).where(_WAITS).order_by(messages.c.number.desc())",
+        "semel.outbox.ledger:_FIRST",
+        "messages.c.number",
+        "messages.c.number.desc()",
         (_RELAYING, "-k", "in_which_they_were_added and sqlite"),
     ),
     Bug(
         "a batch takes whatever is there",
-        "semel.outbox.ledger",
-        "        if rows and left_bytes < 0:\n",
-        "        if not rows and left_bytes < 0:\n",
+        "semel.outbox.ledger:_made",
+        "rows and left_bytes < 0",
+        "not rows and left_bytes < 0",
         (_RELAYING, "-k", "no_more_bytes and sqlite"),
     ),
     # -- the log: first published, then noted, under the number that the database gave --------------------------------
     Bug(
         "a batch is noted as done before it is published",
-        "semel.outbox.shard",
-        "        self._publish(batch)\n        return True\n",
-        "        self._published = batch\n"
-        "        self._with_database(self._advance)\n"
-        "        self._publish(batch)\n        return True\n",
+        "semel.outbox.shard:Shard.step",
+        "self._publish(batch)",
+        """
+        self._published = batch
+        self._with_database(self._advance)
+        self._publish(batch)
+        """,
         (_RELAYING, "-k", "dies_over_a_batch and sqlite"),
     ),
     Bug(
         "a batch is published under the log's next number",
-        "semel.outbox.shard",
-        "                if self._with_brokers(publisher.last) < batch.number:\n"
-        "                    self._with_brokers(partial(publisher.publish, batch.number, *batch.records))\n",
-        "                self._with_brokers(partial(publisher.publish, publisher.last() + 1, *batch.records))\n",
+        "semel.outbox.shard:Shard._put",
+        """
+        if self._with_brokers(publisher.last) < batch.number:
+            self._with_brokers(partial(publisher.publish, batch.number, *batch.records))
+        """,
+        "self._with_brokers(partial(publisher.publish, publisher.last() + 1, *batch.records))",
         (_RELAYING, "-k", "dies_over_a_batch and sqlite"),
     ),
     Bug(
         "a database that is older than the log loses what comes next",
-        "semel.outbox.ledger",
-        "    if in_log > known.last_batch:\n",
-        "    if in_log > known.last_batch + 100:\n",
+        "semel.outbox.ledger:check_not_older",
+        "in_log > known.last_batch",
+        "in_log > known.last_batch + 100",
         (_SHARDS, "-k", "older_than_the_log and sqlite"),
     ),
     Bug(
         "a database that has lost batches gives their numbers to others",
-        "semel.outbox.ledger",
-        "    check_not_older(claim, known, in_log)\n",
+        "semel.outbox.ledger:advance",
+        "check_not_older(claim, known, in_log)",
         "",
-        (_SHARDS, "-k", "lost_batches and sqlite", "--timeout=30"),
+        (_SHARDS, "-k", "lost_batches and sqlite"),
+        seconds_max=30,
     ),
     Bug(
         "a relay that was taken over takes the shard back",
-        "semel.outbox.ledger",
-        "    if row.owner != claim.owner:\n",
-        "    if row.owner is None:\n",
+        "semel.outbox.ledger:_of_this_life",
+        "row.owner != claim.owner",
+        "row.owner is None",
         (_RELAYING, "-k", "changes_nothing and sqlite"),
     ),
     # -- shards ------------------------------------------------------------------------------------------------------
     Bug(
         "each message has a shard of its own",
-        "semel.outbox.ledger",
-        "    messages.c.bucket % bindparam",
-        "    messages.c.number % bindparam",
+        "semel.outbox.ledger:_WAITS",
+        "messages.c.bucket",
+        "messages.c.number",
         (_SHARDS, "-k", "stays_in_one and sqlite"),
     ),
     Bug(
         "shards change their number under a batch that is at hand",
-        "semel.outbox.relay",
-        "                shard.settle()\n",
+        "semel.outbox.relay:Relay._prepared",
+        "shard.settle()",
         "",
         (_SHARDS, "-k", "another_number_of_shards and sqlite"),
     ),
     # -- what is refused, what is done, and who sleeps ---------------------------------------------------------------
     Bug(
         "a message that was refused holds nobody up",
-        "semel.outbox.ledger",
+        "semel.outbox.ledger:is_held_up",
         "or_(quarantine.c.number == messages.c.number, quarantine.c.aggregate == messages.c.aggregate)",
         "or_(quarantine.c.number == messages.c.number)",
         (_REFUSED, "-k", "only_its_aggregate and sqlite"),
     ),
     Bug(
         "the first message of a request that was refused is taken to be the one",
-        "semel.outbox.shard",
-        "        if len(batch.records) > 1:\n",
-        "        if len(batch.records) < 1:\n",
+        "semel.outbox.shard:Shard._narrow",
+        "len(batch.records) > 1",
+        "len(batch.records) < 1",
         (_REFUSED, "-k", "only_too_many and sqlite"),
     ),
     Bug(
         "what is deleted is all up to the last message of the batch",
-        "semel.outbox.ledger",
-        "delete(messages).where(_is_among(connection, numbers))",
-        "delete(messages).where(messages.c.number <= max(numbers, default=0))",
+        "semel.outbox.ledger:delete_messages",
+        "_is_among(connection, numbers)",
+        "messages.c.number <= max(numbers, default=0)",
         (_RELAYING, "-k", "is_on_its_way and postgresql"),
     ),
     Bug(
         "whoever adds only looks whether a relay is asleep",
-        "semel.outbox.waking",
-        '    (literal_column(f"pg_try_advisory_xact_lock_shared({_LOCK})"), ""),\n',
-        "    (literal_column(\"NOT EXISTS (SELECT FROM pg_locks WHERE mode = 'ExclusiveLock' AND objid = 1 "
-        'AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))"), ""),\n',
+        "semel.outbox.waking:WAKES_RELAY",
+        'f"pg_try_advisory_xact_lock_shared({_LOCK})"',
+        """
+        "NOT EXISTS (SELECT FROM pg_locks WHERE mode = 'ExclusiveLock' AND objid = 1 "
+        "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))"
+        """,
         (_RELAYING, "-k", "fall_asleep and postgresql"),
     ),
 )

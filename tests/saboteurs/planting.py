@@ -1,78 +1,98 @@
-"""Plants one bug in semel and runs tests over it: `python tests/saboteurs/planting.py "name of the bug" tests/core -x`.
+"""What a planted bug is, and how it gets into semel: its module is imported with another piece of Python in one place.
 
-The bug is a few characters of a module's source, exchanged while the module is imported; nothing on disk is touched. It
-must be planted before anything of semel is imported, so it has a process of its own, and tests that start further
-processes do not see it there.
+Nothing on disk is touched. A bug must be planted before anything of semel is imported, for whoever imports a name from
+a module keeps what it found there; so each bug has a process of its own, and processes that its tests start do not see
+it.
 """
 
+from __future__ import annotations
+
+import ast
 import importlib
 import sys
 from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import CodeType, ModuleType
+from typing import Final, NamedTuple
 
-import pytest
-from all_bugs import ALL_BUGS
-from bugs import Bug
+from saboteurs.pieces import NotPlanted, plant
 
-NOT_PLANTED = 99
-
-
-class Sabotage(Exception):
-    """The bug cannot be planted: the code is no longer what it was."""
+SECONDS_MAX: Final = 60.0
+"""How long a test may take before it counts as failed: it may wait for what the bug keeps from happening."""
 
 
-class SabotagedLoader(SourceFileLoader):
-    """Loads a module as it would be with the bug in it, past every cached compilation."""
+class Bug(NamedTuple):
+    """A mistake that could be made, or was made in a system of this kind."""
 
-    bug: Bug
+    name: str
+    place: str
+    """Module and symbol, as in `semel.core.partition:Partition.append`; the module alone for what stands in itself."""
+    piece: str
+    instead: str
+    caught_by: tuple[str, ...]
+    """The cheapest tests that fail over it, as arguments for pytest."""
+    seconds_max: float = SECONDS_MAX
 
-    def get_code(self, fullname: str) -> CodeType:
-        path = self.get_filename(fullname)
-        source = self.get_data(path).decode()
-        if source.count(self.bug.line) != 1:
-            raise Sabotage(f"{path} holds {source.count(self.bug.line)} times: {self.bug.line}")
-        return compile(source.replace(self.bug.line, self.bug.instead), path, "exec", dont_inherit=True)
+    @property
+    def module(self) -> str:
+        return self.place.partition(":")[0]
+
+    @property
+    def symbol(self) -> str:
+        return self.place.partition(":")[2]
 
 
-class Saboteur(MetaPathFinder):
+def sabotage(bug: Bug, source: str) -> ast.Module:
+    """The module as it is with the bug in it."""
+    tree = ast.parse(source)
+    try:
+        plant(tree, bug.symbol, bug.piece, bug.instead)
+    except NotPlanted as error:
+        raise NotPlanted(f"{bug.place}: {error}") from None
+    return tree
+
+
+def import_sabotaged(bug: Bug) -> None:
+    """Import the module of the bug with the bug in it, and leave it at that whoever imports it from now on."""
+    if bug.module in sys.modules:
+        raise NotPlanted(f"{bug.module} is imported already")
+    sys.meta_path.insert(0, _Finder(bug))
+    # At once, because pytest puts a finder of its own in front.
+    try:
+        importlib.import_module(bug.module)
+    except NotPlanted:
+        raise
+    except Exception as error:
+        raise NotPlanted(f"{bug.module} cannot be imported with it: {error!r}") from error
+
+
+class _Finder(MetaPathFinder):
     """Stands in front of all other finders and waits for one module."""
 
     def __init__(self, bug: Bug) -> None:
-        self.bug = bug
+        self._bug = bug
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname != self.bug.module:
+        if fullname != self._bug.module:
             return None
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is None or spec.origin is None:
-            raise Sabotage(f"there is no module {fullname}")
-        loader = SabotagedLoader(fullname, spec.origin)
-        loader.bug = self.bug
-        spec.loader = loader
+            raise NotPlanted(f"there is no module {fullname}")
+        spec.loader = _Loader(self._bug, spec.origin)
         return spec
 
 
-def main(name: str, *arguments: str) -> int:
-    """Plant the bug, run pytest; answer how it ended. A bug that cannot be planted ends in a number of its own."""
-    bug = next(bug for bug in ALL_BUGS if bug.name == name)
-    sys.meta_path.insert(0, Saboteur(bug))
-    # At once, because pytest puts a finder of its own in front.
-    try:
-        importlib.import_module(bug.module)
-    except Exception as error:
-        print(f"not planted: {error!r}", file=sys.stderr)
-        return NOT_PLANTED
-    # A test that waits for what the bug keeps from happening has caught it, too, before whoever runs this gives up.
-    # The time is kept by a thread that ends the process: an error raised by a signal may strike a callback of an event
-    # loop, which takes it down in a log and goes on. Some tests rehearse while they are collected, and to break off
-    # there is to catch it, too.
-    options = ["-p", "no:cacheprovider", "-x", "-q", "--continue-on-collection-errors"]
-    return int(pytest.main([*options, "--timeout=60", "--timeout-method=thread", *arguments]))
+class _Loader(SourceFileLoader):
+    """Loads a module with the bug in it, past every cached compilation."""
 
+    def __init__(self, bug: Bug, path: str) -> None:
+        super().__init__(bug.module, path)
+        self._bug = bug
 
-if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        tree = sabotage(self._bug, self.get_data(path).decode())
+        return compile(tree, path, "exec", dont_inherit=True)

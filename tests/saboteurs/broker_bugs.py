@@ -1,0 +1,457 @@
+"""The planted bugs of the broker: what each breaks, where it is planted, and which tests must catch it."""
+
+from typing import Final
+
+from saboteurs.planting import Bug
+
+BROKER_BUGS: Final[tuple[Bug, ...]] = (
+    # -- claims: what is new, what is a repetition, what is late ---------------------------------------------------
+    Bug(
+        "the window holds four batches",
+        "semel.core.producers",
+        "WINDOW_BATCHES: Final = 5",
+        "WINDOW_BATCHES: Final = 4",
+        ("tests/core/test_producers.py",),
+    ),
+    Bug(
+        "sequence numbers do not wrap",
+        "semel.core.producers:SEQUENCE_MASK",
+        "0x7FFF_FFFF",
+        "0xFFFF_FFFF",
+        ("tests/core/test_producers.py",),
+    ),
+    Bug(
+        "a batch that overlaps an old one passes for a repetition",
+        "semel.core.producers:find_repeated",
+        "state.startswith(wanted, position)",
+        "state.startswith(wanted[:4], position)",
+        ("tests/core/test_producers.py",),
+    ),
+    Bug(
+        "a gap is accepted",
+        "semel.core.producers:VERDICTS",
+        "(DUPLICATE, ACCEPTED, GAP, GAP)",
+        "(DUPLICATE, ACCEPTED, GAP, ACCEPTED)",
+        ("tests/core/test_producers.py",),
+    ),
+    Bug(
+        "a later epoch may begin with any number",
+        "semel.core.producers:VERDICTS",
+        "(DUPLICATE, ACCEPTED, GAP, GAP), (GAP, GAP, ACCEPTED, GAP)",
+        "(DUPLICATE, ACCEPTED, GAP, GAP), (GAP, GAP, ACCEPTED, ACCEPTED)",
+        ("tests/core/test_producers.py",),
+    ),
+    Bug(
+        "a zombie one epoch late is not fenced",
+        "semel.core.producers:judge",
+        "epoch > known_epoch",
+        "epoch >= known_epoch - 1",
+        ("tests/core/test_producers.py",),
+    ),
+    Bug(
+        "a producer nobody has heard of may begin with any number",
+        "semel.core.producer_ids:ProducerIds.is_young",
+        "block >= 0 and -BLOCK_AGE_MAX_MS < now_ms - self._block_times_ms[block] < expiration_ms",
+        "False",
+        ("tests/core/test_producer_ids.py",),
+    ),
+    Bug(
+        "a crash has producer ids handed out twice",
+        "semel.core.producer_ids:ProducerIds.apply",
+        "self._next = self._reserved_until = entry.first + entry.count",
+        """
+        self._reserved_until = entry.first + entry.count
+        self._next = entry.first
+        """,
+        ("tests/core/test_producer_ids.py",),
+    ),
+    Bug(
+        "the checksum of what a client sends is not looked at",
+        "semel.core.batch:accept_from_client",
+        "crc32c(memoryview(batch)[CHECKED_FROM:]) != header.checksum",
+        "header.checksum is None",
+        ("tests/core/test_batch.py",),
+    ),
+    # -- the disk: what was acknowledged is there, once --------------------------------------------------------------
+    Bug(
+        "answers leave before the sync",
+        "semel.broker.connection:Connection.send_answers",
+        "exchange._after > broker.settled",
+        "exchange._after < 0",
+        ("tests/broker/apis/test_durable_answers.py",),
+    ),
+    Bug(
+        "records are shown before the sync",
+        "semel.storage.log:Log.settle",
+        "unsettled and unsettled[0][0] <= position",
+        "unsettled",
+        ("tests/storage/test_log.py", "tests/broker/apis/test_durable_answers.py"),
+    ),
+    Bug(
+        "a failed sync is tried again",
+        "semel.storage.journal:SyncJob.run",
+        "file.sync()",
+        """
+        try:
+            file.sync()
+        except OSError:
+            file.sync()
+        """,
+        ("tests/crash/test_matrix.py", "-k", "failed"),
+    ),
+    Bug(
+        "the name of a new journal file is not synced",
+        "semel.storage.journal:SyncJob.run",
+        "self.names_changed",
+        "self.files is None",
+        ("tests/crash/test_matrix.py",),
+    ),
+    Bug(
+        "torn entries of the journal are believed",
+        "semel.storage.journal:_entry_at",
+        "crc32c(content[offset + _CHECKED_FROM : offset + size]) != checksum",
+        "checksum is None",
+        ("tests/storage/test_journal.py",),
+    ),
+    Bug(
+        "entries of an earlier life are believed",
+        "semel.storage.journal:_entry_at",
+        "kind_and_life >> _KIND_BITS != life % _LIVES",
+        "kind_and_life < 0",
+        ("tests/storage/test_journal.py", "tests/storage/test_starting_again.py", "tests/crash/test_matrix.py"),
+    ),
+    Bug(
+        "a checkpoint replaces the old one before it is durable",
+        "semel.storage.checkpoint:_replace",
+        "file.sync()",
+        "",
+        ("tests/crash/test_matrix.py",),
+    ),
+    Bug(
+        "a checkpoint forgets all of the window but the last batch",
+        "semel.storage.checkpoint:pack_producers",
+        "for producer_id, state in states: ...",
+        "for producer_id, state in ((i, s[:10] + s[-24:]) for i, s in states): ...",
+        ("tests/crash/test_matrix.py",),
+    ),
+    Bug(
+        "the journal goes round before the checkpoint is durable",
+        "semel.storage.log:Log.begin_checkpoint",
+        "self.checkpoint_running = True",
+        """
+        self.checkpoint_running = True
+        self._journal.recycle(self.end)
+        """,
+        ("tests/crash/test_matrix.py",),
+    ),
+    Bug(
+        "what lies behind the end of a segment is not cut off",
+        "semel.storage.partition_log:PartitionLog.cut_behind_end",
+        "file.size() > last.size",
+        "file.size() < 0",
+        ("tests/storage/test_partition_log.py", "tests/storage/test_log.py", "tests/crash/test_matrix.py"),
+    ),
+    # -- reading -----------------------------------------------------------------------------------------------------
+    Bug(
+        "a fetch from the middle of a batch loses the batch",
+        "semel.storage.partition_log:PartitionLog._place_of",
+        "header.next_offset > offset",
+        "header.base_offset >= offset",
+        ("tests/storage/test_partition_log.py",),
+    ),
+    # -- transactions in a log: whole or not at all, and shown when they are decided ---------------------------------
+    Bug(
+        "committed reads go on to where the youngest open transaction begins",
+        "semel.storage.partition_log:PartitionLog.stable_mark",
+        "self._opened.values()",
+        "reversed(self._opened.values())",
+        ("tests/storage/test_log_transactions.py",),
+    ),
+    Bug(
+        "an aborted transaction that began before the fetch is not named",
+        "semel.core.aborted:AbortedTransactions.between",
+        "pair[1] < end",
+        "begin <= pair[1] < end",
+        ("tests/core/test_partition_transactions.py",),
+    ),
+    Bug(
+        "the search for aborted transactions breaks off one too early",
+        "semel.core.aborted:AbortedTransactions.between",
+        "self._stable_offsets",
+        "self._marker_offsets",
+        ("tests/core/test_partition_transactions.py",),
+    ),
+    Bug(
+        "a fetch names no aborted transaction",
+        "semel.broker.apis.fetch:_read",
+        "partition.state.aborted.between(asked.fetch_offset, behind)",
+        "()",
+        ("tests/broker/apis/test_isolation.py",),
+    ),
+    Bug(
+        "a transaction ends in the first of its partitions only",
+        "semel.storage.contents:Contents._write_markers",
+        "entry.partitions",
+        "entry.partitions[:1]",
+        ("tests/storage/test_log_transactions.py",),
+    ),
+    Bug(
+        "a checkpoint forgets where open transactions begin",
+        "semel.storage.partition_log:PartitionLog.restore",
+        "parts.open_transactions",
+        "{}",
+        ("tests/storage/test_log_transactions.py",),
+    ),
+    Bug(
+        "a marker of a later epoch leaves the numbers of the earlier one",
+        "semel.core.producers:note_marker",
+        "state is None or epoch > epoch_of(state)",
+        "state is None",
+        ("tests/core/test_partition_transactions.py",),
+    ),
+    Bug(
+        "a producer is forgotten in the middle of its transaction",
+        "semel.core.partition:Partition.forget_silent",
+        "self.producers.forget_silent(before_ms, self.open_transactions)",
+        "self.producers.forget_silent(before_ms)",
+        ("tests/core/test_partition_transactions.py",),
+    ),
+    Bug(
+        "a plain batch may come between those of its producer's transaction",
+        "semel.core.partition:Partition.decide_append",
+        "header.producer_id in self.open_transactions and not header.attributes & TRANSACTIONAL_BIT",
+        "False",
+        ("tests/core/test_partition_transactions.py",),
+    ),
+    # -- transactional ids: who owns them, and which end is meant ---------------------------------------------------
+    Bug(
+        "what a predecessor left open stays open",
+        "semel.core.transactions:Transactions.decide_init",
+        "producer_id in self._open",
+        "producer_id < 0",
+        ("tests/core/test_transactions.py", "tests/broker/apis/test_transaction_apis.py"),
+    ),
+    Bug(
+        "a successor gets the epoch of its predecessor",
+        "semel.core.transactions:Transactions.decide_init",
+        "next_epoch = epoch + 1",
+        "next_epoch = epoch",
+        ("tests/core/test_transactions.py",),
+    ),
+    Bug(
+        "a late end of the second version ends the next transaction",
+        "semel.core.transactions:END_VERSION_2",
+        "(State.ONGOING, True, True): _F",
+        "(State.ONGOING, True, True): _E",
+        ("tests/core/test_transactions_ending.py",),
+    ),
+    Bug(
+        "an end that is repeated is refused",
+        "semel.core.transactions:END_VERSION_1",
+        "(State.COMPLETE_COMMIT, True): _R",
+        "(State.COMPLETE_COMMIT, True): _I",
+        ("tests/core/test_transactions_ending.py",),
+    ),
+    Bug(
+        "a batch of an earlier epoch joins the transaction",
+        "semel.core.transactions:Transactions.check_batch",
+        "producer_epoch != owner.producer_epoch",
+        "producer_epoch > owner.producer_epoch",
+        ("tests/core/test_transactions.py", "tests/core/test_transactions_machine.py"),
+    ),
+    Bug(
+        "a restart forgets the deadlines of open transactions",
+        "semel.broker.transactions:TransactionCoordinator.begin",
+        "broker.log.transactions.deadlines()",
+        "()",
+        ("tests/broker/test_transaction_timeouts.py", "-k", "before_a_restart"),
+        seconds_max=10,
+    ),
+    Bug(
+        "a producer that found its transaction timed out may go on in its epoch",
+        "semel.core.transactions:Transactions._fence",
+        "min(owner.producer_epoch + 1, EPOCH_MAX)",
+        "owner.producer_epoch",
+        ("tests/core/test_transactions.py",),
+    ),
+    # -- groups of the classic protocol: who may read what, and who comes late -------------------------------------
+    Bug(
+        "a member of an earlier generation is heard",
+        "semel.core.groups.classic_state:ClassicState.member_of_generation",
+        "generation != self.generation",
+        "generation > self.generation",
+        ("tests/core/groups/test_classic.py",),
+    ),
+    Bug(
+        "a generation has the number of the one before",
+        "semel.core.groups.classic:ClassicGroup._complete_join",
+        "self.generation += 1",
+        "self.generation = max(self.generation, 1)",
+        ("tests/core/groups/test_classic.py",),
+    ),
+    Bug(
+        "who does not join again in time stays in the group",
+        "semel.core.groups.classic:ClassicGroup._complete_join",
+        'self._expire(member, "did not join again in time", step)',
+        "",
+        ("tests/core/groups/test_classic.py",),
+    ),
+    Bug(
+        "a request that a later one replaces is never answered",
+        "semel.core.groups.classic:ClassicGroup._join_again",
+        "step.answer(member.join_waiter, JoinAnswer(refusals.REBALANCE_IN_PROGRESS, member.member_id))",
+        "",
+        ("tests/core/groups/test_classic.py",),
+    ),
+    Bug(
+        "whoever had an instance id before is not fenced",
+        "semel.core.groups.classic_state:ClassicState.member",
+        "owner is not None and owner.member_id != member_id",
+        "False",
+        ("tests/core/groups/test_classic.py",),
+    ),
+    Bug(
+        "a restart leaves members no time to show that they are there",
+        "semel.core.groups.classic_state:ClassicState.begin",
+        "for member in self.members: self.hear(member, now_ms)",
+        "",
+        ("tests/core/groups/test_classic.py",),
+    ),
+    Bug(
+        "an assignment is handed out that the disk did not take",
+        "semel.broker.coordinator:GroupCoordinator._carry_out",
+        "proposal.refused",
+        "proposal.kept",
+        ("tests/broker/apis/test_classic_groups.py",),
+    ),
+    # -- groups of the new protocol: each partition has one owner at a time -------------------------------------------
+    Bug(
+        "a partition is given away before its owner has let go of it",
+        "semel.core.groups.consumer:ConsumerGroup._is_free",
+        "name not in self._owner_of",
+        "True",
+        ("tests/core/groups/test_consumer.py", "tests/core/groups/test_consumer_machine.py"),
+    ),
+    Bug(
+        "a member takes its new epoch before it has let go",
+        "semel.core.groups.consumer_members:next_position",
+        "_still_reads(owned, to_revoke)",
+        "_still_reads(owned, to_revoke) and not to_revoke",
+        ("tests/core/groups/test_consumer.py", "tests/core/groups/test_consumer_machine.py"),
+    ),
+    Bug(
+        "a member that missed more than one answer is believed",
+        "semel.core.groups.consumer_members:check_epoch",
+        "epoch == member.position.previous_epoch and epoch < member.epoch",
+        "epoch < member.epoch",
+        ("tests/core/groups/test_consumer.py", "tests/core/groups/test_consumer_machine.py"),
+    ),
+    Bug(
+        "who does not let go in time is left alone",
+        "semel.core.groups.consumer_members:Member.move",
+        "at_ms + self.subscription.rebalance_timeout_ms",
+        "None",
+        ("tests/core/groups/test_consumer.py", "tests/core/groups/test_consumer_machine.py"),
+    ),
+    Bug(
+        "a commit in an epoch that has passed is taken",
+        "semel.core.groups.consumer_members:Member.has_had_all",
+        "epoch <= self.epoch and not self.is_classic and all(first_epoch <= epoch for first_epoch in since)",
+        "epoch <= self.epoch",
+        ("tests/core/groups/test_consumer.py", "tests/broker/apis/test_members_offsets.py"),
+    ),
+    # -- connections that are lost: who died is missed soon, and nobody else ------------------------------------------
+    Bug(
+        "a connection that a member has left takes its session with it",
+        "semel.broker.member_connections:MemberConnections.note",
+        "self.forget(member)",
+        "",
+        ("tests/broker/apis/test_lost_connections.py",),
+    ),
+    Bug(
+        "a lost connection makes a session longer",
+        "semel.core.groups.classic:ClassicGroup.connection_lost",
+        "if deadline_ms >= member.deadline_ms: return None",
+        "",
+        ("tests/core/groups/test_shortened_sessions.py",),
+    ),
+    Bug(
+        "a static consumer that starts anew is too late",
+        "semel.core.groups.consumer_members:Member.lose_connection",
+        "self.session_deadline_ms is None or self.subscription.instance_id is not None",
+        "self.session_deadline_ms is None",
+        ("tests/core/groups/test_shortened_sessions.py", "tests/broker/apis/test_lost_connections.py"),
+    ),
+    # -- offsets of groups: which counts, and from when on ---------------------------------------------------------
+    Bug(
+        "the offsets of an aborted transaction count",
+        "semel.core.groups.offsets:GroupOffsets.end_transaction",
+        "if committed: ...",
+        "if True: ...",
+        ("tests/core/groups/test_offsets.py",),
+    ),
+    Bug(
+        "the end of a transaction undoes a later commit",
+        "semel.core.groups.offsets:GroupOffsets.end_transaction",
+        "known.order < offset.order",
+        "known is not offset",
+        ("tests/core/groups/test_offsets.py",),
+    ),
+    Bug(
+        "pending offsets pass for stable ones",
+        "semel.broker.apis.offset_fetch:_committed",
+        "stable and group.offsets.is_pending(name)",
+        "stable and offset is None and group.offsets.is_pending(name)",
+        ("tests/broker/apis/test_offset_apis.py",),
+    ),
+    Bug(
+        "forgotten offsets come back with the end of a transaction",
+        "semel.core.groups.offsets:GroupOffsets.forget",
+        "for table in self._tables(): table.discard(PartitionName(number, partition))",
+        "self.committed.discard(PartitionName(number, partition))",
+        ("tests/core/groups/test_offsets.py",),
+    ),
+    Bug(
+        "a commit changes a checkpoint that is being written",
+        "semel.core.groups.offsets:OffsetTable._own",
+        "partitions is None or number in self._shared",
+        "partitions is None",
+        ("tests/core/groups/test_offsets.py",),
+    ),
+    Bug(
+        "late offsets get into the next transaction",
+        "semel.broker.apis.txn_offset_commit:_commit",
+        'broker.transactions.note_heard(request.producer_id, exchange.connection_number, "offsets")',
+        "",
+        ("tests/broker/apis/test_offset_apis.py",),
+    ),
+    Bug(
+        "an offset is shown before it is durable",
+        "semel.broker.apis.answered:answered.handle",
+        "answer(exchange, fields, after=broker.log.end)",
+        "answer(exchange, fields)",
+        ("tests/broker/apis/test_durable_offsets.py",),
+    ),
+    # -- compaction: a consumer ends up with the same ----------------------------------------------------------------
+    Bug(
+        "compaction keeps the first record of a key",
+        "semel.compaction.cleaning:Pass._note_keys",
+        "offsets[digest(key)] = base_offset + offset_delta",
+        "offsets.setdefault(digest(key), base_offset + offset_delta)",
+        ("tests/compaction/test_cleaning.py",),
+    ),
+    Bug(
+        "an aborted record supersedes a committed one",
+        "semel.compaction.cleaning:Pass.survey",
+        "self._supersedes_nothing(header)",
+        "header.is_control",
+        ("tests/compaction/test_cleaning.py",),
+    ),
+    Bug(
+        "a checkpoint names a segment whose own name may be lost",
+        "semel.storage.contents:Contents.swap",
+        "self._segment_files.grown.add(partition.directory)",
+        "",
+        ("tests/crash/test_compaction_crashes.py",),
+    ),
+)

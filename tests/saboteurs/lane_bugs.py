@@ -1,0 +1,254 @@
+"""The planted bugs of rows on their way into the log: columns as records, their partitions, lanes and their markers."""
+
+from typing import Final
+
+from saboteurs.planting import Bug
+
+_ATTEMPTS: Final = "tests/spark/lanes/test_lane_attempts.py"
+_ENCODING: Final = "tests/spark/log/test_encoding.py"
+_PLACING: Final = "tests/spark/log/test_placing.py"
+_PROTOCOL: Final = "tests/spark/lanes/test_lane_protocol.py"
+_ROWS: Final = "tests/spark/lanes/test_lane_rows.py"
+_TRANSACTIONS: Final = "tests/spark/log/test_transaction.py"
+
+LANE_BUGS: Final[tuple[Bug, ...]] = (
+    # -- columns as records: all of them, as they were -----------------------------------------------------------------
+    Bug(
+        "offsets count on from batch to batch",
+        "semel.spark.log.encoding:encoded",
+        "np.arange(count) - np.repeat(starts, lengths)",
+        "np.arange(count)",
+        (_TRANSACTIONS, "-k", "numbers"),
+    ),
+    Bug(
+        "the length of a record does not count",
+        "semel.spark.log.encoding:encoded",
+        "largest + len(varint(int(largest.max())))",
+        "largest",
+        (_ENCODING, "-k", "length_of_a_record"),
+    ),
+    Bug(
+        "no key is an empty key",
+        "semel.spark.log.encoding",
+        "_NULL_LENGTH: Final = -1",
+        "_NULL_LENGTH: Final = 0",
+        (_ENCODING, "-k", "without_any_value"),
+    ),
+    Bug(
+        "all records of a batch have the time of the first",
+        "semel.spark.log.encoding:encoded",
+        "times_ms - np.repeat(times_ms[starts], lengths)",
+        "np.zeros_like(times_ms)",
+        (_ENCODING, "-k", "times_may_fall"),
+    ),
+    Bug(
+        "the last row is dropped where it would be a batch of its own",
+        "semel.spark.log.encoding:_edges",
+        "edges[-1] < len(ends)",
+        "edges[-1] < len(ends) - 1",
+        (_ENCODING, "-k", "offsets_are_counted"),
+    ),
+    Bug(
+        "the last time of a batch is taken for its latest",
+        "semel.spark.log.encoding:encoded",
+        "times_ms[start:stop].max()",
+        "times_ms[stop - 1]",
+        (_ENCODING, "-k", "times_may_fall"),
+    ),
+    Bug(
+        "records with headers say that they have none",
+        "semel.spark.log.encoding:encoded",
+        "0 if headers is None else headers.counts",
+        "0",
+        (_ENCODING, "-k", "where_a_row_has_null"),
+    ),
+    Bug(
+        "a column that is cut out of another begins where that one does",
+        "semel.spark.log.encoding:fields_of",
+        "np.frombuffer(places, kind, count + 1, column.offset * kind.itemsize)",
+        "np.frombuffer(places, kind, count + 1)",
+        (_ENCODING, "-k", "where_a_row_has_null"),
+    ),
+    # -- which partition: that of the key, as everybody else has it ----------------------------------------------------
+    Bug(
+        "a hash is made positive by its upper bit",
+        "semel.spark.log.placing:_PLACE_MASK",
+        "0x7FFFFFFF",
+        "0xFFFFFFFF",
+        (_PLACING, "-k", "javas_clients"),
+    ),
+    Bug(
+        "the last bytes of a key are not mixed",
+        "semel.spark.log.placing:_finished",
+        "(hashes ^ rests) * _FACTOR",
+        "hashes ^ rests",
+        (_PLACING, "-k", "kafka_gives_it"),
+    ),
+    Bug(
+        "hashes are brought into the order of the lengths once more",
+        "semel.spark.log.placing:Words.in_order",
+        "ordered[self._order] = hashes",
+        "ordered[:] = hashes[self._order]",
+        (_PLACING, "-k", "all_keys"),
+    ),
+    Bug(
+        "it is always the same partition's turn",
+        "semel.spark.log.placing:Turns.places",
+        "(first + -(-rows // run)) % count",
+        "first",
+        (_PLACING, "-k", "each_topic"),
+    ),
+    Bug(
+        "a key is heard where the row names its partition",
+        "semel.spark.lanes.rows:_places",
+        "is_open & is_valid(rows.keys)",
+        "is_valid(rows.keys)",
+        (_ROWS, "-k", "goes_to_its_partition"),
+    ),
+    Bug(
+        "the rows of a partition are in any order",
+        "semel.spark.lanes.rows:_parted",
+        'kind="stable"',
+        'kind="quicksort"',
+        (_ATTEMPTS, "-k", "in_their_order"),
+    ),
+    Bug(
+        "the keys stay where they were when rows are put in order",
+        "semel.spark.lanes.rows:_taken",
+        "None if columns.keys is None else columns.keys.take(indices)",
+        "columns.keys",
+        (_ATTEMPTS, "-k", "in_their_order"),
+    ),
+    Bug(
+        "the first partition of a topic is the last one of the topic before",
+        "semel.spark.lanes.rows:placed",
+        'int(np.searchsorted(firsts, place, "right")) - 1',
+        'max(int(np.searchsorted(firsts, place, "left")) - 1, 0)',
+        (_ROWS, "-k", "goes_to_its_partition"),
+    ),
+    Bug(
+        "rows of another lane are written if the first lane among them is right",
+        "semel.spark.lanes.rows:RowReader._check_lane",
+        '(ends["min"], ends["max"]) != (self._lane, self._lane)',
+        'ends["min"] != self._lane',
+        (_ROWS, "-k", "another_lane"),
+    ),
+    # -- lanes: what was written is known, and nobody writes who was replaced ------------------------------------------
+    Bug(
+        "a digest takes null for empty",
+        "semel.spark.lanes.digest:_hashes",
+        "hashes[fields.lengths < 0] = _NULL",
+        "",
+        (_ROWS, "-k", "without_a_key or other_rows"),
+    ),
+    Bug(
+        "a digest depends on the order of batches",
+        "semel.spark.lanes.digest:RunningDigest.add",
+        "self._sum + int(hashes.sum(dtype=np.uint64))",
+        "self._sum * 31 + int(hashes.sum(dtype=np.uint64))",
+        (_ROWS, "-k", "does_not_depend"),
+    ),
+    Bug(
+        "rows that are there twice cancel out in a digest",
+        "semel.spark.lanes.digest:RunningDigest.add",
+        "hashes.sum(dtype=np.uint64)",
+        "np.bitwise_xor.reduce(hashes)",
+        (_ATTEMPTS, "-k", "alike"),
+    ),
+    Bug(
+        "a digest does not look at times",
+        "semel.spark.lanes.digest:_columns",
+        "rows.timestamps_ms.astype(np.uint64) if rows.timestamps_ms is not None else _number(TIME_OF_WRITING)",
+        "_number(TIME_OF_WRITING)",
+        (_ATTEMPTS, "-k", "made_again"),
+    ),
+    Bug(
+        "a marker keeps the oldest batches",
+        "semel.spark.lanes.protocol:advance",
+        "(*before, Written(claim.query_id, claim.batch_id, digest))[-HISTORY_MAX:]",
+        "(*before, Written(claim.query_id, claim.batch_id, digest))[:HISTORY_MAX]",
+        (_PROTOCOL,),
+    ),
+    Bug(
+        "lanes may become more or fewer",
+        "semel.spark.lanes.protocol:decide",
+        "marker.lane_count != claim.lane_count",
+        "marker.lane_count is Ellipsis",
+        (_PROTOCOL,),
+    ),
+    Bug(
+        "any batch of a query is a duplicate of its last one",
+        "semel.spark.lanes.protocol:_find",
+        "(written.query_id, written.batch_id) == (claim.query_id, claim.batch_id)",
+        "written.query_id == claim.query_id",
+        (_PROTOCOL,),
+    ),
+    Bug(
+        "another query's batch of the same number is a duplicate",
+        "semel.spark.lanes.protocol:_find",
+        "(written.query_id, written.batch_id) == (claim.query_id, claim.batch_id)",
+        "written.batch_id == claim.batch_id",
+        (_PROTOCOL,),
+    ),
+    Bug(
+        "a batch that was forgotten is written again",
+        "semel.spark.lanes.protocol:_decide_next",
+        "claim.batch_id <= newest.batch_id",
+        "claim.batch_id == newest.batch_id",
+        (_PROTOCOL,),
+    ),
+    Bug(
+        "a duplicate needs only as many rows",
+        "semel.spark.lanes.protocol:check",
+        "expected == found",
+        "expected.rows == found.rows",
+        (_ATTEMPTS, "-k", "made_again"),
+    ),
+    Bug(
+        "the marker is read before the fence is up",
+        "semel.spark.lanes.lane:LaneWriter.write",
+        """
+        transaction = self._fence(client, claim)
+        marker = _
+        """,
+        """
+        marker = _
+        transaction = self._fence(client, claim)
+        """,
+        (_ATTEMPTS, "-k", "overtaken"),
+    ),
+    Bug(
+        "each batch of a lane has a transactional id of its own",
+        "semel.spark.lanes.lane:LaneWriter._fence",
+        'f"{claim.sink_id}-{claim.lane}"',
+        'f"{claim.sink_id}-{claim.lane}-{time.time_ns()}"',
+        (_ATTEMPTS, "-k", "overtaken"),
+    ),
+    Bug(
+        "the marker comes behind the commit",
+        "semel.spark.lanes.lane:LaneWriter.write",
+        """
+        rows.mark(where, key, _)
+        transaction.commit()
+        """,
+        """
+        transaction.commit()
+        rows.mark(where, key, _)
+        """,
+        (_ATTEMPTS, "-k", "made_again"),
+    ),
+    Bug(
+        "an aborted marker is believed",
+        "semel.spark.lanes.progress:_last_value",
+        "Isolation.READ_COMMITTED",
+        "Isolation.READ_UNCOMMITTED",
+        (_ATTEMPTS, "-k", "leaves_no_marker"),
+    ),
+    Bug(
+        "the first marker that is found is taken for the last one",
+        "semel.spark.lanes.progress:_last_value",
+        "if batch.num_rows: found = batch.column(0)[-1].as_py()",
+        "if batch.num_rows and found is None: found = batch.column(0)[0].as_py()",
+        (_ATTEMPTS, "-k", "made_again"),
+    ),
+)

@@ -1,0 +1,163 @@
+"""`make saboteurs`: plants each known bug in semel, and runs the tests over it that must catch it.
+
+    PYTHONPATH=tests python -m saboteurs.run [--only WORDS] [--jobs N] [--slowest N]
+
+Python, pytest and all libraries are loaded once; each bug has a process that is forked from that. In the end the tests
+that caught a bug run without it, and must pass. SEMEL_FIGURES names a file that gets the figures as JSON, for
+docs/RELIABILITY.md. Exit code 1 if a bug was not caught, or could not be planted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import importlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from saboteurs.all_bugs import ALL_BUGS
+from saboteurs.judging import Outcome, Verdict, judge, judge_again, trials_without_bugs
+from saboteurs.planting import Bug
+from saboteurs.trial import Ending, Process, Trial
+
+# What the tests import most, and what takes longest. Nothing that starts a thread of Python.
+_LIBRARIES: Final = (
+    *("_hypothesis_pytestplugin", "hypothesis.strategies", "kio.serial", "confluent_kafka.admin", "uvloop", "crc32c"),
+    *("numpy", "pandas", "pyarrow.compute", "pyarrow.parquet", "sqlalchemy.orm", "sqlalchemy.ext.asyncio", "psycopg"),
+    *("aiosqlite", "asyncpg", "django.http", "fastapi", "flask", "httpx", "litestar"),
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="make saboteurs", description="Plant known bugs: the tests must catch them.")
+    parser.add_argument("--only", metavar="WORDS", help="those with these words in their name or their place")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="how many at once (one a core)")
+    parser.add_argument("--slowest", type=int, default=0, metavar="N", help="name those that took longest")
+    options = parser.parse_args(arguments)
+    bugs = [bug for bug in ALL_BUGS if (options.only or "").lower() in f"{bug.name}\n{bug.place}".lower()]
+    if not bugs:
+        parser.error(f"no bug has {options.only!r} in its name or its place")
+    # So that what was begun is ended.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    with _postgres():
+        return run(bugs, options.jobs, options.slowest)
+
+
+def run(bugs: Sequence[Bug], jobs: int, slowest: int = 0) -> int:
+    """Plant them all, say what became of each, and answer with an exit code."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="semel-saboteurs-", ignore_cleanup_errors=True) as scratch:
+        _keep_compiled(Path(scratch))
+        verdicts = list(_verdicts(bugs, jobs, Path(scratch)))
+        trials = trials_without_bugs(verdicts)
+        print(f"{sum(len(trial.chosen) for trial in trials)} tests caught them: do they pass without?", flush=True)
+        verdicts = judge_again(verdicts, list(endings(trials, jobs, Path(scratch))))
+    _tell_slowest(verdicts, slowest)
+    return _tell_all(verdicts, round(time.monotonic() - began))
+
+
+def endings(trials: Iterable[Trial], jobs: int, scratch: Path) -> Iterator[Ending]:
+    """What came of each trial, as soon as it has ended; so many run at the same time."""
+    waiting = iter(trials)
+    running: list[Process] = []
+    with selectors.DefaultSelector() as selector:
+        try:
+            while True:
+                while len(running) < jobs and (trial := next(waiting, None)) is not None:
+                    running.append(Process(trial, scratch))
+                    selector.register(running[-1].pipe, selectors.EVENT_READ, running[-1])
+                if not running:
+                    return
+                ready = selector.select(max(0.0, min(process.seconds_left for process in running)))
+                done = [key.data for key, _ in ready if key.data.hear()]
+                for process in [one for one in running if one in done or one.seconds_left <= 0]:
+                    running.remove(process)
+                    selector.unregister(process.pipe)
+                    yield process.end()
+        finally:
+            for process in running:
+                process.end()
+
+
+def _verdicts(bugs: Sequence[Bug], jobs: int, scratch: Path) -> Iterator[Verdict]:
+    trials = (Trial(bug.caught_by, bug) for bug in bugs)
+    for number, ending in enumerate(endings(trials, jobs, scratch), start=1):
+        assert ending.trial.bug is not None
+        verdict = judge(ending.trial.bug, ending)
+        place = f"{number}/{len(bugs)}"
+        print(f"{place:>8} {ending.seconds:5.1f} s  {verdict.outcome.value}: {verdict.bug.name}", flush=True)
+        yield verdict
+
+
+def _tell_slowest(verdicts: Iterable[Verdict], count: int) -> None:
+    for verdict in sorted(verdicts, key=lambda verdict: verdict.ending.seconds, reverse=True)[:count]:
+        ending = verdict.ending
+        print(f"{ending.seconds:6.1f} s, {ending.cpu_seconds:5.1f} of them computing: {verdict.bug.name}, {verdict.by}")
+
+
+def _tell_all(verdicts: Sequence[Verdict], seconds: int) -> int:
+    """What nobody has caught, with its output; then two lines that say how it went. Answers with the exit code."""
+    wrong = [verdict for verdict in verdicts if verdict.outcome is not Outcome.CAUGHT]
+    for verdict in wrong:
+        print(f"\n{verdict.outcome.value}: {verdict.bug.name}\n{verdict.by}\n{' '.join(verdict.bug.caught_by)}")
+        print(verdict.ending.output)
+    figures = {"planted": len(verdicts), "caught": len(verdicts) - len(wrong)}
+    if path := os.environ.get("SEMEL_FIGURES"):
+        Path(path).write_text(json.dumps(figures))
+    caught = "all caught" if not wrong else f"{len(wrong)} of them not caught"
+    print(f"{len(verdicts)} planted bugs, {caught}, in {seconds} s")
+    print(f"{figures['caught']} passed, {len(wrong)} failed")
+    return 1 if wrong else 0
+
+
+# -- what all processes have in common -------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _postgres() -> Iterator[None]:
+    """One server for all; the libraries are loaded while it starts."""
+    if "SEMEL_TEST_POSTGRES" in os.environ:
+        _load_libraries()
+        yield
+        return
+    command = [sys.executable, "-m", "saboteurs.database"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, start_new_session=True) as server:
+        _load_libraries()
+        assert server.stdout is not None
+        url = server.stdout.readline().strip()
+        if url:
+            os.environ["SEMEL_TEST_POSTGRES"] = url
+        yield
+
+
+def _load_libraries() -> None:
+    # A process that was forked has none of its threads.
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    for name in _LIBRARIES:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    # What is there already is no garbage, and nobody has to look at it again.
+    gc.collect()
+    gc.freeze()
+
+
+def _keep_compiled(scratch: Path) -> None:
+    """What the first process compiles, the others find, also where Python was told to write nothing beside the code."""
+    if sys.dont_write_bytecode:
+        sys.dont_write_bytecode = False
+        sys.pycache_prefix = str(scratch / "compiled")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

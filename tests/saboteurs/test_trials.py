@@ -1,0 +1,143 @@
+"""What is said of a planted bug: only tests that fail over it, and not without it, have caught it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+TESTS: Final = Path(__file__).parent.parent
+
+# A library with two modules, of which one has copied a name of the other.
+LIBRARY: Final = {
+    "shop/__init__.py": "",
+    "shop/prices.py": "def price(count: int) -> int:\n    return 3 * count\n",
+    "shop/till.py": "from shop.prices import price\n\n\ndef pay(count: int) -> int:\n    return price(count)\n",
+    "test_shop.py": """
+import os
+import sys
+import threading
+import pytest
+from shop.till import pay
+import shop.prices
+
+def test_seven_cost_21():
+    assert pay(7) == 21
+
+def test_none_cost_nothing():
+    print("the till is open")
+    assert pay(0) == 0
+
+def test_somebody_pays_in_time():
+    paid = threading.Event()
+    if pay(1) == 3:
+        paid.set()
+    paid.wait()
+
+def test_the_till_does_not_break():
+    if pay(1) != 3:
+        os.kill(os.getpid(), 9)
+
+def test_it_is_always_wrong():
+    assert pay(1) == 4
+
+@pytest.mark.skip
+def test_nobody_runs_this():
+    assert pay(1) == 4
+
+@pytest.mark.parametrize("price", [pay(1)])
+def test_a_price_is_3(price):
+    assert price == 3
+""",
+    "test_unreadable.py": "from shop.till import pay\n\nassert pay(1) == 3\n",
+}
+PROGRAM: Final = """
+import sys
+from saboteurs.planting import Bug
+from saboteurs.run import run
+
+def bug(name, piece, *caught_by, seconds_max=60):
+    return Bug(name, "shop.prices:price", piece, "0 * count + 7", caught_by, seconds_max)
+
+THERE, NOT_THERE = "3 * count", "4 * count"
+sys.exit(run([
+    bug("caught by a test", THERE, "test_shop.py", "-k", "seven"),
+    bug("caught while tests are read", THERE, "test_unreadable.py"),
+    bug("caught by what it is called with", THERE, "test_shop.py", "-k", "price_is"),
+    bug("caught by waiting", THERE, "test_shop.py", "-k", "in_time", seconds_max=5),
+    *([] if len(sys.argv) > 1 else [
+        bug("not caught", "3", "test_shop.py", "-k", "nothing"),
+        bug("not there", NOT_THERE, "test_shop.py"),
+        bug("no test", THERE, "test_shop.py", "-k", "nonsense"),
+        bug("no file", THERE, "test_nonsense.py"),
+        bug("skipped", THERE, "test_shop.py", "-k", "nobody"),
+        bug("killed", THERE, "test_shop.py", "-k", "break"),
+        bug("wrong anyway", THERE, "test_shop.py", "-k", "always"),
+    ]),
+], 2))
+"""
+
+
+def ran(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    for name, text in LIBRARY.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    return subprocess.run(
+        [sys.executable, "-c", PROGRAM, *words],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": f"{TESTS}{os.pathsep}{folder}"},
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProcess[str]:
+    return ran(tmp_path_factory.mktemp("shop"))
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome", "why"),
+    [
+        ("not caught", "NOT CAUGHT", "all tests passed"),
+        ("not there", "NOT PLANTED", "it does not stand there"),
+        ("no test", "NO TEST RAN", "pytest finds none"),
+        ("no file", "NO TEST RAN", "pytest finds none"),
+        ("skipped", "NO TEST RAN", "all of them were skipped"),
+        ("killed", "BROKEN", "the process ended in test_shop.py::test_the_till_does_not_break"),
+        ("wrong anyway", "FAILS WITHOUT IT", "test_shop.py::test_it_is_always_wrong"),
+    ],
+)
+def test_a_bug_that_no_test_has_caught_is_named_with_the_reason(
+    said: subprocess.CompletedProcess[str], name: str, outcome: str, why: str
+) -> None:
+    [(found, reason)] = re.findall(rf"^([A-Z ]+): {name}\n(.*)$", said.stdout, re.MULTILINE)
+    assert found == outcome
+    assert why in reason
+
+
+def test_what_the_tests_print_is_shown_where_they_do_not_catch_it(said: subprocess.CompletedProcess[str]) -> None:
+    assert "1 passed, 6 deselected" in said.stdout
+    assert "assert 3 == 4" in said.stdout, "without the bug"
+    assert "assert 7 == 21" not in said.stdout
+
+
+def test_a_bug_that_is_not_caught_fails_the_run(said: subprocess.CompletedProcess[str]) -> None:
+    assert said.returncode == 1
+    first, last = said.stdout.splitlines()[-2:]
+    assert first.startswith("11 planted bugs, 7 of them not caught, in ")
+    assert last == "4 passed, 7 failed"
+
+
+def test_a_bug_is_caught_by_a_test_that_fails_or_takes_too_long(tmp_path: Path) -> None:
+    said = ran(tmp_path, "only what is caught")
+    assert said.returncode == 0, said.stdout + said.stderr
+    first, last = said.stdout.splitlines()[-2:]
+    assert first.startswith("4 planted bugs, all caught, in ")
+    assert last == "4 passed, 0 failed"

@@ -1,0 +1,204 @@
+"""One run of some tests in a forked process: with a bug planted, or without one, to see that they pass then.
+
+The process tells its parent through a pipe which test begins and which has failed, and ends at the first failure. It
+has a process group, a scratch directory and examples of Hypothesis of its own, and its parent ends the group as soon as
+it knows enough. This must never fork a process that has threads of Python, nor one that has imported semel.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple, NoReturn
+
+import pytest
+
+from saboteurs.pieces import NotPlanted
+from saboteurs.planting import SECONDS_MAX, Bug, import_sabotaged
+
+# Whatever else is installed has no part in it: to look for plugins takes longer than most tests.
+_PLUGINS: Final = ("_hypothesis_pytestplugin", "semel.testing.plugin")
+_OPTIONS: Final = (
+    *("-q", "-p", "no:cacheprovider", "--disable-plugin-autoload", "--continue-on-collection-errors"),
+    *("-W", "ignore::pytest.PytestAssertRewriteWarning", "-W", "ignore::pytest.PytestUnknownMarkWarning"),
+)
+_OUTPUT_CHARACTERS_MAX: Final = 6000
+NOT_PLANTED: Final = "not planted"
+
+
+class Trial(NamedTuple):
+    """Which tests are run, with which bug in semel."""
+
+    arguments: Sequence[str]
+    bug: Bug | None = None
+    chosen: frozenset[str] = frozenset()
+    """Of the tests that the arguments name these alone; all of them if there are none here."""
+
+    @property
+    def seconds_max(self) -> float:
+        return SECONDS_MAX if self.bug is None else self.bug.seconds_max
+
+
+class Ending(NamedTuple):
+    """What came of a trial."""
+
+    trial: Trial
+    told: Sequence[dict[str, Any]]
+    """What the process has told, the last thing last."""
+    seconds: float
+    cpu_seconds: float
+    is_overdue: bool
+    output: str
+
+
+class Process:
+    """A trial under way, as its parent sees it."""
+
+    def __init__(self, trial: Trial, scratch: Path) -> None:
+        self.trial = trial
+        self._folder = Path(tempfile.mkdtemp(dir=scratch))
+        self._told: list[dict[str, Any]] = []
+        self._rest = b""
+        self._began = self._heard = time.monotonic()
+        self.pipe, theirs = os.pipe()
+        sys.stdout.flush()
+        self._pid = os.fork()
+        if not self._pid:
+            os.close(self.pipe)
+            _be_child(trial, self._folder, theirs)
+        os.close(theirs)
+
+    @property
+    def seconds_left(self) -> float:
+        """How long the test at hand may still take."""
+        return self._heard + self.trial.seconds_max - time.monotonic()
+
+    def hear(self) -> bool:
+        """Take what was told; whether there will be no more of it."""
+        got = os.read(self.pipe, 1 << 16)
+        self._heard = time.monotonic()
+        *lines, self._rest = (self._rest + got).split(b"\n")
+        self._told += map(json.loads, lines)
+        return not got or (bool(self._told) and "end" in self._told[-1])
+
+    def end(self) -> Ending:
+        """Kill it, if it is still there, and whatever it has started."""
+        is_overdue = self.seconds_left <= 0
+        try:
+            os.killpg(self._pid, signal.SIGKILL)
+        except ProcessLookupError:  # not yet a group
+            os.kill(self._pid, signal.SIGKILL)
+        _, _, usage = os.wait4(self._pid, 0)
+        os.close(self.pipe)
+        output = self._folder / "output"
+        text = output.read_text(errors="replace") if output.exists() else ""
+        shutil.rmtree(self._folder, ignore_errors=True)
+        return Ending(
+            self.trial,
+            self._told,
+            time.monotonic() - self._began,
+            usage.ru_utime + usage.ru_stime,
+            is_overdue,
+            text[-_OUTPUT_CHARACTERS_MAX:],
+        )
+
+
+# -- in the child ----------------------------------------------------------------------------------------------------
+
+
+def _be_child(trial: Trial, folder: Path, pipe: int) -> NoReturn:
+    """Run the trial, and end without what a process does at its end: nobody needs it any more."""
+
+    def tell(fact: dict[str, Any]) -> None:
+        os.write(pipe, json.dumps(fact).encode() + b"\n")
+
+    try:
+        _live_apart(folder)
+        if trial.bug is not None:
+            import_sabotaged(trial.bug)
+        tell({"end": int(_run_tests(trial, folder, tell))})
+    except NotPlanted as error:
+        tell({"end": NOT_PLANTED, "why": str(error)})
+    except BaseException:
+        _write(folder, traceback.format_exc())
+    finally:
+        os._exit(0)
+
+
+def _live_apart(folder: Path) -> None:
+    os.setsid()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.default_int_handler)
+    output = os.open(folder / "output", os.O_WRONLY | os.O_CREAT, 0o600)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for ours, standard in ((nothing, 0), (output, 1), (output, 2)):
+        os.dup2(ours, standard)
+    temporary = folder / "temporary"
+    temporary.mkdir()
+    os.environ["TMPDIR"] = tempfile.tempdir = str(temporary)
+    os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(folder / "hypothesis")
+
+
+def _run_tests(trial: Trial, folder: Path, tell: Callable[[dict[str, Any]], None]) -> int:
+    plugins = [word for name in _PLUGINS for word in ("-p", name)]
+    options = [*_OPTIONS, *plugins, f"--basetemp={folder / 'tests'}"]
+    return pytest.main([*options, *trial.arguments], plugins=[_Teller(trial, folder, tell)])
+
+
+def _write(folder: Path, text: str) -> None:
+    """Add to the output, wherever pytest sends at the moment what is printed."""
+    with (folder / "output").open("a") as output:
+        output.write(text + "\n")
+
+
+class _Teller:
+    """The pytest plugin that tells the parent what happens; with a bug planted, the first failure is all it needs."""
+
+    def __init__(self, trial: Trial, folder: Path, tell: Callable[[dict[str, Any]], None]) -> None:
+        self._trial = trial
+        self._folder = folder
+        self._tell = tell
+
+    def pytest_collectstart(self, collector: pytest.Collector) -> None:
+        if isinstance(collector, pytest.File):
+            self._tell({"begin": collector.nodeid})
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self._fail(report.nodeid, str(report.longrepr))
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        if not self._trial.chosen:
+            return
+        # What a test is called may depend on the bug, where its parameters are made up by a rehearsal.
+        names = {item.nodeid for item in items}
+        functions = {name.partition("[")[0] for name in self._trial.chosen - names}
+        ours = [i for i in items if i.nodeid in self._trial.chosen or i.nodeid.partition("[")[0] in functions]
+        config.hook.pytest_deselected(items=[item for item in items if item not in ours])
+        items[:] = ours
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._tell({"begin": nodeid})
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self._fail(report.nodeid, report.longreprtext)
+        elif report.when == "call" and report.passed:
+            self._tell({"passed": report.nodeid})
+
+    def _fail(self, nodeid: str, why: str) -> None:
+        self._tell({"failed": nodeid})
+        if self._trial.bug is None:
+            return
+        _write(self._folder, why)
+        self._tell({"end": int(pytest.ExitCode.TESTS_FAILED)})
+        os._exit(0)
