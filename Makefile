@@ -13,7 +13,7 @@ ifneq ($(shell test -x .venv/bin/python && cat $(STAMP) 2>/dev/null),$(CURDIR))
 $(shell rm -f $(STAMP))
 endif
 
-.PHONY: help setup demo example test verify test-java test-kafka lint types bench reliability sim crash soak map lock clean
+.PHONY: help setup demo example test verify saboteurs test-java test-kafka lint types bench reliability sim crash soak map lock clean
 
 help: ## List the targets (the default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
@@ -42,6 +42,9 @@ test-java: $(STAMP) ## Run the Java clients and Kafka's console tools against se
 test-kafka: $(STAMP) ## Run the tests of real clients, publisher, inbox and pipeline against Apache Kafka: are they right?
 	@SEMEL_TEST_JAVA=1 .venv/bin/python -m bench.on_kafka .venv/bin/python -m pytest tests/clients tests/java \
 		tests/publish tests/outbox tests/inbox tests/spark/source tests/spark/lanes tests/spark/test_whole_pipeline.py $(ARGS)
+
+saboteurs: $(STAMP) ## Plant each known bug in semel: a test must fail over it; make saboteurs ARGS='--only WORDS'
+	@PYTHONPATH=tests .venv/bin/python -m saboteurs.run $(ARGS)
 
 lint: $(STAMP) ## Check style and formatting
 	@.venv/bin/ruff check .

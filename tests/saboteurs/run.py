@@ -59,9 +59,7 @@ def run(bugs: Sequence[Bug], jobs: int, slowest: int = 0) -> int:
     with tempfile.TemporaryDirectory(prefix="semel-saboteurs-", ignore_cleanup_errors=True) as scratch:
         _keep_compiled(Path(scratch))
         verdicts = list(_verdicts(bugs, jobs, Path(scratch)))
-        trials = trials_without_bugs(verdicts)
-        print(f"{sum(len(trial.chosen) for trial in trials)} tests caught them: do they pass without?", flush=True)
-        verdicts = judge_again(verdicts, list(endings(trials, jobs, Path(scratch))))
+        verdicts = judge_again(verdicts, list(_endings_without_bugs(verdicts, jobs, Path(scratch))))
     _tell_slowest(verdicts, slowest)
     return _tell_all(verdicts, round(time.monotonic() - began))
 
@@ -94,9 +92,19 @@ def _verdicts(bugs: Sequence[Bug], jobs: int, scratch: Path) -> Iterator[Verdict
     for number, ending in enumerate(endings(trials, jobs, scratch), start=1):
         assert ending.trial.bug is not None
         verdict = judge(ending.trial.bug, ending)
-        place = f"{number}/{len(bugs)}"
-        print(f"{place:>8} {ending.seconds:5.1f} s  {verdict.outcome.value}: {verdict.bug.name}", flush=True)
+        _tell_progress(f"{number}/{len(bugs)}", ending, f"{verdict.outcome.value}: {verdict.bug.name}")
         yield verdict
+
+
+def _endings_without_bugs(verdicts: Sequence[Verdict], jobs: int, scratch: Path) -> Iterator[Ending]:
+    trials = trials_without_bugs(verdicts)
+    for number, ending in enumerate(endings(trials, jobs, scratch), start=1):
+        _tell_progress(f"{number}/{len(trials)}", ending, f"without a bug: {' '.join(ending.trial.arguments)}")
+        yield ending
+
+
+def _tell_progress(place: str, ending: Ending, what: str) -> None:
+    print(f"{place:>8} {ending.seconds:5.1f} s  {what}", flush=True)
 
 
 def _tell_slowest(verdicts: Iterable[Verdict], count: int) -> None:
