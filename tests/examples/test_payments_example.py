@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import os
 import re
@@ -17,6 +18,7 @@ import psycopg
 import pytest
 
 from left_behind import processes_about
+from saboteurs.pieces import plant
 
 if TYPE_CHECKING:
     from semel.testing.postgres import PostgresServer
@@ -108,7 +110,7 @@ def test_a_database_that_is_in_use_is_left_alone(postgres: PostgresServer, place
     assert list(place.iterdir()) == []
 
 
-# In which file, what stands there, and what stands there instead.
+# In which file, which piece of Python stands there once, and what stands there instead.
 BUGS = {
     "keys are not looked at": (
         "service.py",
@@ -130,12 +132,12 @@ BUGS = {
 
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_trial_of_a_service_with_a_bug_fails(bug: str, tmp_path: Path, place: Path) -> None:
-    name, line, instead = BUGS[bug]
+    name, piece, instead = BUGS[bug]
     copied = tmp_path / "copied"
     shutil.copytree(EXAMPLES / "payments", copied / "payments")
-    source = (copied / "payments" / name).read_text()
-    assert source.count(line) == 1
-    (copied / "payments" / name).write_text(source.replace(line, instead))
+    tree = ast.parse((copied / "payments" / name).read_text())
+    plant(tree, "", piece, instead)
+    (copied / "payments" / name).write_text(ast.unparse(tree))
     ran = trial(place, "--requests", "200", "--kills", "1", "--seed", "4", sources=copied)
     print(ran.stdout)
     assert ran.returncode == 1, ran.stdout + ran.stderr
