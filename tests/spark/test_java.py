@@ -11,12 +11,17 @@ from pathlib import Path
 import pytest
 from driver_process import DriverProcess
 
+from accounts import run_among
 from semel.spark import java
 from semel.spark.java import JavaMissing, find_java, java_environment
 
 JRE = 'JAVA_VERSION="{version}"\nMODULES="java.base java.sql"\n'
 JDK = 'JAVA_VERSION="{version}"\nMODULES="java.base jdk.incubator.vector java.sql"\n'
 MODULE = "--add-modules=jdk.incubator.vector"
+PRINTS_THE_HOME = """
+from semel.spark.java import find_java, java_environment
+print(java_environment(find_java())["JAVA_HOME"])
+"""
 
 
 def java_at(home: Path, version: str, release: str | None = None) -> Path:
@@ -108,12 +113,9 @@ def test_a_jre_without_the_module_is_not_asked_for_it_and_hears_all_else(tmp_pat
 
 def test_many_may_make_the_same_wrapper_at_once(tmp_path: Path, caches: Path) -> None:
     home = java_at(tmp_path / "jre", "17.0.2", JRE)
-    script = (
-        "from semel.spark.java import find_java, java_environment; print(java_environment(find_java())['JAVA_HOME'])"
-    )
     started = [
         subprocess.Popen(
-            [sys.executable, "-c", script],
+            [sys.executable, "-c", PRINTS_THE_HOME],
             env={**os.environ, "JAVA_HOME": str(home)},
             stdout=subprocess.PIPE,
             text=True,
@@ -130,6 +132,22 @@ def test_where_no_cache_can_be_written_the_wrapper_goes_to_a_temporary_directory
     caches.write_text("a file stands in the way")
     environment = java_environment(find_java({"JAVA_HOME": str(java_at(tmp_path / "jre", "17.0.2", JRE))}))
     assert run_by(environment, MODULE, "-x") == ["-x"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can hide the accounts of a machine")
+@pytest.mark.parametrize("home", [None, ""])
+@pytest.mark.parametrize("is_known", [True, False])
+def test_without_a_home_in_the_environment_the_wrapper_goes_to_that_of_the_account_or_to_a_temporary_directory(
+    is_known: bool, home: str | None, tmp_path: Path
+) -> None:
+    environment = {name: value for name, value in os.environ.items() if name not in ("HOME", "XDG_CACHE_HOME")}
+    environment |= {"JAVA_HOME": str(java_at(tmp_path / "jre", "17.0.2", JRE)), "TMPDIR": str(tmp_path)}
+    environment |= {} if home is None else {"HOME": home}
+    account = f"root:x:0:0:root:{tmp_path}/home:/bin/sh\n" if is_known else "nobody:x:65534:65534::/:/bin/false\n"
+    made = run_among(account, [sys.executable, "-c", PRINTS_THE_HOME], tmp_path, environment)
+    assert made.stderr == ""
+    expected = tmp_path / "home/.cache/semel/java" if is_known else tmp_path
+    assert made.stdout.startswith(f"{expected}/")
 
 
 def test_spark_runs_where_there_is_no_java_but_the_one_from_pypi(

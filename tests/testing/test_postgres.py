@@ -7,7 +7,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from accounts import run_among
 from left_behind import processes_about
 from semel.testing.postgres import PostgresMissing, PostgresServer
 
@@ -173,31 +173,17 @@ def test_programs_that_do_not_run_are_named_with_the_reason(place: Path, tmp_pat
     assert list(place.iterdir()) == []
 
 
-def started_where_accounts_are(lines: str, directory: Path) -> subprocess.CompletedProcess[str]:
-    """What a program says that starts a server where this is /etc/passwd, and nothing else names accounts."""
-    changes = []
-    for name, text in (("passwd", lines), ("nsswitch.conf", "passwd: files\n")):
-        file = directory / name
-        file.write_text(text)
-        file.chmod(0o644)
-        changes.append(f'mount --bind "{file}" /etc/{name}')
-    command = ["unshare", "--mount", "sh", "-c", " && ".join([*changes, 'exec "$@"']), "sh"]
-    if shutil.which("unshare") is None or subprocess.run([*command, "true"], capture_output=True).returncode != 0:
-        pytest.skip("no mount of our own can be made here")
-    return subprocess.run([*command, sys.executable, "-c", START], capture_output=True, text=True)
-
-
 @is_root
 def test_root_takes_any_other_account_where_there_is_neither_postgres_nor_nobody(place: Path, tmp_path: Path) -> None:
     lines = "root:x:0:0:root:/root:/bin/sh\ntoor:x:0:0::/root:/bin/sh\nweb:x:4711:4711::/nowhere:/bin/false\n"
-    done = started_where_accounts_are(lines, tmp_path)
+    done = run_among(lines, [sys.executable, "-c", START], tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("postgresql://")
 
 
 @is_root
 def test_where_there_is_no_account_but_root_it_says_so(place: Path, tmp_path: Path) -> None:
-    done = started_where_accounts_are("root:x:0:0:root:/root:/bin/sh\n", tmp_path)
+    done = run_among("root:x:0:0:root:/root:/bin/sh\n", [sys.executable, "-c", START], tmp_path)
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert "PostgreSQL does not run as root" in done.stderr

@@ -9,6 +9,7 @@ import atexit
 import hashlib
 import importlib.metadata
 import os
+import pwd
 import re
 import shlex
 import shutil
@@ -122,14 +123,22 @@ def _wrapped(java: Java) -> Path:
         argument=f"--add-modules={_VECTOR_MODULE}", executable=shlex.quote(str(java.executable.absolute()))
     )
     name = hashlib.sha256(script.encode()).hexdigest()[:16]
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "semel", "java", name)
     try:
-        return _write_home(cache, script)
-    except OSError:
+        return _write_home(_cache() / "semel" / "java" / name, script)
+    except (OSError, KeyError):
         # A home that cannot be written to is usual in containers.
         temporary = tempfile.mkdtemp(prefix="semel-java-")
         atexit.register(shutil.rmtree, temporary, ignore_errors=True)
         return _write_home(Path(temporary), script)
+
+
+def _cache() -> Path:
+    """Where this account keeps what can be made anew. Raises KeyError if nobody knows the account, as in containers
+    that are given a number for their user."""
+    if chosen := os.environ.get("XDG_CACHE_HOME"):
+        return Path(chosen)
+    # What is empty says nothing: it is not the root directory.
+    return Path(os.environ.get("HOME") or pwd.getpwuid(os.geteuid()).pw_dir, ".cache")
 
 
 def _write_home(home: Path, script: str) -> Path:
