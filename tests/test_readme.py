@@ -4,6 +4,7 @@ Each block is taken from the text. What a line prints stands behind it as a comm
 """
 
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -131,11 +132,11 @@ def test_the_lab_answers_what_is_shown(session: str) -> None:
 
 def test_the_commands_print_what_is_shown() -> None:
     [shown] = blocks("text")
-    semel_command = Path(sys.executable).with_name("semel")
+    semel_command = shlex.quote(str(Path(sys.executable).with_name("semel")))
     printed = ""
     with semel.broker() as broker:
         for command in re.findall(r"^\$ (.*)$", shown, re.MULTILINE):
-            line = f"{command} --bootstrap {broker.bootstrap}".replace("semel", str(semel_command), 1)
+            line = f"{command} --bootstrap {broker.bootstrap}".replace("semel", semel_command, 1)
             ran = subprocess.run(line, shell=True, capture_output=True, text=True, timeout=60)
             printed += f"$ {command}\n{ran.stdout}{ran.stderr}"
     time = r"\d{4}-\d\d-\d\dT[\d:.]+Z"

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +22,7 @@ def shown(command: str) -> tuple[str, str]:
 
 
 def printed(command: str, directory: Path, *more: str) -> tuple[str, int]:
-    semel = str(Path(sys.executable).with_name("semel"))
+    semel = shlex.quote(str(Path(sys.executable).with_name("semel")))
     line = command.replace("semel", semel, 1) + "".join(f" {word}" for word in more)
     ran = subprocess.run(line, shell=True, cwd=directory, capture_output=True, text=True, timeout=250)
     assert ran.stderr == ""

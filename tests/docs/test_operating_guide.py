@@ -1,6 +1,7 @@
 """What the guide to operating shows of groups and transactions is what the commands print, but for times and ids."""
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +22,7 @@ def without_chance(printed: str) -> str:
 
 def printed(session: str, bootstrap: str) -> str:
     """The commands of a session, each with what it prints, and an empty line between them."""
-    semel_command = str(Path(sys.executable).with_name("semel"))
+    semel_command = shlex.quote(str(Path(sys.executable).with_name("semel")))
     parts = []
     for command in re.findall(r"^\$ (.*)$", session, re.MULTILINE):
         line = f"{command} --bootstrap {bootstrap}".replace("semel", semel_command, 1)

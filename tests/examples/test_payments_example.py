@@ -134,7 +134,8 @@ BUGS = {
 def test_a_trial_of_a_service_with_a_bug_fails(bug: str, tmp_path: Path, place: Path) -> None:
     name, piece, instead = BUGS[bug]
     copied = tmp_path / "copied"
-    shutil.copytree(EXAMPLES / "payments", copied / "payments")
+    # Without the modes: the clone may be one into which nobody may write.
+    shutil.copytree(EXAMPLES / "payments", copied / "payments", copy_function=shutil.copyfile)
     tree = ast.parse((copied / "payments" / name).read_text())
     plant(tree, "", piece, instead)
     (copied / "payments" / name).write_text(ast.unparse(tree))
