@@ -18,6 +18,7 @@ from semel.spark.java import JavaMissing, find_java, java_environment
 JRE = 'JAVA_VERSION="{version}"\nMODULES="java.base java.sql"\n'
 JDK = 'JAVA_VERSION="{version}"\nMODULES="java.base jdk.incubator.vector java.sql"\n'
 MODULE = "--add-modules=jdk.incubator.vector"
+is_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can hide the accounts of a machine")
 PRINTS_THE_HOME = """
 from semel.spark.java import find_java, java_environment
 print(java_environment(find_java())["JAVA_HOME"])
@@ -134,20 +135,26 @@ def test_where_no_cache_can_be_written_the_wrapper_goes_to_a_temporary_directory
     assert run_by(environment, MODULE, "-x") == ["-x"]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can hide the accounts of a machine")
+@is_root
 @pytest.mark.parametrize("home", [None, ""])
-@pytest.mark.parametrize("is_known", [True, False])
-def test_without_a_home_in_the_environment_the_wrapper_goes_to_that_of_the_account_or_to_a_temporary_directory(
-    is_known: bool, home: str | None, tmp_path: Path
+def test_without_a_home_in_the_environment_the_wrapper_goes_to_that_of_the_account(
+    home: str | None, tmp_path: Path
 ) -> None:
     environment = {name: value for name, value in os.environ.items() if name not in ("HOME", "XDG_CACHE_HOME")}
-    environment |= {"JAVA_HOME": str(java_at(tmp_path / "jre", "17.0.2", JRE)), "TMPDIR": str(tmp_path)}
+    environment["JAVA_HOME"] = str(java_at(tmp_path / "jre", "17.0.2", JRE))
     environment |= {} if home is None else {"HOME": home}
-    account = f"root:x:0:0:root:{tmp_path}/home:/bin/sh\n" if is_known else "nobody:x:65534:65534::/:/bin/false\n"
+    account = f"root:x:0:0:root:{tmp_path}/home:/bin/sh\n"
     made = run_among(account, [sys.executable, "-c", PRINTS_THE_HOME], tmp_path, environment)
     assert made.stderr == ""
-    expected = tmp_path / "home/.cache/semel/java" if is_known else tmp_path
-    assert made.stdout.startswith(f"{expected}/")
+    assert made.stdout.startswith(f"{tmp_path}/home/.cache/semel/java/")
+
+
+@is_root
+def test_for_a_user_without_a_name_it_says_that_spark_cannot_start_and_what_to_do(tmp_path: Path) -> None:
+    # As in a container that is given a number for its user.
+    others = "nobody:x:65534:65534::/:/bin/false\n"
+    made = run_among(others, [sys.executable, "-c", PRINTS_THE_HOME], tmp_path)
+    assert made.stderr.splitlines()[-1].startswith("semel.spark.java.JavaMissing: Spark starts for no user without")
 
 
 def test_spark_runs_where_there_is_no_java_but_the_one_from_pypi(

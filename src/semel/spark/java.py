@@ -49,7 +49,8 @@ class Java(NamedTuple):
 
 
 def find_java(environment: Mapping[str, str] = os.environ) -> Java:
-    """The first Java that is new enough. Raises JavaMissing if there is none."""
+    """The first Java that is new enough. Raises JavaMissing if there is none, or none that runs Spark for this user."""
+    _check_user()
     too_old: list[str] = []
     for origin, executable, home in _candidates(environment):
         version = java_version(executable)
@@ -79,6 +80,15 @@ def java_version(executable: Path) -> str | None:
         return None
     match = re.search(r'version "([^"]+)"', done.stderr)
     return match[1] if match else None
+
+
+def _check_user() -> None:
+    try:
+        pwd.getpwuid(os.getuid())
+    except KeyError:
+        # Hadoop's login fails then with a NullPointerException, whatever HADOOP_USER_NAME says.
+        told = f"Spark starts for no user without a name, and /etc/passwd has none for user {os.getuid()}"
+        raise JavaMissing(f"{told}: add one there, or run as a user who has one") from None
 
 
 def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path, Path | None]]:
@@ -125,7 +135,7 @@ def _wrapped(java: Java) -> Path:
     name = hashlib.sha256(script.encode()).hexdigest()[:16]
     try:
         return _write_home(_cache() / "semel" / "java" / name, script)
-    except (OSError, KeyError):
+    except OSError:
         # A home that cannot be written to is usual in containers.
         temporary = tempfile.mkdtemp(prefix="semel-java-")
         atexit.register(shutil.rmtree, temporary, ignore_errors=True)
@@ -133,12 +143,11 @@ def _wrapped(java: Java) -> Path:
 
 
 def _cache() -> Path:
-    """Where this account keeps what can be made anew. Raises KeyError if nobody knows the account, as in containers
-    that are given a number for their user."""
+    """Where this user keeps what can be made anew."""
     if chosen := os.environ.get("XDG_CACHE_HOME"):
         return Path(chosen)
     # What is empty says nothing: it is not the root directory.
-    return Path(os.environ.get("HOME") or pwd.getpwuid(os.geteuid()).pw_dir, ".cache")
+    return Path(os.environ.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir, ".cache")
 
 
 def _write_home(home: Path, script: str) -> Path:
