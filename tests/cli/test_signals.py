@@ -119,7 +119,9 @@ def test_who_writes_says_how_far_it_has_come_and_who_follows_has_done_its_work(
     assert reader.returncode == 0
 
 
-@pytest.mark.parametrize("number", ENDINGS)
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, *(pytest.param(number, marks=pytest.mark.slow) for number in ENDINGS[1:])]
+)
 @pytest.mark.parametrize(
     ("words", "topic"),
     [(("chaos", "--seconds", "1000"), "chaos"), (("chaos", "copy"), "target")],

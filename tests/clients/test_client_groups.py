@@ -115,7 +115,9 @@ def test_a_group_finds_a_new_topic_by_its_pattern(way: tuple[Client, GroupProtoc
         assert eventually(lambda: [stored.record.value for stored in member.read] == [b"found"])
 
 
-@pytest.mark.parametrize("end", [ServedBroker.stop, ServedBroker.kill], ids=["stopped", "killed"])
+@pytest.mark.parametrize(
+    "end", [pytest.param(ServedBroker.stop, marks=pytest.mark.slow), ServedBroker.kill], ids=["stopped", "killed"]
+)
 @pytest.mark.parametrize(("kind", "protocol"), WAYS, ids=[f"{kind.name}-{protocol}" for kind, protocol in WAYS])
 def test_a_group_outlives_its_broker(
     serve: Serve, topic: str, kind: type[Client], protocol: GroupProtocol, end: Callable[[ServedBroker], None]

@@ -28,7 +28,7 @@ SECONDS_MAX = 280
 BALANCED = "balanced: each payment is booked once, and each request has one answer"
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def database(request: pytest.FixtureRequest) -> list[str]:
     """The words that say which database a trial is to use."""
     if request.param == "sqlite":
@@ -130,7 +130,9 @@ BUGS = {
 }
 
 
-@pytest.mark.parametrize("bug", BUGS)
+@pytest.mark.parametrize(
+    "bug", [pytest.param(bug, marks=[] if bug == "events are not claimed" else pytest.mark.slow) for bug in BUGS]
+)
 def test_a_trial_of_a_service_with_a_bug_fails(bug: str, tmp_path: Path, place: Path) -> None:
     name, piece, instead = BUGS[bug]
     copied = tmp_path / "copied"
