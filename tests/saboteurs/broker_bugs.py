@@ -265,7 +265,7 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
         "broker.log.transactions.deadlines()",
         "()",
         ("tests/broker/test_transaction_timeouts.py", "-k", "before_a_restart"),
-        seconds_max=10,
+        seconds_max=5,
     ),
     Bug(
         "a producer that found its transaction timed out may go on in its epoch",

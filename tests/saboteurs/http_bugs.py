@@ -27,8 +27,8 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
         "semel.http.claims:_is_locked",
         'func.pg_try_advisory_xact_lock(bindparam("lock", type_=BigInteger))',
         'bindparam("lock", type_=BigInteger).is_not(None)',
-        (_RACES, "-k", "kept_waiting"),
-        seconds_max=10,
+        (_RACES, "-k", "kept_waiting and postgresql"),
+        seconds_max=5,
     ),
     Bug(
         "the claim is committed before the effect",
@@ -136,6 +136,7 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
         await self._send_body(more=_)
         """,
         (_MIDDLEWARE, "-k", "sqlite and single"),
+        seconds_max=5,
     ),
     Bug(
         "a cancelled request keeps its transaction",
@@ -143,7 +144,7 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
         "except BaseException as error: ...",
         "except Exception as error: ...",
         (_MIDDLEWARE, "-k", "sqlite and while_it_commits"),
-        seconds_max=10,
+        seconds_max=5,
     ),
     # -- steps: done once, and by nobody who is late -----------------------------------------------------------------
     Bug(
@@ -173,7 +174,7 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
         "drive(lease.beat())",
         "",
         (_STEPS, "-k", "sqlite and heart"),
-        seconds_max=10,
+        seconds_max=5,
     ),
     Bug(
         "the reaper takes a key that somebody holds",

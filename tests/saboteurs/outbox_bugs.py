@@ -92,7 +92,7 @@ OUTBOX_BUGS: Final[tuple[Bug, ...]] = (
         "check_not_older(claim, known, in_log)",
         "",
         (_SHARDS, "-k", "lost_batches and sqlite"),
-        seconds_max=30,
+        seconds_max=10,
     ),
     Bug(
         "a relay that was taken over takes the shard back",

@@ -97,8 +97,18 @@ SINK_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a partition that may not take part yet counts as one that does",
         "semel.spark.log.transaction:Transaction._announce",
-        "if not of_partitions or any(code for _, code in of_partitions): ...",
-        "if not of_partitions: ...",
+        """
+        for where, code in of_partitions:
+            if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ...
+            if code != ErrorCode.OPERATION_NOT_ATTEMPTED: ...
+        if not of_partitions or any(code for _, code in of_partitions): ...
+        """,
+        """
+        for where, code in of_partitions:
+            if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ...
+        if not of_partitions:
+            raise Moved(self._id)
+        """,
         _transactions("busy_or_elsewhere"),
     ),
     Bug(

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn
 
 import pytest
+from hypothesis import Phase, settings
 
 from saboteurs.pieces import NotPlanted
 from saboteurs.planting import SECONDS_MAX, Bug, import_sabotaged
@@ -166,6 +167,11 @@ class _Teller:
         self._trial = trial
         self._folder = folder
         self._tell = tell
+
+    def pytest_sessionstart(self) -> None:
+        # Any example that fails will do, and nobody reads the smallest one. The tests' own profile is loaded by now.
+        settings.register_profile("trial", settings(), phases=[Phase.explicit, Phase.generate])
+        settings.load_profile("trial")
 
     def pytest_collectstart(self, collector: pytest.Collector) -> None:
         if isinstance(collector, pytest.File):
