@@ -23,7 +23,7 @@ import pytest
 from hypothesis import Phase, settings
 
 from saboteurs.pieces import NotPlanted
-from saboteurs.planting import SECONDS_MAX, Bug, import_sabotaged
+from saboteurs.planting import Bug, import_sabotaged
 
 # Whatever else is installed has no part in it: to look for plugins takes longer than most tests.
 _PLUGINS: Final = ("_hypothesis_pytestplugin", "semel.testing.plugin")
@@ -32,6 +32,8 @@ _OPTIONS: Final = (
     *("-W", "ignore::pytest.PytestAssertRewriteWarning", "-W", "ignore::pytest.PytestUnknownMarkWarning"),
 )
 _OUTPUT_CHARACTERS_MAX: Final = 6000
+# For what has no bug to hang over, and shares a busy machine: as long as any test may take.
+_SECONDS_WITHOUT_A_BUG: Final = 300.0
 NOT_PLANTED: Final = "not planted"
 
 
@@ -45,7 +47,7 @@ class Trial(NamedTuple):
 
     @property
     def seconds_max(self) -> float:
-        return SECONDS_MAX if self.bug is None else self.bug.seconds_max
+        return _SECONDS_WITHOUT_A_BUG if self.bug is None else self.bug.seconds_max
 
 
 class Ending(NamedTuple):
@@ -79,8 +81,9 @@ class Process:
 
     @property
     def seconds_left(self) -> float:
-        """How long the test at hand may still take."""
-        return self._heard + self.trial.seconds_max - time.monotonic()
+        """How long the test at hand may still take, or the start before the first one."""
+        seconds_max = self.trial.seconds_max if self._told else _SECONDS_WITHOUT_A_BUG
+        return self._heard + seconds_max - time.monotonic()
 
     def hear(self) -> bool:
         """Take what was told; whether there will be no more of it."""
