@@ -145,7 +145,7 @@ def test_the_commands_print_what_is_shown() -> None:
 
 def test_the_fixture_does_what_is_shown(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(BOOK + python_block("semel_broker"))
-    pytester.runpytest_subprocess().assert_outcomes(passed=1)
+    pytester.runpytest_subprocess("-p", "no:faker").assert_outcomes(passed=1)
 
 
 def test_a_program_embeds_the_broker_as_shown() -> None:
@@ -175,4 +175,4 @@ def test_the_guide_shows_tests_that_pass(guide: str, pytester: pytest.Pytester) 
         pytester.makepyfile(**{name[1] if name else f"test_{number}": block})
         shown += block.count("def test_")
     assert shown
-    pytester.runpytest_subprocess().assert_outcomes(passed=shown)
+    pytester.runpytest_subprocess("-p", "no:faker").assert_outcomes(passed=shown)
