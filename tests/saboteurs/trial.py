@@ -2,11 +2,13 @@
 
 The process tells its parent through a pipe which test begins and which has failed, and ends at the first failure. It
 has a process group, a scratch directory and examples of Hypothesis of its own, and its parent ends the group as soon as
-it knows enough. This must never fork a process that has threads of Python, nor one that has imported semel.
+it knows enough. This must never fork a process that has threads of Python, nor one that has imported semel: whoever
+copied a name from a module would go on without the bug.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import shutil
@@ -29,11 +31,14 @@ from saboteurs.planting import Bug, import_sabotaged
 _PLUGINS: Final = ("_hypothesis_pytestplugin", "semel.testing.plugin")
 _OPTIONS: Final = (
     *("-q", "-p", "no:cacheprovider", "--disable-plugin-autoload", "--continue-on-collection-errors"),
-    *("-W", "ignore::pytest.PytestAssertRewriteWarning", "-W", "ignore::pytest.PytestUnknownMarkWarning"),
+    # Libraries are there before pytest, and the time is kept by the parent, not by a plugin of pytest.
+    *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
+    *("-W", "ignore::pytest.PytestUnknownMarkWarning", "-W", "ignore::pytest.PytestConfigWarning"),
 )
 _OUTPUT_CHARACTERS_MAX: Final = 6000
 # For what has no bug to hang over, and shares a busy machine: as long as any test may take.
 _SECONDS_WITHOUT_A_BUG: Final = 300.0
+_PR_SET_PDEATHSIG: Final = 1
 NOT_PLANTED: Final = "not planted"
 
 
@@ -70,6 +75,7 @@ class Process:
         self._folder = Path(tempfile.mkdtemp(dir=scratch))
         self._told: list[dict[str, Any]] = []
         self._rest = b""
+        self._has_ended = False
         self._began = self._heard = time.monotonic()
         self.pipe, theirs = os.pipe()
         sys.stdout.flush()
@@ -91,11 +97,11 @@ class Process:
         self._heard = time.monotonic()
         *lines, self._rest = (self._rest + got).split(b"\n")
         self._told += map(json.loads, lines)
-        return not got or (bool(self._told) and "end" in self._told[-1])
+        self._has_ended = not got or (bool(self._told) and "end" in self._told[-1])
+        return self._has_ended
 
     def end(self) -> Ending:
         """Kill it, if it is still there, and whatever it has started."""
-        is_overdue = self.seconds_left <= 0
         try:
             os.killpg(self._pid, signal.SIGKILL)
         except ProcessLookupError:  # not yet a group
@@ -110,7 +116,7 @@ class Process:
             self._told,
             time.monotonic() - self._began,
             usage.ru_utime + usage.ru_stime,
-            is_overdue,
+            not self._has_ended and self.seconds_left <= 0,
             text[-_OUTPUT_CHARACTERS_MAX:],
         )
 
@@ -125,7 +131,7 @@ def _be_child(trial: Trial, folder: Path, pipe: int) -> NoReturn:
         os.write(pipe, json.dumps(fact).encode() + b"\n")
 
     try:
-        _live_apart(folder)
+        _live_apart(folder, pipe)
         if trial.bug is not None:
             import_sabotaged(trial.bug)
         tell({"end": int(_run_tests(trial, folder, tell))})
@@ -137,10 +143,13 @@ def _be_child(trial: Trial, folder: Path, pipe: int) -> NoReturn:
         os._exit(0)
 
 
-def _live_apart(folder: Path) -> None:
+def _live_apart(folder: Path, pipe: int) -> None:
+    """Have nothing in common with the parent but the pipe, and do not outlive it."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     os.setsid()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.closerange(3, pipe)
+    os.closerange(pipe + 1, os.sysconf("SC_OPEN_MAX"))
     output = os.open(folder / "output", os.O_WRONLY | os.O_CREAT, 0o600)
     nothing = os.open(os.devnull, os.O_RDONLY)
     for ours, standard in ((nothing, 0), (output, 1), (output, 2)):
