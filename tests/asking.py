@@ -2,13 +2,16 @@
 
 import select
 import socket
+from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 from semel.wire import messages
 from semel.wire.frames import parse_response_header
 from semel.wire.records import Record, encode_batch
-from semel.wire.versions import ANNOUNCED, CREATE_TOPICS, PRODUCE
+from semel.wire.versions import ANNOUNCED, CREATE_TOPICS, FETCH, PRODUCE
 
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 NEWEST = {api_key: announced.max for api_key, announced in ANNOUNCED.items()}
 
 
@@ -26,13 +29,21 @@ class Asker:
 
     def __call__(self, api_key: int, version: int | None = None, /, **values: object) -> Any:
         """The answer to a request with these fields, in the newest version unless another one is given."""
-        version = NEWEST[api_key] if version is None else version
-        self._correlation_id += 1
+        return self.ask_later(api_key, NEWEST[api_key] if version is None else version, **values)()
+
+    def ask_later(self, api_key: int, version: int, /, **values: object) -> Callable[[], Any]:
+        """Send a request; call what is returned to wait for its answer."""
+        self._correlation_id = number = self._correlation_id + 1
         request = messages.build_request(api_key, version, **values)
-        frame = self.send(messages.encode_request(api_key, version, self._correlation_id, "asker", request))
-        correlation_id, body = parse_response_header(api_key, version, frame)
-        assert correlation_id == self._correlation_id
-        return messages.decode_response(api_key, version, frame[body:])
+        self.post(messages.encode_request(api_key, version, number, "asker", request))
+
+        def answer() -> Any:
+            frame = self.read()
+            correlation_id, body = parse_response_header(api_key, version, frame)
+            assert correlation_id == number
+            return messages.decode_response(api_key, version, frame[body:])
+
+        return answer
 
     def send(self, frame: bytes) -> bytes:
         """The frame that comes in return for this one, without its size."""
@@ -73,6 +84,12 @@ class Asker:
         assert appended.error_code == 0, appended.error_message
         return int(appended.base_offset)
 
+    def fetch(self, topic: str | UUID, offset: int = 0, *, version: int = 12, **options: Any) -> Any:
+        """What one partition gives."""
+        (answer,) = self(FETCH, version, **fetch_fields(topic, offset, **options)).responses
+        (found,) = answer.partitions
+        return found
+
     def stop_sending(self) -> None:
         """Say that no more requests will come; answers may."""
         self._socket.shutdown(socket.SHUT_WR)
@@ -88,6 +105,33 @@ class Asker:
                 raise ConnectionEnded
             received += piece
         return received
+
+
+def fetch_fields(
+    topic: str | UUID,
+    offset: int = 0,
+    *,
+    partition: int = 0,
+    isolation_level: int = READ_UNCOMMITTED,
+    bytes_max: int = 1_000_000,
+    wait_ms: int = 0,
+) -> dict[str, Any]:
+    """The fields of a Fetch of one partition, outside of a session."""
+    key = "topic" if isinstance(topic, str) else "topic_id"
+    wanted = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": bytes_max}
+    wanted |= {"current_leader_epoch": -1, "last_fetched_epoch": -1, "log_start_offset": -1}
+    return {
+        "replica_id": -1,
+        "max_wait": wait_ms,
+        "min_bytes": 1,
+        "max_bytes": 1_000_000,
+        "isolation_level": isolation_level,
+        "session_id": 0,
+        "session_epoch": -1,
+        "rack_id": "",
+        "forgotten_topics_data": [],
+        "topics": [{key: getattr(topic, "bytes", topic), "partitions": [wanted]}],
+    }
 
 
 def at(*times_ms: int) -> list[Record]:

@@ -8,6 +8,7 @@ ever happened. They must never ask the log under test how it came to its answer.
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from read_committed import unaborted
 from semel.core.batch import read_header
 from semel.core.entries import (
     BatchAppended,
@@ -38,17 +39,8 @@ def shown(partition: PartitionLog) -> tuple[bytes, ...]:
     log_start, until = partition.state.log_start, partition.stable
     if log_start >= until.offset:
         return ()
-    aborted = sorted(partition.state.aborted.between(log_start, until.offset), key=lambda found: found[1])
-    dropped: set[int] = set()
-    found: list[bytes] = []
-    for header, data in partition.batches(log_start, until):
-        while aborted and aborted[0][1] < header.next_offset:
-            dropped.add(aborted.pop(0)[0])
-        if header.is_control:
-            dropped.discard(header.producer_id)
-        elif not (header.is_transactional and header.producer_id in dropped):
-            found.append(bytes(data))
-    return tuple(found)
+    batches = (bytes(data) for _, data in partition.batches(log_start, until))
+    return tuple(unaborted(batches, partition.state.aborted.between(log_start, until.offset)))
 
 
 def visible(everything: Sequence[bytes], log_start: int) -> tuple[bytes, ...]:

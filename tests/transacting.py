@@ -2,20 +2,18 @@
 
 from typing import Any
 
-from asking import Asker
-from semel.wire.records import Record, decode_batches, encode_batch
+from asking import READ_COMMITTED, Asker
+from read_committed import shown
+from semel.wire.records import Record, encode_batch
 from semel.wire.versions import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
     DESCRIBE_TRANSACTIONS,
     END_TXN,
-    FETCH,
     INIT_PRODUCER_ID,
     PRODUCE,
     TXN_OFFSET_COMMIT,
 )
-
-READ_COMMITTED = 1
 
 Identity = tuple[int, int]
 
@@ -109,39 +107,12 @@ class TransactionalProducer:
         return int(answer.error_code)
 
 
-def fetched(ask: Asker, topic: str, *, partition: int = 0, isolation_level: int = READ_COMMITTED) -> Any:
-    """The answer to a fetch of all that there is in one partition."""
-    wanted = {"partition": partition, "fetch_offset": 0, "partition_max_bytes": 1_000_000, "log_start_offset": -1}
-    answer = ask(
-        FETCH,
-        12,
-        max_wait=0,
-        min_bytes=0,
-        max_bytes=1_000_000,
-        isolation_level=isolation_level,
-        session_id=0,
-        session_epoch=-1,
-        replica_id=-1,
-        forgotten_topics_data=[],
-        topics=[{"topic": topic, "partitions": [wanted]}],
-    )
-    return answer.responses[0].partitions[0]
-
-
 def committed(ask: Asker, topic: str, *, partition: int = 0) -> list[str]:
     """The values that a consumer of committed records is shown, found as clients find them."""
-    answer = fetched(ask, topic, partition=partition)
-    aborted = sorted((one.first_offset, one.producer_id) for one in answer.aborted_transactions or ())
-    skipped: set[int] = set()
-    values = []
-    for batch in decode_batches(answer.records or b""):
-        while aborted and aborted[0][0] <= batch.base_offset + batch.last_offset_delta:
-            skipped.add(aborted.pop(0)[1])
-        if batch.is_control:
-            skipped.discard(batch.producer_id)
-        elif not (batch.is_transactional and batch.producer_id in skipped):
-            values += [(record.value or b"").decode() for record in batch.records]
-    return values
+    answer = ask.fetch(topic, partition=partition, isolation_level=READ_COMMITTED)
+    aborted = [(one.producer_id, one.first_offset) for one in answer.aborted_transactions or ()]
+    batches = shown(answer.records or b"", aborted)
+    return [(record.value or b"").decode() for batch in batches for record in batch.records]
 
 
 def described(ask: Asker, name: str = "payments") -> Any:

@@ -41,6 +41,7 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "semel.audit": (),
     "semel.testing.broker": ("FaultyBroker", "StoredRecord"),
     "semel.testing.served": ("ServedBroker", "ServeFailed"),
+    "semel.testing.clock": ("Clock",),
     "semel.testing.faulty": ("FaultyFiles", "Fault"),
     "semel.chaos.proxy": ("ChaosProxy",),
     "semel.chaos.plan": ("Fault", "FaultPlan"),

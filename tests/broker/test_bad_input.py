@@ -9,7 +9,6 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
@@ -132,15 +131,6 @@ def produced(ask: Asker, batch: bytes | None, *, topic: str = "payments", partit
     data = [{"name": topic, "partition_data": [{"index": partition, "records": batch}]}]
     answer = ask(PRODUCE, version, transactional_id=None, acks=-1, timeout=1000, topic_data=data)
     return int(answer.responses[0].partition_responses[0].error_code)
-
-
-def fetched(ask: Asker, offset: int, *, topic: str = "payments", partition: int = 0) -> Any:
-    asked = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": 1000}
-    asked |= {"current_leader_epoch": -1, "last_fetched_epoch": -1, "log_start_offset": -1}
-    fields = {"max_wait": 0, "min_bytes": 0, "max_bytes": 1000, "isolation_level": 0, "replica_id": -1}
-    session = {"session_id": 0, "session_epoch": -1, "forgotten_topics_data": [], "rack_id": ""}
-    answer = ask(FETCH, 11, **fields, **session, topics=[{"topic": topic, "partitions": [asked]}])
-    return answer.responses[0].partitions[0]
 
 
 def batch_with(position: int, value: bytes, *, checksum: bool = True) -> bytes:
@@ -309,9 +299,9 @@ def test_requests_that_chance_has_changed_are_answered_or_end_their_connection(b
 def test_a_batch_that_is_none_is_refused_with_its_error_and_nothing_is_written(
     ask: Asker, batch: bytes | None, error: int
 ) -> None:
-    before = fetched(ask, 0).high_watermark
+    before = ask.fetch("payments").high_watermark
     assert produced(ask, batch) == error
-    assert fetched(ask, 0).high_watermark == before
+    assert ask.fetch("payments").high_watermark == before
 
 
 def test_a_count_of_a_million_records_in_a_few_bytes_is_refused(ask: Asker) -> None:
@@ -326,14 +316,14 @@ def test_what_does_not_exist_is_unknown(ask: Asker) -> None:
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     for partition in (1, 10**6, HUGE, -1):
         assert produced(ask, good, partition=partition) == unknown
-        assert fetched(ask, 0, partition=partition).error_code == unknown
+        assert ask.fetch("payments", partition=partition).error_code == unknown
     assert produced(ask, good, topic="nowhere") == unknown
-    assert fetched(ask, 0, topic="nowhere").error_code == unknown
+    assert ask.fetch("nowhere").error_code == unknown
 
 
 @pytest.mark.parametrize("offset", [-1, -5, 10**12, 2**63 - 1, -(2**63)])
 def test_an_offset_out_of_range_is_said_to_be_so(ask: Asker, offset: int) -> None:
-    assert fetched(ask, offset).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert ask.fetch("payments", offset).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 # -- topics -------------------------------------------------------------------------------------------------------

@@ -8,19 +8,13 @@ import pytest
 import semel
 from asking import Asker, ConnectionEnded
 from semel.broker.events import LINES_MAX, PERIOD_SECONDS, Events, line
+from semel.testing.clock import Clock
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[dict[str, str]]:
     """The events in the log, as their fields."""
     assert all(record.name == "semel" for record in caplog.records)
     return [dict(word.split("=", 1) for word in shlex.split(record.getMessage())) for record in caplog.records]
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def test_an_event_is_one_line_of_names_and_values() -> None:
@@ -39,12 +33,12 @@ def test_what_a_client_says_stays_inside_its_quotes(evil: str) -> None:
 
 def test_an_event_that_floods_is_counted_in_place_of_being_told(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
-    events = Events(clock)
+    events = Events(clock.monotonic)
     for number in range(1000):
         events.tell(logging.WARNING, "connection_closed", number=number)
     events.tell(logging.WARNING, "connection_refused")
     assert [event["event"] for event in told(caplog)] == ["connection_closed"] * LINES_MAX + ["connection_refused"]
-    clock.now = PERIOD_SECONDS
+    clock.ms += round(PERIOD_SECONDS * 1000)
     caplog.clear()
     events.tell(logging.WARNING, "connection_closed", number=1000)
     assert told(caplog) == [{"event": "connection_closed", "number": "1000", "left_out": str(1000 - LINES_MAX)}]

@@ -10,18 +10,9 @@ from semel.broker.exposition import exposition
 from semel.broker.offset_expiry import forget_old_offsets
 from semel.core.entries import StoredOffset
 from semel.storage.files import MemoryFiles
+from semel.testing.clock import Clock
 
 WEEK_SECONDS = 7 * 24 * 60 * 60
-
-
-class Clock:
-    """A clock that goes when it is told to."""
-
-    def __init__(self) -> None:
-        self.seconds = 1_000.0
-
-    def __call__(self) -> float:
-        return self.seconds
 
 
 def commit(broker: Broker, group: str, number: int, offset: int) -> None:
@@ -38,23 +29,23 @@ def test_offsets_of_a_week_ago_are_forgotten_for_good(caplog: pytest.LogCaptureF
     files, clock = MemoryFiles(), Clock()
 
     async def scenario() -> None:
-        broker = Broker(files=files, clock=clock)
+        broker = Broker(files=files, clock=clock.time)
         await broker.start()
         created = broker.log.catalog.decide_create("orders", 1, {}, bytes(16), 0)
         broker.commit(created)
         commit(broker, "old", created.number, 5)
-        clock.seconds += 1
+        clock.ms += 1000
         commit(broker, "young", created.number, 6)
-        clock.seconds += WEEK_SECONDS - 1
+        clock.ms += (WEEK_SECONDS - 1) * 1000
         forget_old_offsets(broker)
         assert groups(broker) == ["young"]
         shown = exposition(broker).splitlines()
         assert {"semel_groups 1", "semel_group_offsets 1", "semel_forgotten_offsets_total 1"} <= set(shown)
         await broker.kill()
 
-        async with Broker(files=files, clock=clock) as again:
+        async with Broker(files=files, clock=clock.time) as again:
             assert groups(again) == ["young"]
-            clock.seconds += 1
+            clock.ms += 1000
             forget_old_offsets(again)
             assert groups(again) == []
 

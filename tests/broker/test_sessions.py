@@ -9,7 +9,6 @@ import pytest
 from asking import Asker, at
 from semel.broker.sessions import KEPT_MS, FetchContext, FetchSessions
 from semel.testing.broker import FaultyBroker
-from semel.wire import messages
 from semel.wire.errors import ErrorCode
 from semel.wire.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from semel.wire.records import Record
@@ -73,12 +72,7 @@ class Consumer:
             "rack_id": "",
         }
         if later:
-            self._ask.post(
-                messages.encode_request(
-                    FETCH, self._version, 1, "", messages.build_request(FETCH, self._version, **fields)
-                )
-            )
-            return None
+            return self._ask.ask_later(FETCH, self._version, **fields)
         answer = self._ask(FETCH, self._version, **fields)
         if not answer.error_code:
             self.session_id = answer.session_id

@@ -18,19 +18,12 @@ from semel.core.transaction_register import State
 from semel.embedded import EmbeddedBroker
 from semel.storage.files import MemoryFiles
 from semel.storage.log import Log
+from semel.testing.clock import Clock
 from semel.wire.errors import ErrorCode
 from semel.wire.versions import FETCH
 from transacting import TransactionalProducer, committed, described
 
 WEEK_SECONDS = 604_800.0
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.seconds = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.seconds
 
 
 class SkippingLoop(asyncio.SelectorEventLoop):
@@ -139,12 +132,12 @@ def test_a_transaction_of_before_a_restart_keeps_its_deadline() -> None:
     files, clock = MemoryFiles(), Clock()
 
     async def scenario() -> None:
-        broker = Broker(files=files, clock=clock)
+        broker = Broker(files=files, clock=clock.time)
         await broker.start()
         begin(broker, "silent", 10_000)
         await broker.kill()
-        clock.seconds += 10
-        async with Broker(files=files, clock=clock) as again:
+        clock.ms += 10_000
+        async with Broker(files=files, clock=clock.time) as again:
             await until(lambda: again.log.transactions.open_count == 0)
             assert state_of(again, "silent") is State.COMPLETE_ABORT
 
@@ -155,12 +148,12 @@ def test_a_transaction_that_began_under_a_clock_far_ahead_gets_no_more_than_its_
     files, clock = MemoryFiles(), Clock()
 
     async def scenario(loop: SkippingLoop) -> None:
-        broker = Broker(files=files, clock=clock)
+        broker = Broker(files=files, clock=clock.time)
         await broker.start()
         begin(broker, "silent", 10_000)
         await broker.kill()
-        clock.seconds -= WEEK_SECONDS
-        async with Broker(files=files, clock=clock) as again:
+        clock.ms -= WEEK_SECONDS * 1000
+        async with Broker(files=files, clock=clock.time) as again:
             loop.skipped_s += 11
             await until(lambda: again.log.transactions.open_count == 0)
             assert state_of(again, "silent") is State.COMPLETE_ABORT
@@ -198,15 +191,15 @@ def test_ids_that_nobody_used_for_a_week_are_forgotten_for_good(monkeypatch: pyt
     files, clock = MemoryFiles(), Clock()
 
     async def scenario() -> None:
-        broker = Broker(files=files, clock=clock)
+        broker = Broker(files=files, clock=clock.time)
         await broker.start()
         broker.transactions.claim("old", 60_000, None)
-        clock.seconds += 1
+        clock.ms += 1000
         broker.transactions.claim("young", 60_000, None)
-        clock.seconds += WEEK_SECONDS - 1
+        clock.ms += (WEEK_SECONDS - 1) * 1000
         broker.transactions.forget_silent()
         await broker.kill()
-        async with Broker(files=files, clock=clock) as again:
+        async with Broker(files=files, clock=clock.time) as again:
             transactions = again.log.transactions
             assert [found.owner.transactional_id for found in transactions.all_described()] == ["young"]
 
@@ -218,9 +211,9 @@ def test_a_broker_looks_for_silent_ids_by_itself(monkeypatch: pytest.MonkeyPatch
     clock = Clock()
 
     async def scenario() -> None:
-        async with Broker(clock=clock) as broker:
+        async with Broker(clock=clock.time) as broker:
             broker.transactions.claim("old", 60_000, None)
-            clock.seconds += WEEK_SECONDS
+            clock.ms += WEEK_SECONDS * 1000
             await until(lambda: len(broker.log.transactions) == 0)
 
     asyncio.run(scenario())

@@ -7,6 +7,7 @@ from typing import Any
 from histories import NOW_MS, Kept, records_of
 
 from asking import Asker
+from read_committed import batches_in, unaborted
 from semel.broker.broker import Broker
 from semel.broker.disk_thread import DiskThread, Outcome
 from semel.core.batch import read_header
@@ -16,7 +17,6 @@ from semel.wire.records import encode_batch
 from semel.wire.versions import (
     ADD_PARTITIONS_TO_TXN,
     END_TXN,
-    FETCH,
     INIT_PRODUCER_ID,
     LIST_OFFSETS,
     PRODUCE,
@@ -76,60 +76,22 @@ class HeldThreads:
         return True
 
 
-def fetched(ask: Asker, offset: int = 0, *, isolation: int = 0, topic: str = TOPIC) -> tuple[bytes, Any]:
-    """What one fetch from an offset brings, and the rest of its answer."""
-    partition = {
-        "partition": 0,
-        "current_leader_epoch": -1,
-        "fetch_offset": offset,
-        "last_fetched_epoch": -1,
-        "log_start_offset": -1,
-        "partition_max_bytes": 1_000_000,
-    }
-    answer = ask(
-        FETCH,
-        11,
-        replica_id=-1,
-        max_wait=0,
-        min_bytes=1,
-        max_bytes=1_000_000,
-        isolation_level=isolation,
-        session_id=0,
-        session_epoch=-1,
-        topics=[{"topic": topic, "partitions": [partition]}],
-        forgotten_topics_data=[],
-        rack_id="",
-    )
-    (told,) = answer.responses[0].partitions
-    assert told.error_code == 0
-    return bytes(told.records or b""), told
-
-
 def consumed(ask: Asker, offset: int = 0, *, isolation: int = 0, topic: str = TOPIC) -> list[Kept]:
     """What a consumer is shown that begins at an offset and goes on to the end, as clients do it."""
-    shown: list[Kept] = []
+    found: list[Kept] = []
     while True:
-        data, told = fetched(ask, offset, isolation=isolation, topic=topic)
-        if not data:
+        told = ask.fetch(topic, offset, isolation_level=isolation)
+        assert told.error_code == 0
+        if not told.records:
             end = told.last_stable_offset if isolation else told.high_watermark
             assert offset >= end, f"at {offset}, and never told how to come to {end}"
-            return shown
-        waiting = sorted((aborted.first_offset, aborted.producer_id) for aborted in told.aborted_transactions or ())
-        dropping: set[int] = set()
-        at = 0
-        while at < len(data):
-            header = read_header(data, at)
-            while waiting and waiting[0][0] <= header.next_offset - 1:
-                dropping.add(waiting.pop(0)[1])
-            for record in records_of([data[at : at + header.batch_bytes]]):
-                if record.is_marker:
-                    if record.key == b"\0\0\0\0":
-                        dropping.discard(record.producer_id)
-                elif record.offset >= offset and (not isolation or record.producer_id not in dropping):
-                    shown.append(record)
-            assert header.next_offset > offset
-            offset = header.next_offset
-            at += header.batch_bytes
+            return found
+        batches = list(batches_in(told.records))
+        aborted = [(one.producer_id, one.first_offset) for one in told.aborted_transactions or ()]
+        found += [record for record in records_of(unaborted(batches, aborted)) if record.offset >= offset]
+        for stored in batches:
+            assert read_header(stored).next_offset > offset
+            offset = read_header(stored).next_offset
 
 
 def offset_at(ask: Asker, timestamp: int, *, topic: str = TOPIC) -> tuple[int, int]:

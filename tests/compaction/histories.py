@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from read_committed import batches_in, unaborted
 from semel.compaction.cleaning import Pass
 from semel.compaction.rewriting import Rules
 from semel.core.batch import (
@@ -164,12 +165,7 @@ class History:
         found = []
         for segment in self.segments:
             if segment.size:
-                data = self.segment_files.file_of(segment).read_at(segment.size, 0)
-                at = 0
-                while at < len(data):
-                    size = read_header(data, at).batch_bytes
-                    found.append(data[at : at + size])
-                    at += size
+                found += batches_in(self.segment_files.file_of(segment).read_at(segment.size, 0))
         return found
 
     def records(self) -> list[Kept]:
@@ -177,18 +173,8 @@ class History:
 
     def committed(self) -> list[Kept]:
         """What a consumer of committed records is shown, by the list of aborted transactions and the markers alone."""
-        shown = []
-        waiting = sorted((first, producer_id) for producer_id, first, _ in self.aborted)
-        dropping: set[int] = set()
-        for record in self.records():
-            while waiting and waiting[0][0] <= record.offset:
-                dropping.add(waiting.pop(0)[1])
-            if record.is_marker:
-                if record.key == b"\0\0\0\0":
-                    dropping.discard(record.producer_id)
-            elif record.producer_id not in dropping:
-                shown.append(record)
-        return shown
+        aborted = [(producer_id, first) for producer_id, first, _ in self.aborted]
+        return list(records_of(unaborted(self.batches(), aborted)))
 
 
 def records_of(batches: Iterable[bytes]) -> Iterable[Kept]:

@@ -9,6 +9,7 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refusal import refused
 from semel.core import refusals
 from semel.core.batch import (
     HEADER_BYTES,
@@ -77,10 +78,6 @@ def field(batch: bytes | bytearray, name: str) -> int:
     position, kind = FIELDS[name]
     value: int = struct.unpack_from(kind, batch, position)[0]
     return value
-
-
-def refused(error: int, match: str | None = None) -> Any:
-    return pytest.raises(Refused, match=match, check=lambda refusal: refusal.error == error)
 
 
 def is_whole(batch: bytes | bytearray) -> bool:

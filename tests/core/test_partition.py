@@ -1,18 +1,18 @@
 """One partition: its promises one by one, then a machine that holds it against a list of everything ever accepted."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from refusal import refused
 from semel.core import refusals
 from semel.core.batch import APPEND_TIME_BIT, NO_PRODUCER, NO_TIMESTAMP, TRANSACTIONAL_BIT, BatchHeader
 from semel.core.partition import PRODUCER_EXPIRATION_MS, Decision, Partition
 from semel.core.producer_ids import BLOCK_AGE_MAX_MS, ProducerIds
 from semel.core.producers import KnownBatch, Outcome, Producers
-from semel.core.refusals import Refused
 
 LAST = 2**31 - 1
 STRANGER = 7
@@ -39,10 +39,6 @@ def send(partition: Partition, ids: ProducerIds, header: BatchHeader, now_ms: in
     if decision.outcome is ACCEPTED:
         partition.apply_append(header._replace(base_offset=partition.next_offset), now_ms)
     return decision
-
-
-def refused(error: int, match: str | None = None) -> Any:
-    return pytest.raises(Refused, match=match, check=lambda refusal: refusal.error == error)
 
 
 def duplicate(offset: int, first: int, count: int = 1, timestamp_ms: int = NO_TIMESTAMP) -> Decision:

@@ -8,10 +8,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from refusal import refused
 from semel.core import refusals
 from semel.core.configs import InvalidConfig, parse
 from semel.core.entries import ConfigsChanged, PartitionsAdded, TopicCreated, TopicDeleted
-from semel.core.refusals import Refused
 from semel.core.topics import Catalog, CatalogEntry, Topic, TopicRefused
 
 
@@ -27,10 +27,6 @@ def create(catalog: Catalog, name: str, partition_count: int = 1, **configs: str
 
 def delete(catalog: Catalog, name: str, next_producer_id: int, at_ms: int = 0) -> Topic:
     return catalog.apply(catalog.decide_delete(name, next_producer_id, at_ms))
-
-
-def refused(error: int, match: str | None = None) -> Any:
-    return pytest.raises(Refused, match=match, check=lambda refusal: refusal.error == error)
 
 
 def test_a_topic_that_was_made_is_found_by_name_by_id_and_by_number() -> None:

@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from semel.database import within, within_async
 from semel.http import AsgiIdempotency, Idempotency, NoKey, WsgiIdempotency
+from semel.testing.clock import Clock
 
 Handler = Callable[[Any, Any], Awaitable[None]]
 
@@ -278,12 +279,12 @@ def test_a_handler_that_ends_the_transaction_itself_is_not_executed_twice(engine
 
 
 def test_a_result_expires_and_the_key_is_free_again(new_shop: NewShop) -> None:
-    time_ms = 1_000_000
-    shop = new_shop(clock=lambda: time_ms, result_ttl_ms=1000)
+    clock = Clock()
+    shop = new_shop(clock=clock, result_ttl_ms=1000)
     assert shop.post().json() == {"execution": 1}
-    time_ms += 999
+    clock.ms += 999
     assert shop.post().json() == {"execution": 1}
-    time_ms += 1
+    clock.ms += 1
     assert shop.post(amount=2).json() == {"execution": 2}
     assert shop.post(amount=2).headers["idempotency-replayed"] == "true"
 

@@ -17,16 +17,9 @@ from sqlalchemy import Engine, func, select
 from semel.database import within, within_async
 from semel.http import AsgiIdempotency, Fenced, Idempotency, WsgiIdempotency
 from semel.http.tables import keys
+from semel.testing.clock import Clock
 
 HEADERS = {"Idempotency-Key": "k-1", "X-Caller": "anna", "Content-Type": "application/json"}
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now_ms = 1_000_000
-
-    def __call__(self) -> int:
-        return self.now_ms
 
 
 def count(engine: Engine) -> int:
@@ -116,7 +109,7 @@ def test_a_finished_step_refuses_to_be_done_again(engine: Engine) -> None:
 
 
 def test_whoever_is_late_is_fenced_and_writes_nothing(engine: Engine) -> None:
-    clock, inside, go_on = Clock(), threading.Event(), threading.Event()
+    clock, inside, go_on = Clock(1_000_000), threading.Event(), threading.Event()
     late: list[Exception] = []
 
     def handler(key: Any) -> bytes:
@@ -138,11 +131,11 @@ def test_whoever_is_late_is_fenced_and_writes_nothing(engine: Engine) -> None:
     with ThreadPoolExecutor(1) as threads:
         first = threads.submit(service.post)
         assert inside.wait(30)
-        clock.now_ms += 7500
+        clock.ms += 7500
         running = service.post()
         assert (running.status_code, running.headers["retry-after"]) == (409, "3")
         assert service.post(b"[]").json()["type"] == "urn:semel:problem:payload-differs"
-        clock.now_ms += 2500
+        clock.ms += 2500
         assert service.post().content == b"1"
         go_on.set()
         assert first.result(30).status_code == 500
@@ -152,7 +145,7 @@ def test_whoever_is_late_is_fenced_and_writes_nothing(engine: Engine) -> None:
 
 
 def test_an_answer_of_whoever_is_late_is_not_sent(engine: Engine) -> None:
-    clock, inside, go_on = Clock(), threading.Event(), threading.Event()
+    clock, inside, go_on = Clock(1_000_000), threading.Event(), threading.Event()
 
     def handler(key: Any) -> bytes:
         if not inside.is_set():
@@ -164,7 +157,7 @@ def test_an_answer_of_whoever_is_late_is_not_sent(engine: Engine) -> None:
     with ThreadPoolExecutor(1) as threads:
         first = threads.submit(service.post)
         assert inside.wait(30)
-        clock.now_ms += service.idempotency.lease_ms
+        clock.ms += service.idempotency.lease_ms
         assert service.post().content == b"1"
         go_on.set()
         assert first.result(30).json()["type"] == "urn:semel:problem:still-running"

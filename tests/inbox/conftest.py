@@ -6,11 +6,12 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from effects import Clock, effects
+from effects import effects
 from sqlalchemy import Engine
 
 from semel.database import engine_of
 from semel.inbox import metadata
+from semel.testing.clock import Clock
 
 
 @pytest.fixture

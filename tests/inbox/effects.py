@@ -1,8 +1,6 @@
-"""What the tests of the inbox share: an effect that can be counted, a clock that a test sets, ids with a time."""
+"""What the tests of the inbox share: an effect that can be counted, and ids with a time."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 from sqlalchemy import BigInteger, Column, Connection, Engine, Integer, MetaData, Table, Text, insert, select
 
@@ -12,16 +10,6 @@ effects = Table(
     Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
     Column("name", Text, nullable=False),
 )
-
-
-@dataclass
-class Clock:
-    """Starts in 2026."""
-
-    ms: int = 1_770_000_000_000
-
-    def __call__(self) -> int:
-        return self.ms
 
 
 def do(connection: Connection, name: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from effects import Clock, do, done
+from effects import do, done
 from sqlalchemy import Engine, make_url, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
@@ -18,6 +18,7 @@ from test_quarantine import retry, waiting
 
 from semel.database import begin_immediately
 from semel.inbox import AsyncInbox, Counts, LoopFailed, Message, Outcome
+from semel.testing.clock import Clock
 
 
 def asynchronous(url: str) -> AsyncEngine:

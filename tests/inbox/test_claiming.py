@@ -11,7 +11,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from effects import Clock, do, done
+from effects import do, done
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection, Engine, make_url
@@ -32,6 +32,7 @@ from semel.inbox import (
     once,
     once_async,
 )
+from semel.testing.clock import Clock
 
 
 def handle(engine: Engine, message_id: str, consumer: str = "billing") -> Outcome:

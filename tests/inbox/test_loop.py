@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from effects import Clock, do, done
+from effects import do, done
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection, Engine, text
@@ -22,6 +22,7 @@ from sqlalchemy.exc import DBAPIError
 
 from semel.inbox import BrokerCoordinates, Counts, Inbox, LoopFailed, Message, Outcome, Retries, Version
 from semel.inbox.asides import State, entries
+from semel.testing.clock import Clock
 
 AT_ONCE = Retries(attempts=3, first_wait_ms=1, wait_ms_max=1)
 

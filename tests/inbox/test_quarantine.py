@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from effects import Clock, done, uuid7
+from effects import done, uuid7
 from sqlalchemy import Engine
 from test_loop import handle, inbox_of, message
 
@@ -13,6 +13,7 @@ from semel.inbox import Inbox, Message, Outcome, derived_key, once, quarantine, 
 from semel.inbox.asides import Entry
 from semel.inbox.errors import Unsettled
 from semel.inbox.times import DAY_MS
+from semel.testing.clock import Clock
 
 
 def waiting(engine: Engine) -> list[Entry]:

@@ -6,7 +6,7 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from effects import Clock, uuid7
+from effects import uuid7
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine, func, select
@@ -16,6 +16,7 @@ from semel.inbox import Outcome, RetentionTooShort, claim_many, once, reap, reap
 from semel.inbox.looping import Every
 from semel.inbox.tables import claims, quarantine
 from semel.inbox.times import DAY_MS
+from semel.testing.clock import Clock
 
 
 def claim(engine: Engine, message_id: str, clock: Clock, event_time_ms: int | None = None) -> Outcome:

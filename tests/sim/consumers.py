@@ -7,8 +7,9 @@ what it saw and how far it came; the checkers compare that with what stands ther
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
+from read_committed import batches_in, shown
+from semel.core.batch import read_header
 from semel.wire.errors import ErrorCode
-from semel.wire.records import decode_batches
 from semel.wire.versions import FETCH, LIST_OFFSETS
 from sim.client import Client, Unanswered
 from sim.compacted import text_of
@@ -17,7 +18,6 @@ from sim.world import World
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 LATEST: Final = -1
-ABORT_MARKER: Final = b"\x00\x00\x00\x00"
 
 
 class Seen(NamedTuple):
@@ -37,27 +37,13 @@ class Passage(NamedTuple):
 
 
 def passage(data: bytes, aborted: Sequence[tuple[int, int]], from_offset: int) -> Passage:
-    """The records that an application would be given, as Java's client chooses them."""
+    """The records that an application would be given."""
     records: list[Seen] = []
-    next_offset = from_offset
-    pending = sorted(aborted, key=lambda transaction: transaction[1])
-    aborting: set[int] = set()
-    for batch in decode_batches(data):
-        last_offset = batch.base_offset + batch.last_offset_delta
-        while pending and pending[0][1] <= last_offset:
-            aborting.add(pending.pop(0)[0])
-        next_offset = last_offset + 1
-        if batch.is_control:
-            if batch.records[0].key == ABORT_MARKER:
-                aborting.discard(batch.producer_id)
-            continue
-        if batch.is_transactional and batch.producer_id in aborting:
-            continue
-        for record in batch.records:
-            if record.offset >= from_offset:
-                value, origin, _ = text_of(record).split(" ")
-                records.append(Seen(record.offset, value, origin))
-    return Passage(records, max(next_offset, from_offset))
+    for record in (record for batch in shown(data, aborted) for record in batch.records):
+        if record.offset >= from_offset:
+            value, origin, _ = text_of(record).split(" ")
+            records.append(Seen(record.offset, value, origin))
+    return Passage(records, max([from_offset, *(read_header(stored).next_offset for stored in batches_in(data))]))
 
 
 class Reader(Client):

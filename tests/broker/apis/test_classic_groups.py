@@ -10,9 +10,7 @@ from semel.broker.exposition import exposition
 from semel.broker.limits import Limits
 from semel.testing.broker import FaultyBroker
 from semel.testing.faulty import Fault, FaultyFiles
-from semel.wire import messages
 from semel.wire.errors import ErrorCode
-from semel.wire.frames import parse_response_header
 from semel.wire.versions import (
     DELETE_GROUPS,
     DESCRIBE_GROUPS,
@@ -41,17 +39,8 @@ class Member:
 
     def post(self, api_key: int, version: int, **fields: object) -> Callable[[], Any]:
         """Send a request; call what is returned to wait for the answer."""
-        request = messages.build_request(
-            api_key, version, group_id=self.group, group_instance_id=self.instance_id, **fields
-        )
-        self.ask.post(messages.encode_request(api_key, version, 1, "till", request))
-
-        def answer() -> Any:
-            frame = self.ask.read()
-            _, body = parse_response_header(api_key, version, frame)
-            return messages.decode_response(api_key, version, frame[body:])
-
-        return answer
+        who = {"group_id": self.group, "group_instance_id": self.instance_id}
+        return self.ask.ask_later(api_key, version, **who, **fields)
 
     def post_join(self, version: int = 9, **fields: object) -> Callable[[], Any]:
         wish: dict[str, object] = {
@@ -151,7 +140,7 @@ def test_two_members_share_what_the_leader_hands_out(pair: tuple[Member, Member]
     assert (described.group_state, described.protocol_data) == ("Stable", "range")
     assert [member.member_assignment for member in described.members] == [b"0", b"1"]
     assert {member.member_metadata for member in described.members} == {ORDERS}
-    assert {(member.client_id, member.client_host) for member in described.members} == {("till", "/127.0.0.1")}
+    assert {(member.client_id, member.client_host) for member in described.members} == {("asker", "/127.0.0.1")}
 
 
 def test_a_sync_waits_for_the_leader(members: Callable[..., Member]) -> None:

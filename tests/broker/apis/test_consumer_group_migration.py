@@ -7,9 +7,7 @@ from semel.broker.limits import Limits
 from semel.core.groups.consumer_protocol import read_assignment, write_assignment
 from semel.testing.broker import FaultyBroker
 from semel.testing.faulty import Fault, FaultyFiles
-from semel.wire import messages
 from semel.wire.errors import ErrorCode
-from semel.wire.frames import parse_response_header
 from semel.wire.versions import (
     CONSUMER_GROUP_DESCRIBE,
     CONSUMER_GROUP_HEARTBEAT,
@@ -138,13 +136,10 @@ def test_who_waits_in_a_group_that_goes_over_joins_anew(semel_broker: FaultyBrok
     ask.create("orders", partitions=2)
     classic_group(ask)
     waiting = Asker(semel_broker.bootstrap)
-    request = messages.build_request(JOIN_GROUP, JOIN_VERSION, **joining(""))
-    waiting.post(messages.encode_request(JOIN_GROUP, JOIN_VERSION, 1, "waiting", request))
+    joined = waiting.ask_later(JOIN_GROUP, JOIN_VERSION, **joining(""))
     while join_new(ask, "n").error_code or not waiting.has_answer():
         pass
-    frame = waiting.read()
-    _, body = parse_response_header(JOIN_GROUP, JOIN_VERSION, frame)
-    answer = messages.decode_response(JOIN_GROUP, JOIN_VERSION, frame[body:])
+    answer = joined()
     assert answer.error_code in (0, ErrorCode.REBALANCE_IN_PROGRESS)
     assert join_classic(waiting, answer.member_id).error_code == 0
     waiting.close()

@@ -1,17 +1,13 @@
 """An answer never speaks of what could still be lost, and a disk that refuses a change is told item by item."""
 
 import asyncio
-import threading
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from asking import Asker, at
+from held_syncs import HeldSyncs
 from semel.broker.broker import Broker
-from semel.storage.journal import SyncJob
 from semel.testing.faulty import Fault, FaultyFiles
-from semel.wire import messages
 from semel.wire.errors import ErrorCode
 from semel.wire.versions import (
     ALTER_CONFIGS,
@@ -44,32 +40,25 @@ def beside(broker: Broker, client: Callable[[Broker], None]) -> None:
     asyncio.run(scenario())
 
 
-def test_an_answer_waits_until_the_change_is_durable(monkeypatch: pytest.MonkeyPatch) -> None:
-    began, may_end = threading.Event(), threading.Event()
-    run = SyncJob.run
-
-    def slow_run(job: SyncJob) -> None:
-        began.set()
-        assert may_end.wait(30)
-        run(job)
+def test_an_answer_waits_until_the_change_is_durable() -> None:
+    syncs = HeldSyncs()
 
     def client(broker: Broker) -> None:
-        monkeypatch.setattr(SyncJob, "run", slow_run)
+        syncs.hold()
         ask, other = Asker(broker.bootstrap), Asker(broker.bootstrap)
-        request = messages.build_request(CREATE_TOPICS, 5, **CREATION)
-        ask.post(messages.encode_request(CREATE_TOPICS, 5, 1, None, request))
-        assert began.wait(30)
+        made = ask.ask_later(CREATE_TOPICS, 5, **CREATION)
+        assert syncs.began.wait(30)
         assert broker.log.catalog.named("new") is not None
         assert other(API_VERSIONS, 0).error_code == 0, "others are served meanwhile"
-        other.post(messages.encode_request(METADATA, 1, 1, None, messages.build_request(METADATA, 1, topics=None)))
+        shown = other.ask_later(METADATA, 1, topics=None)
         assert not ask.has_answer()
         assert not other.has_answer(), "nobody is shown what is not durable"
-        may_end.set()
-        assert ask.read()
-        assert other.read()
+        syncs.let_go()
+        assert made().topics[0].error_code == 0
+        assert [topic.name for topic in shown().topics] == ["new"]
 
-    beside(Broker(files=FaultyFiles()), client)
-    assert may_end.is_set()
+    beside(Broker(files=FaultyFiles(), disk_threads=syncs), client)
+    assert syncs.began.is_set()
 
 
 def test_changes_that_the_disk_refuses_are_refused_one_by_one_and_go_once_there_is_space() -> None:

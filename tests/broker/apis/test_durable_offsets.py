@@ -1,16 +1,13 @@
 """No offset is shown, and none acknowledged, that could still be lost; one that the disk refused was never there."""
 
-import threading
 from typing import Any
 
-import pytest
 from test_durable_answers import beside
 
 from asking import Asker
+from held_syncs import HeldSyncs
 from semel.broker.broker import Broker
-from semel.storage.journal import SyncJob
 from semel.testing.faulty import Fault, FaultyFiles
-from semel.wire import messages
 from semel.wire.errors import ErrorCode
 from semel.wire.versions import API_VERSIONS, OFFSET_COMMIT, OFFSET_DELETE, OFFSET_FETCH
 
@@ -25,41 +22,29 @@ COMMIT: dict[str, Any] = {
 FETCH: dict[str, Any] = {"group_id": "readers", "topics": [{"name": "orders", "partition_indexes": [0]}]}
 
 
-def post(ask: Asker, api_key: int, version: int, fields: dict[str, Any]) -> None:
-    """Send a request, and leave its answer for later."""
-    request = messages.build_request(api_key, version, **fields)
-    ask.post(messages.encode_request(api_key, version, 1, None, request))
-
-
 def committed(ask: Asker) -> int:
     return int(ask(OFFSET_FETCH, 2, **FETCH).topics[0].partitions[0].committed_offset)
 
 
-def test_an_offset_is_neither_acknowledged_nor_shown_before_it_is_durable(monkeypatch: pytest.MonkeyPatch) -> None:
-    began, may_end = threading.Event(), threading.Event()
-    run = SyncJob.run
-
-    def slow_run(job: SyncJob) -> None:
-        began.set()
-        assert may_end.wait(30)
-        run(job)
+def test_an_offset_is_neither_acknowledged_nor_shown_before_it_is_durable() -> None:
+    syncs = HeldSyncs()
 
     def client(broker: Broker) -> None:
         ask, other = Asker(broker.bootstrap), Asker(broker.bootstrap)
         ask.create("orders")
-        monkeypatch.setattr(SyncJob, "run", slow_run)
-        post(ask, OFFSET_COMMIT, 2, COMMIT)
-        assert began.wait(30)
+        syncs.hold()
+        acknowledged = ask.ask_later(OFFSET_COMMIT, 2, **COMMIT)
+        assert syncs.began.wait(30)
         assert other(API_VERSIONS, 0).error_code == 0, "others are served meanwhile"
-        post(other, OFFSET_FETCH, 2, FETCH)
+        shown = other.ask_later(OFFSET_FETCH, 2, **FETCH)
         assert not ask.has_answer()
         assert not other.has_answer()
-        may_end.set()
-        assert ask.read()
-        assert other.read()
+        syncs.let_go()
+        assert acknowledged().topics[0].partitions[0].error_code == 0
+        assert shown().topics[0].partitions[0].committed_offset == 5
 
-    beside(Broker(files=FaultyFiles()), client)
-    assert may_end.is_set()
+    beside(Broker(files=FaultyFiles(), disk_threads=syncs), client)
+    assert syncs.began.is_set()
 
 
 def test_offsets_that_the_disk_refuses_are_not_there_and_clients_try_again() -> None:

@@ -1,59 +1,33 @@
 """What consumers are shown while transactions are open and once they have ended, at either level of isolation."""
 
-import asyncio
 import threading
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
+from test_durable_answers import beside
 
-from asking import Asker, at
+from asking import READ_COMMITTED, READ_UNCOMMITTED, Asker, at, fetch_fields
+from held_syncs import HeldSyncs
 from semel.broker.broker import Broker
 from semel.storage.files import DiskFile
-from semel.storage.journal import SyncJob
 from semel.testing.broker import FaultyBroker
 from semel.testing.faulty import FaultyFiles
-from semel.wire import messages
 from semel.wire.errors import ErrorCode
 from semel.wire.records import Record, decode_batches, encode_batch
 from semel.wire.versions import ANNOUNCED, DELETE_RECORDS, DESCRIBE_PRODUCERS, FETCH, LIST_OFFSETS, PRODUCE
 from transacting import TransactionalProducer
 
-READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 LATEST, MAX_TIMESTAMP = -1, -3
 TOPIC_IDS_FROM = 13
 
 
-def fetch_fields(
-    topic: str | UUID,
-    offset: int = 0,
-    *,
-    isolation_level: int = READ_COMMITTED,
-    bytes_max: int = 1_000_000,
-    wait_ms: int = 0,
-) -> dict[str, Any]:
-    key = "topic" if isinstance(topic, str) else "topic_id"
-    wanted = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": bytes_max, "log_start_offset": -1}
-    return {
-        "replica_id": -1,
-        "max_wait": wait_ms,
-        "min_bytes": 1,
-        "max_bytes": 1_000_000,
-        "isolation_level": isolation_level,
-        "session_id": 0,
-        "session_epoch": -1,
-        "rack_id": "",
-        "forgotten_topics_data": [],
-        "topics": [{key: getattr(topic, "bytes", topic), "partitions": [wanted]}],
-    }
-
-
-def fetch(ask: Asker, topic: str | UUID, offset: int = 0, *, version: int = 12, **options: Any) -> Any:
-    """What one partition gives."""
-    (answer,) = ask(FETCH, version, **fetch_fields(topic, offset, **options)).responses
-    (partition,) = answer.partitions
-    return partition
+def fetch(
+    ask: Asker, topic: str | UUID, offset: int = 0, *, isolation_level: int = READ_COMMITTED, **options: Any
+) -> Any:
+    """What one partition gives to who reads committed records, unless it is said otherwise."""
+    return ask.fetch(topic, offset, isolation_level=isolation_level, **options)
 
 
 def aborted(partition: Any) -> list[tuple[int, int]] | None:
@@ -128,51 +102,39 @@ def test_a_fetch_that_waits_is_answered_when_the_transaction_ends_and_not_while_
     producer = owner(ask, "one")
     producer.send("orders", "first", version=12)
     waiting = Asker(semel_broker.bootstrap)
-    request = messages.build_request(FETCH, 12, **fetch_fields("orders", wait_ms=30_000))
-    waiting.post(messages.encode_request(FETCH, 12, 1, "", request))
+    fields = fetch_fields("orders", isolation_level=READ_COMMITTED, wait_ms=30_000)
+    answer = waiting.ask_later(FETCH, 12, **fields)
     producer.send("orders", "second", version=12)
     assert fetch(ask, "orders", isolation_level=READ_UNCOMMITTED).high_watermark == 2
     assert not waiting.has_answer()
     producer.end(committed=committed)
-    frame = waiting.read()
-    (answer,) = messages.decode_response(FETCH, 12, frame[5:]).responses
-    assert offsets(answer.partitions[0]) == [0, 1, 2]
+    assert offsets(answer().responses[0].partitions[0]) == [0, 1, 2]
     waiting.close()
 
 
-def test_the_end_of_a_transaction_is_shown_to_nobody_before_it_is_durable(monkeypatch: pytest.MonkeyPatch) -> None:
-    began, may_end = threading.Event(), threading.Event()
-    run = SyncJob.run
-
-    def slow_run(job: SyncJob) -> None:
-        began.set()
-        assert may_end.wait(30)
-        run(job)
+def test_the_end_of_a_transaction_is_shown_to_nobody_before_it_is_durable() -> None:
+    syncs = HeldSyncs()
 
     def client(broker: Broker) -> None:
         ask, other = Asker(broker.bootstrap), Asker(broker.bootstrap)
         ask.create("orders")
         producer = owner(ask, "one")
         producer.send("orders", "value", version=12)
-        monkeypatch.setattr(SyncJob, "run", slow_run)
+        syncs.hold()
         producer.ask = ending = Asker(broker.bootstrap)
         ended = threading.Thread(target=producer.end)
         ended.start()
-        assert began.wait(30)
+        assert syncs.began.wait(30)
         shown = fetch(other, "orders")
         assert (shown.high_watermark, shown.last_stable_offset, offsets(shown)) == (1, 0, [])
-        may_end.set()
+        syncs.let_go()
         ended.join(30)
         shown = fetch(other, "orders")
         assert (shown.high_watermark, shown.last_stable_offset, offsets(shown)) == (2, 2, [0, 1])
         for asker in (ask, other, ending):
             asker.close()
 
-    async def scenario() -> None:
-        async with Broker(files=FaultyFiles()) as broker:
-            await asyncio.to_thread(client, broker)
-
-    asyncio.run(scenario())
+    beside(Broker(files=FaultyFiles(), disk_threads=syncs), client)
 
 
 def test_what_comes_from_the_disk_has_the_list_of_the_aborted_as_well(

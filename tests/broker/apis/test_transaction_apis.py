@@ -16,7 +16,7 @@ from semel.wire.versions import (
     END_TXN,
     INIT_PRODUCER_ID,
 )
-from transacting import TransactionalProducer, committed, described, fetched
+from transacting import TransactionalProducer, committed, described
 
 FENCED, OLD_EPOCH = ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH
 UNMAPPED, WRONG_STATE = ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.INVALID_TXN_STATE
@@ -366,7 +366,7 @@ def test_a_topic_that_is_deleted_drops_out_of_the_transaction(ask: Asker, produc
     ask.create("orders")
     assert producer.end() == 0
     assert committed(ask, "payments") == ["one"]
-    assert fetched(ask, "orders").high_watermark == 0
+    assert ask.fetch("orders").high_watermark == 0
 
 
 def test_where_the_epochs_are_used_up_version_2_hands_out_a_new_producer_id(

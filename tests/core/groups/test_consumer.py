@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from refusal import refused
 from semel.core import refusals
 from semel.core.entries import ConsumerGroupChanged, PartitionName
 from semel.core.groups import consumer_requests
@@ -12,7 +13,6 @@ from semel.core.groups.consumer import ConsumerGroup, ConsumerRules
 from semel.core.groups.consumer_members import AWAY_EPOCH, JOIN_EPOCH, STABLE, UNRELEASED, UNREVOKED
 from semel.core.groups.consumer_requests import LEAVE_EPOCH, Heartbeat
 from semel.core.groups.consumer_topics import EXPRESSIONS_MAX
-from semel.core.refusals import Refused
 from semel.core.topics import Catalog
 
 RULES = ConsumerRules(members_max=3)
@@ -71,10 +71,6 @@ def room() -> Room:
 
 def owned(*indexes: int) -> frozenset[PartitionName]:
     return frozenset(PartitionName(0, index) for index in indexes)
-
-
-def refused(error: int) -> "pytest.RaisesExc[Refused]":
-    return pytest.raises(Refused, check=lambda refusal: refusal.error == error)
 
 
 def test_who_is_alone_gets_everything_at_once(room: Room) -> None:

@@ -8,6 +8,7 @@ from consumer_metadata import metadata
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refusal import refused
 from semel.core import refusals
 from semel.core.entries import ClassicGroupChanged, ConsumerGroupChanged, PartitionName, StoredMember
 from semel.core.groups.classic import ClassicGroup
@@ -27,7 +28,6 @@ from semel.core.groups.consumer_migration import (
 )
 from semel.core.groups.consumer_protocol import read_assignment, read_subscription, write_assignment
 from semel.core.groups.consumer_requests import LEAVE_EPOCH, Heartbeat
-from semel.core.refusals import Refused
 from semel.core.topics import Catalog
 
 RULES = ConsumerRules(members_max=4)
@@ -98,10 +98,6 @@ def kept(group: ConsumerGroup, entry: ConsumerGroupChanged | None) -> None:
 
 def reads(group: ConsumerGroup, member_id: str) -> set[int]:
     return {name.partition for name in group.members[member_id].held}
-
-
-def refused(error: int) -> "pytest.RaisesExc[Refused]":
-    return pytest.raises(Refused, check=lambda refusal: refusal.error == error)
 
 
 def test_members_read_on_what_they_read_when_the_group_goes_over(catalog: Catalog) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from semel.spark.log import UnknownTopic, Unreachable, from_options, patience
+from semel.spark.log import UnknownTopic, Unreachable, from_options
 from semel.spark.log.connection import ConnectionLost
 from semel.spark.log.errors import LogError
 from semel.spark.log.patience import (
@@ -13,57 +13,41 @@ from semel.spark.log.patience import (
     Moved,
     Patience,
 )
+from semel.testing.clock import Clock
 
 SETTINGS = from_options({"kafka.bootstrap.servers": "127.0.0.1:1"})
 API_SECONDS = SETTINGS.api_timeout_ms / 1000
 
 
-class Clock:
-    """Stands in for `time`, and remembers how long each wait was."""
-
-    def __init__(self) -> None:
-        self.now = 1_000.0
-        self.waits: list[float] = []
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-        self.waits.append(seconds)
-
-
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(patience, "time", clock)
-    return clock
+def clock() -> Clock:
+    return Clock()
 
 
 def seconds_until_it_is_enough(clock: Clock, waiting: Patience, reason: LogError, expected: type[LogError]) -> float:
     def go_on() -> None:
-        while clock.now < since + 10 * API_SECONDS:
+        while clock.time() < since + 10 * API_SECONDS:
             waiting.wait(reason)
 
-    since = clock.now
+    since = clock.time()
     with pytest.raises(expected):
         go_on()
-    return clock.now - since
+    return clock.time() - since
 
 
 def test_a_topic_is_missing_from_when_it_was_first_said_to_be(clock: Clock) -> None:
     """However long something else was waited for before."""
-    waiting = Patience(SETTINGS)
-    clock.now += API_SECONDS / 2
+    waiting = Patience(SETTINGS, clock=clock)
+    clock.ms += round(API_SECONDS / 2 * 1000)
     missing = seconds_until_it_is_enough(clock, waiting, UnknownTopic("none"), UnknownTopic)
     assert MISSING_SECONDS_MAX <= missing < MISSING_SECONDS_MAX + 2
 
 
 @pytest.mark.parametrize("between", ["another error", "progress"])
 def test_a_topic_that_was_not_missing_in_between_is_missing_anew(clock: Clock, between: str) -> None:
-    waiting = Patience(SETTINGS)
+    waiting = Patience(SETTINGS, clock=clock)
     waiting.wait(UnknownTopic("none"))
-    clock.now += MISSING_SECONDS_MAX
+    clock.ms += round(MISSING_SECONDS_MAX * 1000)
     if between == "progress":
         waiting.progress()
     else:
@@ -72,17 +56,17 @@ def test_a_topic_that_was_not_missing_in_between_is_missing_anew(clock: Clock, b
 
 
 def test_progress_gives_all_of_the_time_once_more(clock: Clock) -> None:
-    waiting = Patience(SETTINGS)
-    clock.now += API_SECONDS / 2
+    waiting = Patience(SETTINGS, clock=clock)
+    clock.ms += round(API_SECONDS / 2 * 1000)
     waiting.progress()
     tried = seconds_until_it_is_enough(clock, waiting, ConnectionLost("lost"), Unreachable)
     assert API_SECONDS <= tried < API_SECONDS + 2
 
 
 def test_a_broker_that_concludes_is_asked_again_soon_but_not_for_long(clock: Clock) -> None:
-    waiting = Patience(SETTINGS)
+    waiting = Patience(SETTINGS, clock=clock)
     seconds_until_it_is_enough(clock, waiting, Concluding("ending"), Unreachable)
     soon = CONCLUDING_MS / 1000
     # The clock adds fractions up, so that the last of them may fall to either side.
-    assert abs(clock.waits.count(soon) - CONCLUDING_SECONDS_MAX / soon) <= 1
-    assert min(wait for wait in clock.waits if wait != soon) > soon
+    assert abs(clock.sleeps.count(soon) - CONCLUDING_SECONDS_MAX / soon) <= 1
+    assert min(wait for wait in clock.sleeps if wait != soon) > soon

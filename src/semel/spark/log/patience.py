@@ -2,7 +2,7 @@
 
 import random
 import time
-from typing import Final
+from typing import Final, Protocol
 
 from semel.spark.log.connection import ConnectionLost
 from semel.spark.log.errors import LogError, UnknownTopic, Unreachable
@@ -28,11 +28,27 @@ class Concluding(Moved):
 MENDABLE: Final = (ConnectionLost, Moved, UnknownTopic)
 
 
+class Clock(Protocol):
+    """What tells the time, and waits: the module `time`, or a test's own."""
+
+    def monotonic(self) -> float: ...
+
+    def sleep(self, seconds: float, /) -> None: ...
+
+
 class Patience:
     """One for each thing that is asked for."""
 
-    def __init__(self, settings: ClientSettings, timeout_ms: int | None = None, setting: str = API_TIMEOUT) -> None:
+    def __init__(
+        self,
+        settings: ClientSettings,
+        timeout_ms: int | None = None,
+        setting: str = API_TIMEOUT,
+        *,
+        clock: Clock = time,
+    ) -> None:
         """`setting` is the option that says how long, for the message."""
+        self._clock = clock
         self._settings = settings
         self._timeout_ms = settings.api_timeout_ms if timeout_ms is None else timeout_ms
         self._setting = setting
@@ -40,13 +56,13 @@ class Patience:
 
     def progress(self) -> None:
         """Something came of it: all of the time is there again."""
-        self._since = time.monotonic()
+        self._since = self._clock.monotonic()
         self._missing_since: float | None = None
         self._backoff_ms = self._settings.retry_backoff_ms
 
     def wait(self, reason: LogError) -> None:
         """Wait a little before the next attempt, or raise if there has been enough of them."""
-        now = time.monotonic()
+        now = self._clock.monotonic()
         waited = now - self._since
         if not isinstance(reason, UnknownTopic):
             self._missing_since = None
@@ -59,8 +75,8 @@ class Patience:
                 f"{reason} (tried for {waited:.0f} s; {self._setting} is {self._timeout_ms} ms)"
             ) from None
         if isinstance(reason, Concluding) and waited < CONCLUDING_SECONDS_MAX:
-            time.sleep(CONCLUDING_MS / 1000)
+            self._clock.sleep(CONCLUDING_MS / 1000)
             return
         # Tasks that lost the same broker at once shall not come back at once.
-        time.sleep(self._backoff_ms / 1000 * random.uniform(0.8, 1.2))
+        self._clock.sleep(self._backoff_ms / 1000 * random.uniform(0.8, 1.2))
         self._backoff_ms = min(2 * self._backoff_ms, self._settings.retry_backoff_ms_max)
