@@ -208,3 +208,22 @@ def test_members_take_no_more_memory_than_they_may() -> None:
         beat(ask, "a", -1)
         assert join(ask, "c", "x" * 1_000, group="others").error_code == 0
         ask.close()
+
+
+def test_a_member_under_several_instance_ids_does_not_keep_the_broker_from_starting(semel_broker: FaultyBroker) -> None:
+    """As any client may say it. Once it left an instance id behind that led to two members with one partition."""
+    ask = Asker(semel_broker.bootstrap)
+    ask.create("orders", partitions=2)
+    join(ask, "m1", "orders", instance_id="x")
+    assert join(ask, "m1", "orders", instance_id="y").error_code == ErrorCode.INVALID_REQUEST
+    beat(ask, "m1", -1, instance_id="y")
+    join(ask, "m1", "orders")
+    beat(ask, "m1", -2, instance_id="x")
+    join(ask, "m2", "orders", instance_id="x")
+    beat(ask, "m1", -1)
+    beat(ask, "m2", -1)
+    semel_broker.kill()
+    semel_broker.start()
+    ask = Asker(semel_broker.bootstrap)
+    assert partitions(join(ask, "m3", "orders", instance_id="x").assignment) == [0, 1]
+    ask.close()

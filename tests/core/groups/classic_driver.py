@@ -114,6 +114,7 @@ class Driver:
             else:
                 kind, parts = encode(step.proposal.entry)
                 self.entries.append((kind, b"".join(parts)))
+                self.group.check(step.proposal.entry)
                 self.group.apply(step.proposal.entry)
                 step.proposal.kept()
         for waiter, answer in step.answers:

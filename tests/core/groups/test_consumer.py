@@ -361,5 +361,55 @@ def test_an_entry_that_cannot_follow_is_none(room: Room) -> None:
     room.join("a", "orders")
     gone = room.group.decide_removal("group", ["a"], room.catalog, 0)
     room.group.apply(gone)
-    with pytest.raises(ValueError, match="no step of group 'group'"):
-        room.group.apply(gone)
+    with pytest.raises(ValueError, match="'a' is no member"):
+        room.group.check(gone)
+
+
+def test_an_entry_that_gives_a_partition_a_second_owner_cannot_follow(room: Room) -> None:
+    room.join("a", "orders")
+    entry = room.group.as_entry("group")
+    (position,), (subscription,) = entry.positions, entry.subscriptions
+    second = replace(
+        entry,
+        subscriptions=(subscription._replace(member_id="b"),),
+        positions=(position._replace(member_id="b"),),
+    )
+    with pytest.raises(ValueError, match="partition 0 of topic 0 belongs to 'a', and not to 'b'"):
+        room.group.check(second)
+    room.group.check(replace(second, left=("a",)))
+
+
+def test_an_entry_that_gives_an_instance_a_second_member_cannot_follow(room: Room) -> None:
+    room.join("a", "orders", instance_id="one")
+    (subscription,) = room.group.as_entry("group").subscriptions
+    second = ConsumerGroupChanged("group", 2, 2, "", (), (subscription._replace(member_id="b"),), (), (), 0)
+    with pytest.raises(ValueError, match="instance 'one' is 'a', and not 'b'"):
+        room.group.check(second)
+
+
+def test_a_member_does_not_become_another_instance(room: Room) -> None:
+    room.join("a", "orders", instance_id="one")
+    room.join("b", "orders")
+    for member_id, instance_id in (("a", "two"), ("b", "two"), ("b", "one")):
+        with refused(refusals.INVALID_REQUEST):
+            room.join(member_id, "orders", instance_id=instance_id)
+    # Which one it is need not be said again.
+    room.join("a", "orders")
+    assert room.group.static_member("one") is room.group.member("a")
+
+
+def test_a_member_that_became_another_instance_in_an_older_journal_is_the_one_before_no_more(room: Room) -> None:
+    room.join("a", "orders", instance_id="one")
+    (subscription,) = room.group.as_entry("group").subscriptions
+    other = subscription._replace(instance_id="two")
+    room.group.apply(ConsumerGroupChanged("group", 2, 2, "", (), (other,), (), (), 0))
+    assert room.group.static_member("one") is None
+    assert room.group.static_member("two") is room.group.member("a")
+
+
+def test_a_member_of_the_classic_protocol_is_never_away(room: Room) -> None:
+    room.join("a", "orders", instance_id="one")
+    member = room.group.member("a")
+    member.subscription = member.subscription._replace(classic_session_timeout_ms=10_000)
+    with refused(refusals.UNKNOWN_MEMBER_ID):
+        room.leave("a", AWAY_EPOCH, instance_id="one")

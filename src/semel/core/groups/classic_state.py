@@ -49,6 +49,16 @@ class ClassicState:
 
     # -- what is stored -----------------------------------------------------------------------------------------
 
+    def check(self, entry: ClassicGroupChanged) -> None:
+        """ValueError for an entry that cannot be true of any group."""
+        members = [StoredMember(*values) for values in entry.members]
+        ids = {member.member_id for member in members}
+        static = [member.instance_id for member in members if member.instance_id is not None]
+        if len(ids) < len(members) or len(set(static)) < len(static):
+            raise ValueError("two members have one id, or are one instance")
+        if entry.leader is not None and entry.leader not in ids:
+            raise ValueError(f"'{entry.leader}' leads the group and is no member")
+
     def apply(self, entry: ClassicGroupChanged) -> None:
         """An entry became part of the log: this is the group from now on. Members that are known stay who they are."""
         known = self.members

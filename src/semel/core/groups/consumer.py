@@ -35,11 +35,13 @@ from semel.core.groups.consumer_members import (
     position_from,
     subscription_from,
 )
+from semel.core.groups.consumer_owners import Owners
 from semel.core.groups.consumer_requests import Heartbeat, subscription_bytes, with_what_was_said
 from semel.core.groups.consumer_topics import WantedTopics, digest_of, is_same_wish, preferred_assignor
 from semel.core.refusals import (
     FENCED_INSTANCE_ID,
     GROUP_MAX_SIZE_REACHED,
+    INVALID_REQUEST,
     UNKNOWN_MEMBER_ID,
     UNRELEASED_INSTANCE_ID,
     UNSUPPORTED_VERSION,
@@ -89,8 +91,7 @@ class ConsumerGroup:
         self.changed_at_ms = 0
         # About what the members take in memory, whatever they read.
         self.size_bytes = 0
-        self._of_instance: dict[str, str] = {}
-        self._owner_of: dict[PartitionName, str] = {}
+        self._owners = Owners()
         # What was concluded from the catalog and the members as they are, and for which state of the catalog.
         self._digested: tuple[int, str] | None = None
         self._topics = WantedTopics()
@@ -139,12 +140,12 @@ class ConsumerGroup:
         return member
 
     def static_member(self, instance_id: str) -> Member | None:
-        return self.members.get(self._of_instance.get(instance_id, ""))
+        return self.members.get(self._owners.of_instance(instance_id) or "")
 
     def waits_for_others(self, member: Member) -> bool:
         """Whether another still has what this member is to read."""
         missing = self.target_of(member.member_id) - member.held.keys()
-        return not all(map(self._is_free, missing))
+        return not all(map(self._owners.is_free, missing))
 
     def growth_bytes(self, entry: ConsumerGroupChanged) -> int:
         """How much more the members would take by what this entry says of them."""
@@ -209,7 +210,12 @@ class ConsumerGroup:
     def _said_to_be(self, beat: Heartbeat) -> Member | None:
         """The member that sends a heartbeat, or whose place it takes; None for one that is new. Refused if fenced."""
         instance_id = beat.instance_id
-        member = self.members.get(beat.member_id) if instance_id is None else self.static_member(instance_id)
+        known = self.members.get(beat.member_id)
+        if beat.epoch == JOIN_EPOCH and known is not None and instance_id not in (None, known.subscription.instance_id):
+            raise Refused(
+                INVALID_REQUEST, f"'{beat.member_id}' is a member already, and not as instance '{instance_id}'"
+            )
+        member = known if instance_id is None else self.static_member(instance_id)
         if member is None:
             if beat.epoch != JOIN_EPOCH:
                 raise Refused(UNKNOWN_MEMBER_ID, f"'{beat.instance_id or beat.member_id}' is no member of this group")
@@ -249,7 +255,12 @@ class ConsumerGroup:
         plan = self._plan(member, subscription, catalog)
         target = plan.targets.get(subscription.member_id, self.target_of(subscription.member_id))
         position = next_position(
-            member, target, plan.target_epoch, self._is_free, owned, lambda: self._topics.of(subscription, catalog)
+            member,
+            target,
+            plan.target_epoch,
+            self._owners.is_free,
+            owned,
+            lambda: self._topics.of(subscription, catalog),
         )
         check_said_epoch(member, position, said_epoch)
         is_new = self.members.get(subscription.member_id) is not member
@@ -274,7 +285,7 @@ class ConsumerGroup:
         )
         if is_as_known and self.epoch == self.target_epoch and self._digest_now(catalog) == self.topics_digest:
             return _Plan(self.epoch, self.target_epoch, self.topics_digest, (), {})
-        known_as = self._of_instance.get(subscription.instance_id or "", subscription.member_id)
+        known_as = self._owners.of_instance(subscription.instance_id) or subscription.member_id
         known = self.members.get(known_as)
         subscriptions = {member_id: other.subscription for member_id, other in self.members.items()}
         subscriptions.pop(known_as, None)
@@ -292,9 +303,6 @@ class ConsumerGroup:
         differing = {member_id: to for member_id, to in targets.items() if to != self.target_of(member_id)}
         return _Plan(epoch, target_epoch, digest, left, differing)
 
-    def _is_free(self, name: PartitionName) -> bool:
-        return name not in self._owner_of
-
     # Leaving
 
     def decide_leave(self, group: str, beat: Heartbeat, catalog: Catalog, now_ms: int) -> ConsumerGroupChanged:
@@ -302,11 +310,13 @@ class ConsumerGroup:
         if beat.instance_id is None:
             member = self.member(beat.member_id)
         else:
-            member = self.member(self._of_instance.get(beat.instance_id, ""))
+            member = self.member(self._owners.of_instance(beat.instance_id) or "")
             if member.member_id != beat.member_id:
                 raise Refused(FENCED_INSTANCE_ID, f"instance '{beat.instance_id}' goes on as '{member.member_id}'")
         if beat.epoch != AWAY_EPOCH:
             return self.decide_removal(group, [member.member_id], catalog, now_ms)
+        if member.is_classic:
+            raise Refused(UNKNOWN_MEMBER_ID, f"'{member.member_id}' speaks the classic protocol, where nobody is away")
         away = member.position._replace(epoch=AWAY_EPOCH, previous_epoch=member.epoch, revoking=())
         return ConsumerGroupChanged(
             group, self.epoch, self.target_epoch, self.topics_digest, (), (), (), (away,), now_ms
@@ -410,14 +420,12 @@ class ConsumerGroup:
 
     # Applying
 
-    def apply(self, entry: ConsumerGroupChanged) -> None:
-        """Make an entry true; ValueError for one that cannot follow on those before it."""
-        try:
-            self._apply(entry)
-        except (LookupError, TypeError) as error:
-            raise ValueError(f"no step of group '{entry.group}': {error!r}") from error
+    def check(self, entry: ConsumerGroupChanged) -> None:
+        """ValueError for an entry that cannot follow on those before it, whoever decided it."""
+        self._owners.check(entry, self.members)
 
-    def _apply(self, entry: ConsumerGroupChanged) -> None:
+    def apply(self, entry: ConsumerGroupChanged) -> None:
+        """Make an entry true that `check` has let pass."""
         self.epoch = entry.epoch
         self.target_epoch = entry.target_epoch
         self.topics_digest = entry.topics_digest
@@ -428,8 +436,11 @@ class ConsumerGroup:
             self._subscribe(subscription_from(subscription))
         for member_id, partitions in entry.targets:
             self.targets[member_id] = frozenset(PartitionName(*name) for name in partitions)
-        for position in entry.positions:
-            self._move(position_from(position), entry.at_ms)
+        positions = [position_from(position) for position in entry.positions]
+        for position in positions:
+            self._owners.take_back(self.members[position.member_id])
+        for position in positions:
+            self._move(position, entry.at_ms)
         if entry.left or entry.subscriptions:
             self._digested = None
             self._topics.forget_all_but(self._subscriptions())
@@ -437,32 +448,26 @@ class ConsumerGroup:
     def _remove(self, member_id: str) -> None:
         member = self.members.pop(member_id)
         self.size_bytes -= subscription_bytes(member.subscription)
-        self._disown(member)
+        self._owners.take_back(member)
+        self._owners.forget_instance(member)
         self.targets.pop(member_id, None)
-        if member.subscription.instance_id is not None:
-            self._of_instance.pop(member.subscription.instance_id, None)
 
     def _subscribe(self, subscription: ConsumerSubscription) -> None:
         member = self.members.get(subscription.member_id)
         if member is None:
-            self.members[subscription.member_id] = Member(subscription)
+            member = self.members[subscription.member_id] = Member(subscription)
         else:
+            self._owners.forget_instance(member)
             self.size_bytes -= subscription_bytes(member.subscription)
             member.subscription = subscription
         self.size_bytes += subscription_bytes(subscription)
-        if subscription.instance_id is not None:
-            self._of_instance[subscription.instance_id] = subscription.member_id
+        self._owners.add_instance(member)
 
     def _move(self, position: ConsumerPosition, at_ms: int) -> None:
         member = self.members[position.member_id]
-        self._disown(member)
         member.move(position, at_ms)
-        self._owner_of.update(dict.fromkeys([*member.held, *member.revoking], member.member_id))
+        self._owners.give(member)
         self._note_deadline(member.revoke_deadline_ms)
-
-    def _disown(self, member: Member) -> None:
-        for name in (*member.held, *member.revoking):
-            del self._owner_of[name]
 
     # Checkpoints
 
@@ -489,4 +494,6 @@ class ConsumerGroup:
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Become what `snapshot` says. Nothing may have been here before."""
         kept = {name: value for name, value in snapshot.items() if name != "kind"}
-        self.apply(ConsumerGroupChanged(group="", left=(), **kept))
+        entry = ConsumerGroupChanged(group="", left=(), **kept)
+        self.check(entry)
+        self.apply(entry)
