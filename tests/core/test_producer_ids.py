@@ -190,6 +190,16 @@ def test_what_is_no_snapshot_is_refused(snapshot: dict[str, object]) -> None:
         ProducerIds.restore(snapshot)
 
 
+def test_a_block_that_was_reserved_already_cannot_be_reserved_again() -> None:
+    ids = ProducerIds()
+    reservation = ids.decide_reserve(0)
+    assert reservation is not None
+    ids.check(reservation)
+    ids.apply(reservation)
+    with pytest.raises(ValueError, match="from 1000 on are reserved already"):
+        ids.check(reservation)
+
+
 class IdsOverRestarts(RuleBasedStateMachine):
     """Hands out ids over any number of crashes, clean stops and checkpoints; remembers all of them, with their time.
 

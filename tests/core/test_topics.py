@@ -203,14 +203,19 @@ def test_numbers_count_what_was_ever_made_and_not_what_is_there() -> None:
 def test_an_entry_that_takes_a_number_again_is_not_believed() -> None:
     catalog = Catalog()
     create(catalog, "orders")
-    with pytest.raises(ValueError, match="is taken"):
-        catalog.apply(TopicCreated(0, "payments", topic_id(3), 1, {}, 0))
+    for taken in (
+        TopicCreated(0, "payments", topic_id(3), 1, {}, 0),
+        TopicCreated(1, "orders", topic_id(3), 1, {}, 0),
+        TopicCreated(1, "payments", catalog.existing("orders").topic_id, 1, {}, 0),
+    ):
+        with pytest.raises(ValueError, match="is taken"):
+            catalog.check(taken)
 
 
 @pytest.mark.parametrize("entry", [TopicDeleted(4, 0, 0), PartitionsAdded(4, 2), ConfigsChanged(4, {})])
 def test_an_entry_about_a_topic_that_is_not_there_is_not_believed(entry: CatalogEntry) -> None:
     with pytest.raises(ValueError, match="no topic has number 4"):
-        Catalog().apply(entry)
+        Catalog().check(entry)
 
 
 @pytest.mark.parametrize("partition_count", [3, 2, 0, -1])

@@ -7,7 +7,7 @@ import pytest
 from coordinating import OFFSETS, ORDERS, PAYMENTS, Coordinator, at_epoch, error_of
 
 from semel.core import refusals
-from semel.core.entries import TransactionEnded
+from semel.core.entries import TransactionalIdClaimed, TransactionalIdsForgotten, TransactionEnded, TransactionGrew
 from semel.core.refusals import Refused
 from semel.core.transaction_register import State
 from semel.core.transactions import (
@@ -357,3 +357,25 @@ def test_what_happens_later_does_not_change_a_checkpoint() -> None:
 def test_an_entry_of_a_producer_that_there_is_not_is_damage() -> None:
     with pytest.raises(ValueError, match="producer id 7000"):
         Transactions().apply_batch(7000, ORDERS, 5)
+
+
+def test_an_entry_that_gives_away_what_another_transactional_id_has_cannot_follow() -> None:
+    coordinator = Coordinator()
+    coordinator.claim()
+    for entry in (
+        TransactionalIdClaimed("b", 7000, 1, -1, -1, 60_000, 5),
+        TransactionGrew(6999, 0, (ORDERS,), (), 5),
+        TransactionEnded(6999, 0, 6999, 0, True, (), (), 5),
+        TransactionalIdsForgotten(("b",)),
+    ):
+        with pytest.raises(ValueError, match=r"7000 belongs to 'a'|6999|no transactional id 'b'"):
+            coordinator.check(entry)
+
+
+def test_an_entry_that_leaves_an_open_transaction_without_an_owner_cannot_follow() -> None:
+    coordinator = Coordinator()
+    coordinator.claim()
+    coordinator.add(7000, 0, ORDERS)
+    for entry in (TransactionalIdClaimed("a", 7001, 0, -1, -1, 60_000, 5), TransactionalIdsForgotten(("a",))):
+        with pytest.raises(ValueError, match="open"):
+            coordinator.check(entry)

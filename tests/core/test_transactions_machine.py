@@ -281,6 +281,7 @@ class TransactionsMachine(RuleBasedStateMachine):
 
     def apply(self, *entries: object) -> None:
         for entry in entries:
+            self.real.check(entry)  # type: ignore[arg-type]
             self.real.apply(entry)  # type: ignore[arg-type]
 
 

@@ -3,8 +3,8 @@
 All requests are served on one event loop, so no state needs a lock. The disk is waited for in four threads: one syncs
 the journal, over and over as long as there is something to sync, and everything that was appended meanwhile shares the
 next sync; another writes checkpoints; the third brings records into memory that have left it; the fourth compacts. If a
-sync of the journal fails the broker stops serving at once and for good, because nothing that was not durable yet can be
-trusted any more; a restart recovers what was.
+sync of the journal fails, or the log is torn, the broker stops serving at once and for good, because nothing that was
+not durable yet can be trusted any more; a restart recovers what was.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from semel.core.entries import Entry
 from semel.storage.checkpoint import CheckpointJob
 from semel.storage.files import OUT_OF_SPACE, DiskFiles, Files, MemoryFiles
 from semel.storage.journal import SyncJob
-from semel.storage.log import Log, LogSettings
+from semel.storage.log import Log, LogSettings, Torn
 from semel.storage.partition_log import Stretch
 from semel.wire.errors import ProtocolError
 from semel.wire.versions import API_VERSIONS, is_announced
@@ -253,7 +253,8 @@ class Broker:
         if self.failed.done():
             return
         mistake = None if isinstance(error, OSError) else error
-        reason = f"the disk failed: {error}" if mistake is None else f"a fault of its own: {error!r}"
+        said = error if isinstance(error, Torn) else repr(error)
+        reason = f"the disk failed: {error}" if mistake is None else f"a fault of its own: {said}"
         self.events.tell(logging.CRITICAL, "stopped_serving", error=mistake, reason=reason)
         self.failed.set_exception(BrokerFailed(reason))
         # Looked at here, so that asyncio does not call it forgotten where nobody asks.
@@ -309,18 +310,15 @@ class Broker:
         except ProtocolError:
             raise
         except Exception as error:
-            self.events.tell(
-                logging.ERROR,
-                "request_failed",
-                error=error,
-                peer=exchange.peer,
-                client=exchange.client_id,
-                api=exchange.api_key,
-                version=exchange.version,
-            )
+            asked = {"client": exchange.client_id, "api": exchange.api_key, "version": exchange.version}
+            self._tell_of_slip("request_failed", error, peer=exchange.peer, **asked)
             # What it had changed before it broke off has to become durable all the same.
             self.follow_journal()
             exchange.reply_by_hanging_up()
+
+    def _tell_of_slip(self, event: str, error: Exception, **fields: object) -> None:
+        if self.log.torn is None:  # Else `fail` has more to tell.
+            self.events.tell(logging.ERROR, event, error=error, **fields)
 
     def now_ms(self) -> int:
         return int(self._clock() * 1000)
@@ -367,7 +365,9 @@ class Broker:
 
     def follow_journal(self) -> None:
         """The journal may have grown: let it become durable, or count at once where the user chose so."""
-        if self.log.end == self.settled:
+        if self.log.torn is not None:
+            self.fail(self.log.torn)
+        if self.log.end == self.settled or self.failed.done():
             return
         if self.durability == "os":
             self._settle(self.log.end)
@@ -473,7 +473,7 @@ class Broker:
         except OSError as error:
             self.storage_error(error)
         except Exception as error:
-            self.events.tell(logging.ERROR, "housekeeping_failed", error=error)
+            self._tell_of_slip("housekeeping_failed", error)
         self.follow_journal()
 
     def _keep_house(self) -> None:

@@ -44,6 +44,11 @@ class ProducerIds:
             return None
         return ProducerIdsReserved(self._reserved_until, BLOCK_IDS, now_ms)
 
+    def check(self, entry: ProducerIdsReserved) -> None:
+        """ValueError for a block with ids that may have been handed out, as only a damaged journal has one."""
+        if entry.first < self._reserved_until or entry.count < 1:
+            raise ValueError(f"producer ids from {entry.first} on are reserved already")
+
     def apply(self, entry: ProducerIdsReserved) -> None:
         """The block is reserved. All of it counts as handed out until whoever reserved it opens it."""
         self._next = self._reserved_until = entry.first + entry.count

@@ -208,11 +208,22 @@ class Catalog:
 
     # Applying
 
-    def apply(self, entry: CatalogEntry) -> Topic:
-        """Make an entry true; answers the topic it speaks of, a deleted one as it was last.
+    def check(self, entry: CatalogEntry) -> None:
+        """ValueError for an entry that cannot follow on those before it, as only a damaged or foreign journal holds."""
+        if not isinstance(entry, TopicCreated):
+            self._known(entry.number)
+            return
+        taken = (
+            entry.number < self._next_number
+            or entry.name in self._by_name
+            or entry.topic_id in self._by_id
+            or _collision_key(entry.name) in self._by_collision
+        )
+        if taken:
+            raise ValueError(f"topic '{entry.name}' is to have a number, a name or an id that is taken")
 
-        ValueError for an entry that cannot follow on those before it, as only a damaged or foreign journal holds.
-        """
+    def apply(self, entry: CatalogEntry) -> Topic:
+        """Make an entry true that `check` lets pass; answers the topic it speaks of, a deleted one as it was last."""
         self.changes += 1
         match entry:
             case TopicCreated():
@@ -241,8 +252,6 @@ class Catalog:
                 return topic
 
     def _add(self, topic: Topic) -> Topic:
-        if topic.number < self._next_number:
-            raise ValueError(f"topic '{topic.name}' is to have number {topic.number}, which is taken")
         self._next_number = topic.number + 1
         self._partition_count += topic.partition_count
         self._by_name[topic.name] = topic

@@ -136,8 +136,30 @@ class TransactionRegister:
 
     # -- applying -----------------------------------------------------------------------------------------------
 
+    def check(self, entry: TransactionEntry) -> None:
+        """ValueError for an entry that cannot follow on those before it, as only a damaged journal holds."""
+        if isinstance(entry, TransactionalIdClaimed):
+            self._check_unowned(entry.producer_id, entry.transactional_id)
+            if self._producer_ids.get(entry.transactional_id) in self._open:
+                raise ValueError(f"'{entry.transactional_id}' is claimed while its transaction is open")
+        elif isinstance(entry, TransactionEnded):
+            self._check_unowned(entry.next_producer_id, self.known(entry.producer_id).transactional_id)
+        elif isinstance(entry, TransactionGrew | TransactionalOffsets):
+            self.known(entry.producer_id)
+        else:
+            for transactional_id in entry.transactional_ids:
+                producer_id = self._producer_ids.get(transactional_id)
+                if producer_id is None or producer_id in self._open:
+                    raise ValueError(f"there is no transactional id '{transactional_id}', or its transaction is open")
+
+    def _check_unowned(self, producer_id: int, transactional_id: str) -> None:
+        """Nobody but this transactional id may have the producer id."""
+        owner = self._owners.get(producer_id)
+        if owner is not None and owner.transactional_id != transactional_id:
+            raise ValueError(f"producer id {producer_id} belongs to '{owner.transactional_id}'")
+
     def apply(self, entry: TransactionEntry) -> None:
-        """ValueError if the entry speaks of a producer that there is not, as only a damaged journal says."""
+        """Make an entry true that `check` lets pass."""
         if isinstance(entry, TransactionalIdClaimed):
             self._apply_claim(entry)
         elif isinstance(entry, TransactionGrew):
@@ -180,7 +202,7 @@ class TransactionRegister:
         )
 
     def _apply_end(self, entry: TransactionEnded) -> None:
-        owner = self._known(entry.producer_id)
+        owner = self.known(entry.producer_id)
         ended = self._open.pop(entry.producer_id, None)
         if ended is not None:
             self.part_count -= ended.part_count
@@ -211,11 +233,12 @@ class TransactionRegister:
         """The open transaction of a producer, begun now if there was none."""
         transaction = self._open.get(producer_id)
         if transaction is None:
-            self._owners[producer_id] = self._known(producer_id)._replace(changed_at_ms=at_ms)
+            self._owners[producer_id] = self.known(producer_id)._replace(changed_at_ms=at_ms)
             transaction = self._open[producer_id] = OpenTransaction(at_ms)
         return transaction
 
-    def _known(self, producer_id: int) -> Owner:
+    def known(self, producer_id: int) -> Owner:
+        """The owner of a producer id; ValueError if there is none."""
         owner = self._owners.get(producer_id)
         if owner is None:
             raise ValueError(f"no transactional id has producer id {producer_id}")

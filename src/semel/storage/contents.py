@@ -53,6 +53,33 @@ class Contents(Machines):
 
     # -- changing -----------------------------------------------------------------------------------------------
 
+    def check(self, entry: Entry) -> None:
+        """ValueError unless this entry can follow on those before it.
+
+        To be asked before an entry becomes part of the journal, and of one that comes back from there: what could not
+        be applied would stop every start at that place.
+        """
+        try:
+            if isinstance(entry, BatchAppended | LogStartMoved):
+                self._check_place(entry)
+            else:
+                self._check_against_machines(entry)
+        except (LookupError, TypeError) as error:
+            raise ValueError(repr(error)) from error
+
+    def _check_place(self, entry: BatchAppended | LogStartMoved) -> None:
+        _, partition = self._named_by(entry)
+        end = partition.state.next_offset
+        if isinstance(entry, LogStartMoved):
+            if entry.offset > end:
+                raise ValueError(f"the log is to begin at offset {entry.offset}, and ends at {end}")
+            return
+        header = batches.read_header(entry.batch)
+        if header.base_offset < end:
+            raise ValueError(f"a batch at offset {header.base_offset}, where the log has records up to {end}")
+        if header.is_transactional:
+            self.transactions.known(header.producer_id)
+
     def _apply_append(self, partition: PartitionLog, header: BatchHeader, at_ms: int) -> None:
         """A batch that was written to its segment is part of the log."""
         producers = partition.state.producers

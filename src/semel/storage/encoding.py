@@ -38,6 +38,8 @@ _KINDS: Final[dict[int, type[Any]]] = {
 }
 _KIND_OF: Final = {entry_type: kind for kind, entry_type in _KINDS.items()}
 _FIELD_NAMES: Final = {entry_type: tuple(field.name for field in fields(entry_type)) for entry_type in _KIND_OF}
+# The fields that say what an entry is about, where it has them.
+_KEYS: Final = ("group", "name", "number", "partition", "transactional_id", "transactional_ids", "producer_id", "first")
 # Made once, for `json.dumps` makes one each time. No entry can contain itself.
 _TO_JSON: Final = json.JSONEncoder(separators=(",", ":"), default=bytes.hex, check_circular=False).encode
 
@@ -72,6 +74,13 @@ def decode(kind: int, payload: memoryview) -> Entry:
     except (LookupError, TypeError) as error:
         raise ValueError(f"not {entry_type.__name__} as this version of semel knows it: {error}") from error
     return entry
+
+
+def name_of(entry: Entry) -> str:
+    """An entry in a few words, for a person: its type and what it is about."""
+    names = (field.name for field in fields(entry) if field.name in _KEYS)
+    about = (f"{name.replace('_', ' ')} {getattr(entry, name)}" for name in names)
+    return " ".join([type(entry).__name__, *about])
 
 
 def _frozen(value: Any) -> Any:

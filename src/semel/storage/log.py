@@ -5,8 +5,9 @@ Every change takes the same way:
     decide (core, pure) -> write (segment, then journal) -> apply (core) -> settle, once it is durable
 
 A change whose write failed was never applied, and what the failed write left on disk lies behind the end of everything
-and is overwritten by the next. Nothing here waits: a sync and a checkpoint are begun here, run by whoever has a thread
-for it, and finished here.
+and is overwritten by the next. An error between the journal and the
+end of `apply` leaves memory behind what is written: the log is torn then (`Torn`), and does nothing more. Nothing here
+waits: a sync and a checkpoint are begun here, run by whoever has a thread for it, and finished here.
 
 `Log.open` is recovery: the last checkpoint, then `apply` for every entry of the journal behind it, then a new
 checkpoint. A file is removed only when a durable checkpoint no longer names it.
@@ -36,7 +37,7 @@ from semel.core.transactions import TRANSACTION_BOUNDS, TransactionBounds, Trans
 from semel.storage import checkpoint, journal
 from semel.storage.checkpoint import CheckpointJob
 from semel.storage.contents import TOPICS, Contents
-from semel.storage.encoding import BATCH_HEAD, BATCH_KIND, decode, encode
+from semel.storage.encoding import BATCH_HEAD, BATCH_KIND, decode, encode, name_of
 from semel.storage.files import Files
 from semel.storage.journal import Bookmark, Damaged, Journal, SyncJob
 from semel.storage.partition_log import PartitionLog, Stretch
@@ -76,6 +77,10 @@ class Appended(NamedTuple):
     message: str | None = None
 
 
+class Torn(Exception):
+    """An entry was written and could not be applied: memory does not hold what the journal says. A restart does."""
+
+
 class Log(Contents):
     """Everything that is kept, and kept for good. Make one with `Log.open`."""
 
@@ -98,6 +103,8 @@ class Log(Contents):
         self._unsettled: deque[tuple[int, PartitionLog, Mark, Mark]] = deque()
         self._checkpoint_position = 0
         self.checkpoint_running = False
+        # Why nothing that is in memory counts any more, once that is so.
+        self.torn: Torn | None = None
         self._journal: Journal
 
     # -- opening and closing ------------------------------------------------------------------------------------
@@ -155,6 +162,7 @@ class Log(Contents):
     def _replay(self, entry: journal.JournalEntry) -> None:
         try:
             change = decode(entry.kind, entry.payload)
+            self.check(change)
             if isinstance(change, BatchAppended):
                 topic, partition = self._named_by(change)
                 header = batches.read_header(change.batch)
@@ -221,9 +229,11 @@ class Log(Contents):
         """Judge a batch that was found consistent and, if it is new, append it; its base offset is written into it.
 
         `joins`: a transactional batch may make its partition part of the open transaction, or open one by itself.
-        OSError means that nothing happened. Whatever the outcome, the answer is due when `end` as it stands after this
-        call is durable: for a duplicate, too, whose original may still be on its way to the disk.
+        OSError means that nothing happened, Torn that nothing in memory counts any more. Whatever the outcome, the
+        answer is due when `end` as it stands after this call is durable: for a duplicate, too, whose original may still
+        be on its way to the disk.
         """
+        self._check_whole()
         state = partition.state
         decision = state.decide_append(
             header, self.producer_ids, now_ms, self.settings.producer_expiration_ms, joins=joins
@@ -245,32 +255,57 @@ class Log(Contents):
             batches.check_timestamps(header, now_ms, configs.timestamp_before_max_ms, configs.timestamp_after_max_ms)
         base_offset = state.next_offset
         header = batches.place(batch, header, base_offset)
-        partition.write(header, batch, now_ms, configs)
         head = BATCH_HEAD.pack(partition.topic_number, partition.index, now_ms)
-        end = self._journal.append(BATCH_KIND, [head, batch])
-        self._apply_append(partition, header, now_ms)
-        readable = partition.end_mark()
-        self._unsettled.append((end, partition, readable, partition.stable_mark(readable)))
+        end = 0
+        try:
+            partition.write(header, batch, now_ms, configs)
+            end = self._journal.append(BATCH_KIND, [head, batch])
+            self._apply_append(partition, header, now_ms)
+            self._expect(end, partition)
+        except BaseException as error:
+            self._note_broken_off(f"a batch for {partition.directory}", end, error)
+            raise
         return Appended(ACCEPTED, base_offset, answered_timestamp(header))
 
     def commit(self, entry: Entry) -> None:
-        """Make any other decision part of the log. OSError means that nothing happened."""
-        if isinstance(entry, TransactionEnded):
-            self._end_transaction(entry)
-        else:
-            kind, parts = encode(entry)
-            self._journal.append(kind, parts)
-            self._apply(entry)
-
-    def _end_transaction(self, entry: TransactionEnded) -> None:
-        """One entry for all of it: with the entry every marker counts, without it none does."""
-        markers = self._write_markers(entry)
+        """Make any other decision part of the log. OSError means that nothing happened, as does ValueError for one that
+        cannot follow on what is there; Torn that nothing in memory counts any more.
+        """
+        self._check_whole()
+        self.check(entry)
         kind, parts = encode(entry)
-        end = self._journal.append(kind, parts)
-        self._apply_end(entry, markers)
-        for partition, _ in markers:
-            readable = partition.end_mark()
-            self._unsettled.append((end, partition, readable, partition.stable_mark(readable)))
+        end = 0
+        try:
+            # One entry for the whole end of a transaction: with the entry every marker counts, without it none does.
+            markers = self._write_markers(entry) if isinstance(entry, TransactionEnded) else []
+            end = self._journal.append(kind, parts)
+            if isinstance(entry, TransactionEnded):
+                self._apply_end(entry, markers)
+            else:
+                self._apply(entry)
+            for partition, _ in markers:
+                self._expect(end, partition)
+        except BaseException as error:
+            self._note_broken_off(name_of(entry), end, error)
+            raise
+
+    def _expect(self, end: int, partition: PartitionLog) -> None:
+        """All that is in the partition by now may be read when the journal is durable up to `end`."""
+        readable = partition.end_mark()
+        self._unsettled.append((end, partition, readable, partition.stable_mark(readable)))
+
+    def _note_broken_off(self, what: str, end: int, error: BaseException) -> None:
+        """A change broke off. If the disk refused it nothing happened; else nobody knows what memory holds, and nothing
+        may be acknowledged or written any more. `end` is behind its entry in the journal, 0 without one.
+        """
+        if end or not isinstance(error, OSError):
+            self.torn = Torn(f"{what} was to become part of the log and broke off half-way: {error!r}")
+            if isinstance(error, Exception):
+                raise self.torn from error
+
+    def _check_whole(self) -> None:
+        if self.torn is not None:
+            raise self.torn
 
     def new_producer_id(self, now_ms: int) -> int:
         """A producer id that was never handed out before; durable when `end`, as it stands afterwards, is."""
@@ -282,6 +317,7 @@ class Log(Contents):
 
     def settle(self, position: int) -> None:
         """Everything before this position of the journal counts from now on: let it be read."""
+        self._check_whole()
         unsettled = self._unsettled
         while unsettled and unsettled[0][0] <= position:
             _, partition, readable, stable = unsettled.popleft()
@@ -365,6 +401,7 @@ class Log(Contents):
 
     def begin_checkpoint(self, *, clean: bool = False) -> CheckpointJob:
         """All state as of now, to be written by `run` in any thread. `clean`: nothing will be appended any more."""
+        self._check_whole()
         self.checkpoint_running = True
         contents, parts = self._snapshot()
         dirty, self._segment_files.dirty = self._segment_files.dirty, set()

@@ -39,6 +39,20 @@ class Machines:
         self.transactions = transactions
         self.groups = groups
 
+    def _check_against_machines(self, entry: MachineEntry) -> None:
+        """ValueError unless this entry can follow on those before it."""
+        if isinstance(entry, ProducerIdsReserved):
+            self.producer_ids.check(entry)
+        elif isinstance(entry, TransactionalIdClaimed | TransactionGrew | TransactionalIdsForgotten):
+            self.transactions.check(entry)
+        elif isinstance(entry, TransactionalOffsets | TransactionEnded):
+            self.transactions.check(entry)
+            self.groups.check(entry)
+        elif isinstance(entry, GroupEntry):
+            self.groups.check(entry)
+        else:
+            self.catalog.check(entry)
+
     def _apply_to_machines(self, entry: MachineEntry) -> Topic | None:
         """Make an entry true, but for what it makes of partitions. Answers the topic that has changed, if one has."""
         if isinstance(entry, ProducerIdsReserved):

@@ -49,7 +49,8 @@ class ClassicState:
 
     # -- what is stored -----------------------------------------------------------------------------------------
 
-    def check(self, entry: ClassicGroupChanged) -> None:
+    @staticmethod
+    def check(entry: ClassicGroupChanged) -> None:
         """ValueError for an entry that cannot be true of any group."""
         members = [StoredMember(*values) for values in entry.members]
         ids = {member.member_id for member in members}

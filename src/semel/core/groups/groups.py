@@ -282,6 +282,15 @@ class Groups:
         if group.is_empty and not group.offsets and (group.machine is None or not group.machine.is_stored):
             self._groups.pop(group.name, None)
 
+    def check(self, entry: GroupEntry) -> None:
+        """ValueError for an entry that cannot follow on those before it."""
+        if isinstance(entry, ConsumerGroupChanged):
+            group = self._groups.get(entry.group)
+            machine = None if group is None else group.machine
+            (machine if isinstance(machine, ConsumerGroup) else ConsumerGroup()).check(entry)
+        elif isinstance(entry, ClassicGroupChanged):
+            ClassicGroup.check(entry)
+
     def apply(self, entry: GroupEntry) -> None:
         """Make an entry true. One of a group that is not there has nothing to say."""
         match entry:
