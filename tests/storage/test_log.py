@@ -315,7 +315,7 @@ def test_an_entry_of_a_kind_from_the_future_is_refused_with_its_position() -> No
     caller = opened(files)
     position = caller.log._journal.append(99, [b"{}"])
     caller.log.abandon()
-    with pytest.raises(Damaged, match=f"entry at position {position - 34}: entries of kind 99 are not known"):
+    with pytest.raises(Damaged, match=f"entry at position {position - 34}, kind 99: entries of kind 99 are not known"):
         opened(files)
 
 
@@ -338,7 +338,7 @@ def test_an_intact_entry_that_cannot_be_is_refused_by_its_position_and_not_by_a_
     position = caller.log.end
     caller.log._journal.append(kind, [payload])
     caller.log.sync_now()
-    with pytest.raises(Damaged, match=f"entry at position {position}: .*{complaint}"):
+    with pytest.raises(Damaged, match=f"entry at position {position}, .*: .*{complaint}"):
         opened(files.after_kill())
 
 

@@ -38,6 +38,7 @@ COMMANDS: Final = {
     "chaos": "lose, cut and kill while clients work, and count what arrived",
     "audit": "say whether all that was sent is where it belongs, once, and name what is lost or doubled",
     "dump": "look into a data directory: journal, segments, producers",
+    "repair": "go on without what a start stops at, and keep a copy of it",
     "doctor": "see what this machine has, what it lacks, and how to get it",
 }
 

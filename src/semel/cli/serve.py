@@ -137,12 +137,15 @@ async def _serve(broker: "Broker", listen: str, metrics: tuple[str, int] | None,
 def _readable_errors(options: argparse.Namespace) -> Iterator[None]:
     """Whatever keeps the broker from serving, as one line."""
     from semel.broker.broker import BrokerFailed
-    from semel.storage.journal import Damaged
+    from semel.storage.journal import Damaged, Misfit
 
     try:
         yield
     except BrokerFailed as error:
         raise Failure(str(error)) from None
+    except Misfit as error:
+        way_on = f"semel repair {options.data} shows a way on"
+        raise Failure(f"the data directory cannot be used: {error}; {way_on}") from None
     except Damaged as error:
         raise Failure(f"the data directory cannot be used: {error}") from None
     except BlockingIOError:

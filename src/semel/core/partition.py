@@ -118,6 +118,16 @@ class Partition:
         )
         return judge(state, is_new, header.producer_epoch, header.base_sequence, header.record_count)
 
+    def check_append(self, header: BatchHeader) -> None:
+        """ValueError for a batch whose place is taken, as only a damaged journal has one."""
+        if header.base_offset < self.next_offset:
+            raise ValueError(f"offset {header.base_offset} is taken, the log goes on at {self.next_offset}")
+
+    def check_log_start(self, offset: int) -> None:
+        """ValueError for a log start beyond the end of everything."""
+        if offset > self.next_offset:
+            raise ValueError(f"the log cannot begin at offset {offset}, it ends at {self.next_offset}")
+
     def apply_append(self, header: BatchHeader, at_ms: int) -> None:
         """A batch has become part of the log; its header carries the offset it took."""
         self.next_offset = header.next_offset

@@ -101,6 +101,15 @@ class TransactionRegister:
     def is_open(self, producer_id: int) -> bool:
         return producer_id in self._open
 
+    def is_owned(self, producer_id: int) -> bool:
+        """Whether a transactional id has this producer id."""
+        return producer_id in self._owners
+
+    def takes_part(self, producer_id: int, partition: PartitionName) -> bool:
+        """Whether this partition is part of an open transaction of this producer."""
+        transaction = self._open.get(producer_id)
+        return transaction is not None and partition in transaction.partitions
+
     # -- deadlines ----------------------------------------------------------------------------------------------
 
     def timeout_ms(self, producer_id: int) -> int:

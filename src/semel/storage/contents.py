@@ -69,16 +69,25 @@ class Contents(Machines):
 
     def _check_place(self, entry: BatchAppended | LogStartMoved) -> None:
         _, partition = self._named_by(entry)
-        end = partition.state.next_offset
         if isinstance(entry, LogStartMoved):
-            if entry.offset > end:
-                raise ValueError(f"the log is to begin at offset {entry.offset}, and ends at {end}")
+            partition.state.check_log_start(entry.offset)
             return
         header = batches.read_header(entry.batch)
-        if header.base_offset < end:
-            raise ValueError(f"a batch at offset {header.base_offset}, where the log has records up to {end}")
+        partition.state.check_append(header)
         if header.is_transactional:
             self.transactions.known(header.producer_id)
+
+    def strays(self) -> list[tuple[PartitionLog, int]]:
+        """The transactions that are open in a partition, by producer id, and of which the register does not know.
+
+        There are none, or a checkpoint contradicts itself: nobody would ever end them.
+        """
+        return [
+            (partition, producer_id)
+            for partition in self.partitions()
+            for producer_id in partition.state.open_transactions
+            if not self.transactions.takes_part(producer_id, partition.name)
+        ]
 
     def _apply_append(self, partition: PartitionLog, header: BatchHeader, at_ms: int) -> None:
         """A batch that was written to its segment is part of the log."""

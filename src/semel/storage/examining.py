@@ -19,9 +19,9 @@ from semel.core.partition import Partition
 from semel.core.topics import Catalog
 from semel.core.transactions import Transactions
 from semel.storage import checkpoint, journal
-from semel.storage.encoding import decode
+from semel.storage.encoding import decode, name_of
 from semel.storage.files import File, Files
-from semel.storage.journal import Bookmark, Damaged
+from semel.storage.journal import Bookmark, Damaged, Misfit
 from semel.storage.machines import Machines
 from semel.storage.partition_log import restore_state
 from semel.storage.segment import FOOTER_MAGIC
@@ -42,6 +42,8 @@ class Examined(Machines):
         # By topic number and partition.
         self.partitions: dict[tuple[int, int], Partition] = {}
         self.replayed_entries = 0
+        # The entry that is being made true, in a few words.
+        self.examining = ""
         # The position behind the last entry that counts.
         self.position = 0
         # Why this is not all, in one line; None where it is.
@@ -56,13 +58,22 @@ class Examined(Machines):
     def replay(self, entry: journal.JournalEntry) -> None:
         """Make an entry of the journal true."""
         change = decode(entry.kind, entry.payload)
+        self.examining = name_of(change)
+        if isinstance(change, BatchAppended | LogStartMoved):
+            self._check_partition(change.number, change.partition)
+        else:
+            self._check_against_machines(change)
         if isinstance(change, BatchAppended):
             header = read_header(change.batch)
+            if header.is_transactional:
+                self.transactions.known(header.producer_id)
+            self._partition(change.number, change.partition).check_append(header)
             self._partition(change.number, change.partition).apply_append(header, change.at_ms)
             if header.is_transactional:
                 name = PartitionName(change.number, change.partition)
                 self.transactions.apply_batch(header.producer_id, name, change.at_ms)
         elif isinstance(change, LogStartMoved):
+            self._partition(change.number, change.partition).check_log_start(change.offset)
             self._partition(change.number, change.partition).apply_log_start(change.offset)
         else:
             if isinstance(change, TransactionEnded):
@@ -81,6 +92,21 @@ class Examined(Machines):
                     entry.producer_id, entry.marker_epoch, partition.next_offset, entry.at_ms, entry.committed
                 )
                 partition.apply_marker(read_header(marker), entry.at_ms, entry.committed)
+
+    def check_strays(self) -> None:
+        """Damaged if a transaction is open in a partition that belongs to nobody."""
+        for (number, index), partition in self.partitions.items():
+            for producer_id in partition.open_transactions:
+                if not self.transactions.takes_part(producer_id, PartitionName(number, index)):
+                    raise Damaged(
+                        f"partition {index} of topic {number}: a transaction of producer {producer_id} is open and "
+                        "belongs to nobody"
+                    )
+
+    def _check_partition(self, number: int, index: int) -> None:
+        topic = self.catalog.numbered(number)
+        if topic is None or not 0 <= index < topic.partition_count:
+            raise ValueError(f"there is no partition {index} of a topic with number {number}")
 
     def _partition(self, number: int, index: int) -> Partition:
         return self.partitions.setdefault((number, index), Partition())
@@ -109,17 +135,26 @@ def _examine_once(files: Files) -> Examined:
         bookmark = Bookmark(*state["journal"])
         examined.position = bookmark.position
         for entry in () if state["clean"] else journal.read(files, bookmark):
-            examined.replay(entry)
+            examined.examining = f"kind {entry.kind}"
+            _replay(files, examined, entry)
             examined.replayed_entries += 1
             examined.position = entry.end
+        examined.check_strays()
     except OSError as error:
         examined.stopped = f"{error.filename}: {error.strerror}"
     except Damaged as error:
         examined.stopped = str(error)
     except _IMPOSSIBLE as error:
-        where = f"journal position {examined.position}" if examined.checkpoint else files.describe(checkpoint.NAME)
-        examined.stopped = f"{where}: {error!r}"
+        examined.stopped = f"{files.describe(checkpoint.NAME)}: {error!r}"
     return examined
+
+
+def _replay(files: Files, examined: Examined, entry: journal.JournalEntry) -> None:
+    try:
+        examined.replay(entry)
+    except _IMPOSSIBLE as error:
+        why = error if isinstance(error, ValueError) else repr(error)
+        raise Misfit(files, entry, examined.examining, why) from error
 
 
 class StoredBatch(NamedTuple):

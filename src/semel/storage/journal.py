@@ -98,6 +98,17 @@ class JournalEntry:
     payload: memoryview
 
 
+class Misfit(Damaged):
+    """An entry whose bytes are intact and which cannot be made true; the message says where it lies, and why."""
+
+    def __init__(self, files: Files, entry: JournalEntry, name: str, why: object) -> None:
+        start = max(start for start in starts_of(files) if start <= entry.position)
+        place = f"{files.describe(path_of(start))}:{entry.position - start}"
+        super().__init__(f"{place}: entry at position {entry.position}, {name}: {why}")
+        self.entry = entry
+        self.name = name
+
+
 class Sight(NamedTuple):
     """An entry as somebody finds it who looks at a file without knowing whether it still counts."""
 

@@ -17,7 +17,7 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from semel.core import batch as batches
 from semel.core import refusals
@@ -41,6 +41,7 @@ from semel.storage.encoding import BATCH_HEAD, BATCH_KIND, decode, encode, name_
 from semel.storage.files import Files
 from semel.storage.journal import Bookmark, Damaged, Journal, SyncJob
 from semel.storage.partition_log import PartitionLog, Stretch
+from semel.storage.repairing import Repair
 from semel.storage.segment import Mark
 
 # One state is at most 350 bytes with its place in the table: a million of them is what a small machine can carry.
@@ -117,19 +118,22 @@ class Log(Contents):
         new_cluster_id: str,
         settings: LogSettings | None = None,
         on_progress: Callable[[int], None] | None = None,
+        repair: Repair | None = None,
     ) -> "Log":
-        """Take the directory, recover what is there, or begin. `on_progress` hears how many bytes were replayed."""
+        """Take the directory, recover what is there, or begin. `on_progress` hears how many bytes were replayed;
+        `repair` says what to go on without.
+        """
         log = cls(files, settings or LogSettings())
         files.lock()
         try:
-            log._recover(new_cluster_id, on_progress)
+            log._recover(new_cluster_id, on_progress, repair or Repair())
         except BaseException:
             log._segment_files.close()
             files.close()
             raise
         return log
 
-    def _recover(self, new_cluster_id: str, on_progress: Callable[[int], None] | None) -> None:
+    def _recover(self, new_cluster_id: str, on_progress: Callable[[int], None] | None, repair: Repair) -> None:
         position = life = 0
         found = checkpoint.read(self.files)
         if found is None:
@@ -140,13 +144,15 @@ class Log(Contents):
             state, packed = found
             bookmark = Bookmark(*state["journal"])
             life, position = bookmark.life, bookmark.position
-            self._restore(state, packed)
+            self._bring_back(state, packed, repair)
             for entry in () if state["clean"] else journal.read(self.files, bookmark):
-                self._replay(entry)
+                if entry.position not in repair.skipped_positions:
+                    self._replay(entry)
                 position = entry.end
                 self.replayed_bytes = position - bookmark.position
                 if on_progress is not None:
                     on_progress(self.replayed_bytes)
+        self._check_strays(repair)
         for partition in self.partitions():
             partition.cut_behind_end()
             partition.readable = partition.end_mark()
@@ -159,9 +165,21 @@ class Log(Contents):
             self._journal.close()
             raise
 
+    def _bring_back(self, state: dict[str, Any], packed: memoryview, repair: Repair) -> None:
+        """What the checkpoint holds; `Damaged`, with the reason, where its bytes are right and its words are not."""
+        try:
+            self._restore(repair.mended(state), packed)
+        except (OSError, Damaged):
+            raise
+        except Exception as error:
+            raise Damaged(f"{self.files.describe(checkpoint.NAME)}: {error!r}") from error
+
     def _replay(self, entry: journal.JournalEntry) -> None:
+        """Make an entry of the journal true, or say which one cannot be."""
+        name = f"kind {entry.kind}"
         try:
             change = decode(entry.kind, entry.payload)
+            name = name_of(change)
             self.check(change)
             if isinstance(change, BatchAppended):
                 topic, partition = self._named_by(change)
@@ -172,10 +190,22 @@ class Log(Contents):
                 self._apply_end(change, self._write_markers(change))
             else:
                 self._apply(change)
-        except ValueError as error:
-            raise Damaged(
-                f"{self.files.describe(journal.DIRECTORY)}: entry at position {entry.position}: {error}"
-            ) from None
+        except (OSError, Damaged):
+            raise
+        except Exception as error:
+            why = error if isinstance(error, ValueError) else repr(error)
+            raise journal.Misfit(self.files, entry, name, why) from error
+
+    def _check_strays(self, repair: Repair) -> None:
+        for partition, producer_id in self.strays():
+            entries = repair.adoption(partition, producer_id, self.transactions)
+            if not entries:
+                raise Damaged(
+                    f"{self.files.describe(partition.directory)}: a transaction of producer {producer_id} is open from "
+                    f"offset {partition.state.open_transactions[producer_id]} on, and no transactional id has it"
+                )
+            for entry in entries:
+                self._apply(entry)
 
     def _remove_strangers(self) -> None:
         """Remove what a crash left of files that were being made or removed. The checkpoint before may name them."""

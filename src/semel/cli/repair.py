@@ -1,0 +1,67 @@
+"""`semel repair`: a way on for a broker that does not start because something intact in its directory cannot be.
+
+Without an option it reads and nothing else, and says what a start would stop at. What is set aside is named and kept,
+never thrown away; what comes behind it is tried again, and may be set aside as well. Damage to the bytes themselves is
+none of its business: there a backup helps.
+"""
+
+import argparse
+import os
+from typing import Final
+
+from semel.cli.errors import Failure
+
+EXAMPLE: Final = """  semel repair ./data
+  semel repair ./data --set-aside"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("data", metavar="DATA", help="the directory; no broker may be running on it")
+    parser.add_argument(
+        "--set-aside",
+        action="store_true",
+        help="go on without what a start stops at: name it, keep a copy in DATA/set-aside, and write a new checkpoint",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    if not os.path.exists(os.path.join(options.data, "checkpoint")):
+        raise Failure(f"{options.data}: no broker has kept a log there")
+    try:
+        return _set_aside(options.data) if options.set_aside else _look(options.data)
+    except BlockingIOError:
+        raise Failure(f"{options.data} is in use by a broker") from None
+    except OSError as error:
+        raise Failure(f"{error.filename or options.data}: {error.strerror or error}") from None
+
+
+def _look(data: str) -> int:
+    from semel.storage.examining import examine
+    from semel.storage.files import ReadOnlyFiles
+
+    stopped = examine(ReadOnlyFiles(data)).stopped
+    if stopped is None:
+        print("a start would find nothing that it stops at")
+        return 0
+    print(f"a start would stop at {stopped}")
+    return 1
+
+
+def _set_aside(data: str) -> int:
+    from semel.storage.files import DiskFiles
+    from semel.storage.journal import Damaged, Misfit
+    from semel.storage.log import Log
+    from semel.storage.repairing import SettingAside
+
+    files = DiskFiles(data)
+    repair = SettingAside(files, lambda line: print(f"set aside: {line}"))
+    while True:
+        try:
+            Log.open(files, new_cluster_id="", repair=repair).close()
+        except Misfit as misfit:
+            repair.skip(misfit)
+        except Damaged as damage:
+            raise Failure(f"{damage}; this cannot be set aside, a backup is needed") from None
+        else:
+            print("the directory is whole again, a broker may start on it")
+            return 0

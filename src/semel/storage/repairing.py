@@ -1,0 +1,108 @@
+"""What a start may go on without when it meets something intact that cannot be, and the copies that are kept of it.
+
+An entry that cannot follow on those before it is passed over; members of a group that contradict each other are left
+out, and join again; a transaction that is open in a partition and belongs to nobody gets an owner, so that its deadline
+ends it. Each of these is kept in `set-aside/`, durable before the start goes on without it. Nothing here decides to do
+any of that: a person does (`semel repair --set-aside`).
+"""
+
+import json
+from base64 import b64encode
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from semel.core.entries import TransactionalIdClaimed, TransactionGrew
+from semel.core.groups import consumer
+from semel.core.groups.consumer import ConsumerGroup
+from semel.core.producers import epoch_of
+from semel.core.transactions import Transactions
+from semel.storage.files import Files
+from semel.storage.journal import Misfit
+from semel.storage.partition_log import PartitionLog
+
+DIRECTORY: Final = "set-aside"
+
+
+class Repair:
+    """Nothing is gone on without. `SettingAside` does."""
+
+    skipped_positions: frozenset[int] = frozenset()
+
+    def mended(self, state: dict[str, Any]) -> dict[str, Any]:
+        """What to take for the words of the checkpoint."""
+        return state
+
+    def adoption(
+        self, partition: PartitionLog, producer_id: int, transactions: Transactions
+    ) -> Sequence[TransactionalIdClaimed | TransactionGrew]:
+        """The entries by which a transaction that nobody owns gets an owner; none to leave it at that."""
+        return ()
+
+
+class SettingAside(Repair):
+    """Goes on without what cannot be, keeps a copy of each piece, and tells of each in one line."""
+
+    def __init__(self, files: Files, tell: Callable[[str], None]) -> None:
+        self._files = files
+        self._tell = tell
+        self._told: set[str] = set()
+
+    def skip(self, misfit: Misfit) -> None:
+        """Pass this entry over."""
+        entry = misfit.entry
+        self.skipped_positions |= {entry.position}
+        payload = {"kind": entry.kind, "payload": b64encode(entry.payload).decode()}
+        self._keep(
+            f"entry-{entry.position}", str(misfit), {"position": entry.position, "entry": misfit.name, **payload}
+        )
+
+    def mended(self, state: dict[str, Any]) -> dict[str, Any]:
+        groups = [self._mended_group(group) for group in state["groups"]["groups"]]
+        return {**state, "groups": {**state["groups"], "groups": groups}}
+
+    def _mended_group(self, group: dict[str, Any]) -> dict[str, Any]:
+        members = group["members"]
+        try:
+            if members is not None and members.get("kind") == consumer.KIND:
+                ConsumerGroup().restore(members)
+        except ValueError as error:
+            why = f"the members of group '{group['name']}' contradict each other, and have to join again: {error}"
+            self._keep(f"members-{len(self._told)}", why, {"group": group["name"], "members": members})
+            return {**group, "members": None}
+        return group
+
+    def adoption(
+        self, partition: PartitionLog, producer_id: int, transactions: Transactions
+    ) -> Sequence[TransactionalIdClaimed | TransactionGrew]:
+        first_offset = partition.state.open_transactions[producer_id]
+        producer = partition.state.producers.get(producer_id)
+        epoch = 0 if producer is None else epoch_of(producer)
+        stray = {"partition": partition.directory, "producer_id": producer_id, "epoch": epoch, "from": first_offset}
+        why = (
+            f"{partition.directory}: the transaction of producer {producer_id} from offset {first_offset} on belongs to"
+            " nobody, and is aborted by the next start"
+        )
+        self._keep(f"transaction-{producer_id}-{partition.topic_number}-{partition.index}", why, stray)
+        grew = TransactionGrew(producer_id, epoch, (partition.name,), (), 0)
+        if transactions.is_owned(producer_id):
+            return (grew,)
+        return TransactionalIdClaimed(f"set-aside-{producer_id}", producer_id, epoch, -1, -1, 1, 0), grew
+
+    def _keep(self, name: str, why: str, content: dict[str, Any]) -> None:
+        """Keep a copy, durable when this returns, and tell; once, however often the start is tried."""
+        if why in self._told:
+            return
+        path = f"{DIRECTORY}/{name}.json"
+        self._files.make_directory(DIRECTORY)
+        file = self._files.open(path, create=True)
+        try:
+            text = json.dumps({"why": why, **content}, indent=1).encode()
+            file.write_at([text], 0)
+            file.truncate(len(text))
+            file.sync()
+        finally:
+            file.close()
+        self._files.sync_directory(DIRECTORY)
+        self._files.sync_directory("")
+        self._told.add(why)
+        self._tell(f"{why}; kept in {self._files.describe(path)}")
