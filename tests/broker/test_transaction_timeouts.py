@@ -12,6 +12,7 @@ import pytest
 
 from asking import Asker
 from semel.broker.broker import Broker
+from semel.broker.expiry import forget_silent_transactional_ids
 from semel.broker.exposition import exposition
 from semel.core.entries import Entry, PartitionName
 from semel.core.transaction_register import State
@@ -191,13 +192,16 @@ def test_ids_that_nobody_used_for_a_week_are_forgotten_for_good(monkeypatch: pyt
     files, clock = MemoryFiles(), Clock()
 
     async def scenario() -> None:
+        monkeypatch.setattr(Broker, "steady_ms", lambda _: clock.ms)
         broker = Broker(files=files, clock=clock.time)
         await broker.start()
+        forget_silent_transactional_ids(broker)
         broker.transactions.claim("old", 60_000, None)
         clock.ms += 1000
         broker.transactions.claim("young", 60_000, None)
         clock.ms += (WEEK_SECONDS - 1) * 1000
-        broker.transactions.forget_silent()
+        forget_silent_transactional_ids(broker)
+        assert broker.metrics.forgotten_transactional_ids == 1
         await broker.kill()
         async with Broker(files=files, clock=clock.time) as again:
             transactions = again.log.transactions
@@ -207,12 +211,14 @@ def test_ids_that_nobody_used_for_a_week_are_forgotten_for_good(monkeypatch: pyt
 
 
 def test_a_broker_looks_for_silent_ids_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("semel.broker.broker.FORGET_SECONDS", 0.0)
+    monkeypatch.setattr("semel.broker.expiry.FORGET_SECONDS", 0.0)
     clock = Clock()
 
     async def scenario() -> None:
         async with Broker(clock=clock.time) as broker:
             broker.transactions.claim("old", 60_000, None)
+            forget_silent_transactional_ids(broker)
+            monkeypatch.setattr(Broker, "steady_ms", lambda _: clock.ms + WEEK_SECONDS * 1000)
             clock.ms += WEEK_SECONDS * 1000
             await until(lambda: len(broker.log.transactions) == 0)
 

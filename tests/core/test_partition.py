@@ -175,8 +175,8 @@ def test_an_id_old_enough_to_have_been_forgotten_may_start_anywhere(ids: Produce
     assert Partition().decide_append(header, ids, 1000, 1000).outcome is ACCEPTED
 
 
-def test_producers_are_forgotten_after_a_day() -> None:
-    assert PRODUCER_EXPIRATION_MS == 24 * 60 * 60 * 1000
+def test_producers_are_forgotten_after_seven_days() -> None:
+    assert PRODUCER_EXPIRATION_MS == 7 * 24 * 60 * 60 * 1000
 
 
 def test_a_producer_that_idled_until_it_was_forgotten_goes_on_where_it_stopped(ids: ProducerIds) -> None:

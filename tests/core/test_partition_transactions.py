@@ -113,8 +113,31 @@ def test_a_marker_fences_even_where_its_producer_never_wrote() -> None:
     partition = Partition()
     end(partition, ONE, committed=False, epoch=4)
     assert send(partition, batch(ONE, 0, epoch=3)).outcome is FENCED
-    assert send(partition, batch(ONE, 7, epoch=4)).outcome is GAP
+    assert send(partition, batch(ONE, 7, epoch=4), joins=True).outcome is GAP
     assert send(partition, batch(ONE, 0, epoch=4)).outcome is ACCEPTED
+
+
+def test_a_marker_does_not_make_a_forgotten_producer_a_new_one() -> None:
+    """In version 1 its numbers go on from one transaction to the next, and not every one writes everywhere."""
+    partition = Partition()
+    send(partition, batch(ONE, 0, 5))
+    end(partition, ONE, committed=True)
+    later_ms = PRODUCER_EXPIRATION_MS + 1
+    assert partition.forget_silent(later_ms) == 1
+    end(partition, ONE, committed=True, now_ms=later_ms)
+    assert send(partition, batch(ONE, 5)).outcome is ACCEPTED
+    assert send(partition, batch(ONE, 7)).outcome is GAP
+
+
+def test_a_producer_that_cannot_have_been_forgotten_begins_at_0_behind_a_marker() -> None:
+    ids = ProducerIds()
+    reservation = ids.decide_reserve(0)
+    assert reservation is not None
+    ids.apply(reservation)
+    partition = Partition()
+    end(partition, reservation.first, committed=True)
+    assert partition.decide_append(batch(reservation.first, 1), ids, 5).outcome is GAP
+    assert partition.decide_append(batch(reservation.first, 0), ids, 5).outcome is ACCEPTED
 
 
 def test_a_batch_that_may_begin_a_transaction_by_itself_begins_at_0_whatever_was_forgotten() -> None:

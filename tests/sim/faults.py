@@ -15,6 +15,7 @@ KINDS: Final = (
     *("lost write", "partly lost write", "lost name", "lost size"),
     # The process, the machine and the clock.
     *("kill", "process killed", "power lost", "orderly restart", "stopped serving", "clock set"),
+    "long outage",
     *("crash during recovery", "recovery refused by the disk"),
 )
 

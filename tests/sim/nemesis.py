@@ -15,6 +15,8 @@ from sim.world import World
 MEAN_PEACE_S: Final = 1.2
 # Less than the hour within which the age of a producer id is known, whichever way the clock goes.
 CLOCK_STEP_MAX_S: Final = 600.0
+# Longer than anything is remembered: downtime is nobody's silence.
+OUTAGE_S: Final = (9 * 86_400.0, 40 * 86_400.0)
 
 
 class Nemesis:
@@ -31,6 +33,7 @@ class Nemesis:
             self._hold_back,
             self._hold_back,
             self._kill,
+            self._stay_away,
             self._crash_in_a_call,
             self._crash_in_a_call,
             self._refuse_writes,
@@ -87,6 +90,11 @@ class Nemesis:
         if self._world.broker is not None:
             self._did("kill")
             self._world.broker_died()
+
+    def _stay_away(self) -> None:
+        if self._world.broker is not None:
+            self._did("long outage")
+            self._world.stay_away(self._random.uniform(*OUTAGE_S))
 
     def _crash_in_a_call(self) -> None:
         kinds: tuple[FaultKind, ...] = ("crash before", "crash after", "torn")

@@ -38,7 +38,8 @@ PATIENCE_S: Final = 300.0
 TRANSACTION_S_MAX: Final = 30.0
 # Longer than the silence of a member, its session and a rebalance together.
 GROUP_S_MAX: Final = 40.0
-CONFIGS: Final = {"segment.bytes": "4096"}
+# What is too old by the clock may not go: whoever checks a history reads all of it.
+CONFIGS: Final = {"segment.bytes": "4096", "retention.ms": "-1"}
 COMPACTED_CONFIGS: Final = {
     "cleanup.policy": "compact",
     "segment.bytes": "1024",

@@ -83,6 +83,9 @@ class World:
         self.broker: Broker | None = None
         self.disk_delay_s = 0.002
         self.clock_ahead_s = 0.0
+        # How long the broker was away in all that nobody lived through.
+        self.outages_s = 0.0
+        self._outage_to_come_s = 0.0
         self.is_healed = False
         # The producers of whose transactions one was ended by its deadline.
         self.timed_out: set[str] = set()
@@ -101,7 +104,7 @@ class World:
 
     def clock_s(self) -> float:
         """What the clock on the broker's wall says."""
-        return BEGINNING_S + self.loop.time() + self.clock_ahead_s
+        return BEGINNING_S + self.loop.time() + self.outages_s + self.clock_ahead_s
 
     def now_us(self) -> int:
         return round(self.loop.time() * 1e6)
@@ -168,6 +171,12 @@ class World:
         self.note("world", "the broker died", power_lost=power_lost)
         self.spawn(self._bury(broker), "bury")
 
+    def stay_away(self, seconds: float) -> None:
+        """The broker dies, and by its clock comes back that much later; its clients wait as if it were a moment."""
+        if self.broker is not None:
+            self._outage_to_come_s = seconds
+            self.broker_died()
+
     async def restart_broker(self) -> None:
         """An orderly stop, and a start."""
         broker, self.broker = self.broker, None
@@ -194,6 +203,8 @@ class World:
         with contextlib.suppress(Crashed):
             await broker.kill()
         await asyncio.sleep(self._fate.uniform(0.05, 2.0))
+        self.outages_s += self._outage_to_come_s
+        self._outage_to_come_s = 0.0
         self._change_disk()
         await self.start_broker()
 

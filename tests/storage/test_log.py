@@ -472,9 +472,9 @@ def test_one_producer_more_than_there_may_be_is_refused_and_the_others_go_on() -
         caller.append(partition, batch(4000, 0))
     caller.append(partition, batch(2000, 1))
     caller.append(partition, batch())
-    caller.now_ms += caller.log.settings.producer_expiration_ms + 1
-    caller.log.forget(caller.now_ms)
-    assert caller.log.producer_states == 0
+    assert caller.log.forget(caller.now_ms, 0) == 0
+    later_ms = caller.log.settings.producer_expiration_ms + 1
+    assert caller.log.forget(caller.now_ms + later_ms, later_ms) == 2
     caller.append(partition, batch(4000, 0))
 
 

@@ -190,12 +190,14 @@ def test_committed_reads_end_at_the_right_batch_though_the_segment_has_been_seal
 def test_a_producer_is_on_record_as_long_as_its_transaction_is_open() -> None:
     caller, one, _ = begun(FaultyFiles())
     send(caller, "orders", 0, "one")
+    began_ms = caller.now_ms
+    caller.log.forget(began_ms, 0)
     caller.now_ms += PRODUCER_EXPIRATION_MS + 1
-    caller.log.forget(caller.now_ms)
+    caller.log.forget(caller.now_ms, caller.now_ms - began_ms)
     assert caller.log.producer_states == len(one.state.producers) == 1
     send(caller, "orders", 0, "one")
     caller.end("one", True, raises_epoch=False)
     caller.now_ms += PRODUCER_EXPIRATION_MS + 1
-    caller.log.forget(caller.now_ms)
+    caller.log.forget(caller.now_ms, caller.now_ms - began_ms)
     assert caller.log.producer_states == len(one.state.producers) == 0
     caller.log.abandon()

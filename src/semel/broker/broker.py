@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Literal
 
+from semel.broker import expiry
 from semel.broker.alarm import Alarm
 from semel.broker.apis import HANDLERS
 from semel.broker.compactor import LOOK_SECONDS, Compactor
@@ -25,10 +26,9 @@ from semel.broker.disk_thread import DiskThread, Outcome
 from semel.broker.events import Events
 from semel.broker.limits import Limits, log_settings
 from semel.broker.metrics import Metrics
-from semel.broker.offset_expiry import EXPIRY_SECONDS, forget_old_offsets
 from semel.broker.receive_room import ReceiveRoom
 from semel.broker.sessions import FetchSessions
-from semel.broker.transactions import FORGET_SECONDS, TransactionCoordinator
+from semel.broker.transactions import TransactionCoordinator
 from semel.core.entries import Entry
 from semel.storage.checkpoint import CheckpointJob
 from semel.storage.files import OUT_OF_SPACE, DiskFiles, Files, MemoryFiles
@@ -175,8 +175,8 @@ class Broker:
         self._every(HOUSEKEEPING_SECONDS, self._keep_house)
         self._every(RETENTION_SECONDS, lambda: self.log.retain(self.now_ms()))
         self._every(LOOK_SECONDS, self.compactor.look)
-        self._every(FORGET_SECONDS, self.transactions.forget_silent)
-        self._every(EXPIRY_SECONDS, lambda: forget_old_offsets(self))
+        self._every(expiry.FORGET_SECONDS, lambda: expiry.forget_silent_transactional_ids(self))
+        self._every(expiry.EXPIRY_SECONDS, lambda: expiry.forget_old_offsets(self))
 
     @property
     def bootstrap(self) -> str:
@@ -491,7 +491,7 @@ class Broker:
             elif silent > idle and not connection.is_waiting:
                 connection.close()
         self.receive_room.offer()
-        self.log.forget(self.now_ms())
+        expiry.forget_silent_producers(self)
         self._checkpoint_postponed = False
         if self._space_sought:
             self._space_sought = False

@@ -98,6 +98,18 @@ def _transactions(broker: "Broker") -> Iterator[str]:
     yield from _family("gauge", "transactional_ids", "Transactional ids on record.", len(transactions))
     yield from _family(
         "counter",
+        "forgotten_producers_total",
+        "Producers that were silent for too long, each counted in each of its partitions.",
+        metrics.forgotten_producers,
+    )
+    yield from _family(
+        "counter",
+        "forgotten_transactional_ids_total",
+        "Transactional ids that nobody used for too long.",
+        metrics.forgotten_transactional_ids,
+    )
+    yield from _family(
+        "counter",
         "fenced_requests_total",
         "Requests about transactions whose sender had a successor, or had taken too long.",
         metrics.fenced_requests,

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
+from semel.core.partition import PRODUCER_EXPIRATION_MS
 from semel.core.transactions import TransactionBounds
 from semel.storage.log import LogSettings
 
@@ -47,6 +48,9 @@ class Limits:
     partitions_max: int = 20_000
     # Pairs of producer id and partition on record; all of them are 140 MB in a checkpoint and 300 MB in memory.
     producer_states_max: int = 1_000_000
+    # How long a producer is remembered after its last batch, in time in which the broker was there: seven days. Whoever
+    # sends again later what was acknowledged has it stored twice, so this is longer than any client goes on trying.
+    producer_expiration_ms: int = PRODUCER_EXPIRATION_MS
     # Consumer groups that exist at once; each stands in every checkpoint.
     groups_max: int = 10_000
     # So that all of them take no more than 10 MB, whatever clients call them.
@@ -112,6 +116,7 @@ def log_settings(limits: Limits, *, in_memory: bool) -> LogSettings:
         topics_max=limits.topics_max,
         partitions_max=limits.partitions_max,
         producer_states_max=limits.producer_states_max,
+        producer_expiration_ms=limits.producer_expiration_ms,
         groups_max=limits.groups_max,
         group_name_bytes_max=limits.group_name_bytes_max,
         group_offsets_max=limits.group_offsets_max,

@@ -51,6 +51,8 @@ class Metrics:
         "fenced_batches",
         "fenced_requests",
         "forgotten_offsets",
+        "forgotten_producers",
+        "forgotten_transactional_ids",
         "gap_batches",
         "group_events",
         "latencies",
@@ -94,6 +96,9 @@ class Metrics:
         self.committed_offsets = 0
         # Those that were too old.
         self.forgotten_offsets = 0
+        # What was not used for too long: producers, each counted in each of its partitions, and transactional ids.
+        self.forgotten_producers = 0
+        self.forgotten_transactional_ids = 0
         self.syncs = 0
         # Answers that waited for those syncs: divided by `syncs` this is the batch of the group commit.
         self.sync_waiters = 0

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 Talk = Literal["transaction", "offsets"]
 TALKS: Final[tuple[Talk, ...]] = get_args(Talk)
 
-# How often it is looked which transactional ids were silent for too long, as in Apache Kafka.
-FORGET_SECONDS: Final = 3600.0
-
 
 class TransactionCoordinator:
     """The transactions of one broker."""
@@ -168,10 +165,3 @@ class TransactionCoordinator:
             partitions=len(entry.partitions),
             groups=len(entry.groups),
         )
-
-    def forget_silent(self) -> None:
-        """Forget the transactional ids that were not used for so long that nobody will miss them."""
-        broker = self._broker
-        expiration_ms = broker.limits.transactional_id_expiration_ms
-        for entry in broker.log.transactions.silent(broker.now_ms(), expiration_ms):
-            broker.log.commit(entry)

@@ -79,7 +79,10 @@ def _described(client: Client, transactional_id: str) -> Any:
     coordinator = client.coordinator(transactional_id, TRANSACTION)
     (described,) = coordinator.ask(DESCRIBE_TRANSACTIONS, transactional_ids=[transactional_id]).transaction_states
     if described.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-        raise Failure(f"there is no transactional id {transactional_id!r}")
+        raise Failure(
+            f"there is no transactional id {transactional_id!r}; one that nobody uses is forgotten after "
+            "transactional_id_expiration_ms, and event=transactional_ids_forgotten says when"
+        )
     if described.error_code:
         raise Refused(f"transactional id {transactional_id!r}", described.error_code)
     return described

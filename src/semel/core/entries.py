@@ -167,6 +167,7 @@ class TransactionalIdsForgotten:
     """These transactional ids were silent for too long."""
 
     transactional_ids: tuple[str, ...]
+    at_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

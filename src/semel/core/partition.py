@@ -27,11 +27,14 @@ from semel.core.producers import (
     Outcome,
     Producers,
     advance,
+    epoch_of,
+    is_bare,
     judge,
 )
 
-# After this long without a word a producer is forgotten, as in Apache Kafka.
-PRODUCER_EXPIRATION_MS: Final = 86_400_000
+# After this long without a word a producer is forgotten: seven days. Apache Kafka does it after one, but a client may
+# be cut off for a long weekend and send again what was acknowledged, and a state costs 350 bytes at most.
+PRODUCER_EXPIRATION_MS: Final = 604_800_000
 
 
 class Decision(NamedTuple):
@@ -112,10 +115,13 @@ class Partition:
         state = self.producers.get(producer_id)
         # Where a batch by itself makes its partition part of a transaction every transaction has an epoch of its own,
         # and so begins at 0 in each partition, whatever may have been forgotten of earlier ones.
-        is_new = state is None and (
+        is_new = (state is None or is_bare(state)) and (
             (joins and header.is_transactional)
             or (producer_id >= self.forgotten_below and ids.is_young(producer_id, now_ms, expiration_ms))
         )
+        if state is not None and not is_new and is_bare(state) and epoch_of(state) == header.producer_epoch:
+            # What came before the marker may have been forgotten.
+            state = None
         return judge(state, is_new, header.producer_epoch, header.base_sequence, header.record_count)
 
     def check_append(self, header: BatchHeader) -> None:

@@ -33,7 +33,7 @@ There may be a million of them, and a packed value costs a fifth of what the sam
 kept by a checkpoint without copying, and is written to disk as it is.
 
     8 bytes   when the producer was last heard, milliseconds (decides expiry)
-    2         epoch
+    2         epoch; less 2^15 where a marker is all that was ever on record
     24 each   up to five batches, oldest first: last sequence, record count, base offset, timestamp that was answered
 
 Judging and noting cost the same however many records or producers there are.
@@ -48,7 +48,10 @@ WINDOW_BATCHES: Final = 5
 SEQUENCE_MASK: Final = 0x7FFF_FFFF
 
 _HEAD: Final = struct.Struct("<qh")
+_TIME: Final = struct.Struct("<q")
 _BATCH: Final = struct.Struct("<IIqq")
+# What the epoch of a state is less that begins with a marker.
+_BARE_EPOCHS: Final = 1 << 15
 # How a batch begins: what it claimed.
 _CLAIM: Final = struct.Struct("<II")
 _HEAD_BYTES: Final = _HEAD.size
@@ -194,11 +197,14 @@ def note(
 
 def note_marker(state: bytes | None, now_ms: int, epoch: int) -> bytes:
     """The state after a transaction was ended in `epoch`. A marker claims no number; a later epoch empties the window,
-    so that the next number has to be 0 and whatever is late from before is fenced.
+    so that the next number has to be 0 and whatever is late from before is fenced. One that finds nothing on record
+    knows no number.
     """
-    if state is None or epoch > epoch_of(state):
+    if state is None:
+        return _HEAD.pack(now_ms, epoch - _BARE_EPOCHS)
+    if epoch > epoch_of(state):
         return _HEAD.pack(now_ms, epoch)
-    return _HEAD.pack(now_ms, epoch_of(state)) + state[_HEAD_BYTES:]
+    return _TIME.pack(now_ms) + state[_TIME.size :]
 
 
 def judge_run(
@@ -240,7 +246,12 @@ def note_run(state: bytes | None, now_ms: int, epoch: int, last_sequence: int, r
 
 
 def epoch_of(state: bytes) -> int:
-    return state[8] | state[9] << 8
+    return state[8] | (state[9] & 0x7F) << 8
+
+
+def is_bare(state: bytes) -> bool:
+    """Whether the end of a transaction is all that was ever on record: what came before it may have been forgotten."""
+    return state[9] >> 7 == 1
 
 
 def next_of(state: bytes) -> int:

@@ -13,10 +13,13 @@ from semel.core.entries import BatchAppended, Entry, LogStartMoved, TopicDeleted
 from semel.core.groups.groups import Groups
 from semel.core.topics import Catalog, Topic
 from semel.core.transactions import Transactions
-from semel.storage import checkpoint
+from semel.storage import checkpoint, journal
+from semel.storage.encoding import decode, name_of
 from semel.storage.files import Files
+from semel.storage.journal import Damaged
 from semel.storage.machines import Machines
 from semel.storage.partition_log import PartitionLog
+from semel.storage.repairing import Repair
 from semel.storage.segment import Segment, SegmentFiles
 
 TOPICS: Final = "topics"
@@ -169,6 +172,50 @@ class Contents(Machines):
             self._unnamed += [segment.path for segment in partition.segments]
             for watcher in tuple(partition.watchers):
                 watcher.moved()
+
+    # -- recovery -----------------------------------------------------------------------------------------------
+
+    def _bring_back(self, state: dict[str, Any], packed: memoryview, repair: Repair) -> None:
+        """What the checkpoint holds; `Damaged`, with the reason, where its bytes are right and its words are not."""
+        try:
+            self._restore(repair.mended(state), packed)
+        except (OSError, Damaged):
+            raise
+        except Exception as error:
+            raise Damaged(f"{self.files.describe(checkpoint.NAME)}: {error!r}") from error
+
+    def _replay(self, entry: journal.JournalEntry) -> None:
+        """Make an entry of the journal true, or say which one cannot be."""
+        name = f"kind {entry.kind}"
+        try:
+            change = decode(entry.kind, entry.payload)
+            name = name_of(change)
+            self.check(change)
+            if isinstance(change, BatchAppended):
+                topic, partition = self._named_by(change)
+                header = batches.read_header(change.batch)
+                partition.write(header, change.batch, change.at_ms, topic.parsed)
+                self._apply_append(partition, header, change.at_ms)
+            elif isinstance(change, TransactionEnded):
+                self._apply_end(change, self._write_markers(change))
+            else:
+                self._apply(change)
+        except (OSError, Damaged):
+            raise
+        except Exception as error:
+            why = error if isinstance(error, ValueError) else repr(error)
+            raise journal.Misfit(self.files, entry, name, why) from error
+
+    def _check_strays(self, repair: Repair) -> None:
+        for partition, producer_id in self.strays():
+            entries = repair.adoption(partition, producer_id, self.transactions)
+            if not entries:
+                raise Damaged(
+                    f"{self.files.describe(partition.directory)}: a transaction of producer {producer_id} is open from "
+                    f"offset {partition.state.open_transactions[producer_id]} on, and no transactional id has it"
+                )
+            for entry in entries:
+                self._apply(entry)
 
     # -- for checkpoints ----------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ without a new format.
 
 import json
 import struct
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import Any, Final
 
 from semel.core import entries
@@ -65,6 +65,8 @@ def decode(kind: int, payload: memoryview) -> Entry:
     try:
         values = json.loads(bytes(payload))
         for field in fields(entry_type):
+            if field.name not in values and field.default is not MISSING:
+                continue  # A version before this one wrote it.
             value = values[field.name]
             if field.type is bytes:
                 values[field.name] = bytes.fromhex(value)

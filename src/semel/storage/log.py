@@ -17,13 +17,12 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from semel.core import batch as batches
 from semel.core import refusals
 from semel.core.batch import TRANSACTIONAL_BIT, BatchHeader
 from semel.core.entries import (
-    BatchAppended,
     Entry,
     LogStartMoved,
     PartitionName,
@@ -37,7 +36,7 @@ from semel.core.transactions import TRANSACTION_BOUNDS, TransactionBounds, Trans
 from semel.storage import checkpoint, journal
 from semel.storage.checkpoint import CheckpointJob
 from semel.storage.contents import TOPICS, Contents
-from semel.storage.encoding import BATCH_HEAD, BATCH_KIND, decode, encode, name_of
+from semel.storage.encoding import BATCH_HEAD, BATCH_KIND, encode, name_of
 from semel.storage.files import Files
 from semel.storage.journal import Bookmark, Damaged, Journal, SyncJob
 from semel.storage.partition_log import PartitionLog, Stretch
@@ -46,6 +45,8 @@ from semel.storage.segment import Mark
 
 # One state is at most 350 bytes with its place in the table: a million of them is what a small machine can carry.
 PRODUCER_STATES_MAX: Final = 1_000_000
+# How much a checkpoint may be behind with the time in which there was a broker: a crash counts that as an absence.
+SEEN_MS_MAX: Final = 86_400_000
 # What one of them takes in a checkpoint, with a full window.
 PRODUCER_STATE_BYTES: Final = 140
 
@@ -103,6 +104,8 @@ class Log(Contents):
         # and the stable part of a partition will end then.
         self._unsettled: deque[tuple[int, PartitionLog, Mark, Mark]] = deque()
         self._checkpoint_position = 0
+        # Until when the last checkpoint knows that there was a broker.
+        self._checkpoint_seen_ms = 0
         self.checkpoint_running = False
         # Why nothing that is in memory counts any more, once that is so.
         self.torn: Torn | None = None
@@ -165,48 +168,6 @@ class Log(Contents):
             self._journal.close()
             raise
 
-    def _bring_back(self, state: dict[str, Any], packed: memoryview, repair: Repair) -> None:
-        """What the checkpoint holds; `Damaged`, with the reason, where its bytes are right and its words are not."""
-        try:
-            self._restore(repair.mended(state), packed)
-        except (OSError, Damaged):
-            raise
-        except Exception as error:
-            raise Damaged(f"{self.files.describe(checkpoint.NAME)}: {error!r}") from error
-
-    def _replay(self, entry: journal.JournalEntry) -> None:
-        """Make an entry of the journal true, or say which one cannot be."""
-        name = f"kind {entry.kind}"
-        try:
-            change = decode(entry.kind, entry.payload)
-            name = name_of(change)
-            self.check(change)
-            if isinstance(change, BatchAppended):
-                topic, partition = self._named_by(change)
-                header = batches.read_header(change.batch)
-                partition.write(header, change.batch, change.at_ms, topic.parsed)
-                self._apply_append(partition, header, change.at_ms)
-            elif isinstance(change, TransactionEnded):
-                self._apply_end(change, self._write_markers(change))
-            else:
-                self._apply(change)
-        except (OSError, Damaged):
-            raise
-        except Exception as error:
-            why = error if isinstance(error, ValueError) else repr(error)
-            raise journal.Misfit(self.files, entry, name, why) from error
-
-    def _check_strays(self, repair: Repair) -> None:
-        for partition, producer_id in self.strays():
-            entries = repair.adoption(partition, producer_id, self.transactions)
-            if not entries:
-                raise Damaged(
-                    f"{self.files.describe(partition.directory)}: a transaction of producer {producer_id} is open from "
-                    f"offset {partition.state.open_transactions[producer_id]} on, and no transactional id has it"
-                )
-            for entry in entries:
-                self._apply(entry)
-
     def _remove_strangers(self) -> None:
         """Remove what a crash left of files that were being made or removed. The checkpoint before may name them."""
         known = {segment.path for partition in self.partitions() for segment in partition.segments}
@@ -266,7 +227,11 @@ class Log(Contents):
         self._check_whole()
         state = partition.state
         decision = state.decide_append(
-            header, self.producer_ids, now_ms, self.settings.producer_expiration_ms, joins=joins
+            header,
+            self.producer_ids,
+            now_ms,
+            self.silence.producer_allowed_ms(now_ms, self.settings.producer_expiration_ms),
+            joins=joins,
         )
         outcome = decision.outcome
         if header.attributes & TRANSACTIONAL_BIT and (outcome is ACCEPTED or outcome is GAP):
@@ -365,13 +330,22 @@ class Log(Contents):
                 if start > partition.state.log_start:
                     self.commit(LogStartMoved(topic.number, partition.index, start))
 
-    def forget(self, now_ms: int) -> None:
-        """Forget producers that were silent for too long, and what was only kept for their sake."""
-        expiration_ms = self.settings.producer_expiration_ms
+    def note_time(self, now_ms: int, steady_ms: int) -> None:
+        """What the clocks show. Before anything is forgotten: what neither lived through is nobody's silence."""
+        self.silence.note_time(now_ms, steady_ms, self.settings.producer_expiration_ms)
+
+    def forget(self, now_ms: int, steady_ms: int) -> int:
+        """Forget producers that were silent for too long, and what was only kept for their sake; answer how many, each
+        counted in each of its partitions. `steady_ms` is a clock that nobody can set.
+        """
+        self.note_time(now_ms, steady_ms)
+        allowed_ms = self.silence.producer_allowed_ms(now_ms, self.settings.producer_expiration_ms)
+        before = self.producer_states
         for partition in self.partitions():
-            self.producer_states -= partition.state.forget_silent(now_ms - expiration_ms)
-        self.producer_ids.forget_old(now_ms, expiration_ms)
-        self.catalog.expire(now_ms, expiration_ms)
+            self.producer_states -= partition.state.forget_silent(now_ms - allowed_ms)
+        self.producer_ids.forget_old(now_ms, allowed_ms)
+        self.catalog.expire(now_ms, allowed_ms)
+        return before - self.producer_states
 
     def check_producer_room(self, producer_id: int, partitions: Iterable[PartitionName]) -> None:
         """Refused if a transaction's end would put its producer on record in these partitions, and there is no room.
@@ -423,6 +397,8 @@ class Log(Contents):
         """Whether the journal has grown so much, or files wait to be removed, that it is time for a checkpoint."""
         if self.checkpoint_running:
             return False
+        if (self.silence.seen_ms or 0) - self._checkpoint_seen_ms >= SEEN_MS_MAX:
+            return True
         # Where there are very many producers a checkpoint is large, and is made so much more rarely.
         grown = self.end - self._checkpoint_position
         return bool(self._unnamed) or grown >= max(
@@ -433,6 +409,7 @@ class Log(Contents):
         """All state as of now, to be written by `run` in any thread. `clean`: nothing will be appended any more."""
         self._check_whole()
         self.checkpoint_running = True
+        self._checkpoint_seen_ms = self.silence.seen_ms or 0
         contents, parts = self._snapshot()
         dirty, self._segment_files.dirty = self._segment_files.dirty, set()
         grown, self._segment_files.grown = self._segment_files.grown, set()

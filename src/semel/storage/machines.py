@@ -17,6 +17,7 @@ from semel.core.entries import (
 )
 from semel.core.groups.groups import GroupEntry, Groups
 from semel.core.producer_ids import ProducerIds
+from semel.core.silence import Silence
 from semel.core.topics import Catalog, CatalogEntry, Topic
 from semel.core.transactions import Transactions
 
@@ -38,6 +39,7 @@ class Machines:
         self.producer_ids = ProducerIds()
         self.transactions = transactions
         self.groups = groups
+        self.silence = Silence()
 
     def _check_against_machines(self, entry: MachineEntry) -> None:
         """ValueError unless this entry can follow on those before it."""
@@ -78,6 +80,7 @@ class Machines:
             "producer_ids": self.producer_ids.snapshot(),
             "transactions": self.transactions.snapshot(),
             "groups": self.groups.snapshot(),
+            "silence": self.silence.snapshot(),
         }
 
     def _restore_machines(self, state: dict[str, Any]) -> None:
@@ -85,3 +88,5 @@ class Machines:
         self.producer_ids = ProducerIds.restore(state["producer_ids"])
         self.transactions.restore(state["transactions"])
         self.groups.restore(state["groups"])
+        if "silence" in state:
+            self.silence.restore(state["silence"])

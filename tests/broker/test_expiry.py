@@ -1,0 +1,150 @@
+"""What nobody has used for a week is forgotten by itself, for good, and an operator hears of it; downtime is no use."""
+
+import asyncio
+import logging
+
+import pytest
+
+from ledger import NOW_MS, batch
+from semel.broker.broker import Broker
+from semel.broker.expiry import forget_old_offsets, forget_silent_producers
+from semel.broker.exposition import exposition
+from semel.broker.limits import Limits
+from semel.core.batch import accept_from_client
+from semel.core.entries import StoredOffset
+from semel.core.producers import Outcome
+from semel.storage.files import MemoryFiles
+from semel.testing.clock import Clock
+
+WEEK_SECONDS = 7 * 24 * 60 * 60
+
+
+def commit(broker: Broker, group: str, number: int, offset: int) -> None:
+    offsets = [StoredOffset(number, 0, offset, 0, "")]
+    broker.commit(broker.log.groups.decide_commit(group, offsets, broker.now_ms(), retention_ms=-1))
+
+
+def groups(broker: Broker) -> list[str]:
+    return [group.name for group in broker.log.groups]
+
+
+def test_offsets_of_a_week_ago_are_forgotten_for_good(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    files, clock = MemoryFiles(), Clock(NOW_MS)
+
+    async def scenario() -> None:
+        monkeypatch.setattr(Broker, "steady_ms", lambda _: clock.ms)
+        broker = Broker(files=files, clock=clock.time)
+        await broker.start()
+        forget_old_offsets(broker)
+        created = broker.log.catalog.decide_create("orders", 1, {}, bytes(16), 0)
+        broker.commit(created)
+        commit(broker, "old", created.number, 5)
+        clock.ms += 1000
+        commit(broker, "young", created.number, 6)
+        clock.ms += (WEEK_SECONDS - 1) * 1000
+        forget_old_offsets(broker)
+        assert groups(broker) == ["young"]
+        shown = exposition(broker).splitlines()
+        assert {"semel_groups 1", "semel_group_offsets 1", "semel_forgotten_offsets_total 1"} <= set(shown)
+        await broker.kill()
+
+        async with Broker(files=files, clock=clock.time) as again:
+            assert groups(again) == ["young"]
+            # A crash takes what was noted of the time before with it; nobody is forgotten too soon by that.
+            forget_old_offsets(again)
+            assert groups(again) == ["young"]
+            clock.ms += WEEK_SECONDS * 1000
+            forget_old_offsets(again)
+            assert groups(again) == []
+
+    asyncio.run(scenario())
+    told = [record.getMessage() for record in caplog.records]
+    assert "event=offsets_forgotten group=old partitions=1" in told
+    assert "event=group_forgotten group=old" in told
+
+
+def test_a_broker_looks_for_old_offsets_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("semel.broker.expiry.EXPIRY_SECONDS", 0.0)
+
+    async def scenario() -> None:
+        looked = asyncio.Event()
+
+        def look(broker: Broker) -> None:
+            looked.set()
+
+        monkeypatch.setattr("semel.broker.expiry.forget_old_offsets", look)
+        async with Broker():
+            await looked.wait()
+
+    asyncio.run(scenario())
+
+
+DAY_SECONDS = 24 * 60 * 60
+
+
+async def appended(broker: Broker, sent: bytearray) -> Outcome:
+    """What becomes of a batch, as a broker judges it that keeps house."""
+    forget_silent_producers(broker)
+    topic = broker.log.catalog.named("orders")
+    if topic is None:
+        broker.commit(broker.log.catalog.decide_create("orders", 1, {}, bytes(16), 0))
+        topic = broker.log.catalog.existing("orders")
+    partition = broker.log.partitions_of(topic)[0]
+    header = accept_from_client(sent, len(sent))
+    return broker.log.append(topic, partition, header, sent, broker.now_ms()).outcome
+
+
+@pytest.mark.parametrize("dies", [True, False])
+def test_a_batch_that_is_sent_again_after_a_month_of_downtime_is_known(dies: bool) -> None:
+    """The client went on sending; it was the broker that was away."""
+    files, clock = MemoryFiles(), Clock(NOW_MS)
+
+    async def scenario() -> None:
+        broker = Broker(files=files, clock=clock.time)
+        await broker.start()
+        assert await appended(broker, batch(1000, 0)) is Outcome.ACCEPTED
+        await (broker.kill() if dies else broker.stop())
+        clock.ms += (30 * DAY_SECONDS) * 1000
+        async with Broker(files=files, clock=clock.time) as again:
+            assert await appended(again, batch(1000, 0)) is Outcome.DUPLICATE
+            assert again.metrics.forgotten_producers == 0
+
+    asyncio.run(scenario())
+
+
+def test_a_clock_that_is_a_month_ahead_for_a_moment_forgets_no_producer() -> None:
+    clock = Clock(NOW_MS)
+
+    async def scenario() -> None:
+        async with Broker(clock=clock.time) as broker:
+            assert await appended(broker, batch(1000, 0)) is Outcome.ACCEPTED
+            for skipped_seconds in (30 * DAY_SECONDS, -30 * DAY_SECONDS):
+                clock.ms += skipped_seconds * 1000
+                assert await appended(broker, batch(1000, 0)) is Outcome.DUPLICATE
+
+    asyncio.run(scenario())
+
+
+def test_a_producer_that_was_silent_for_as_long_as_the_limit_says_is_forgotten_and_counted(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    clock = Clock(NOW_MS)
+    monkeypatch.setattr(Broker, "steady_ms", lambda _: clock.ms)
+
+    async def scenario() -> None:
+        async with Broker(clock=clock.time, limits=Limits(producer_expiration_ms=60_000)) as broker:
+            await appended(broker, batch(1000, 0))
+            clock.ms += 60_000
+            forget_silent_producers(broker)
+            assert broker.log.producer_states == 1
+            clock.ms += 1000
+            forget_silent_producers(broker)
+            assert broker.log.producer_states == 0
+            assert "semel_forgotten_producers_total 1" in exposition(broker).splitlines()
+
+    asyncio.run(scenario())
+    assert "event=producers_forgotten producers=1" in [record.getMessage() for record in caplog.records]
