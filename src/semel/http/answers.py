@@ -23,6 +23,16 @@ _NEVER_KEPT: Final = frozenset(
 _STATUS_WITHOUT_BODY: Final = (204, 304)
 
 
+class AnswerCutShort(RuntimeError):
+    """The application has ended an answer before its end. Nothing of it is kept, and its effect is rolled back."""
+
+    def __init__(self, answer: "Answer") -> None:
+        super().__init__(
+            f"the application ended its answer after {len(answer.body)} of {answer.promised_bytes} bytes: nothing was "
+            "committed, and the next try executes"
+        )
+
+
 @dataclass(frozen=True)
 class Answer:
     """What a client gets. The names of headers are in small letters."""
@@ -30,6 +40,15 @@ class Answer:
     status: int
     headers: Headers
     body: bytes
+
+    @property
+    def promised_bytes(self) -> int | None:
+        """How long it says that it is, None where it does not say."""
+        if self.status in _STATUS_WITHOUT_BODY:
+            return 0
+        lengths = {value for name, value in self.headers if name == b"content-length"}
+        length = lengths.pop() if len(lengths) == 1 else b""
+        return int(length) if length.isdigit() else None
 
     @property
     def sent_headers(self) -> Headers:

@@ -2,12 +2,17 @@
 
 It holds back the answer of a request with a key until claim, effect and answer are committed. It touches nothing of a
 request without one, and must never send an answer whose effect could still be lost.
+
+The last message of an answer does not prove that the handler came to its end: middleware between the two, such as
+Starlette's `@app.middleware("http")`, sends one for a handler that has raised or was broken off. What proves it is an
+answer as long as its Content-Length says. Any other is committed when the application has returned without an
+exception, and without having been told that its client is gone.
 """
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
 
-from semel.http.answers import Answer, lowered, streams
+from semel.http.answers import Answer, AnswerCutShort, lowered, streams
 from semel.http.heartbeat import beating
 from semel.http.holding import Holder, answer_to, claimed, drive_async
 from semel.http.idempotency import CONTEXT, Idempotency, Request
@@ -83,12 +88,15 @@ class _Receive:
     """Hands the body over, whole; then whatever else comes, such as that the client is gone."""
 
     def __init__(self, body: bytes, receive: Receive) -> None:
+        self.has_told_of_end = False
         self._body: bytes | None = body
         self._receive = receive
 
     async def __call__(self) -> Message:
         if self._body is None:
-            return await self._receive()
+            message = await self._receive()
+            self.has_told_of_end |= message["type"] == "http.disconnect"
+            return message
         body, self._body = self._body, None
         return {"type": "http.request", "body": body, "more_body": False}
 
@@ -101,7 +109,7 @@ class _Exchange:
         idempotency: Idempotency,
         holder: Holder,
         scope: MutableMapping[str, Any],
-        receive: Receive,
+        receive: _Receive,
         send: Send,
     ) -> None:
         self._idempotency = idempotency
@@ -111,6 +119,7 @@ class _Exchange:
         self._send = send
         self._start: Message = {}
         self._body = bytearray()
+        self._has_ended = False
         self._is_settled = False
         self._is_replaced = False
 
@@ -125,6 +134,7 @@ class _Exchange:
         try:
             async with beating(self._holder):
                 await app(self._scope, self._receive, self._hold_back)
+                await self._settle_at_return()
         finally:
             await drive_async(self._holder.let_go())
 
@@ -134,19 +144,40 @@ class _Exchange:
         if self._is_settled:
             await self._send(message)
         elif message["type"] == "http.response.start":
-            self._start = message
+            # Also the second one, of an application that was told by an exception that the first one came to nothing.
+            self._start, self._has_ended = message, False
+            self._body.clear()
             if streams(lowered(message.get("headers", ()))):
                 await self._settle_unkept()
         elif message["type"] == "http.response.body":
-            self._body += message.get("body", b"")
-            if len(self._body) > self._idempotency.answer_bytes_max:
-                await self._settle_unkept()
-                await self._send_body(more=message.get("more_body", False))
-            elif not message.get("more_body", False):
-                await self._settle(
-                    Answer(self._start["status"], lowered(self._start.get("headers", ())), bytes(self._body))
-                )
-                await self._send_body(more=False)
+            await self._add(message.get("body", b""), more=message.get("more_body", False))
+
+    async def _add(self, piece: bytes, *, more: bool) -> None:
+        self._body += piece
+        if len(self._body) > self._idempotency.answer_bytes_max:
+            await self._settle_unkept()
+            await self._send_body(more=more)
+        elif not more:
+            self._has_ended = True
+            answer = self._answer()
+            if answer.promised_bytes == len(answer.body):
+                await self._settle_whole(answer)
+
+    async def _settle_at_return(self) -> None:
+        """Settle an answer of which nobody could say before whether it is whole: nothing has gone wrong since."""
+        if not self._has_ended or self._is_settled or self._receive.has_told_of_end:
+            return
+        answer = self._answer()
+        if answer.promised_bytes is not None and answer.promised_bytes > len(answer.body):
+            raise AnswerCutShort(answer)
+        await self._settle_whole(answer)
+
+    def _answer(self) -> Answer:
+        return Answer(self._start["status"], lowered(self._start.get("headers", ())), bytes(self._body))
+
+    async def _settle_whole(self, answer: Answer) -> None:
+        await self._settle(answer)
+        await self._send_body(more=False)
 
     async def _settle_unkept(self) -> None:
         """From here on the answer passes as it comes: nobody can repeat it, and a retry is told so."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
-from semel.http.answers import Answer, Headers, lowered, streams
+from semel.http.answers import Answer, AnswerCutShort, Headers, lowered, streams
 from semel.http.heartbeat import beating_in_thread
 from semel.http.holding import Holder, answer_to, claimed, drive
 from semel.http.idempotency import CONTEXT, Idempotency, Request
@@ -111,7 +111,7 @@ class _Exchange:
             is_whole = self._read(rest)
             headers = lowered((name.encode("latin-1"), value.encode("latin-1")) for name, value in self._started[1])
             status = int(self._started[0].split(" ", 1)[0])
-            answer = Answer(status, headers, bytes(self._written)) if is_whole else None
+            answer = _whole(Answer(status, headers, bytes(self._written))) if is_whole else None
             outcome = drive(self._holder.settle(self._idempotency.fate(status), status, answer))
         except BaseException:
             _close(pieces)
@@ -140,6 +140,12 @@ class _Exchange:
     def _is_stream(self) -> bool:
         content_types = (value for name, value in self._started[1] if name.lower() == "content-type")
         return streams(tuple((b"content-type", value.encode("latin-1")) for value in content_types))
+
+
+def _whole(answer: Answer) -> Answer:
+    if answer.promised_bytes is not None and answer.promised_bytes > len(answer.body):
+        raise AnswerCutShort(answer)
+    return answer
 
 
 class _Passing:
