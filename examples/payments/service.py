@@ -29,7 +29,8 @@ REAP_EVERY_SECONDS: Final = 3600
 
 logger = logging.getLogger("payments")
 engine = engine_of(PAYMENTS_DATABASE)
-# A real service asks its authentication who the caller is; here he says so himself.
+# A real service takes the caller from its authentication, which lies outside: see docs/how-to/http.md. Here he says so
+# himself.
 idempotency = Idempotency(engine, scope=lambda request: request.headers.get("x-api-key"))
 
 

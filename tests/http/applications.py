@@ -50,6 +50,7 @@ def book(connection: Connection, asked: dict[str, Any]) -> None:
 
 def answer_to(asked: dict[str, Any], gate: Gate) -> tuple[int, dict[str, str], bytes]:
     headers = {"Location": f"/payments/{gate.executions}", "Set-Cookie": "session=secret", "X-Execution": "first"}
+    headers |= asked.get("headers", {})
     body = json.dumps({"execution": gate.executions}).encode().ljust(asked.get("size", 0))
     return asked.get("status", 201), {**headers, "Content-Type": "application/json"}, body
 

@@ -11,6 +11,7 @@ if importlib.util.find_spec("sqlalchemy") is None:
 
 from semel.http.asgi import AsgiIdempotency
 from semel.http.claims import Fenced
+from semel.http.fates import Fate
 from semel.http.idempotency import Idempotency, NoKey, Request
 from semel.http.openapi import document
 from semel.http.problems import PROBLEMS, Problem
@@ -21,6 +22,7 @@ from semel.http.wsgi import WsgiIdempotency
 __all__ = [
     "PROBLEMS",
     "AsgiIdempotency",
+    "Fate",
     "Fenced",
     "Idempotency",
     "NoKey",

@@ -185,7 +185,8 @@ class _Exchange:
 
     async def _settle(self, answer: Answer | None) -> None:
         status = self._start["status"]
-        outcome = await drive_async(self._holder.settle(self._idempotency.fate(status), status, answer))
+        fate = self._idempotency.fate(status, lowered(self._start.get("headers", ())))
+        outcome = await drive_async(self._holder.settle(fate, status, answer))
         self._is_settled = True
         if outcome is None:
             await self._send(self._start)

@@ -9,7 +9,8 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from semel.http.answers import Answer
 from semel.http.claims import Accepted, Differs, Duplicate, Name, Outcome, Running, claim, keep
-from semel.http.idempotency import Fate, Idempotency
+from semel.http.fates import Fate
+from semel.http.idempotency import Idempotency
 from semel.http.problems import ANSWER_NOT_KEPT, DATABASE_BUSY, PAYLOAD_DIFFERS, STILL_RUNNING, Refused
 from semel.http.transactions import LoopTransaction, Transaction, is_busy
 

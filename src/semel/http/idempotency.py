@@ -9,12 +9,13 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from enum import Enum
 from fnmatch import fnmatchcase
 from typing import Any, Final, TypeAlias
 
 from semel.database.times import Clock, now_ms
+from semel.http.answers import Headers
 from semel.http.claims import NO_LEASE, Name, Times, name_of
+from semel.http.fates import Commits, Fate, commits_success, fate_of
 from semel.http.fingerprint import fingerprint
 from semel.http.key import KEY_HEADER, KeyMalformed, read_key
 from semel.http.problems import BODY_TOO_LARGE, CALLER_UNKNOWN, KEY_MALFORMED, KEY_MISSING, STILL_RUNNING, Refused
@@ -54,23 +55,7 @@ class Request:
     """The scope of ASGI, or the environment of WSGI."""
 
 
-class Fate(Enum):
-    """What becomes of an effect and its answer."""
-
-    KEPT = "both commit"
-    UNDONE = "the effect is rolled back and the answer kept: a refusal has no effect"
-    FORGOTTEN = "the effect is rolled back and the answer not kept: the next try executes"
-
-
 Scope: TypeAlias = Callable[[Request], str | Awaitable[str | None] | None]
-
-
-# "Send this request there": it was not executed, and has to be free to be sent under its key.
-_ELSEWHERE: Final = (307, 308)
-
-
-def commits_success(status: int) -> bool:
-    return status < 400
 
 
 class Idempotency:
@@ -85,7 +70,7 @@ class Idempotency:
         paths: Sequence[str] = ("*",),
         required: Sequence[str] = ("*",),
         steps: Sequence[str] = (),
-        commits: Callable[[int], bool] = commits_success,
+        commits: Commits = commits_success,
         lease_ms: int = LEASE_MS,
         result_ttl_ms: int = RESULT_TTL_MS,
         request_bytes_max: int = REQUEST_BYTES_MAX,
@@ -150,10 +135,8 @@ class Idempotency:
         now_ms = self.clock()
         return Times(now_ms, now_ms + self.result_ttl_ms, now_ms + self.lease_ms if leased else NO_LEASE)
 
-    def fate(self, status: int) -> Fate:
-        if status >= 500 or status in _ELSEWHERE:
-            return Fate.FORGOTTEN
-        return Fate.KEPT if self._commits(status) else Fate.UNDONE
+    def fate(self, status: int, headers: Headers) -> Fate:
+        return fate_of(status, headers, self._commits)
 
     def enter(self, name: Name, owner: object) -> None:
         """Refuse at once what runs in this very process, where SQLite could only have it wait for the other's end."""

@@ -22,8 +22,9 @@ from semel.http.claims import (
     keep,
     let_go,
 )
+from semel.http.fates import Fate
 from semel.http.holding import Doing, Holder, InTransaction, NewTransaction
-from semel.http.idempotency import Fate, Idempotency
+from semel.http.idempotency import Idempotency
 from semel.http.steps import AsyncKey, Key
 
 T = TypeVar("T")

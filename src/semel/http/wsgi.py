@@ -112,7 +112,7 @@ class _Exchange:
             headers = lowered((name.encode("latin-1"), value.encode("latin-1")) for name, value in self._started[1])
             status = int(self._started[0].split(" ", 1)[0])
             answer = _whole(Answer(status, headers, bytes(self._written))) if is_whole else None
-            outcome = drive(self._holder.settle(self._idempotency.fate(status), status, answer))
+            outcome = drive(self._holder.settle(self._idempotency.fate(status, headers), status, answer))
         except BaseException:
             _close(pieces)
             raise
