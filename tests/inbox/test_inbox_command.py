@@ -41,6 +41,24 @@ def test_what_waits_is_shown_and_marked_and_dropped(
     assert bytes.fromhex(shown[0]["message"]["value"]) == b'{"id": "bad", "fails": true}'
 
 
+def test_an_id_that_a_stranger_has_made_sends_no_commands_to_the_terminal(
+    engine: Engine, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evil = "\x1b[2J\x1b]0;gone\x07\n"
+    inbox = inbox_of(engine, consumer=f"billing{evil}")
+    put(inbox, {"id": f"p-1{evil}", "fails": True}, {"id": f"\x00{evil}"}, {"order": f"o-1{evil}", "version": 2})
+    assert semel("list", "--database", url) == 0
+    shown = capsys.readouterr().out
+    assert len(shown.splitlines()) == 4
+    assert shown.replace("\n", "").isprintable()
+    assert r"p-1\x1b[2J" in shown
+    number = waiting(engine)[2].number
+    assert semel("drop", str(number), "--database", url) == 1
+    said = capsys.readouterr().err
+    assert "still missing" in said
+    assert said.replace("\n", "").isprintable()
+
+
 def test_a_mistake_is_one_line(engine: Engine, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     put(inbox_of(engine), {"order": "o-1", "version": 2})
     [entry] = waiting(engine)

@@ -10,6 +10,7 @@ from sqlalchemy import Engine, delete
 
 from committed_records import committed_values, make_topic
 from semel import outbox
+from semel.cli import main
 from semel.outbox import Unsettled, quarantine
 from semel.outbox.tables import messages
 
@@ -41,6 +42,19 @@ def test_a_message_that_is_refused_is_put_aside_and_only_its_aggregate_waits(
     with engine.connect() as connection:
         found = outbox.status(connection)
     assert (found.waiting, found.quarantined, found.held_up) == (4, 2, 2)
+
+
+def test_an_aggregate_that_a_stranger_has_named_sends_no_commands_to_the_terminal(
+    engine: Engine, url: str, topic: str, relays: Relays, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add(engine, topic, TOO_LARGE, key="\x1b[2J\n")
+    relays.drain()
+    with pytest.raises(SystemExit):
+        main(["outbox", "quarantine", "list", "--database", url])
+    shown = capsys.readouterr().out
+    assert r"\x1b[2J\n" in shown
+    assert len(shown.splitlines()) == 2
+    assert shown.replace("\n", "").isprintable()
 
 
 def test_who_is_dropped_lets_go_of_what_waits_behind_it(

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from semel import __version__
 from semel.cli.errors import Ended, Failure
+from semel.cli.showing import LINE_END, printable
 from semel.cli.subcommands import add_subcommand
 
 # The commands in the order in which a newcomer meets them, and what each is for. It stands here and not in the modules,
@@ -120,7 +121,7 @@ def _run(words: list[str]) -> int:
         code: int = options.run(options)
         sys.stdout.flush()
     except Failure as failure:
-        print(f"semel: {failure}", file=sys.stderr)
+        print(f"semel: {printable(str(failure), keep=LINE_END)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         # From Spark, which answers Ctrl-C in its own way where it runs in this process.

@@ -23,7 +23,7 @@ from semel.cli.client import (
     add_bootstrap,
 )
 from semel.cli.errors import Failure
-from semel.cli.showing import NOTHING, print_table
+from semel.cli.showing import NOTHING, print_table, printable
 from semel.cli.subcommands import add_subcommand
 from semel.wire.errors import ErrorCode, ProtocolError
 from semel.wire.primitives import INT32, MALFORMED, read_length, read_string
@@ -147,9 +147,9 @@ def _describe(client: Client, name: str) -> None:
     group = _group(client, name)
     coordinator = client.coordinator(name, GROUP)
     members = _members(coordinator, name, _type_of(group))
-    print(f"group {name}  type {_type_of(group)}  state {_state_of(group)}")
+    print(f"group {printable(name)}  type {_type_of(group)}  state {_state_of(group)}")
     for line in members.lines:
-        print(f"member {line}")
+        print(f"member {printable(line)}")
     committed = _committed(coordinator, name)
     rows = list(_rows(client, committed, members.owners))
     if not rows:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from semel.cli.client import BOOTSTRAP_DEFAULT
 from semel.cli.databases import add_database, opened
 from semel.cli.errors import Ended, Failure
-from semel.cli.showing import NOTHING, hexadecimal, print_table, time_shown
+from semel.cli.showing import LINE_END, NOTHING, hexadecimal, print_table, printable, time_shown
 from semel.cli.subcommands import add_subcommand
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _telling(relay: "Relay") -> Iterator[None]:
     """What the relay says, as lines on standard error; on a terminal with a line below that says how far it is."""
     logger = logging.getLogger(_LOGGER)
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter(f"{_LINE_START if sys.stderr.isatty() else ''}semel: %(message)s"))
+    handler.setFormatter(_Line())
     logger.addHandler(handler)
     logger.propagate = False
     ended = threading.Event()
@@ -155,6 +155,13 @@ def _telling(relay: "Relay") -> Iterator[None]:
         logger.removeHandler(handler)
 
 
+class _Line(logging.Formatter):
+    """In front of what the terminal shows at present. What the broker says may hold what a stranger has chosen."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return f"{_LINE_START if sys.stderr.isatty() else ''}semel: {printable(super().format(record), keep=LINE_END)}"
+
+
 def _show_progress(relay: "Relay", ended: threading.Event) -> None:
     while not ended.wait(_SHOW_EVERY_SECONDS):
         progress = relay.progress()
@@ -163,7 +170,7 @@ def _show_progress(relay: "Relay", ended: threading.Event) -> None:
             line += f"; waiting for {progress.waits_for}"
         elif progress.messages:
             line += f", the last one {progress.lag_ms} ms after it was added"
-        print(f"{_LINE_START}semel: {line}"[: _terminal_columns()], end="", file=sys.stderr, flush=True)
+        print(f"{_LINE_START}semel: {printable(line)}"[: _terminal_columns()], end="", file=sys.stderr, flush=True)
     print(_LINE_START, end="", file=sys.stderr, flush=True)
 
 

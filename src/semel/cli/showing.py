@@ -1,17 +1,29 @@
-"""How the commands show what they have found: tables, times, and bytes that are no text."""
+"""How the commands show what they have found: tables, times, bytes that are no text, and texts of strangers.
+
+Nothing that a stranger has chosen, such as an id, may break lines or send commands to a terminal.
+"""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
 NOTHING: Final = "-"
+LINE_END: Final = "\n"
 
 
 def print_table(rows: Sequence[tuple[str, ...]]) -> None:
     """The first row is that of the names."""
+    rows = [tuple(map(printable, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def printable(text: str, *, keep: str = "") -> str:
+    """What is not printable is escaped, but for the characters in `keep`."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text)
 
 
 def time_shown(at_ms: int | None) -> str:

@@ -28,6 +28,7 @@ from semel.cli.client import (
     add_bootstrap,
 )
 from semel.cli.errors import Ended, Failure
+from semel.cli.showing import printable
 from semel.core.producers import advance
 from semel.wire.errors import ErrorCode, ProtocolError
 from semel.wire.records import Batch, Record, decode_batches
@@ -274,10 +275,7 @@ def _text(data: bytes | None) -> str:
     """For a terminal: what is not printable is escaped, so that a record can neither break lines nor send commands."""
     if data is None:
         return "null"
-    text = data.decode(errors="backslashreplace")
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return printable(data.decode(errors="backslashreplace"))
 
 
 def _as_json(shown: Shown) -> str:

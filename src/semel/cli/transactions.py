@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from semel.cli.client import TRANSACTION, Client, Refused, add_bootstrap
 from semel.cli.errors import Failure
-from semel.cli.showing import time_shown
+from semel.cli.showing import printable, time_shown
 from semel.cli.subcommands import add_subcommand
 from semel.wire.errors import ErrorCode
 from semel.wire.versions import DESCRIBE_TRANSACTIONS, INIT_PRODUCER_ID, LIST_TRANSACTIONS
@@ -65,7 +65,10 @@ def _list(client: Client, states: list[str]) -> None:
         answer = broker.ask(LIST_TRANSACTIONS, state_filters=states, producer_id_filters=[])
         if answer.error_code:
             raise Refused("the list of transactions", answer.error_code)
-        rows += [(found.transactional_id, str(found.producer_id), found.transaction_state) for found in _sorted(answer)]
+        rows += [
+            (printable(found.transactional_id), str(found.producer_id), found.transaction_state)
+            for found in _sorted(answer)
+        ]
     width = max(len(name) for name, _, _ in rows)
     for name, producer_id, state in rows:
         print(f"{name:{width}}  {producer_id:>10}  {state}")
@@ -90,7 +93,7 @@ def _described(client: Client, transactional_id: str) -> Any:
 
 def _describe(client: Client, transactional_id: str) -> None:
     described = _described(client, transactional_id)
-    print(f"transactional id {transactional_id}")
+    print(f"transactional id {printable(transactional_id)}")
     print(f"  producer {described.producer_id}  epoch {described.producer_epoch}")
     print(f"  state {described.transaction_state}  timeout {_milliseconds(described.transaction_timeout)} ms")
     began_ms = _milliseconds(described.transaction_start_time)
