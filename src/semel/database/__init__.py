@@ -14,6 +14,7 @@ from semel.database.connections import AsyncGiven, Given, within, within_async
 from semel.database.engines import begin_immediately, engine_of
 from semel.database.errors import NotImmediate, NotInTransaction, TransactionBroken, UnknownConnection, UnknownDatabase
 from semel.database.missing import REMEDY, is_missing_table
+from semel.database.passing import is_passing
 from semel.database.unbroken import check_unbroken
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "check_unbroken",
     "engine_of",
     "is_missing_table",
+    "is_passing",
     "within",
     "within_async",
 ]

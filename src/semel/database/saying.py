@@ -8,8 +8,9 @@ from sqlalchemy.exc import DBAPIError
 _PRIMARY_CODE: Final = 0xFF
 
 
-def one_line(error: DBAPIError) -> str:
-    return str(error.orig).strip().partition("\n")[0]
+def one_line(error: Exception) -> str:
+    said = error.orig if isinstance(error, DBAPIError) else error
+    return str(said).strip().partition("\n")[0]
 
 
 def sqlite_code(raised: BaseException | None) -> int | None:

@@ -20,6 +20,7 @@ from semel.inbox.errors import BrokerCoordinates, LoopFailed, RetentionTooShort,
 from semel.inbox.identities import Version, derived_key
 from semel.inbox.loop import Inbox
 from semel.inbox.messages import Message
+from semel.inbox.outages import is_passing
 from semel.inbox.outcomes import Counts, Outcome
 from semel.inbox.reaper import reap, reap_async
 from semel.inbox.retries import Retries
@@ -40,6 +41,7 @@ __all__ = [
     "claim_many",
     "claim_many_async",
     "derived_key",
+    "is_passing",
     "metadata",
     "next_version",
     "next_version_async",

@@ -6,23 +6,25 @@ duplicate. A version that was put aside is not: the versions after it are gaps, 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 from uuid import UUID
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import DBAPIError
 
 from semel.database.times import Clock
 from semel.inbox import asides, claims
 from semel.inbox.asides import Aside, Cause, State
-from semel.inbox.errors import BrokerCoordinates
+from semel.inbox.errors import BrokerCoordinates, IdentityIsPlace
 from semel.inbox.identities import Version, checked_id, checked_version
 from semel.inbox.messages import Message
 from semel.inbox.outcomes import Outcome
 
 Identity = Callable[[Message], str | UUID | Version]
 """Finds what an event is known by. An error says that the message cannot be decoded."""
+
+Passing = Callable[[BaseException], bool]
+"""Says of an error that it passes by itself, and so says nothing of the message."""
 
 
 class Retaken(NamedTuple):
@@ -37,22 +39,38 @@ class Admission:
     consumer: str
     identity: Identity
     first_version: int
+    passing: Passing
     clock: Clock
 
     def identity_of(self, message: Message) -> str | Version | Exception:
-        """The identity, or why there is none. An identity made of the message's place is a mistake of the program; one
-        that only looks like a place is a mistake of whoever sent it, who is not to stop everybody."""
+        """The identity, or why there is none. An identity that the program makes of the message's place is its own
+        mistake; one that looks like a place, whichever, is a mistake of whoever sent it, who is not to stop everybody.
+        """
         try:
             found = self.identity(message)
             if isinstance(found, Version):
                 return checked_version(found.aggregate, found.version)
             return checked_id(found)
         except BrokerCoordinates as error:
-            if error.is_of(message):
-                raise
+            if self._follows_place(message, found):
+                raise IdentityIsPlace(found) from error
             return error
         except Exception as error:
+            if self.passing(error):
+                raise
             return error
+
+    def _follows_place(self, message: Message, found: object) -> bool:
+        """Whether it is another one where the same record lies elsewhere."""
+        if not isinstance(found, str):
+            return True
+        elsewhere = replace(
+            message, topic=f"{message.topic}-", partition=message.partition + 1, offset=message.offset + 1
+        )
+        try:
+            return self.identity(elsewhere) != found
+        except Exception:
+            return False
 
     def take(self, connection: Connection, message: Message, identity: str | Version) -> Outcome:
         """Claim it; where that is not possible, and never will be by itself, put it aside."""
@@ -121,8 +139,3 @@ def reason_of(error: Exception) -> str:
 
 def gap_reason(identity: str | Version) -> str:
     return f"{identity} does not follow the last version that was taken"
-
-
-def is_lost_database(error: Exception) -> bool:
-    """Whether it says nothing of the message, and the quarantine is out of reach too."""
-    return isinstance(error, DBAPIError) and error.connection_invalidated

@@ -8,22 +8,25 @@ database has committed.
 import asyncio
 import contextlib
 import importlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from sqlalchemy import Connection
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from semel.database import check_unbroken, within_async
 from semel.inbox import asides
-from semel.inbox.admission import is_lost_database, reason_of
+from semel.inbox.admission import reason_of
 from semel.inbox.asides import State
+from semel.inbox.attempts import Attempts
 from semel.inbox.errors import LoopFailed
+from semel.inbox.identities import Version
 from semel.inbox.looping import Looping
 from semel.inbox.messages import Message
 from semel.inbox.outcomes import Outcome
 from semel.inbox.progress import Place
 from semel.inbox.reaper import reap_async
-from semel.inbox.settings import DUE_COUNT_MAX, POLL_SECONDS, for_aiokafka
+from semel.inbox.settings import DUE_COUNT_MAX, DUE_MS_MAX, POLL_SECONDS, for_aiokafka
 
 AsyncHandler = Callable[[AsyncConnection, Message], Awaitable[object]]
 
@@ -46,7 +49,7 @@ class AsyncInbox(Looping[AsyncEngine]):
                     async with working:
                         # A rebalance may have come before the lock did.
                         if place in client.assignment():
-                            await self._consume(handler, message_of(records[0]))
+                            await self._consume(client, handler, message_of(records[0]))
                 if not fetched or self._progress.is_due:
                     await self._commit(client)
         except aiokafka.errors.KafkaError as error:
@@ -60,65 +63,101 @@ class AsyncInbox(Looping[AsyncEngine]):
     async def take(self, handler: AsyncHandler, message: Message) -> Outcome | None:
         """What became of this message, committed and counted; None where `stop` came before that was known."""
         outcome = await self._settle(handler, message)
+        while outcome is None and not self._is_stopping:
+            outcome = await self._settle(handler, message)
         self._count(outcome)
         return outcome
 
     async def retry_due(self, handler: AsyncHandler) -> None:
         """Try what a person wants to be tried again, in the order in which it was put aside, each once."""
-        async with self._engine.begin() as connection:
-            due = await connection.run_sync(asides.due_numbers, self._admission.consumer, DUE_COUNT_MAX)
-        for number in due:
-            await self._retry(handler, number)
+        async with self._waiting_out():
+            await self._retry_until(handler, await self._due_numbers(), None)
 
     # -- a message ---------------------------------------------------------------------------------------------------
 
-    async def _consume(self, handler: AsyncHandler, message: Message) -> None:
-        if await self.take(handler, message) is not None:
+    async def _consume(self, client: Any, handler: AsyncHandler, message: Message) -> None:
+        outcome = await self._settle(handler, message)
+        if outcome is not None:
+            self._count(outcome)
             self._progress.note(message)
+        elif not self._is_stopping:
+            # Poll for it once more: who does not poll loses his partitions, however long the outage is.
+            client.seek(_partition(message.place), message.offset)
 
     async def _settle(self, handler: AsyncHandler, message: Message) -> Outcome | None:
-        admission = self._admission
-        identity = admission.identity_of(message)
-        if isinstance(identity, Exception):
-            error = identity
-            async with self._engine.begin() as connection:
-                return await within_async(connection, lambda given: admission.put_undecodable(given, message, error))
-        attempt = 1
+        """None where `stop` came before it was known, or something is in the way for longer than a poll may wait."""
+        attempts = self._new_attempts()
         while True:
             try:
-                async with self._engine.begin() as connection:
-                    outcome = await within_async(connection, lambda given: admission.take(given, message, identity))
-                    if outcome:
-                        await handler(connection, message)
-                        await connection.run_sync(check_unbroken)
+                outcome = await self._attempt(handler, message, attempts)
+            except Exception as error:
+                wait_seconds = attempts.wait_seconds(error)
+            else:
+                self._outage.is_over()
                 return outcome
-            except Exception as failure:
-                if attempt == self._retries.attempts:
-                    if is_lost_database(failure):
-                        raise
-                    return await self._put_aside(message, identity, failure, attempt)
             if self._is_stopping:
                 return None
-            await asyncio.sleep(self._wait_seconds(attempt))
-            attempt += 1
+            await asyncio.sleep(wait_seconds)
+            if attempts.are_held_up:
+                return None
 
-    async def _put_aside(self, message: Message, identity: Any, failure: Exception, attempts: int) -> Outcome:
+    async def _attempt(self, handler: AsyncHandler, message: Message, attempts: Attempts) -> Outcome:
+        identity = self._admission.identity_of(message)
         async with self._engine.begin() as connection:
-            return await within_async(
-                connection, lambda given: self._admission.put_aside(given, message, identity, failure, attempts)
-            )
+            outcome = await within_async(connection, lambda given: self._admit(given, message, identity, attempts))
+            if outcome:
+                await handler(connection, message)
+                await connection.run_sync(check_unbroken)
+        return outcome
+
+    def _admit(
+        self, connection: Connection, message: Message, identity: str | Version | Exception, attempts: Attempts
+    ) -> Outcome:
+        if isinstance(identity, Exception):
+            return self._admission.put_undecodable(connection, message, identity)
+        if attempts.failure is not None and attempts.are_used_up:
+            return self._admission.put_aside(connection, message, identity, attempts.failure, attempts.failed)
+        return self._admission.take(connection, message, identity)
 
     # -- what is done from time to time ------------------------------------------------------------------------------
 
     async def _look_after(self, handler: AsyncHandler) -> None:
-        if self._retrying.is_due():
-            await self.retry_due(handler)
-        if self._reaping.is_due():
-            await reap_async(
-                self._engine, consumer=self._admission.consumer, retention_ms=self._retention_ms, clock=self._clock
-            )
+        async with self._waiting_out():
+            if self._retrying.is_due():
+                await self._retry_for_a_while(handler)
+            if self._reaping.is_due():
+                await reap_async(
+                    self._engine, consumer=self._admission.consumer, retention_ms=self._retention_ms, clock=self._clock
+                )
+
+    @contextlib.asynccontextmanager
+    async def _waiting_out(self) -> AsyncIterator[None]:
+        """What is in the way leaves the rest for later."""
+        try:
+            yield
+        except Exception as error:
+            await asyncio.sleep(self._outage_seconds(error))
+
+    async def _retry_for_a_while(self, handler: AsyncHandler) -> None:
+        """The rest waits until the broker has heard of us."""
+        until_ms = self._clock() + DUE_MS_MAX
+        if not await self._retry_until(handler, await self._due_numbers(), until_ms):
+            self._retrying.make_due()
+
+    async def _retry_until(self, handler: AsyncHandler, numbers: Sequence[int], until_ms: int | None) -> bool:
+        """Whether all of them were tried in time, and nothing is in the way."""
+        for number in numbers:
+            if self._is_stopping or (until_ms is not None and self._clock() >= until_ms):
+                return False
+            await self._retry(handler, number)
+        return True
+
+    async def _due_numbers(self) -> list[int]:
+        async with self._engine.begin() as connection:
+            return await connection.run_sync(asides.due_numbers, self._admission.consumer, DUE_COUNT_MAX)
 
     async def _retry(self, handler: AsyncHandler, number: int) -> None:
+        """What passes by itself is raised, and leaves it due."""
         try:
             async with self._engine.begin() as connection:
                 retaken = await within_async(connection, lambda given: self._admission.retake(given, number))
@@ -126,11 +165,12 @@ class AsyncInbox(Looping[AsyncEngine]):
                     await handler(connection, retaken.message)
                     await connection.run_sync(check_unbroken)
         except Exception as error:
-            if is_lost_database(error):
+            if self._passing(error):
                 raise
             async with self._engine.begin() as connection:
                 await connection.run_sync(asides.hold_again, number, State.DUE, reason_of(error))
             return
+        self._outage.is_over()
         if retaken is not None:
             self._count_retried()
 

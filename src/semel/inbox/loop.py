@@ -17,15 +17,16 @@ from sqlalchemy import Connection, Engine
 
 from semel.database import check_unbroken, within
 from semel.inbox import asides
-from semel.inbox.admission import is_lost_database, reason_of
+from semel.inbox.admission import reason_of
 from semel.inbox.asides import State
+from semel.inbox.attempts import Attempts
 from semel.inbox.errors import LoopFailed
 from semel.inbox.looping import Looping
 from semel.inbox.messages import Message
 from semel.inbox.outcomes import Outcome
 from semel.inbox.progress import Place
 from semel.inbox.reaper import reap
-from semel.inbox.settings import DUE_COUNT_MAX, POLL_SECONDS, for_confluent
+from semel.inbox.settings import DUE_COUNT_MAX, DUE_MS_MAX, POLL_SECONDS, for_confluent
 
 Handler = Callable[[Connection, Message], object]
 
@@ -73,9 +74,7 @@ class Inbox(Looping[Engine]):
                 self._look_after(handler)
                 received = client.poll(POLL_SECONDS)
                 if received is not None and not self._is_passing(received):
-                    message = message_of(received)
-                    if self.take(handler, message) is not None:
-                        self._progress.note(message)
+                    self._consume(client, handler, message_of(received))
                 if received is None or self._progress.is_due:
                     self._commit(client)
         finally:
@@ -86,43 +85,56 @@ class Inbox(Looping[Engine]):
     def take(self, handler: Handler, message: Message) -> Outcome | None:
         """What became of this message, committed and counted; None where `stop` came before that was known.
 
-        It is what `run` does with each; call it from a loop of your own, and commit the offset after it.
+        Call it from a loop of your own, and commit the offset after it. It waits for what is away, as long as that is.
         """
         outcome = self._settle(handler, message)
+        while outcome is None and not self._is_stopping:
+            outcome = self._settle(handler, message)
         self._count(outcome)
         return outcome
 
     def retry_due(self, handler: Handler) -> None:
         """Try what a person wants to be tried again, in the order in which it was put aside, each once."""
-        with self._begun() as connection:
-            due = asides.due_numbers(connection, self._admission.consumer, DUE_COUNT_MAX)
-        for number in due:
-            self._retry(handler, number)
+        with self._waiting_out():
+            self._retry_until(handler, self._due_numbers(), None)
+
+    def _consume(self, client: Consumer, handler: Handler, message: Message) -> None:
+        outcome = self._settle(handler, message)
+        if outcome is not None:
+            self._count(outcome)
+            self._progress.note(message)
+        elif not self._is_stopping:
+            self._read_again(client, message)
 
     def _settle(self, handler: Handler, message: Message) -> Outcome | None:
-        identity = self._admission.identity_of(message)
-        if isinstance(identity, Exception):
-            with self._begun() as connection:
-                return self._admission.put_undecodable(connection, message, identity)
-        attempt = 1
+        """None where `stop` came before it was known, or something is in the way for longer than a poll may wait."""
+        attempts = self._new_attempts()
         while True:
             try:
-                with self._begun() as connection:
-                    outcome = self._admission.take(connection, message, identity)
-                    if outcome:
-                        handler(connection, message)
-                        check_unbroken(connection)
-                return outcome
+                outcome = self._attempt(handler, message, attempts)
             except Exception as error:
-                if attempt == self._retries.attempts:
-                    if is_lost_database(error):
-                        raise
-                    with self._begun() as connection:
-                        return self._admission.put_aside(connection, message, identity, error, attempt)
+                wait_seconds = attempts.wait_seconds(error)
+            else:
+                self._outage.is_over()
+                return outcome
             if self._is_stopping:
                 return None
-            time.sleep(self._wait_seconds(attempt))
-            attempt += 1
+            time.sleep(wait_seconds)
+            if attempts.are_held_up:
+                return None
+
+    def _attempt(self, handler: Handler, message: Message, attempts: Attempts) -> Outcome:
+        identity = self._admission.identity_of(message)
+        with self._begun() as connection:
+            if isinstance(identity, Exception):
+                return self._admission.put_undecodable(connection, message, identity)
+            if attempts.failure is not None and attempts.are_used_up:
+                return self._admission.put_aside(connection, message, identity, attempts.failure, attempts.failed)
+            outcome = self._admission.take(connection, message, identity)
+            if outcome:
+                handler(connection, message)
+                check_unbroken(connection)
+        return outcome
 
     @contextlib.contextmanager
     def _begun(self) -> Iterator[Connection]:
@@ -134,12 +146,42 @@ class Inbox(Looping[Engine]):
 
     def _look_after(self, handler: Handler) -> None:
         """Those that a person wants to be tried again come before what is new; and old claims go."""
-        if self._retrying.is_due():
-            self.retry_due(handler)
-        if self._reaping.is_due():
-            reap(self._engine, consumer=self._admission.consumer, retention_ms=self._retention_ms, clock=self._clock)
+        with self._waiting_out():
+            if self._retrying.is_due():
+                self._retry_for_a_while(handler)
+            if self._reaping.is_due():
+                reap(
+                    self._engine, consumer=self._admission.consumer, retention_ms=self._retention_ms, clock=self._clock
+                )
+
+    @contextlib.contextmanager
+    def _waiting_out(self) -> Iterator[None]:
+        """What is in the way leaves the rest for later."""
+        try:
+            yield
+        except Exception as error:
+            time.sleep(self._outage_seconds(error))
+
+    def _retry_for_a_while(self, handler: Handler) -> None:
+        """The rest waits until the broker has heard of us."""
+        until_ms = self._clock() + DUE_MS_MAX
+        if not self._retry_until(handler, self._due_numbers(), until_ms):
+            self._retrying.make_due()
+
+    def _retry_until(self, handler: Handler, numbers: Sequence[int], until_ms: int | None) -> bool:
+        """Whether all of them were tried in time, and nothing is in the way."""
+        for number in numbers:
+            if self._is_stopping or (until_ms is not None and self._clock() >= until_ms):
+                return False
+            self._retry(handler, number)
+        return True
+
+    def _due_numbers(self) -> list[int]:
+        with self._begun() as connection:
+            return asides.due_numbers(connection, self._admission.consumer, DUE_COUNT_MAX)
 
     def _retry(self, handler: Handler, number: int) -> None:
+        """What passes by itself is raised, and leaves it due."""
         try:
             with self._begun() as connection:
                 retaken = self._admission.retake(connection, number)
@@ -147,11 +189,12 @@ class Inbox(Looping[Engine]):
                     handler(connection, retaken.message)
                     check_unbroken(connection)
         except Exception as error:
-            if is_lost_database(error):
+            if self._passing(error):
                 raise
             with self._begun() as connection:
                 asides.hold_again(connection, number, State.DUE, reason_of(error))
             return
+        self._outage.is_over()
         if retaken is not None:
             self._count_retried()
 
@@ -164,6 +207,13 @@ class Inbox(Looping[Engine]):
         if error.code() in _PASSING or (error.retriable() and not error.fatal()):
             return True
         raise LoopFailed(f"the broker refuses to be read: {error.str()}")
+
+    def _read_again(self, client: Consumer, message: Message) -> None:
+        """Poll for it once more: who does not poll loses his partitions, however long the outage is."""
+        try:
+            client.seek(TopicPartition(message.topic, message.partition, message.offset))
+        except KafkaException as failure:
+            raise LoopFailed(f"the place of a message that has to wait is lost: {failure.args[0].str()}") from failure
 
     def _commit(self, client: Consumer) -> None:
         """Tell the broker how far the database has come, and wait until it knows."""

@@ -8,8 +8,10 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from semel.database.times import Clock, now_ms
-from semel.inbox.admission import Admission, Identity
+from semel.inbox.admission import Admission, Identity, Passing
+from semel.inbox.attempts import Attempts
 from semel.inbox.identities import checked_consumer
+from semel.inbox.outages import Outage, is_passing
 from semel.inbox.outcomes import Counts, Outcome
 from semel.inbox.progress import Progress
 from semel.inbox.reaper import checked_retention
@@ -29,15 +31,19 @@ class Looping(Generic[EngineT]):
         identity: Identity,
         first_version: int = 1,
         retries: Retries | None = None,
+        passing: Passing = is_passing,
         retention_ms: int = RETENTION_MS,
         clock: Clock = now_ms,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """`identity` finds an event's id, or its `Version`; `chance` is at least 0 and less than 1."""
+        """`identity` finds an event's id, or its `Version`. Errors that are `passing` are waited for, and never count
+        as attempts. `chance` is at least 0 and less than 1."""
         self.counts = Counts()
-        self._admission = Admission(checked_consumer(consumer), identity, first_version, clock)
+        self._admission = Admission(checked_consumer(consumer), identity, first_version, passing, clock)
         self._engine = engine
         self._retries = retries or Retries()
+        self._passing = passing
+        self._outage = Outage(self._retries)
         self._retention_ms = checked_retention(retention_ms)
         self._clock = clock
         self._chance = chance
@@ -58,8 +64,14 @@ class Looping(Generic[EngineT]):
     def _count_retried(self) -> None:
         self.counts = self.counts._replace(retried=self.counts.retried + 1)
 
-    def _wait_seconds(self, attempt: int) -> float:
-        return self._retries.wait_seconds(attempt, self._chance())
+    def _new_attempts(self) -> Attempts:
+        return Attempts(self._retries, self._outage, self._passing, self._chance)
+
+    def _outage_seconds(self, error: Exception) -> float:
+        """How long to wait for what is in the way; raises what does not pass."""
+        if not self._passing(error):
+            raise error
+        return self._outage.wait_seconds(error, self._chance())
 
 
 class Every:
@@ -78,3 +90,7 @@ class Every:
         if is_due:
             self._due_at_ms = at_ms + self._period_ms
         return is_due
+
+    def make_due(self) -> None:
+        """It was not finished, and goes on when it is asked for next."""
+        self._due_at_ms = 0

@@ -11,6 +11,8 @@ POLL_SECONDS: Final = 0.2
 # How often the quarantine is asked for what is to be tried again, and how much of it is tried before the next record.
 RETRY_EVERY_MS: Final = 1_000
 DUE_COUNT_MAX: Final = 100
+# What is tried again must not keep the loop from its broker for longer than this, and then the handler that it is in.
+DUE_MS_MAX: Final = 10_000
 REAP_EVERY_MS: Final = 60 * 60 * 1000
 
 # A library does not print: what librdkafka says goes to the log of the program, if it has one.

@@ -6,11 +6,12 @@ This must never wait for what waiting does not mend.
 import logging
 import threading
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import SQLAlchemyError
 
-from semel.database.saying import one_line, sqlite_code
+from semel.database import is_passing
+from semel.database.saying import one_line
 
 T = TypeVar("T")
 
@@ -20,10 +21,6 @@ DATABASE: Final = "the database"
 BROKERS: Final = "the brokers"
 PUBLISHER: Final = "the publisher's name"
 _PAUSE_SECONDS: Final = 0.5
-# Classes of SQLSTATE that pass: lost connections, conflicts with others, too few resources, locks, a server that ends.
-_PASSING_CLASSES: Final = frozenset({"08", "40", "53", "55", "57"})
-# What SQLite says while somebody else writes, by its numbers: BUSY, LOCKED, IOERR, FULL, PROTOCOL.
-_PASSING_CODES: Final = frozenset({5, 6, 10, 13, 15})
 
 
 class Stopped(Exception):
@@ -47,8 +44,8 @@ class Patience:
         while True:
             try:
                 done = work()
-            except DBAPIError as error:
-                if not _is_passing(error):
+            except SQLAlchemyError as error:
+                if not is_passing(error):
                     raise
                 self.wait_for(DATABASE, one_line(error))
             else:
@@ -67,17 +64,3 @@ class Patience:
     def is_back(self, what: str) -> None:
         if self._missing.pop(what, None) is not None:
             logger.warning("%s: there again", what)
-
-
-def _is_passing(error: DBAPIError) -> bool:
-    if error.connection_invalidated:
-        return True
-    raised: Any = error.orig
-    code = sqlite_code(raised)
-    if code is not None:
-        return code in _PASSING_CODES
-    sqlstate = getattr(raised, "sqlstate", None) or getattr(raised, "pgcode", None)
-    if sqlstate is not None:
-        return sqlstate[:2] in _PASSING_CLASSES
-    # A connection that could not be made has no SQLSTATE.
-    return isinstance(error, OperationalError | InterfaceError)
