@@ -45,7 +45,7 @@ def book(connection: Connection, message: Message) -> None:
     connection.execute(insert(entries), [debit, credit])
 
 
-inbox = Inbox(engine_of(LEDGER_DATABASE), consumer="ledger", identity=lambda message: str(event_of(message)["event"]))
+inbox = Inbox(engine_of(LEDGER_DATABASE), consumer="ledger", identity=lambda message: event_of(message)["event"])
 ended = threading.Event()
 
 

@@ -1,6 +1,7 @@
 """Adding messages, in the transaction of the caller. They are sent if it commits, and as if they had never been if not.
 
-This must never begin, commit or roll back that transaction. On PostgreSQL a relay that is asleep is woken by the
+What a session has not written yet is written first: it locks what the order rests on. This must never begin, commit or
+roll back the transaction. On PostgreSQL a relay that is asleep is woken by the
 commit; see `waking.py`.
 """
 
@@ -8,6 +9,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from sqlalchemy import Connection, insert
+from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session
+from sqlalchemy.orm import Session, scoped_session
 
 from semel.database import AsyncGiven, Given, within, within_async
 from semel.database.times import Clock, now_ms
@@ -41,6 +44,9 @@ def add(
 def add_many(given: Given, added: Iterable[Message], *, clock: Clock = now_ms) -> None:
     """`add` for many, in their order, at once."""
     rows = _rows(added, clock)
+    if isinstance(given, Session | scoped_session):
+        # What the session still has to write locks the aggregate, and has to before the message takes its number.
+        given.flush()
     with within(given) as connection:
         _insert(connection, rows)
 
@@ -62,6 +68,8 @@ async def add_async(
 async def add_many_async(given: AsyncGiven, added: Iterable[Message], *, clock: Clock = now_ms) -> None:
     """`add_many` on an asynchronous connection or session."""
     rows = _rows(added, clock)
+    if isinstance(given, AsyncSession | async_scoped_session):
+        await given.flush()
     await within_async(given, lambda connection: _insert(connection, rows))
 
 
