@@ -205,8 +205,8 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a marker of a later epoch leaves the numbers of the earlier one",
         "semel.core.producers:note_marker",
-        "state is None or epoch > epoch_of(state)",
-        "state is None",
+        "epoch > epoch_of(state)",
+        "False",
         ("tests/core/test_partition_transactions.py",),
     ),
     Bug(
@@ -327,8 +327,8 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
     # -- groups of the new protocol: each partition has one owner at a time -------------------------------------------
     Bug(
         "a partition is given away before its owner has let go of it",
-        "semel.core.groups.consumer:ConsumerGroup._is_free",
-        "name not in self._owner_of",
+        "semel.core.groups.consumer_owners:Owners.is_free",
+        "name not in self._of_partition",
         "True",
         ("tests/core/groups/test_consumer.py", "tests/core/groups/test_consumer_machine.py"),
     ),

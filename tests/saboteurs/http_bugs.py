@@ -104,28 +104,28 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a handler that failed is not tried again",
-        "semel.http.idempotency:Idempotency.fate",
+        "semel.http.fates:fate_of",
         "status >= 500",
         "status >= 600",
         (_FRAMEWORKS, "-k", "sqlite and flask"),
     ),
     Bug(
         "who is sent elsewhere has used up the key",
-        "semel.http.idempotency:Idempotency.fate",
+        "semel.http.fates:fate_of",
         "status >= 500 or status in _ELSEWHERE",
         "status >= 500",
         (_MIDDLEWARE, "-k", "sqlite and elsewhere"),
     ),
     Bug(
         "a refusal keeps half an effect",
-        "semel.http.idempotency:commits_success",
+        "semel.http.fates:commits_success",
         "status < 400",
         "status < 500",
         (_FRAMEWORKS, "-k", "sqlite and flask"),
     ),
     Bug(
         "a stream is gone before its effect is committed",
-        "semel.http.asgi:_Exchange._hold_back",
+        "semel.http.asgi:_Exchange._add",
         """
         await self._settle_unkept()
         await self._send_body(more=_)

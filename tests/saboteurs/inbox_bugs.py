@@ -73,18 +73,18 @@ INBOX_BUGS: Final[tuple[Bug, ...]] = (
     # -- the loop: offsets last, and nothing skipped -----------------------------------------------------------------
     Bug(
         "offsets are committed first",
-        "semel.inbox.loop:Inbox.run",
-        "if self.take(handler, message) is not None: self._progress.note(message)",
+        "semel.inbox.loop:Inbox._consume",
+        "outcome = self._settle(handler, message)",
         """
         self._progress.note(message)
         self._commit(client)
-        self.take(handler, message)
+        outcome = self._settle(handler, message)
         """,
         (_LOOP, "-k", "leaves_the_offset and sqlite"),
     ),
     Bug(
         "a transaction that was undone is taken for committed",
-        "semel.inbox.loop:Inbox._settle",
+        "semel.inbox.loop:Inbox._attempt",
         "check_unbroken(connection)",
         "",
         (_LOOP, "-k", "was_undone and sqlite"),
