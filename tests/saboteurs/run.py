@@ -32,7 +32,8 @@ from saboteurs.trial import Ending, Process, Trial
 
 # What the tests import most, and what takes longest. Nothing that starts a thread of Python.
 _LIBRARIES: Final = (
-    *("_hypothesis_pytestplugin", "hypothesis.strategies", "kio.serial", "confluent_kafka.admin", "uvloop", "crc32c"),
+    *("_hypothesis_pytestplugin", "hypothesis.strategies", "xdist.plugin"),
+    *("kio.serial", "confluent_kafka.admin", "uvloop", "crc32c"),
     *("numpy", "pandas", "pyarrow.compute", "pyarrow.parquet", "sqlalchemy.orm", "sqlalchemy.ext.asyncio", "psycopg"),
     *("aiosqlite", "asyncpg", "django.http", "fastapi", "flask", "httpx", "litestar"),
 )

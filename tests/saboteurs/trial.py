@@ -27,10 +27,10 @@ from hypothesis import Phase, settings
 from saboteurs.pieces import NotPlanted
 from saboteurs.planting import Bug, import_sabotaged
 
-# Whatever else is installed has no part in it: to look for plugins takes longer than most tests.
-_PLUGINS: Final = ("_hypothesis_pytestplugin", "semel.testing.plugin")
+# Those that the tests know of. To look for others takes longer than most tests.
+_PLUGINS: Final = ("_hypothesis_pytestplugin", "semel.testing.plugin", "xdist.plugin")
 _OPTIONS: Final = (
-    *("-q", "-p", "no:cacheprovider", "--disable-plugin-autoload", "--continue-on-collection-errors"),
+    *("-q", "-p", "no:cacheprovider", "--disable-plugin-autoload", "--continue-on-collection-errors", "-m", ""),
     # Libraries are there before pytest, and the time is kept by the parent, not by a plugin of pytest.
     *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
     *("-W", "ignore::pytest.PytestUnknownMarkWarning", "-W", "ignore::pytest.PytestConfigWarning"),
