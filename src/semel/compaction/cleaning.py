@@ -9,7 +9,7 @@ Memory is bounded by the table of keys, by one batch and what it decompresses to
 """
 
 from collections.abc import Callable, Generator, Iterable
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -35,6 +35,8 @@ from semel.wire.errors import ProtocolError
 from semel.wire.records import opened
 
 _PIECE_BYTES: Final = 1024 * 1024
+# Beyond every offset.
+_NOWHERE: Final = 2**63
 
 
 @dataclass(slots=True)
@@ -59,11 +61,13 @@ class Rewritten:
     new: Segment | None
     is_changed: bool
     now_ms: int
+    # From here on there are marks of deletion that the next pass has to come back for.
+    postponed_from: int
 
     def forget_horizons(self) -> None:
         """Segments that stay as they are have nothing in them that would have to go by now. For the event loop."""
         for segment in self.old:
-            if has_gone_by(segment.horizon_ms, self.now_ms):
+            if has_gone_by(segment.horizon_ms, self.now_ms) and segment.next_offset <= self.postponed_from:
                 segment.horizon_ms = NO_HORIZON
 
 
@@ -84,6 +88,10 @@ class Pass:
     tally: Tally = field(default_factory=Tally)
     transactions: TransactionsPassed = field(init=False)
     last_offsets: LastOffsets = field(init=False)
+    # Whether a batch stayed unopened: what it holds of a key is not known, and may be what a later mark deletes.
+    has_passed_unopened: bool = False
+    # From this offset on there was no room to look at marks of deletion that an earlier pass left.
+    postponed_from: int = _NOWHERE
 
     def __post_init__(self) -> None:
         self.transactions = TransactionsPassed(())
@@ -100,7 +108,11 @@ class Pass:
         return self.until == self.segments[-1].next_offset
 
     def survey(self) -> None:
-        """To be called first: find the last record of each key in what is new, up to where the table is full."""
+        """To be called first: find the last record of each key in what is new, up to where the table is full.
+
+        And before that the marks of deletion whose time is up, for a mark goes only together with all that it deletes.
+        """
+        self._survey_marks()
         self.transactions = TransactionsPassed(self.aborted)
         last_offsets = self.last_offsets
         for segment in self.segments:
@@ -121,12 +133,29 @@ class Pass:
                     except ProtocolError:
                         self.tally.unopened_batches += 1
 
-    def _note_keys(self, header: BatchHeader, batch: memoryview) -> None:
+    def _survey_marks(self) -> None:
+        """Note the marks that an earlier pass left and whose time is up, in half of the table at most."""
+        for segment in self.segments:
+            if segment.base_offset >= self.cleaned_until or not has_gone_by(segment.horizon_ms, self.rules.now_ms):
+                continue
+            with closing(self._batches(segment)) as batches:
+                for header, batch in batches:
+                    is_late = has_gone_by(horizon_of(header), self.rules.now_ms)
+                    if header.next_offset > self.cleaned_until or header.is_control or not is_late:
+                        continue
+                    if not self.last_offsets.has_room(2 * header.record_count + len(self.last_offsets.offsets)):
+                        self.postponed_from = header.base_offset
+                        return
+                    if _is_intact(header, batch):
+                        with suppress(ProtocolError):
+                            self._note_keys(header, batch, only_marks=True)
+
+    def _note_keys(self, header: BatchHeader, batch: memoryview, *, only_marks: bool = False) -> None:
         offsets = self.last_offsets.offsets
         base_offset = header.base_offset
         records = opened(batch, header.attributes, self.rules.opened_bytes_max)
-        for _, _, offset_delta, key, _ in records_in(records, header):
-            if key is not None:
+        for _, _, offset_delta, key, has_value in records_in(records, header):
+            if key is not None and not (only_marks and has_value):
                 offsets[digest(key)] = base_offset + offset_delta
 
     def groups(self) -> list[list[Segment]]:
@@ -155,7 +184,7 @@ class Pass:
             output.discard()
             raise
         self.tally.written_bytes += 0 if new is None else new.size
-        return Rewritten(group, new, is_changed, self.rules.now_ms)
+        return Rewritten(group, new, is_changed, self.rules.now_ms, self.postponed_from)
 
     def _rewrite_segment(self, segment: Segment, output: SegmentOutput, is_begun: bool) -> bool:
         """Write what is left of a segment, from the first difference on if it is not begun; whether it is, by then."""
@@ -174,8 +203,7 @@ class Pass:
                     stays = read_header(kept)
                     self.tally.removed_records += header.record_count - stays.record_count
                     output.add(stays, kept)
-                    if horizon_of(stays) > self.rules.now_ms or horizon_of(stays) != horizon_of(header):
-                        # One that has gone by and is still here has to stay, and is nothing to come back for.
+                    if self._is_to_come_back_for(stays) or horizon_of(stays) != horizon_of(header):
                         output.note_horizon(horizon_of(stays))
                 if header.is_transactional and not header.is_control:
                     self.transactions.note_kept(header.producer_id)
@@ -189,17 +217,25 @@ class Pass:
         with closing(self._batches(segment)) as batches:
             for header, batch in batches:
                 output.add(header, batch)
-                if horizon_of(header) > self.rules.now_ms:
+                if self._is_to_come_back_for(header):
                     output.note_horizon(horizon_of(header))
                 copied += len(batch)
                 if copied >= size:
                     break
+
+    def _is_to_come_back_for(self, header: BatchHeader) -> bool:
+        """Whether a later pass may take what this one leaves. One that has gone by and is still here has to stay, but
+        for want of room in the table."""
+        horizon_ms = horizon_of(header)
+        is_postponed = self.postponed_from <= header.base_offset < self.cleaned_until
+        return horizon_ms > self.rules.now_ms or (is_postponed and horizon_ms != NO_HORIZON)
 
     def _kept(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
         """What is left of a batch: itself, or less, or nothing."""
         rules = self.rules
         if not _is_intact(header, batch):
             # Written anew its checksum would be right, and nobody would ever know.
+            self.has_passed_unopened = True
             return batch
         if header.is_control:
             has_records = self.transactions.end(header.producer_id)
@@ -211,12 +247,14 @@ class Pass:
             return None if is_late and header.base_offset != rules.last_offset else batch
         if header.is_transactional and self.transactions.is_aborted(header.producer_id, header.base_offset):
             return None
-        if header.base_offset >= self.until or header.record_count > self.last_offsets.keys_max:
+        if header.base_offset >= self.until:
             return batch
-        try:
-            return without_superseded(header, batch, self.last_offsets.offsets, rules)
-        except ProtocolError:
-            return batch
+        offsets, marks_may_go = self.last_offsets.offsets, not self.has_passed_unopened
+        if header.record_count <= self.last_offsets.keys_max:
+            with suppress(ProtocolError):
+                return without_superseded(header, batch, offsets, rules, marks_may_go=marks_may_go)
+        self.has_passed_unopened = True
+        return batch
 
     def _supersedes_nothing(self, header: BatchHeader) -> bool:
         return header.is_control or (

@@ -67,13 +67,17 @@ class _Survivors(NamedTuple):
     has_deletion: bool
 
 
-def without_superseded(header: BatchHeader, batch: Buffer, offsets: Mapping[bytes, int], rules: Rules) -> Buffer | None:
+def without_superseded(
+    header: BatchHeader, batch: Buffer, offsets: Mapping[bytes, int], rules: Rules, *, marks_may_go: bool
+) -> Buffer | None:
     """The batch with the records that stay, given the last offset of each key; None if there are none.
 
-    It is the very same batch if nothing changes. ProtocolError if it cannot be opened.
+    It is the very same batch if nothing changes. ProtocolError if it cannot be opened. A mark of deletion whose time is
+    up goes if `marks_may_go`, which says that all before the batch was looked at, and if it is in `offsets`: only then
+    what it deletes has gone.
     """
     records = opened(batch, header.attributes, rules.opened_bytes_max)
-    survivors = _surviving(header, records, offsets, rules)
+    survivors = _surviving(header, records, offsets, rules, marks_may_go)
     if survivors.record_count == 0:
         return None
     is_marked = horizon_of(header) != NO_HORIZON
@@ -89,19 +93,24 @@ def marker_with_horizon(header: BatchHeader, batch: Buffer, rules: Rules) -> Buf
     return _rebuilt(header, records, _Survivors([(0, len(records))], header.record_count, True), rules.horizon_ms)
 
 
-def _surviving(header: BatchHeader, records: bytes, offsets: Mapping[bytes, int], rules: Rules) -> _Survivors:
+def _surviving(
+    header: BatchHeader, records: bytes, offsets: Mapping[bytes, int], rules: Rules, marks_may_go: bool
+) -> _Survivors:
     base_offset = header.base_offset
     last_delta = rules.last_offset - base_offset
-    is_late = has_gone_by(horizon_of(header), rules.now_ms)
+    is_late = marks_may_go and has_gone_by(horizon_of(header), rules.now_ms)
     last_offset_of = offsets.get
     stretches: list[tuple[int, int]] = []
     stretch_begin = stretch_end = count = 0
     has_deletion = False
     for begin, end, offset_delta, key, has_value in records_in(records, header):
-        if key is None or last_offset_of(digest(key), -1) > base_offset + offset_delta:
+        if key is None:
+            continue
+        last_offset = last_offset_of(digest(key), -1)
+        if last_offset > base_offset + offset_delta:
             continue
         if not has_value:
-            if is_late and offset_delta != last_delta:
+            if is_late and offset_delta != last_delta and last_offset == base_offset + offset_delta:
                 continue
             has_deletion = True
         count += 1
