@@ -124,7 +124,7 @@ BUGS = {
     ),
     "events are not claimed": (
         "ledger.py",
-        'identity=lambda message: str(event_of(message)["event"])',
+        'identity=lambda message: event_of(message)["event"]',
         "identity=lambda message: os.urandom(16).hex()",
     ),
 }

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import psycopg
 import pytest
-from effects import Clock, done, effects
+from effects import done, effects
 from sqlalchemy import Connection, Engine, insert, text
 from sqlalchemy.exc import TimeoutError as PoolExhausted
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -24,6 +24,7 @@ from test_loop import AT_ONCE, committed, handle, held, identity, inbox_of, mess
 from test_quarantine import retry, waiting
 
 from semel.inbox import Message, Outcome, Retries, is_passing
+from semel.testing.clock import Clock
 
 # More than the attempts that a message has.
 HINDRANCES = AT_ONCE.attempts * 3 + 1
