@@ -30,7 +30,8 @@ def pretend(path: Path, *, version_fits: bool, makes_environments: bool) -> str:
 
 
 def test_a_python_that_fits_is_taken(tmp_path: Path) -> None:
-    python = pretend(tmp_path / "python3", version_fits=True, makes_environments=True)
+    (tmp_path / "a place").mkdir()
+    python = pretend(tmp_path / "a place" / "python3", version_fits=True, makes_environments=True)
     assert look_for_python(python).stdout == f"{python}\n"
 
 

@@ -3,7 +3,13 @@
 
 python=""
 without_venv=""
-for candidate in ${PYTHON:-python3 python3.13 python3.12 python3.11 python3.14 python}; do
+# Not to be split: there may be a space in its path.
+if [ -n "${PYTHON:-}" ]; then
+    set -- "$PYTHON"
+else
+    set -- python3 python3.13 python3.12 python3.11 python3.14 python
+fi
+for candidate in "$@"; do
     # Run it rather than look for it: a version manager's shim exists for versions that do not run here.
     if "$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' >/dev/null 2>&1; then
         if "$candidate" -c 'import ensurepip, venv' >/dev/null 2>&1; then

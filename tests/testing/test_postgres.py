@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -33,16 +34,15 @@ server.stop()
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where servers have their directories, as seen by this test alone."""
-    # The server runs as somebody else where this runs as root, and has to be let in.
-    for directory in (tmp_path, *list(tmp_path.parents)[:2]):
-        directory.chmod(0o755)
-    directory = tmp_path / "servers"
-    directory.mkdir()
-    directory.chmod(0o755)
-    monkeypatch.setattr(tempfile, "tempdir", str(directory))
-    return directory
+def place(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where servers have their directories, as seen by this test alone: not in those of pytest, which let nobody in."""
+    # Before pytest itself would make its own in there.
+    tmp_path_factory.getbasetemp()
+    with tempfile.TemporaryDirectory(prefix="semel-postgres-test-") as name:
+        place = Path(name)
+        place.chmod(0o755)
+        monkeypatch.setattr(tempfile, "tempdir", name)
+        yield place
 
 
 @pytest.fixture(autouse=True)
@@ -174,7 +174,7 @@ def test_programs_that_do_not_run_are_named_with_the_reason(place: Path, tmp_pat
 
 
 @is_root
-def test_root_takes_any_other_account_where_there_is_neither_postgres_nor_nobody(place: Path, tmp_path: Path) -> None:
+def test_root_takes_any_other_account_where_there_is_neither_postgres_nor_nobody(tmp_path: Path) -> None:
     lines = "root:x:0:0:root:/root:/bin/sh\ntoor:x:0:0::/root:/bin/sh\nweb:x:4711:4711::/nowhere:/bin/false\n"
     done = run_among(lines, [sys.executable, "-c", START], tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
@@ -182,7 +182,7 @@ def test_root_takes_any_other_account_where_there_is_neither_postgres_nor_nobody
 
 
 @is_root
-def test_where_there_is_no_account_but_root_it_says_so(place: Path, tmp_path: Path) -> None:
+def test_where_there_is_no_account_but_root_it_says_so(tmp_path: Path) -> None:
     done = run_among("root:x:0:0:root:/root:/bin/sh\n", [sys.executable, "-c", START], tmp_path)
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1

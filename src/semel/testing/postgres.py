@@ -75,16 +75,20 @@ class PostgresServer:
     def start(self) -> None:
         """Returns when it answers: in the beginning, and after each crash."""
         options = [word for name, value in self._settings.items() for word in ("-c", f"{name}={value}")]
-        with (self._ground.directory / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [self._ground.programs / "postgres", "-D", self._ground.data, *options],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=self._ground.directory,
-                start_new_session=not self._hears_interrupts,
-                **runs_as(self._ground.account),
-            )
+        ground = self._ground
+        try:
+            with (ground.directory / "log").open("ab") as log:
+                self._process = subprocess.Popen(
+                    [ground.programs / "postgres", "-D", ground.data, *options],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    cwd=ground.directory,
+                    start_new_session=not self._hears_interrupts,
+                    **runs_as(ground.account),
+                )
+        except OSError as error:
+            raise PostgresMissing(f"the server does not start: {error}") from error
         try:
             self._wait_until_it_answers()
         except BaseException:
@@ -130,13 +134,16 @@ class PostgresServer:
         """Why it failed; nothing if all is well."""
         ground = self._ground
         how = ["-U", "semel", "--auth=trust", "--encoding=utf8", "--no-sync", *options]
-        made = subprocess.run(
-            [ground.programs / "initdb", "-D", ground.data, *how],
-            capture_output=True,
-            text=True,
-            cwd=ground.directory,
-            **runs_as(ground.account),
-        )
+        try:
+            made = subprocess.run(
+                [ground.programs / "initdb", "-D", ground.data, *how],
+                capture_output=True,
+                text=True,
+                cwd=ground.directory,
+                **runs_as(ground.account),
+            )
+        except OSError as error:
+            return str(error)
         return " ".join(made.stderr.split()) if made.returncode else ""
 
     def _wait_until_it_answers(self) -> None:
