@@ -11,7 +11,7 @@ if importlib.util.find_spec("sqlalchemy") is None:
     raise ImportError("semel.database needs SQLAlchemy, which is missing: pip install 'semel[app]'")
 
 from semel.database.connections import AsyncGiven, Given, within, within_async
-from semel.database.engines import begin_immediately, engine_of
+from semel.database.engines import begin_immediately, engine_of, read_only
 from semel.database.errors import NotImmediate, NotInTransaction, TransactionBroken, UnknownConnection, UnknownDatabase
 from semel.database.missing import REMEDY, is_missing_table
 from semel.database.passing import is_passing
@@ -31,6 +31,7 @@ __all__ = [
     "engine_of",
     "is_missing_table",
     "is_passing",
+    "read_only",
     "within",
     "within_async",
 ]

@@ -6,10 +6,11 @@ PostgreSQL, whatever the URL leaves out.
 
 import sqlite3
 import time
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
 
 from sqlalchemy import URL, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from semel.database.errors import UnknownDatabase
 from semel.database.saying import sqlite_code
@@ -17,6 +18,10 @@ from semel.database.saying import sqlite_code
 BUSY_TIMEOUT_MS: Final = 30_000
 _PRAGMAS: Final = ("synchronous=FULL", f"busy_timeout={BUSY_TIMEOUT_MS}", "foreign_keys=ON")
 _SWITCH_AGAIN_SECONDS: Final = 0.01
+# The execution option by which an engine says that its transactions only read.
+_READS: Final = "semel_reads"
+
+EngineT = TypeVar("EngineT", Engine, AsyncEngine)
 
 
 def engine_of(url: str | URL, **options: Any) -> Engine:
@@ -47,7 +52,17 @@ def begin_immediately(engine: Engine) -> None:
 
     @event.listens_for(engine, "begin")
     def begun(connection: Any) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        reads = connection.get_execution_options().get(_READS)
+        connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+
+
+def read_only(engine: EngineT) -> EngineT:
+    """The same engine for those who only read: on SQLite they wait for no writer, and keep none waiting.
+
+    So a request that holds a transaction can read beside it. Outbox, inbox and HTTP keys are refused there.
+    """
+    options: Any = engine.execution_options(**{_READS: True, "postgresql_readonly": True})
+    return cast(EngineT, options)
 
 
 def _switch_to_wal(cursor: Any) -> None:
