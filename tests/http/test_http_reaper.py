@@ -1,12 +1,14 @@
 """The reaper takes what has expired and leaves what somebody holds."""
 
+import asyncio
 from typing import Any
 
 import pytest
+from conftest_http import async_engine_of
 from sqlalchemy import Engine, func, select
 
-from semel.http import claims, reap
-from semel.http.claims import Accepted, Fenced, Times, claim, finish_step, finished_step, keep, name_of
+from semel.http import claims, reap, reap_async
+from semel.http.claims import NO_LEASE, Accepted, Fenced, Times, claim, finish_step, finished_step, keep, name_of
 from semel.http.tables import keys, steps
 
 
@@ -30,6 +32,22 @@ def test_expired_keys_and_their_steps_go_and_the_rest_stays(engine: Engine, monk
     assert (rows(engine, keys), rows(engine, steps)) == (3, 2)
     assert reap(engine, 1000) == 3
     assert (rows(engine, keys), rows(engine, steps)) == (0, 0)
+
+
+def test_the_reaper_of_an_asynchronous_engine_takes_the_same(url: str, engine: Engine) -> None:
+    async def work() -> int:
+        database = async_engine_of(url)
+        with pytest.raises(TypeError, match="reap_async"):
+            reap(database)
+        reaped = await reap_async(database)
+        await database.dispose()
+        return int(reaped)
+
+    with engine.begin() as connection:
+        claim(connection, name_of("anna", "old"), "f", Times(0, 100, NO_LEASE))
+        keep(connection, name_of("anna", "old"), 0, None, 201)
+    assert asyncio.run(work()) == 1
+    assert rows(engine, keys) == 0
 
 
 def test_an_expired_key_begins_anew_without_the_steps_of_its_former_life(engine: Engine) -> None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import asyncpg
 import httpx
 import pytest
 from applications import book, payments
 from conftest_http import async_engine_of, caller
-from sqlalchemy import Engine, func, select
+from sqlalchemy import Engine, NullPool, func, select
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from semel.database import within, within_async
 from semel.http import AsgiIdempotency, Fenced, Idempotency, WsgiIdempotency
@@ -214,6 +217,107 @@ def test_in_coroutines_on_an_asynchronous_engine(url: str, engine: Engine) -> No
     idempotency = Idempotency(database, scope=caller, steps=("/charges",))
     asyncio.run(run())
     assert (calls, count(engine)) == (["charge", "mail", "mail"], 1)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("again", [False, True])
+def test_a_request_with_steps_that_is_cancelled_lets_go_of_its_key_wherever_that_hits(
+    url: str, engine: Engine, asynchronous: bool, again: bool
+) -> None:
+    """After each number of turns of the loop; `again` as anyio does it: while it cleans up, too."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+        await send({"type": "http.response.start", "status": 201, "headers": []})
+        await send({"type": "http.response.body", "body": b"done"})
+
+    async def post(client: httpx.AsyncClient, key: str) -> httpx.Response:
+        return await client.post("/charges", headers={**HEADERS, "Idempotency-Key": key})
+
+    async def run() -> None:
+        transport = httpx.ASGITransport(AsgiIdempotency(app, idempotency))
+        async with httpx.AsyncClient(transport=transport, base_url="http://shop") as client:
+            for turns in range(0, 120, 5):
+                asking = asyncio.create_task(post(client, f"k-{turns}"))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                asking.cancel()
+                for _ in range(1000 if again else 0):
+                    await asyncio.sleep(0)
+                    asking.cancel()
+                await asyncio.wait([asking])
+                assert (await post(client, f"k-{turns}")).content == b"done", turns
+        if asynchronous:
+            await database.dispose()
+
+    database: Any = async_engine_of(url) if asynchronous else engine
+    idempotency = Idempotency(database, scope=caller, steps=("/charges",))
+    asyncio.run(run())
+
+
+def test_a_beat_that_finds_no_connection_is_followed_by_the_next(url: str, engine: Engine) -> None:
+    """asyncpg says so by an error of the operating system's."""
+    if engine.dialect.name == "sqlite":
+        pytest.skip("its database is a file")
+    refusals: list[ConnectionRefusedError] = []
+
+    async def connect() -> Any:
+        if inside.is_set() and len(refusals) < 2:
+            refusals.append(ConnectionRefusedError("nobody listens"))
+            raise refusals[-1]
+        return await asyncpg.connect(url.replace("+psycopg", ""))
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        began = lease()
+        inside.set()
+        await asyncio.to_thread(wait_for_beat, began)
+        await send({"type": "http.response.start", "status": 201, "headers": []})
+        await send({"type": "http.response.body", "body": b"alive"})
+
+    def lease() -> int:
+        with engine.connect() as connection:
+            return int(connection.scalar(select(keys.c.lease_until_ms)) or 0)
+
+    def wait_for_beat(began: int) -> None:
+        until = time.monotonic() + 30
+        while lease() == began:
+            assert time.monotonic() < until
+
+    async def run() -> httpx.Response:
+        transport = httpx.ASGITransport(AsgiIdempotency(app, idempotency))
+        async with httpx.AsyncClient(transport=transport, base_url="http://shop") as client:
+            return await client.post("/charges", headers=HEADERS)
+
+    inside = asyncio.Event()
+    database = create_async_engine("postgresql+asyncpg://", async_creator=connect, poolclass=NullPool)
+    idempotency = Idempotency(database, scope=caller, steps=("/charges",), lease_ms=300)
+    assert asyncio.run(run()).content == b"alive"
+    assert len(refusals) == 2
+
+
+def test_leases_go_by_the_clock_of_the_database(url: str, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine whose clock is two hours ahead does not take over from those who live, on PostgreSQL."""
+    if engine.dialect.name == "sqlite":
+        pytest.skip("it is used on one machine")
+    inside, go_on = threading.Event(), threading.Event()
+
+    def handler(key: Any) -> bytes:
+        if not inside.is_set():
+            inside.set()
+            assert go_on.wait(30)
+        return b"mine"
+
+    service = Service(engine, handler)
+    with ThreadPoolExecutor(1) as threads:
+        first = threads.submit(service.post)
+        assert inside.wait(30)
+        ahead_ns = time.time_ns() + 2 * 60 * 60 * 1_000_000_000
+        with monkeypatch.context() as patch:
+            patch.setattr("time.time_ns", lambda: ahead_ns)
+            assert service.post().status_code == 409
+        go_on.set()
+        assert first.result(30).content == b"mine"
 
 
 def test_a_step_that_would_hold_up_the_loop_is_refused(engine: Engine) -> None:

@@ -23,7 +23,7 @@ from test_async_loop import inbox_of as async_inbox_of
 from test_loop import AT_ONCE, committed, handle, held, identity, inbox_of, message, send
 from test_quarantine import retry, waiting
 
-from semel.inbox import Message, Outcome, Retries, is_passing
+from semel.inbox import Counts, Message, Outcome, Retries, is_passing
 from semel.testing.clock import Clock
 
 # More than the attempts that a message has.
@@ -283,6 +283,45 @@ def test_during_an_outage_the_loop_keeps_its_partitions_and_their_order(
         inbox.run(hindered, {"bootstrap.servers": bootstrap, "group.id": topic}, [topic])
     assert (done(engine), held(engine), committed(bootstrap, topic)) == (["a", "b", "c"], [], 3)
     assert [offset for offset, _ in seen] == [0] * (HINDRANCES + 1) + [1, 2]
+
+
+@pytest.mark.parametrize("asynchronously", [False, True])
+def test_the_loop_reads_its_topic_though_much_is_to_be_tried_again(
+    engine: Engine, url: str, bootstrap: str, topic: str, asynchronously: bool
+) -> None:
+    """Who does not poll for too long loses its partitions."""
+    for number in range(10):
+        inbox_of(engine).take(handle, message({"id": f"bad-{number}", "fails": True}, number))
+    retry(engine)
+    send(bootstrap, topic, {"id": "new"})
+    times = Clock()
+    order: list[str] = []
+
+    def clock() -> int:
+        if len(order) == 11:
+            inbox.stop()
+        times.ms += 4_000
+        return times.ms
+
+    def do_it(_connection: object, taken: Message) -> None:
+        order.append(str(identity(taken)))
+
+    async def do_it_in_a_coroutine(connection: object, taken: Message) -> None:
+        do_it(connection, taken)
+
+    async def run() -> None:
+        await inbox.run(do_it_in_a_coroutine, {"bootstrap_servers": bootstrap, "group_id": topic}, [topic])
+        await made.dispose()
+
+    made = asynchronous(url)
+    inbox: Any = async_inbox_of(made, clock=clock) if asynchronously else inbox_of(engine, clock=clock)
+    if asynchronously:
+        asyncio.run(run())
+    else:
+        inbox.run(do_it, {"bootstrap.servers": bootstrap, "group.id": topic}, [topic])
+    assert sorted(order) == sorted(["new", *(f"bad-{number}" for number in range(10))])
+    assert [name for name in order if name != "new"] == [f"bad-{number}" for number in range(10)]
+    assert inbox.counts == Counts(first_time=1, retried=10)
 
 
 def take(engine: Engine, url: str, hindered: Hindered, asynchronously: bool, **options: Any) -> Outcome | None:

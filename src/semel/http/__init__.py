@@ -15,7 +15,7 @@ from semel.http.fates import Fate
 from semel.http.idempotency import Idempotency, NoKey, Request
 from semel.http.openapi import document
 from semel.http.problems import PROBLEMS, Problem
-from semel.http.reaper import reap
+from semel.http.reaper import reap, reap_async
 from semel.http.tables import metadata
 from semel.http.wsgi import WsgiIdempotency
 
@@ -32,4 +32,5 @@ __all__ = [
     "document",
     "metadata",
     "reap",
+    "reap_async",
 ]

@@ -19,6 +19,7 @@ from semel.http.idempotency import CONTEXT, Idempotency, Request
 from semel.http.key import KEY_HEADER
 from semel.http.leases import holder_of
 from semel.http.problems import Refused
+from semel.http.transactions import whole
 
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
@@ -34,7 +35,7 @@ class AsgiIdempotency:
         self._idempotency = idempotency
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not self._idempotency.concerns(scope["method"], scope["path"]):
+        if scope["type"] != "http" or not self._idempotency.concerns(scope["method"], _path(scope)):
             await self._app(scope, receive, send)
             return
         try:
@@ -124,19 +125,23 @@ class _Exchange:
         self._is_replaced = False
 
     async def run(self, app: Application) -> None:
-        answer = await drive_async(claimed(self._holder))
+        try:
+            answer = await drive_async(claimed(self._holder))
+            if answer is None:
+                await self._execute(app)
+        finally:
+            # As a whole: who was cancelled may be cancelled again in each step of it.
+            await whole(drive_async(self._holder.let_go()))
         if answer is not None:
             await _send_answer(self._send, answer)
-            return
+
+    async def _execute(self, app: Application) -> None:
         self._scope[CONTEXT] = self._holder
         # The extensions are ways around the messages that are looked at here.
         self._scope["extensions"] = {}
-        try:
-            async with beating(self._holder):
-                await app(self._scope, self._receive, self._hold_back)
-                await self._settle_at_return()
-        finally:
-            await drive_async(self._holder.let_go())
+        async with beating(self._holder):
+            await app(self._scope, self._receive, self._hold_back)
+            await self._settle_at_return()
 
     async def _hold_back(self, message: Message) -> None:
         if self._is_replaced:
@@ -209,4 +214,12 @@ def _request(scope: MutableMapping[str, Any]) -> Request:
     for name, value in lowered(scope["headers"]):
         known, text = name.decode("latin-1"), value.decode("latin-1")
         headers[known] = f"{headers[known]}, {text}" if known in headers else text
-    return Request(scope["method"], scope["path"], headers, scope)
+    return Request(scope["method"], _path(scope), headers, scope)
+
+
+def _path(scope: MutableMapping[str, Any]) -> str:
+    """As the routes of the application say it: without the place at which it is mounted, if the server names that."""
+    path, root = str(scope["path"]), str(scope.get("root_path", "")).rstrip("/")
+    if root and (path == root or path.startswith(f"{root}/")):
+        path = path.removeprefix(root)
+    return path or "/"

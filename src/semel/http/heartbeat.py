@@ -1,18 +1,21 @@
 """Prolongs a lease while its handler runs, in a task or in a thread. It must end with the handler, whatever happens.
 
-A beat that the database did not take is followed by the next one; who was fenced has nothing to prolong.
+A beat that failed, of whatever, is followed by the next one: where a connection cannot be made, asyncpg raises errors
+that are none of SQLAlchemy's. Who was fenced has nothing to prolong.
 """
 
 import asyncio
 import contextlib
+import logging
 import threading
 from collections.abc import AsyncIterator, Iterator
-
-from sqlalchemy.exc import SQLAlchemyError
 
 from semel.http.claims import Fenced
 from semel.http.holding import Holder, drive, drive_async
 from semel.http.leases import Leased
+from semel.http.transactions import whole
+
+logger = logging.getLogger("semel.http")
 
 
 @contextlib.asynccontextmanager
@@ -25,15 +28,15 @@ async def beating(holder: Holder) -> AsyncIterator[None]:
         yield
     finally:
         beats.cancel()
-        # The task ends by this, after the beat that it is in.
-        await asyncio.wait([beats])
+        # The task ends by this, after the beat that it is in: a lease must not be prolonged after it was let go of.
+        await whole(asyncio.wait([beats]))
 
 
 async def _beat(lease: Leased) -> None:
     with contextlib.suppress(Fenced):
         while True:
             await asyncio.sleep(lease.beat_seconds)
-            with contextlib.suppress(SQLAlchemyError):
+            with _outlived():
                 await drive_async(lease.beat())
 
 
@@ -55,5 +58,15 @@ def beating_in_thread(holder: Holder) -> Iterator[None]:
 def _beat_until(ended: threading.Event, lease: Leased) -> None:
     with contextlib.suppress(Fenced):
         while not ended.wait(lease.beat_seconds):
-            with contextlib.suppress(SQLAlchemyError):
+            with _outlived():
                 drive(lease.beat())
+
+
+@contextlib.contextmanager
+def _outlived() -> Iterator[None]:
+    try:
+        yield
+    except Fenced:
+        raise
+    except Exception as error:
+        logger.warning("a lease could not be prolonged, and is tried again: %s: %s", type(error).__name__, error)

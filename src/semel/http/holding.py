@@ -83,7 +83,7 @@ class InTransaction:
 
     def claim(self) -> Doing[Outcome]:
         self._idempotency.enter(self._name, self)
-        times = self._idempotency.times(leased=False)
+        times = self._idempotency.times()
         outcome: Outcome = yield self._transaction.start(
             lambda connection: claim(connection, self._name, self._fingerprint, times)
         )

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Final, TypeAlias
 
-from semel.database.times import Clock, now_ms
+from sqlalchemy import Connection
+
+from semel.database.times import Clock, database_now_ms, now_ms
 from semel.http.answers import Headers
 from semel.http.claims import NO_LEASE, Name, Times, name_of
 from semel.http.fates import Commits, Fate, commits_success, fate_of
@@ -131,9 +133,14 @@ class Idempotency:
     def fingerprint(self, request: Request, path: bytes, query: bytes, body: bytes) -> str:
         return fingerprint(request.method, path, query, request.headers.get("content-type", ""), body)
 
-    def times(self, *, leased: bool) -> Times:
-        now_ms = self.clock()
-        return Times(now_ms, now_ms + self.result_ttl_ms, now_ms + self.lease_ms if leased else NO_LEASE)
+    def times(self) -> Times:
+        at_ms = self.clock()
+        return Times(at_ms, at_ms + self.result_ttl_ms, NO_LEASE)
+
+    def lease_times(self, connection: Connection) -> Times:
+        """By the database's clock: those of two machines may differ by more than a lease."""
+        at_ms = database_now_ms(connection) if self.clock is now_ms else self.clock()
+        return Times(at_ms, at_ms + self.result_ttl_ms, at_ms + self.lease_ms)
 
     def fate(self, status: int, headers: Headers) -> Fate:
         return fate_of(status, headers, self._commits)

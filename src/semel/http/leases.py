@@ -60,14 +60,17 @@ class Leased:
         return self._idempotency.lease_ms / BEATS_IN_LEASE / 1000
 
     def claim(self) -> Doing[Outcome]:
-        times = self._idempotency.times(leased=True)
-        outcome: Outcome = yield from self._briefly(
-            lambda connection: claim(connection, self._name, self._fingerprint, times)
-        )
+        outcome: Outcome = yield from self._briefly(self._claim)
         if isinstance(outcome, Accepted):
-            self._token = outcome.token
             kind = AsyncKey if self._idempotency.is_asynchronous else Key
             self._steps = kind(self._idempotency, self._name, self._token)
+        return outcome
+
+    def _claim(self, connection: Connection) -> Outcome:
+        outcome = claim(connection, self._name, self._fingerprint, self._idempotency.lease_times(connection))
+        if isinstance(outcome, Accepted):
+            # Before the commit: who is cancelled in that has a lease to let go of, and hears nothing of it.
+            self._token = outcome.token
         return outcome
 
     def settle(self, fate: Fate, status: int, answer: Answer | None) -> Doing[Outcome | None]:
@@ -83,14 +86,18 @@ class Leased:
         return None
 
     def let_go(self) -> Doing[None]:
-        token, self._token = self._token, 0
-        if token:
-            yield from self._briefly(lambda connection: let_go(connection, self._name, token))
+        if self._token:
+            yield from self._briefly(lambda connection: let_go(connection, self._name, self._token))
+            # Not before: who is cancelled in it is to do it again.
+            self._token = 0
 
     def beat(self) -> Doing[None]:
         """Hold the key for another lease."""
-        until_ms = self._idempotency.times(leased=True).lease_until_ms
-        yield from self._briefly(lambda connection: hold(connection, self._name, self._token, until_ms))
+        yield from self._briefly(
+            lambda connection: hold(
+                connection, self._name, self._token, self._idempotency.lease_times(connection).lease_until_ms
+            )
+        )
 
     def _briefly(self, work: Callable[[Connection], T]) -> Doing[T]:
         """In a transaction of its own."""

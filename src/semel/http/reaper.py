@@ -1,21 +1,39 @@
 """Deletes keys whose result has expired, on connections of its own. It must never take a key that somebody holds.
 
-An expired key is free whether it was reaped or not: the reaper only gives back space.
+An expired key is free whether it was reaped or not: the reaper only gives back space. It goes by the clock of the
+database, as leases do.
 """
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
+from sqlalchemy.ext.asyncio import AsyncEngine
 
-from semel.database.times import now_ms as clock_ms
+from semel.database.times import database_now_ms
 from semel.http.claims import REAPED_ROWS_MAX, reap_batch
 
 
 def reap(engine: Engine, now_ms: int | None = None) -> int:
     """Delete all that has expired, in transactions of REAPED_ROWS_MAX keys; answer how many keys that were."""
-    until_ms = clock_ms() if now_ms is None else now_ms
+    if isinstance(engine, AsyncEngine):
+        raise TypeError("reap takes an Engine; on an AsyncEngine it is `await reap_async(engine)`")
     reaped = 0
     while True:
         with engine.begin() as connection:
-            count = reap_batch(connection, until_ms)
+            count = _reap_batch(connection, now_ms)
         reaped += count
         if count < REAPED_ROWS_MAX:
             return reaped
+
+
+async def reap_async(engine: AsyncEngine, now_ms: int | None = None) -> int:
+    """`reap` on an asynchronous engine."""
+    reaped = 0
+    while True:
+        async with engine.begin() as connection:
+            count = await connection.run_sync(_reap_batch, now_ms)
+        reaped += count
+        if count < REAPED_ROWS_MAX:
+            return reaped
+
+
+def _reap_batch(connection: Connection, now_ms: int | None) -> int:
+    return reap_batch(connection, database_now_ms(connection) if now_ms is None else now_ms)

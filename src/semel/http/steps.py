@@ -37,7 +37,7 @@ class KeySteps:
 
     def hold(self, connection: Connection) -> None:
         """Prove the token, which also prolongs the lease."""
-        hold(connection, self.name, self.token, self.idempotency.times(leased=True).lease_until_ms)
+        hold(connection, self.name, self.token, self.idempotency.lease_times(connection).lease_until_ms)
 
 
 class Key(KeySteps):

@@ -200,8 +200,7 @@ def _request(environ: "WSGIEnvironment") -> Request:
         for name, value in environ.items()
         if name.startswith("HTTP_") or name in _HEADERS_WITHOUT_PREFIX
     }
-    path = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
+    # As the routes of the application say it: without the place at which it is mounted, which is SCRIPT_NAME.
+    path = (environ.get("PATH_INFO") or "/").encode("latin-1").decode("utf-8", "replace")
     # As Flask and Django read it, or "post" would be executed past the key.
-    return Request(
-        environ["REQUEST_METHOD"].upper(), path.encode("latin-1").decode("utf-8", "replace"), headers, environ
-    )
+    return Request(environ["REQUEST_METHOD"].upper(), path, headers, environ)
