@@ -101,6 +101,29 @@ cli.main(["lab"])
 
 
 @pytest.mark.parametrize("number", ENDINGS)
+def test_an_error_that_a_library_raises_in_place_of_the_end_is_not_shown(number: signal.Signals) -> None:
+    """As librdkafka's does, where the signal strikes while it reads its configuration."""
+    program = f"""
+import os
+import threading
+from semel import cli
+from semel.cli import lab
+
+def run(options):
+    try:
+        os.kill(os.getpid(), {number:d})
+        threading.Event().wait()
+    except SystemExit:
+        raise TypeError("expected config value to be unicode string")
+
+lab.run = run
+cli.main(["lab"])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=SECONDS_MAX)
+    assert (done.returncode, done.stdout, done.stderr) == (128 + number, "", "")
+
+
+@pytest.mark.parametrize("number", ENDINGS)
 def test_who_writes_says_how_far_it_has_come_and_who_follows_has_done_its_work(
     start: Start, number: signal.Signals, semel_broker: FaultyBroker
 ) -> None:

@@ -61,20 +61,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if isinstance(stream, io.TextIOWrapper):
             # What a terminal cannot show is shown by its number: an answer must not fail on a letter.
             stream.reconfigure(errors="backslashreplace")
+    # By which signal somebody has ended the command, if so.
+    struck: list[int] = []
     for number, usual in _ENDINGS.items():
         # Who has started it in the background, or by nohup, has had it ignored, and means that.
         if signal.getsignal(number) == usual:
-            signal.signal(number, _end)
+            signal.signal(number, functools.partial(_end, struck))
     sys.unraisablehook = functools.partial(_end_nevertheless, sys.unraisablehook)
-    sys.exit(_run(words))
+    try:
+        code = _run(words)
+    except Exception:
+        # A library in C that is struck in the middle may raise an error of its own in place of ours.
+        if not struck:
+            raise
+        code = 128 + struck[0]
+    sys.exit(code)
 
 
-def _end(number: int, _: object) -> None:
+def _end(struck: list[int], number: int, _: object) -> None:
     """As an exception, so that what a command has made for itself, files and processes, ends with it; and once, because
     `timeout` sends its signal twice, and the second one would break off the cleaning up. Raised here, for Ctrl-C too:
     within a callback of librdkafka's only an exception that is an object already comes through, and neither sys.exit
     nor Python's own handler makes one."""
     signal.signal(number, signal.SIG_IGN)
+    struck.append(number)
     raise Ended(128 + number)
 
 
