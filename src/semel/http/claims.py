@@ -88,6 +88,16 @@ class Fenced(RuntimeError):
         )
 
 
+class NotCommitted(RuntimeError):
+    """The transaction has ended without an error, and what was done in it is not there."""
+
+    def __init__(self, name: Name) -> None:
+        super().__init__(
+            f"the transaction of idempotency key {name.key!r} was rolled back without an error, by the framework or by "
+            "the function that is the database: nothing was committed, and the next try executes"
+        )
+
+
 @dataclass(frozen=True)
 class Times:
     """Now, and until when a claim of now counts."""
@@ -156,6 +166,12 @@ def keep(connection: Connection, name: Name, token: int, answer: Answer | None, 
     if answer is not None:
         values |= {"headers": write_headers(kept(answer.headers)), "body": answer.body}
     _as_holder(connection, name, token, values)
+
+
+def is_kept(connection: Connection, name: Name, token: int) -> bool:
+    """Whether an answer of this holder is there."""
+    row = connection.execute(_ROW, _of(name)).one_or_none()
+    return row is not None and row.token == token and row.status is not None
 
 
 def hold(connection: Connection, name: Name, token: int, lease_until_ms: int) -> None:

@@ -7,8 +7,10 @@ done when it is yielded, `drive_async` for what has to be awaited. A key that wa
 from collections.abc import Callable, Generator
 from typing import Any, Protocol, TypeAlias, TypeVar
 
+from sqlalchemy import Connection
+
 from semel.http.answers import Answer
-from semel.http.claims import Accepted, Differs, Duplicate, Name, Outcome, Running, claim, keep
+from semel.http.claims import Accepted, Differs, Duplicate, Name, NotCommitted, Outcome, Running, claim, is_kept, keep
 from semel.http.fates import Fate
 from semel.http.idempotency import Idempotency
 from semel.http.problems import ANSWER_NOT_KEPT, DATABASE_BUSY, PAYLOAD_DIFFERS, STILL_RUNNING, Refused
@@ -104,6 +106,10 @@ class InTransaction:
             if not isinstance(outcome, Accepted):
                 return outcome
         yield self._transaction.commit(lambda connection: keep(connection, self._name, self._token, answer, status))
+        if self._idempotency.confirms:
+            yield from confirmed(
+                self._name, self._transaction, lambda connection: is_kept(connection, self._name, self._token)
+            )
         self._idempotency.leave(self._name, self)
         return None
 
@@ -112,6 +118,18 @@ class InTransaction:
             yield self._transaction.roll_back()
         finally:
             self._idempotency.leave(self._name, self)
+
+
+def confirmed(
+    name: Name, transaction: Transaction | LoopTransaction, is_there: Callable[[Connection], bool]
+) -> Doing[None]:
+    """Look, in another transaction, whether the one that has ended was committed."""
+    try:
+        was_committed = yield transaction.start(is_there)
+    finally:
+        yield transaction.roll_back()
+    if not was_committed:
+        raise NotCommitted(name)
 
 
 def claimed(holder: Holder) -> Doing[Answer | None]:

@@ -90,6 +90,8 @@ class Idempotency:
         self.answer_bytes_max = _positive("answer_bytes_max", answer_bytes_max)
         self.clock = clock
         self.is_asynchronous = is_asynchronous(database)
+        # A function of the application's may end without a commit, and say nothing.
+        self.confirms = not hasattr(database, "begin")
         self._scope = scope
         self._begin: Any = begin_of(database)
         self._slots = asyncio.Semaphore(transactions_max(database))

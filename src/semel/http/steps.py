@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 from sqlalchemy import Connection
 
 from semel.http.claims import Name, finish_step, finished_step, hold
-from semel.http.holding import Doing, drive, drive_async
+from semel.http.holding import Doing, confirmed, drive, drive_async
 from semel.http.idempotency import Idempotency
 from semel.http.transactions import LoopTransaction, Transaction
 
@@ -123,6 +123,11 @@ class AnyStep:
             finish_step(connection, self._key.name, self._name, result)
 
         yield self._transaction.commit(finish)
+        if self._key.idempotency.confirms:
+            yield from confirmed(self._key.name, self._transaction, self._is_finished)
+
+    def _is_finished(self, connection: Connection) -> bool:
+        return finished_step(connection, self._key.name, self._name) is not None
 
 
 class Step(AnyStep):

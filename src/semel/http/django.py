@@ -1,0 +1,38 @@
+"""The transaction of Django's ORM as a database of the HTTP keys: `Idempotency(transactions, scope=...)`.
+
+It is begun around Django, before a request begins there, and ended behind it. Django drops a connection that it finds
+in a transaction when a request begins, so for that time the connection is not looked at. It must never end without an
+error where Django rolls back by itself, as it does after an error of the database that a view has caught.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from django.db import connections, transaction
+
+from semel.database import TransactionBroken
+
+
+@contextlib.contextmanager
+def transactions(using: str = "default") -> Iterator[Any]:
+    """A transaction of this thread on the database `using`; of another one, hand over `partial(transactions, name)`."""
+    with transaction.atomic(using=using, durable=True):
+        connection = connections[using]
+        with _not_looked_at(connection):
+            yield connection.connection
+        if connection.needs_rollback or connection.closed_in_transaction:
+            raise TransactionBroken
+
+
+@contextlib.contextmanager
+def _not_looked_at(connection: Any) -> Iterator[None]:
+    connection.close_if_unusable_or_obsolete = _do_nothing
+    try:
+        yield
+    finally:
+        del connection.close_if_unusable_or_obsolete
+
+
+def _do_nothing() -> None:
+    """The connection is in use, and is neither unusable nor obsolete before that ends."""

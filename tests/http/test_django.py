@@ -1,0 +1,206 @@
+"""An answer goes out only when its commit is known, also where Django rolls back without a word."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sqlite3
+import uuid
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import applications
+import pytest
+from applications import Gate, payments
+from conftest_http import caller
+from sqlalchemy import Engine, func, select
+from sqlalchemy.exc import DBAPIError
+
+from semel.database import TransactionBroken
+from semel.http import Idempotency, WsgiIdempotency
+
+View = Callable[[Any], Any]
+
+
+@pytest.fixture
+def alias(engine: Engine) -> Iterator[str]:
+    """The name of the engine's database as one of Django's, which has its settings for the whole process."""
+    applications.django(Idempotency(engine, scope=caller), Gate())
+    from django.db import connections
+
+    name = f"shop_{uuid.uuid4().hex}"
+    url = engine.url
+    if engine.dialect.name == "sqlite":
+        options = {"transaction_mode": "IMMEDIATE", "timeout": 30}
+        settings = {"ENGINE": "django.db.backends.sqlite3", "NAME": url.database, "OPTIONS": options}
+    else:
+        settings = {"ENGINE": "django.db.backends.postgresql", "NAME": url.database, "USER": url.username or ""}
+        settings |= {"HOST": url.host or "", "PORT": url.port or "", "PASSWORD": url.password or ""}
+    connections.settings[name] = connections.configure_settings({"default": {}, name: settings})[name]
+    yield name
+    connections[name].close()
+    del connections[name], connections.settings[name]
+
+
+def model_on(alias: str) -> Any:
+    from django.db import models
+
+    def of(name: str) -> Any:
+        meta = type("Meta", (), {"app_label": f"shop_{uuid.uuid4().hex}", "db_table": "payments", "managed": False})
+        amount = models.CharField(max_length=100)
+        return type(name, (models.Model,), {"__module__": __name__, "Meta": meta, "amount": amount})
+
+    return of("Payment").objects.using(alias)
+
+
+def plain(alias: str) -> Any:
+    """As an application writes it that does not know of ours."""
+    from django.db import connections, transaction
+
+    @contextlib.contextmanager
+    def transactions() -> Iterator[Any]:
+        with transaction.atomic(using=alias):
+            yield connections[alias].connection
+
+    return transactions
+
+
+def ours(alias: str) -> Any:
+    from semel.http.django import transactions
+
+    return partial(transactions, alias)
+
+
+def booked(engine: Engine) -> int:
+    with engine.connect() as connection:
+        return connection.scalar(select(func.count()).select_from(payments)) or 0
+
+
+def post(idempotency: Idempotency, view: View, path: str = "/payments", *, signals: bool = True) -> tuple[str, bytes]:
+    """Through the whole of Django, with its signals."""
+    import django_shop
+    from django.core.signals import request_started
+    from django.core.wsgi import get_wsgi_application
+    from django.db import close_old_connections
+    from django.urls import clear_url_caches
+    from django.urls import path as url_path
+
+    patterns = list(django_shop.urlpatterns)
+    django_shop.urlpatterns[:] = [url_path(path.lstrip("/"), view)]
+    clear_url_caches()
+    started: list[str] = []
+    environ = {"REQUEST_METHOD": "POST", "PATH_INFO": path, "SERVER_NAME": "shop", "SERVER_PORT": "80"}
+    environ |= {"HTTP_IDEMPOTENCY_KEY": "k-1", "HTTP_X_CALLER": "anna", "wsgi.input": io.BytesIO()}  # type: ignore[dict-item]
+    if not signals:
+        request_started.disconnect(close_old_connections)
+    try:
+        app = WsgiIdempotency(get_wsgi_application(), idempotency)
+        pieces = app(environ, lambda status, headers, exc_info=None: started.append(status))
+        body = b"".join(pieces)
+        close = getattr(pieces, "close", None)
+        if close is not None:
+            close()
+    finally:
+        request_started.connect(close_old_connections)
+        django_shop.urlpatterns[:] = patterns
+        clear_url_caches()
+    return started[-1], body
+
+
+def test_a_key_commits_with_the_orm_beside_all_of_djangos_signals(engine: Engine, alias: str) -> None:
+    from django.http import HttpResponse
+
+    def view(_request: Any) -> Any:
+        payment.create(amount="5")
+        executions.append(1)
+        return HttpResponse("paid", status=201)
+
+    executions: list[int] = []
+    payment = model_on(alias)
+    idempotency = Idempotency(ours(alias), scope=caller)
+    assert [post(idempotency, view) for _ in range(3)] == [("201 Created", b"paid")] * 3
+    assert (booked(engine), executions) == (1, [1])
+
+
+@pytest.mark.parametrize("kind", [plain, ours])
+def test_a_view_that_catches_an_error_of_the_database_answers_nothing_that_was_rolled_back(
+    engine: Engine, alias: str, kind: Any
+) -> None:
+    """Django marks the transaction, and rolls back in its end without an error."""
+    from django.db import IntegrityError
+    from django.http import HttpResponse
+
+    from semel.http.claims import NotCommitted
+
+    def view(_request: Any) -> Any:
+        payment.create(amount="5")
+        if not executions:
+            executions.append(1)
+            with contextlib.suppress(IntegrityError):
+                payment.create(amount=None)
+        return HttpResponse("paid", status=201)
+
+    executions: list[int] = []
+    payment = model_on(alias)
+    idempotency = Idempotency(kind(alias), scope=caller)
+    # PostgreSQL has undone the transaction by itself, and refuses the answer.
+    with pytest.raises((NotCommitted, TransactionBroken) if engine.dialect.name == "sqlite" else DBAPIError):
+        post(idempotency, view, signals=kind is ours)
+    assert booked(engine) == 0
+    for _ in range(2):
+        assert post(idempotency, view, signals=kind is ours) == ("201 Created", b"paid")
+    assert booked(engine) == 1
+
+
+@pytest.mark.parametrize("kind", [plain, ours])
+def test_a_step_that_was_rolled_back_without_a_word_is_not_finished(engine: Engine, alias: str, kind: Any) -> None:
+    from django.db import connections
+    from django.http import HttpResponse
+
+    def view(request: Any) -> Any:
+        with idempotency.key(request).step("book") as step:
+            if step.first:
+                step.connection()
+                payment.create(amount="5")
+                if not executions:
+                    executions.append(1)
+                    connections[alias].needs_rollback = True
+        return HttpResponse("paid", status=201)
+
+    executions: list[int] = []
+    payment = model_on(alias)
+    idempotency = Idempotency(kind(alias), scope=caller, steps=("/charges",))
+    assert post(idempotency, view, "/charges")[0].startswith("500")
+    assert booked(engine) == 0
+    assert post(idempotency, view, "/charges") == ("201 Created", b"paid")
+    assert booked(engine) == 1
+
+
+def test_a_function_that_rolls_back_instead_of_committing_is_found_out(engine: Engine, tmp_path: Any) -> None:
+    """Whatever the framework."""
+    if engine.dialect.name != "sqlite":
+        pytest.skip("the function is the same")
+
+    @contextlib.contextmanager
+    def transactions() -> Iterator[Any]:
+        with contextlib.closing(sqlite3.connect(engine.url.database or "", isolation_level=None)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            yield connection
+            connection.execute("COMMIT" if is_mended else "ROLLBACK")
+
+    def app(environ: Any, start_response: Any) -> list[bytes]:
+        idempotency.connection(environ).execute("INSERT INTO payments (amount) VALUES ('5')")
+        start_response("201 Created", [])
+        return [b"paid"]
+
+    def ask() -> bytes:
+        environ = {"REQUEST_METHOD": "POST", "PATH_INFO": "/", "HTTP_IDEMPOTENCY_KEY": "k", "HTTP_X_CALLER": "anna"}
+        return b"".join(WsgiIdempotency(app, idempotency)(environ, lambda *_: print))
+
+    is_mended = False
+    idempotency = Idempotency(transactions, scope=caller)
+    with pytest.raises(RuntimeError, match="rolled back without an error"):
+        ask()
+    is_mended = True
+    assert [ask(), ask(), booked(engine)] == [b"paid", b"paid", 1]
