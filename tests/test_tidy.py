@@ -21,6 +21,13 @@ LONGER_WITH_REASON: dict[str, str] = {}
 EMPTY_NAMES = {"common", "helper", "helpers", "manager", "misc", "util", "utils"}
 # Spelled apart, so that this file does not find itself.
 PUT_OFF = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"]) + r")\b")
+# Where tests may sleep, and why.
+SLEEPING_WITH_REASON = {
+    "tests/eventually.py": "looks again at what gives no signal",
+    "tests/soak/soaking.py": "keeps the pace of the payments",
+}
+# In scripts that a test runs as well, so in the text and not in the tree; spelled apart like the words above.
+SLEEP = re.compile(r"\btime\.sl" + r"eep\b|from time import .*\bsl" + r"eep\b")
 # The only room that talks to a person on standard output.
 ROOM_THAT_PRINTS = ROOT / "src/semel/cli"
 
@@ -59,6 +66,12 @@ def test_nothing_is_put_off_in_a_comment() -> None:
         if PUT_OFF.search(line)
     ]
     assert found == []
+
+
+def test_a_test_waits_for_the_thing_itself_and_does_not_sleep() -> None:
+    tests = [path for path in FILES if path.is_relative_to(ROOT / "tests")]
+    sleeping = {name_of(path) for path in tests if SLEEP.search(path.read_text())}
+    assert sleeping == set(SLEEPING_WITH_REASON)
 
 
 def test_a_library_does_not_print() -> None:

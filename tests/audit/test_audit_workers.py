@@ -1,13 +1,15 @@
 """Processes that count: they give their results in order, and live no longer than whoever asked them."""
 
 import os
+import select
 import subprocess
 import sys
-import time
+import threading
 from pathlib import Path
 
 import pytest
 
+from eventually import SECONDS_MAX, eventually
 from semel.audit.errors import AuditFailed
 from semel.audit.workers import Workers
 
@@ -31,8 +33,7 @@ audit(Given(["p-1"]), Given(["p-1"]), processes=2)
 
 def say_and_wait(directory: str) -> None:
     Path(directory, str(os.getpid())).touch()
-    while True:
-        time.sleep(1)
+    threading.Event().wait()
 
 
 def doubled(number: int) -> int:
@@ -43,13 +44,6 @@ def doubled(number: int) -> int:
 
 def die(_: int) -> None:
     os._exit(9)
-
-
-def is_running(process_id: int) -> bool:
-    try:
-        return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 @pytest.mark.parametrize("processes", [1, 2])
@@ -80,10 +74,10 @@ def test_no_worker_outlives_a_parent_that_was_killed(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
     command = [sys.executable, str(script), str(said)]
     with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as parent:
-        while len(list(said.iterdir())) < 2:
-            assert parent.poll() is None
-            time.sleep(0.02)
+        assert eventually(lambda: len(list(said.iterdir())) == 2)
+        workers = [os.pidfd_open(int(path.name)) for path in said.iterdir()]
         parent.kill()
-    # The timeout of the test is the end of this, if they stay.
-    while any(is_running(int(path.name)) for path in said.iterdir()):
-        time.sleep(0.02)
+    for worker in workers:
+        # It can be read when the process has ended.
+        assert select.select([worker], [], [], SECONDS_MAX)[0]
+        os.close(worker)

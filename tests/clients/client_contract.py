@@ -3,13 +3,13 @@ adapters behind it translate words and nothing else; they must never retry, repa
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Literal, NamedTuple, TypeVar
 
 from cluster_under_test import FOREIGN_CLUSTER
+from eventually import eventually
 
 T = TypeVar("T")
 
@@ -256,21 +256,13 @@ class Client(AbstractContextManager["Client"]):
 def settled(ask: Callable[[], T], wanted: T) -> T:
     """What `ask` answers. semel has done a thing when it says so, and is asked once; a cluster whose brokers tell each
     other about topics is asked until it says what is wanted."""
-    deadline = time.monotonic() + (0 if FOREIGN_CLUSTER is None else WAIT_SECONDS_MAX)
-    while True:
-        is_last = time.monotonic() >= deadline
+
+    def says_so() -> bool:
         try:
-            if (answer := ask()) == wanted or is_last:
-                return answer
+            return ask() == wanted
         except ClientError:
-            if is_last:
-                raise
-        time.sleep(0.02)
+            return False
 
-
-def eventually(holds: Callable[[], bool]) -> bool:
-    """Whether it holds within the time that a client may take; asked again and again."""
-    deadline = time.monotonic() + WAIT_SECONDS_MAX
-    while not (held := holds()) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return held
+    if FOREIGN_CLUSTER is not None:
+        eventually(says_so, WAIT_SECONDS_MAX)
+    return ask()

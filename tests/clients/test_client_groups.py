@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from client_contract import Client, GroupProtocol, Record, eventually
+from client_contract import Client, GroupProtocol, Record
 from client_kinds import CLIENTS
 from group_members import RunningMember, shared_evenly
 
+from eventually import eventually
 from semel.testing.served import ServedBroker
 
 Serve = Callable[..., ServedBroker]

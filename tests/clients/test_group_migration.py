@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from client_contract import Client, GroupProtocol, Record, eventually
+from client_contract import Client, GroupProtocol, Record
 from client_kinds import CLIENTS
 from group_members import RunningMember, shared_evenly
+
+from eventually import eventually
 
 PARTITIONS = 6
 KINDS = [kind for kind in CLIENTS.values() if "consumer" in kind.group_protocols]

@@ -7,10 +7,11 @@ import sys
 from collections.abc import Callable
 
 import pytest
-from client_contract import GroupProtocol, eventually
+from client_contract import GroupProtocol
 from confluent_client import ConfluentClient
 from group_members import RunningMember
 
+from eventually import eventually
 from semel.testing.served import ServedBroker
 
 # Far more than the test waits; one percent of it is not.

@@ -28,6 +28,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import select
 import shlex
 import shutil
 import signal
@@ -36,7 +37,6 @@ import sys
 import tempfile
 import textwrap
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -44,6 +44,7 @@ from typing import TYPE_CHECKING, Self
 
 import pytest
 
+from eventually import eventually
 from semel.cli.demo.driver import processes_of_session
 
 if TYPE_CHECKING:
@@ -53,7 +54,6 @@ ROOT = Path(__file__).parent.parent.parent
 WAIT_SECONDS_MAX = 400.0
 # An archive of two hundred megabytes is written as well.
 _TRAINING_SECONDS_MAX = 500.0
-_POLL_SECONDS = 0.02
 # Short lives: what the second compiler would gain comes too late, and other collectors want threads of their own.
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 # The archives come first: pyspark.zip and py4j-...-src.zip.
@@ -165,6 +165,16 @@ def _in_one_step(path: Path) -> Iterator[Path]:
     written.rename(path)
 
 
+def _kill(process_id: int) -> None:
+    """Return when the process has ended, whoever its parent is."""
+    process = os.pidfd_open(process_id)
+    try:
+        signal.pidfd_send_signal(process, signal.SIGKILL)
+        select.select([process], [], [])
+    finally:
+        os.close(process)
+
+
 class ProcessTree:
     """A command with all that it starts and all its temporary files, from its making to the end of the `with` block, at
     the latest."""
@@ -221,12 +231,9 @@ class ProcessTree:
 
     def wait_until(self, holds: Callable[[], bool], complaint: str) -> None:
         """Until this holds; fails with the complaint if the process ends before."""
-        deadline = time.monotonic() + WAIT_SECONDS_MAX
-        while not holds():
-            is_over = self._process.poll() is not None or time.monotonic() > deadline
-            # What it had still done in its last moment counts.
-            assert not is_over or holds(), self._told(complaint)
-            time.sleep(_POLL_SECONDS)
+        eventually(lambda: holds() or self._process.poll() is not None, WAIT_SECONDS_MAX)
+        # What it had still done in its last moment counts.
+        assert holds(), self._told(complaint)
 
     def finish(self, seconds_max: float = WAIT_SECONDS_MAX) -> list[str]:
         """The lines that the command has printed when it has ended well, with all that it started."""
@@ -250,9 +257,7 @@ class ProcessTree:
         while members := processes_of_session(self._process.pid):
             for process_id in members:
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(process_id, signal.SIGKILL)
-            self._process.wait()
-            time.sleep(_POLL_SECONDS)
+                    _kill(process_id)
         self._process.wait()
         self._reader.join()
 

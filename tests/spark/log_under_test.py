@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -18,6 +17,8 @@ from typing import Any
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
+
+from eventually import eventually
 
 _numbers = itertools.count(1)
 _SECONDS_MAX = 120
@@ -131,11 +132,8 @@ class LogUnderTest:
 
     def _wait_for_markers(self, partitions: list[ClientPartition]) -> None:
         """Until no transaction is open: Kafka answers a commit before its marker is in the log."""
-        deadline = time.monotonic() + _SECONDS_MAX
-        while self._ends(partitions, IsolationLevel.READ_COMMITTED) != self._ends(
-            partitions, IsolationLevel.READ_UNCOMMITTED
-        ):
-            assert time.monotonic() < deadline, "a transaction stays open"
+        levels = (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
+        assert eventually(lambda: len({tuple(self._ends(partitions, level)) for level in levels}) == 1)
 
     def _ends(self, partitions: list[ClientPartition], isolation: IsolationLevel) -> list[int]:
         asked = {partition: OffsetSpec.latest() for partition in partitions}

@@ -3,6 +3,7 @@ everybody else would see."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -38,14 +39,13 @@ def make_input(directory: Path, files: int) -> list[int]:
 
 
 def write_files(spark: SparkSession, directory: str, files_per_batch: str) -> None:
-    """All input to files, so many of it in a batch; the task with row 0 waits until there is a file `go`."""
-    import time
+    """All input to files, so many of it in a batch; the task with row 0 reads `go` first, which may be a pipe."""
     from pathlib import Path
 
     def hold(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
-            while 0 in batch["id"].to_pylist() and not Path(directory, "go").exists():
-                time.sleep(0.05)
+            if 0 in batch["id"].to_pylist():
+                Path(directory, "go").read_bytes()
             yield batch
 
     rows = spark.readStream.schema("id long").option("maxFilesPerTrigger", files_per_batch).parquet(f"{directory}/in")
@@ -66,9 +66,11 @@ def semel_audit(*words: str | Path) -> subprocess.CompletedProcess[str]:
 def test_what_a_killed_batch_left_is_a_double_to_who_ignores_the_log(spark: SparkSession, tmp_path: Path) -> None:
     ids = make_input(tmp_path / "in", files=2)
     out = tmp_path / "out"
+    os.mkfifo(tmp_path / "go")
     with DriverProcess(SCRIPT, tmp_path, "2") as driver:
         driver.wait_until(lambda: len(whole_files(out)) == 1, "never finished the task that is not held")
         driver.kill()
+    (tmp_path / "go").unlink()
     (tmp_path / "go").touch()
     write_files(spark, str(tmp_path), "2")
 

@@ -133,7 +133,7 @@ def test_what_the_user_has_set_stands_and_nothing_is_left_where_he_works(tmp_pat
 def test_a_driver_that_is_killed_takes_all_its_processes_along(tmp_path: Path) -> None:
     """Which every test of a crash relies on: a Python worker that went on would be no crash."""
     script = """
-        import os, sys, time
+        import os, sys, threading
         from pathlib import Path
         from driver_process import driver_session
 
@@ -141,8 +141,7 @@ def test_a_driver_that_is_killed_takes_all_its_processes_along(tmp_path: Path) -
 
         def work(batches):
             Path(here, str(os.getpid())).touch()
-            while True:
-                time.sleep(60)
+            threading.Event().wait()
             yield
 
         driver_session().range(2, numPartitions=2).mapInArrow(work, "id long").collect()

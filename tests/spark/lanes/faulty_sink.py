@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +29,7 @@ WAIT_IN_TASK = "wait in the middle of a task"
 DIE_AFTER_COMMIT = "die after the commit of a lane"
 HANG_IN_COMMIT = "hang when all tasks have committed"
 FAIL_IN_COMMIT = "fail when all tasks have committed"
-# What the files say that come back.
+# Whoever waits makes both: a file that says so, and a pipe from which it reads until somebody has written.
 REACHED = "reached"
 GO_ON = "go on"
 
@@ -61,11 +60,15 @@ class Faults:
             return False
         return True
 
-    def wait_for(self, name: str) -> None:
-        deadline = time.monotonic() + 300
-        while not (self.directory / name).exists():
-            assert time.monotonic() < deadline, f"nobody said {name!r}"
-            time.sleep(0.01)
+    def wait(self) -> None:
+        """Say that a place was reached, and wait there until somebody lets it go on."""
+        os.mkfifo(self.directory / GO_ON)
+        self.set(REACHED)
+        (self.directory / GO_ON).read_bytes()
+
+    def go_on(self) -> None:
+        """Let go on what waits."""
+        (self.directory / GO_ON).write_bytes(b"")
 
 
 class FaultySource(SemelDataSource):
@@ -92,8 +95,7 @@ class FaultyWriter(LaneStreamWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         if self._faults.strikes(HANG_IN_COMMIT):
-            self._faults.set(REACHED)
-            self._faults.wait_for(GO_ON)
+            self._faults.wait()
         if self._faults.strikes(FAIL_IN_COMMIT):
             raise RuntimeError("the driver could not say that it is done")
         super().commit(messages, batchId)
@@ -105,6 +107,5 @@ class FaultyWriter(LaneStreamWriter):
             if half and self._faults.strikes(DIE_IN_TASK):
                 os._exit(9)
             if half and self._faults.strikes(WAIT_IN_TASK):
-                self._faults.set(REACHED)
-                self._faults.wait_for(GO_ON)
+                self._faults.wait()
             yield batch.slice(half)

@@ -16,6 +16,7 @@ from driver_process import DriverProcess
 from lane_pipeline import SECONDS_MAX, Pipeline
 from pyspark.errors import StreamingQueryException
 
+from eventually import eventually
 from semel.spark import lanes
 from semel.spark.lanes.lane import LaneFailed, LaneOutcome, LaneWriter
 from semel.spark.lanes.protocol import Claim
@@ -137,10 +138,10 @@ def test_a_broker_killed_in_the_middle_of_a_batch_has_its_rows_once(pipeline: Pi
     pipeline.faults.set(faulty_sink.WAIT_IN_TASK)
 
     def kill_and_restart() -> None:
-        pipeline.faults.wait_for(faulty_sink.REACHED)
+        assert eventually((pipeline.faults.directory / faulty_sink.REACHED).exists)
         faulty.kill()
         faulty.start()
-        pipeline.faults.set(faulty_sink.GO_ON)
+        pipeline.faults.go_on()
 
     killer = threading.Thread(target=kill_and_restart)
     killer.start()

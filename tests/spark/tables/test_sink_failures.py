@@ -297,7 +297,7 @@ def test_two_queries_write_into_one_file_at_once(tmp_path: Path, spark: SparkSes
 # dies when it has done its work, and that of PostgreSQL when its rows are staged, too. The drivers then stop where all
 # tasks are done and nothing is committed; that of Parquet, where one of two tasks is done.
 DRIVER = """
-import os, sys, threading, time
+import os, sys, threading
 from pathlib import Path
 from semel.spark import session
 from semel.spark.tables import delta_sink, postgres, sqlite
@@ -320,7 +320,7 @@ def dying(kind, directory):
             (Path(directory) / f"died-{partition}").touch(exist_ok=False)
         except FileExistsError:
             if kind == "parquet" and partition == 1:
-                time.sleep(1000)
+                threading.Event().wait()
             return
         os._exit(1)
     return work
