@@ -143,7 +143,7 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
         "semel.http.holding:drive_async",
         "except BaseException as error: ...",
         "except Exception as error: ...",
-        (_MIDDLEWARE, "-k", "sqlite and while_it_commits"),
+        (_STEPS, "-k", "cancelled_lets_go"),
         seconds_max=5,
     ),
     # -- steps: done once, and by nobody who is late -----------------------------------------------------------------
