@@ -333,6 +333,20 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
         ("tests/core/groups/test_consumer.py", "tests/core/groups/test_consumer_machine.py"),
     ),
     Bug(
+        "what cannot be applied is written to the journal",
+        "semel.core.groups.consumer_owners:Owners._check_partitions",
+        "name in taken or not (owner is None or owner in changing)",
+        "False",
+        ("tests/core/groups/test_consumer.py",),
+    ),
+    Bug(
+        "a member goes on being the instance that it was before",
+        "semel.core.groups.consumer_owners:Owners.forget_instance",
+        "del self._of_instance[instance_id]",
+        "pass",
+        ("tests/core/groups/test_consumer_confusion.py", "tests/core/groups/test_consumer.py"),
+    ),
+    Bug(
         "a member takes its new epoch before it has let go",
         "semel.core.groups.consumer_members:next_position",
         "_still_reads(owned, to_revoke)",

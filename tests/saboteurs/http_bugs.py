@@ -183,4 +183,47 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
         "",
         ("tests/http/test_http_reaper.py",),
     ),
+    # -- an answer is kept when it is whole, and speaks of the effect -------------------------------------------------
+    Bug(
+        "an answer is taken for whole when its last message comes",
+        "semel.http.asgi:_Exchange._add",
+        "answer.promised_bytes == len(answer.body)",
+        "True",
+        ("tests/http/test_half_answers.py", "-k", "raises_leaves_nothing"),
+    ),
+    Bug(
+        "an answer shorter than its length passes for a whole one",
+        "semel.http.asgi:_Exchange._settle_at_return",
+        "answer.promised_bytes is not None and answer.promised_bytes > len(answer.body)",
+        "False",
+        ("tests/http/test_half_answers.py", "-k", "shorter_than_its_length"),
+    ),
+    Bug(
+        "who went away while the answer streamed has had it",
+        "semel.http.asgi:_Exchange._settle_at_return",
+        "not self._has_ended or self._is_settled or self._receive.has_told_of_end",
+        "not self._has_ended or self._is_settled",
+        ("tests/http/test_half_answers.py",),
+    ),
+    Bug(
+        "who has to wait has used up the key",
+        "semel.http.fates:_NOT_OF_THE_EFFECT",
+        "{401, 403, 405, 406, 407, 408, 411, 412, 413, 414, 415, 417, 421, 423, 425, 426, 428, 429, 431}",
+        "{401, 403, 405, 406, 407, 408, 411, 412, 413, 414, 415, 417, 421, 423, 425, 426, 428, 431}",
+        ("tests/http/test_fates.py",),
+    ),
+    Bug(
+        "a refusal that says when to come again is kept",
+        "semel.http.fates:_says_come_again",
+        "status >= 400 and any(name == b'retry-after' for name, _ in headers)",
+        "False",
+        ("tests/http/test_fates.py",),
+    ),
+    Bug(
+        "a commit is believed without a look",
+        "semel.http.holding:confirmed",
+        "if not was_committed: ...",
+        "if False: ...",
+        ("tests/http/test_django.py", "-k", "rolls_back_instead"),
+    ),
 )

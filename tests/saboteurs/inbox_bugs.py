@@ -7,6 +7,7 @@ from saboteurs.planting import Bug
 _CLAIMING: Final = "tests/inbox/test_claiming.py"
 _REAPER: Final = "tests/inbox/test_reaper.py"
 _LOOP: Final = "tests/inbox/test_loop.py"
+_CONTENTION: Final = "tests/inbox/test_contention.py"
 
 INBOX_BUGS: Final[tuple[Bug, ...]] = (
     # -- claims: one for each consumer and event, with the effect ----------------------------------------------------
@@ -102,5 +103,28 @@ INBOX_BUGS: Final[tuple[Bug, ...]] = (
         "isinstance(identity, str)",
         "identity",
         (_LOOP, "-k", "holds_back"),
+    ),
+    # -- contention is not poison, and a stranger's id is not the program's --------------------------------------------
+    Bug(
+        "what passes by itself counts among the attempts",
+        "semel.inbox.attempts:Attempts.wait_seconds",
+        "if self._passing(error): ...",
+        "if False: ...",
+        (_CONTENTION, "-k", "somebody_else"),
+    ),
+    Bug(
+        "a message that has to wait is passed over",
+        "semel.inbox.loop:Inbox._read_again",
+        "client.seek(TopicPartition(message.topic, message.partition, message.offset))",
+        "pass",
+        (_CONTENTION, "-k", "keeps_its_partitions"),
+        seconds_max=20,
+    ),
+    Bug(
+        "an id that looks like its place ends the loop, whoever chose it",
+        "semel.inbox.admission:Admission._follows_place",
+        "self.identity(elsewhere) != found",
+        "True",
+        (_LOOP, "-k", "only_looks_like"),
     ),
 )

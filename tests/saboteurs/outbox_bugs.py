@@ -148,4 +148,11 @@ OUTBOX_BUGS: Final[tuple[Bug, ...]] = (
         """,
         (_RELAYING, "-k", "fall_asleep and postgresql"),
     ),
+    Bug(
+        "a message takes its number before its aggregate is locked",
+        "semel.outbox.adding:add_many",
+        "if isinstance(given, Session | scoped_session): ...",
+        "if False: ...",
+        ("tests/outbox/test_adding_in_a_session.py", "-k", "takes_its_number"),
+    ),
 )
