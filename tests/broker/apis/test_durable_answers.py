@@ -118,7 +118,7 @@ def test_an_id_that_the_disk_refuses_counts_as_one_refusal_of_the_disk() -> None
 
         def refused(transactional_id: str | None) -> int:
             files.arm(Fault("EIO", call="write", path="journal/*"))
-            ask(INIT_PRODUCER_ID, transactional_id=transactional_id, transaction_timeout=1000)
+            ask(INIT_PRODUCER_ID, transactional_id=transactional_id, transaction_timeout=60_000)
             return broker.metrics.storage_errors
 
         # What is refused is a block of ids twice, then the claim.

@@ -112,7 +112,7 @@ def requests(topic_id: bytes, producer_id: int, member_id: str = "") -> dict[int
         },
         INIT_PRODUCER_ID: {
             "transactional_id": "payments",
-            "transaction_timeout": 1000,
+            "transaction_timeout": 60_000,
             "producer_id": -1,
             "producer_epoch": -1,
         },
@@ -202,7 +202,7 @@ def requests(topic_id: bytes, producer_id: int, member_id: str = "") -> dict[int
             "group_id": "consumers",
             "member_id": "someone",
             "member_epoch": 0,
-            "rebalance_timeout": 1000,
+            "rebalance_timeout": 60_000,
             "subscribed_topic_names": ["orders"],
             "subscribed_topic_regex": "ord.*",
             "server_assignor": "uniform",

@@ -53,7 +53,7 @@ def new_producer(ask: Asker, *, transactional_id: str | None = None, producer_id
     return ask(
         INIT_PRODUCER_ID,
         transactional_id=transactional_id,
-        transaction_timeout=1000,
+        transaction_timeout=60_000,
         producer_id=producer_id,
         producer_epoch=epoch,
     )
