@@ -3,7 +3,7 @@
 import select
 import socket
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
 from semel.wire import messages
@@ -26,6 +26,12 @@ class Asker:
         host, _, port = bootstrap.rpartition(":")
         self._socket = socket.create_connection((host, int(port)), timeout=30)
         self._correlation_id = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def __call__(self, api_key: int, version: int | None = None, /, **values: object) -> Any:
         """The answer to a request with these fields, in the newest version unless another one is given."""

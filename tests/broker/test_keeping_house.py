@@ -4,32 +4,32 @@ import asyncio
 import logging
 
 import pytest
+from skipping import SkippingLoop, run, until
 
-from semel.broker.broker import Broker, BrokerFailed
+from semel.broker.broker import RETENTION_SECONDS, Broker, BrokerFailed
 from semel.storage.log import Log
 
 
 def test_a_chore_that_breaks_off_is_told_and_done_again_next_time(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("semel.broker.broker.RETENTION_SECONDS", 0.0)
+    times = 0
 
-    async def scenario() -> None:
-        done_again = asyncio.Event()
-        times = 0
+    async def scenario(loop: SkippingLoop) -> None:
+        def skip() -> None:
+            loop.skipped_s += RETENTION_SECONDS
 
         def retain(log: Log, now_ms: int) -> None:
             nonlocal times
             times += 1
             if times == 1:
                 raise ValueError("a slip")
-            done_again.set()
 
         monkeypatch.setattr(Log, "retain", retain)
         async with Broker():
-            await done_again.wait()
+            await until(lambda: times >= 2, skip)
 
-    asyncio.run(scenario())
+    run(scenario)
     assert [record.getMessage() for record in caplog.records] == ["event=housekeeping_failed"]
 
 

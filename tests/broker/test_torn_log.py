@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from skipping import SkippingLoop, run
 
 from asking import Asker, ConnectionEnded
 from ledger import Caller, Ledger
-from semel.broker.broker import Broker, BrokerFailed
+from semel.broker.broker import RETENTION_SECONDS, Broker, BrokerFailed
 from semel.core.batch import accept_from_client
 from semel.core.entries import ConsumerGroupChanged, OffsetsForgotten
 from semel.core.groups.consumer import ConsumerGroup
@@ -126,18 +127,18 @@ def test_any_other_entry_that_was_written_and_not_applied_stops_the_broker(
 def test_a_step_of_a_chore_that_was_written_and_not_applied_stops_the_broker(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("semel.broker.broker.RETENTION_SECONDS", 0.0)
     monkeypatch.setattr(Log, "retain", lambda log, now_ms: log.commit(OffsetsForgotten("readers", ())))
     fail_once(monkeypatch, Log, "_apply", MemoryError())
 
-    async def scenario() -> None:
+    async def scenario(loop: SkippingLoop) -> None:
         broker = Broker()
         await broker.start()
+        loop.skipped_s += RETENTION_SECONDS
         with pytest.raises(BrokerFailed, match=r"OffsetsForgotten group readers .* broke off half-way: MemoryError"):
             await broker.failed
         await broker.stop()
 
-    asyncio.run(scenario())
+    run(scenario)
     assert [record.levelno for record in caplog.records] == [logging.CRITICAL]
 
 

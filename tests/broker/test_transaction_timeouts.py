@@ -4,13 +4,12 @@ import asyncio
 import errno
 import logging
 import os
-from collections.abc import Callable, Coroutine
-from itertools import count
-from typing import Any
 
 import pytest
+from skipping import SkippingLoop, run, until
 
 from asking import Asker
+from semel.broker.alarm import RING_AGAIN_MS
 from semel.broker.broker import Broker
 from semel.broker.expiry import forget_silent_transactional_ids
 from semel.broker.exposition import exposition
@@ -24,31 +23,7 @@ from semel.wire.errors import ErrorCode
 from semel.wire.versions import FETCH
 from transacting import TransactionalProducer, committed, described
 
-WEEK_SECONDS = 604_800.0
-
-
-class SkippingLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time can be moved on."""
-
-    skipped_s = 0.0
-
-    def time(self) -> float:
-        return super().time() + self.skipped_s
-
-
-def run(scenario: Callable[[SkippingLoop], Coroutine[Any, Any, None]]) -> None:
-    with asyncio.Runner(loop_factory=SkippingLoop) as runner:
-        loop = runner.get_loop()
-        assert isinstance(loop, SkippingLoop)
-        runner.run(scenario(loop))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Let the event loop turn until it is so."""
-    for _ in count():
-        if condition():
-            return
-        await asyncio.sleep(0)
+WEEK_SECONDS = 604_800
 
 
 def begin(broker: Broker, name: str, timeout_ms: int = 60_000) -> int:
@@ -165,7 +140,6 @@ def test_a_transaction_that_began_under_a_clock_far_ahead_gets_no_more_than_its_
 def test_an_end_that_the_disk_refuses_is_tried_again_until_it_is_done(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("semel.broker.alarm.RING_AGAIN_MS", 0)
     caplog.set_level(logging.CRITICAL)
     refused = 0
 
@@ -175,31 +149,33 @@ def test_an_end_that_the_disk_refuses_is_tried_again_until_it_is_done(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     async def scenario(loop: SkippingLoop) -> None:
+        def skip() -> None:
+            loop.skipped_s += RING_AGAIN_MS / 1000
+
         async with Broker() as broker:
             begin(broker, "silent", 10_000)
             loop.skipped_s += 11
             monkeypatch.setattr(Log, "commit", refuse)
-            await until(lambda: refused >= 3)
+            await until(lambda: refused >= 3, skip)
             assert state_of(broker, "silent") is State.ONGOING
             monkeypatch.undo()
-            await until(lambda: state_of(broker, "silent") is State.COMPLETE_ABORT)
+            await until(lambda: state_of(broker, "silent") is State.COMPLETE_ABORT, skip)
             assert broker.metrics.storage_errors == refused
 
     run(scenario)
 
 
-def test_ids_that_nobody_used_for_a_week_are_forgotten_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ids_that_nobody_used_for_a_week_are_forgotten_for_good() -> None:
     files, clock = MemoryFiles(), Clock()
 
-    async def scenario() -> None:
-        monkeypatch.setattr(Broker, "steady_ms", lambda _: clock.ms)
+    async def scenario(loop: SkippingLoop) -> None:
         broker = Broker(files=files, clock=clock.time)
         await broker.start()
         forget_silent_transactional_ids(broker)
         broker.transactions.claim("old", 60_000, None)
-        clock.ms += 1000
+        loop.skip(clock, 1)
         broker.transactions.claim("young", 60_000, None)
-        clock.ms += (WEEK_SECONDS - 1) * 1000
+        loop.skip(clock, WEEK_SECONDS - 1)
         forget_silent_transactional_ids(broker)
         assert broker.metrics.forgotten_transactional_ids == 1
         await broker.kill()
@@ -207,19 +183,17 @@ def test_ids_that_nobody_used_for_a_week_are_forgotten_for_good(monkeypatch: pyt
             transactions = again.log.transactions
             assert [found.owner.transactional_id for found in transactions.all_described()] == ["young"]
 
-    asyncio.run(scenario())
+    run(scenario)
 
 
-def test_a_broker_looks_for_silent_ids_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("semel.broker.expiry.FORGET_SECONDS", 0.0)
+def test_a_broker_looks_for_silent_ids_by_itself() -> None:
     clock = Clock()
 
-    async def scenario() -> None:
+    async def scenario(loop: SkippingLoop) -> None:
         async with Broker(clock=clock.time) as broker:
             broker.transactions.claim("old", 60_000, None)
             forget_silent_transactional_ids(broker)
-            monkeypatch.setattr(Broker, "steady_ms", lambda _: clock.ms + WEEK_SECONDS * 1000)
-            clock.ms += WEEK_SECONDS * 1000
+            loop.skip(clock, WEEK_SECONDS)
             await until(lambda: len(broker.log.transactions) == 0)
 
-    asyncio.run(scenario())
+    run(scenario)

@@ -26,6 +26,7 @@ from semel.http.claims import (
     name_of,
     reap_batch,
 )
+from semel.http.reaper import REAPED_ROWS_MAX
 from semel.http.tables import metadata
 
 LEASE_MS, TTL_MS = 2000, 5000
@@ -108,7 +109,7 @@ def test_the_claims_do_what_the_rules_say(taken: list[tuple[str, object]]) -> No
                 now_ms += int(str(which))
             elif what == "reap":
                 due = key is not None and max(key.expires_ms, key.lease_until_ms) <= now_ms
-                assert reap_batch(connection, now_ms) == due
+                assert reap_batch(connection, now_ms, REAPED_ROWS_MAX) == due
                 model.key = None if due else key
             elif int(str(which)) >= len(tokens):
                 continue

@@ -7,7 +7,7 @@ import pytest
 from conftest_http import async_engine_of
 from sqlalchemy import Engine, func, select
 
-from semel.http import claims, reap, reap_async
+from semel.http import reap, reap_async
 from semel.http.claims import NO_LEASE, Accepted, Fenced, Times, claim, finish_step, finished_step, keep, name_of
 from semel.http.tables import keys, steps
 
@@ -17,9 +17,7 @@ def rows(engine: Engine, table: Any) -> int:
         return connection.scalar(select(func.count()).select_from(table)) or 0
 
 
-def test_expired_keys_and_their_steps_go_and_the_rest_stays(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims, "REAPED_ROWS_MAX", 2)
-    monkeypatch.setattr("semel.http.reaper.REAPED_ROWS_MAX", 2)
+def test_expired_keys_and_their_steps_go_and_the_rest_stays(engine: Engine) -> None:
     with engine.begin() as connection:
         for number in range(7):
             name = name_of("anna", f"k-{number}")
@@ -28,7 +26,7 @@ def test_expired_keys_and_their_steps_go_and_the_rest_stays(engine: Engine, monk
             keep(connection, name, 0, None, 201)
         assert claim(connection, name_of("anna", "held"), "f", Times(0, 100, 1000)) == Accepted(0)
     assert reap(engine, 99) == 0
-    assert reap(engine, 104) == 5
+    assert reap(engine, 104, rows_max=2) == 5
     assert (rows(engine, keys), rows(engine, steps)) == (3, 2)
     assert reap(engine, 1000) == 3
     assert (rows(engine, keys), rows(engine, steps)) == (0, 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,6 +11,8 @@ from sqlalchemy import Column, Engine, MetaData, Table, Text
 from cluster_under_test import CLIENT
 from semel import outbox
 from semel.outbox import Relay
+from semel.outbox.relay import BATCH_BYTES_MAX
+from semel.outbox.waking import FALLBACK_SECONDS
 from semel.publish import Publisher
 
 orders = Table("orders", MetaData(), Column("name", Text, primary_key=True))
@@ -50,8 +51,19 @@ class Relays:
         self._bootstrap = bootstrap
         self._running: list[Running] = []
 
-    def make(self, **options: Any) -> Relay:
-        return Relay(self._engine, {"bootstrap.servers": self._bootstrap, **CLIENT}, **options)
+    def make(
+        self,
+        *,
+        publisher: type[Publisher] = Publisher,
+        bytes_max: int = BATCH_BYTES_MAX,
+        fallback_seconds: float = FALLBACK_SECONDS,
+        **options: Any,
+    ) -> Relay:
+        relay = Relay(self._engine, {"bootstrap.servers": self._bootstrap, **CLIENT}, **options)
+        relay._make_publisher = publisher
+        relay._size = relay._size._replace(bytes_max=bytes_max)
+        relay._fallback_seconds = fallback_seconds
+        return relay
 
     def run(self, **options: Any) -> Running:
         self._running.append(Running(self.make(**options)))
@@ -73,12 +85,6 @@ def add(engine: Engine, topic: str, *values: str, key: str | None = "k") -> None
             outbox.add(connection, topic, key, value)
 
 
-def wait_until(holds: Callable[[], object]) -> None:
-    """Look until it holds; the test's own time limit ends this."""
-    while not holds():
-        threading.Event().wait(0.005)
-
-
 def count_batches(engine: Engine) -> int:
     """How many are known to be in the log; their numbers are dense, so the last one tells."""
     with engine.connect() as connection:
@@ -94,7 +100,7 @@ class Killed(BaseException):
     """As if the process had ended there."""
 
 
-def die_over_a_batch(relays: Relays, monkeypatch: pytest.MonkeyPatch, *, before: bool, **options: Any) -> None:
+def die_over_a_batch(relays: Relays, *, before: bool, **options: Any) -> None:
     """A relay whose process ends at its first batch, before that is published or after."""
 
     class Dying(Publisher):
@@ -103,7 +109,5 @@ def die_over_a_batch(relays: Relays, monkeypatch: pytest.MonkeyPatch, *, before:
                 super().publish(number, *records)
             raise Killed
 
-    with monkeypatch.context() as patch:
-        patch.setattr("semel.outbox.relay.Publisher", Dying)
-        with pytest.raises(Killed):
-            relays.drain(**options)
+    with pytest.raises(Killed):
+        relays.drain(publisher=Dying, **options)

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from relaying import Relays, add, count_batches, wait_until
+from relaying import Relays, add, count_batches
 from sqlalchemy import Engine
 
 from committed_records import committed_values
+from eventually import eventually
 from semel.cli import main
 
 READY = "semel: shard 0 of 1: publishing"
@@ -40,9 +41,9 @@ def test_it_publishes_until_it_is_told_to_end(
     engine: Engine, topic: str, bootstrap: str, running: subprocess.Popen[str], number: int
 ) -> None:
     add(engine, topic, "first")
-    wait_until(lambda: count_batches(engine) == 1)
+    assert eventually(lambda: count_batches(engine) == 1)
     add(engine, topic, "second")
-    wait_until(lambda: count_batches(engine) == 2)
+    assert eventually(lambda: count_batches(engine) == 2)
     running.send_signal(number)
     assert running.wait(60) == 0
     assert running.communicate() == ("", f"{READY}\n")
@@ -53,7 +54,7 @@ def test_who_is_taken_over_ends_with_one_line(
     engine: Engine, running: subprocess.Popen[str], relays: Relays, topic: str
 ) -> None:
     add(engine, topic, "first")
-    wait_until(lambda: count_batches(engine) == 1)
+    assert eventually(lambda: count_batches(engine) == 1)
     relays.drain()
     assert running.wait(60) == 1
     ready, said = running.communicate()[1].splitlines()

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from relaying import Relays, add, count_batches, count_waiting, die_over_a_batch, wait_until
+from relaying import Relays, add, count_batches, count_waiting, die_over_a_batch
 from sqlalchemy import Engine, select
 
 from committed_records import committed_records, committed_values
+from eventually import eventually
 from semel import outbox
 from semel.database import engine_of
 from semel.outbox import OutOfStep, RelayFenced, RelayRefused, Unsettled, ledger
@@ -20,7 +21,7 @@ from semel.publish import Publisher
 
 
 def test_shards_publish_side_by_side_and_each_aggregate_stays_in_one(
-    engine: Engine, topic: str, bootstrap: str, relays: Relays, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, topic: str, bootstrap: str, relays: Relays
 ) -> None:
     places = set()
 
@@ -29,11 +30,10 @@ def test_shards_publish_side_by_side_and_each_aggregate_stays_in_one(
             places.update((record.key, self._settings.name) for record in records)
             return super().publish(number, *records)
 
-    monkeypatch.setattr("semel.outbox.relay.Publisher", Watched)
-    running = relays.run(shards=3, batch_rows=2)
+    running = relays.run(publisher=Watched, shards=3, batch_rows=2)
     for number in range(40):
         add(engine, topic, str(number), key=f"{number % 20}")
-    wait_until(lambda: running.relay.progress().messages == 40)
+    assert eventually(lambda: running.relay.progress().messages == 40)
     assert sorted_by_key(bootstrap, topic) == {b"%d" % key: [key, key + 20] for key in range(20)}
     assert len({name for _, name in places}) == 3
     assert len(places) == 20
@@ -52,12 +52,11 @@ def test_another_number_of_shards_is_taken_once_what_is_at_hand_is_in_the_log(
     topic: str,
     bootstrap: str,
     relays: Relays,
-    monkeypatch: pytest.MonkeyPatch,
     before: bool,
 ) -> None:
     for number in range(20):
         add(engine, topic, str(number), key=f"key {number % 5}")
-    die_over_a_batch(relays, monkeypatch, before=before, shards=2, batch_rows=3)
+    die_over_a_batch(relays, before=before, shards=2, batch_rows=3)
     for count in (3, 1, 2):
         for number in range(20, 25):
             add(engine, topic, str(number + 5 * count), key=f"key {number % 5}")
@@ -77,7 +76,7 @@ def test_another_number_of_shards_is_taken_once_what_is_at_hand_is_in_the_log(
 
 def test_a_relay_with_the_old_number_of_shards_is_fenced(engine: Engine, relays: Relays) -> None:
     first = relays.run(shards=2)
-    wait_until(lambda: is_owned(engine, 2))
+    assert eventually(lambda: is_owned(engine, 2))
     relays.drain(shards=1)
     first.end()
     assert isinstance(first.error, RelayFenced)
@@ -127,7 +126,7 @@ def test_a_relay_that_goes_on_hears_that_its_database_has_lost_batches(
     running = relays.run()
     for number in range(3):
         add(engine, topic, f"{number}")
-        wait_until(lambda expected=number + 1: count_batches(engine) == expected)
+        assert eventually(lambda expected=number + 1: count_batches(engine) == expected)
     with engine.begin() as connection:
         connection.execute(shards.update().values(last_batch=0))
         outbox.add(connection, topic, "k", "new")
@@ -149,12 +148,12 @@ def test_another_cluster_is_refused(engine: Engine, topic: str, relays: Relays) 
 
 @pytest.mark.parametrize("at_hand", list(AtHand))
 def test_an_outbox_that_is_renewed_begins_anew_with_what_waits(
-    engine: Engine, topic: str, bootstrap: str, relays: Relays, monkeypatch: pytest.MonkeyPatch, at_hand: AtHand
+    engine: Engine, topic: str, bootstrap: str, relays: Relays, at_hand: AtHand
 ) -> None:
     add(engine, topic, "in the log")
     relays.drain()
     add(engine, topic, "at hand")
-    die_over_a_batch(relays, monkeypatch, before=True)
+    die_over_a_batch(relays, before=True)
     add(engine, topic, "waits")
     with pytest.raises(Unsettled, match="batch 1 of shard 0 may be in the log or not"), engine.begin() as connection:
         renew(connection)
@@ -170,8 +169,8 @@ def test_an_outbox_that_is_renewed_begins_anew_with_what_waits(
 def test_a_running_relay_whose_outbox_is_renewed_ends(engine: Engine, topic: str, relays: Relays) -> None:
     running = relays.run()
     add(engine, topic, "first")
-    wait_until(lambda: running.relay.progress().messages)
-    wait_until(lambda: count_batches(engine))
+    assert eventually(lambda: running.relay.progress().messages)
+    assert eventually(lambda: count_batches(engine))
     with engine.begin() as connection:
         renew(connection)
     running.end()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import uuid
 
 import pytest
-from relaying import Relays, add, count_batches, count_waiting, wait_until
+from relaying import Relays, add, count_batches, count_waiting
 from sqlalchemy import Engine, delete
 
 from committed_records import committed_values, make_topic
+from eventually import eventually
 from semel import outbox
 from semel.cli import main
 from semel.outbox import Unsettled, quarantine
@@ -63,14 +64,14 @@ def test_who_is_dropped_lets_go_of_what_waits_behind_it(
     running = relays.run()
     add(engine, topic, TOO_LARGE, "second", TOO_LARGE, "fourth")
     for _ in range(2):
-        wait_until(lambda: entries(engine))
+        assert eventually(lambda: entries(engine))
         with engine.begin() as connection:
             quarantine.drop(connection, [quarantine.entries(connection)[0].number])
-    wait_until(lambda: running.relay.progress().messages == 2)
+    assert eventually(lambda: running.relay.progress().messages == 2)
     assert committed_values(bootstrap, topic) == [b"second", b"fourth"]
     assert entries(engine) == []
     # It notes the last batch a moment after it has published it.
-    wait_until(lambda: count_waiting(engine) == 0)
+    assert eventually(lambda: count_waiting(engine) == 0)
 
 
 def test_who_is_tried_again_comes_before_what_waits_behind_it(engine: Engine, bootstrap: str, relays: Relays) -> None:
@@ -78,17 +79,17 @@ def test_who_is_tried_again_comes_before_what_waits_behind_it(engine: Engine, bo
     make_topic(bootstrap, other, max_message_bytes="500")
     add(engine, other, "x" * 1_000, "second")
     running = relays.run()
-    wait_until(lambda: entries(engine))
+    assert eventually(lambda: entries(engine))
     [entry] = entries(engine)
     assert entry.behind == 1
     with engine.begin() as connection:
         quarantine.retry(connection, [entry.number])
     # Refused again, for the same reason.
-    wait_until(lambda: [one for one in entries(engine) if one.refused_at_ms > entry.refused_at_ms])
+    assert eventually(lambda: [one for one in entries(engine) if one.refused_at_ms > entry.refused_at_ms])
     allow_larger(bootstrap, other)
     with engine.begin() as connection:
         quarantine.retry(connection, [entry.number])
-    wait_until(lambda: running.relay.progress().messages == 2)
+    assert eventually(lambda: running.relay.progress().messages == 2)
     assert committed_values(bootstrap, other) == [b"x" * 1_000, b"second"]
 
 

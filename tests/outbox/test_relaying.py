@@ -6,11 +6,12 @@ from typing import Any
 
 import psycopg
 import pytest
-from relaying import Relays, add, count_batches, count_waiting, die_over_a_batch, wait_until
+from relaying import Relays, add, count_batches, count_waiting, die_over_a_batch
 from sqlalchemy import Engine, event, select
 
 from cluster_under_test import CLIENT
 from committed_records import committed_values
+from eventually import eventually
 from semel import outbox
 from semel.database import engine_of
 from semel.outbox import Relay, RelayFenced, RelayRefused, ledger, waking
@@ -50,7 +51,7 @@ def test_a_transaction_that_commits_late_is_not_passed_by(
 
 
 def test_a_transaction_that_commits_while_a_later_message_is_on_its_way_is_not_deleted_with_that(
-    engine: Engine, topic: str, bootstrap: str, relays: Relays, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, topic: str, bootstrap: str, relays: Relays
 ) -> None:
     if engine.dialect.name == "sqlite":
         pytest.skip("there is one writer at a time")
@@ -63,20 +64,19 @@ def test_a_transaction_that_commits_while_a_later_message_is_on_its_way_is_not_d
                     transaction.commit()
                 return super().publish(number, *records)
 
-        monkeypatch.setattr("semel.outbox.relay.Publisher", Slow)
         add(engine, topic, "earlier")
         outbox.add(late, topic, "k", "late")
         add(engine, topic, "later")
-        assert relays.drain() == 3
+        assert relays.drain(publisher=Slow) == 3
     assert committed_values(bootstrap, topic) == [b"earlier", b"later", b"late"]
 
 
 @pytest.mark.parametrize("before", [True, False])
 def test_a_relay_that_dies_over_a_batch_leaves_it_to_the_next_one(
-    engine: Engine, topic: str, bootstrap: str, relays: Relays, monkeypatch: pytest.MonkeyPatch, before: bool
+    engine: Engine, topic: str, bootstrap: str, relays: Relays, before: bool
 ) -> None:
     add(engine, topic, "first")
-    die_over_a_batch(relays, monkeypatch, before=before)
+    die_over_a_batch(relays, before=before)
     add(engine, topic, "second")
     relays.drain()
     assert committed_values(bootstrap, topic) == [b"first", b"second"]
@@ -88,7 +88,7 @@ def test_a_second_relay_takes_over_and_the_first_one_says_so(
 ) -> None:
     first = relays.run()
     add(engine, topic, "first")
-    wait_until(lambda: first.relay.progress().messages)
+    assert eventually(lambda: first.relay.progress().messages)
     relays.run()
     # With nothing to do it notices, too.
     first.end()
@@ -97,30 +97,28 @@ def test_a_second_relay_takes_over_and_the_first_one_says_so(
     assert "run one relay for each database" in str(first.error)
     add(engine, topic, "second")
     # The first relay may have been taken over before it had noted its batch.
-    wait_until(lambda: count_batches(engine) == 2)
+    assert eventually(lambda: count_batches(engine) == 2)
     assert committed_values(bootstrap, topic) == [b"first", b"second"]
 
 
 def test_a_relay_that_was_taken_over_publishes_and_changes_nothing_any_more(
-    engine: Engine, topic: str, bootstrap: str, relays: Relays, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, topic: str, bootstrap: str, relays: Relays
 ) -> None:
     """It stands still between the batch that it made and the log, and the other one does both meanwhile."""
     add(engine, topic, "first")
 
     class Slow(Publisher):
         def publish(self, number: int, *records: Any) -> Any:
-            monkeypatch.undo()
             assert relays.drain() == 1
             return super().publish(number, *records)
 
-    monkeypatch.setattr("semel.outbox.relay.Publisher", Slow)
     with pytest.raises(RelayFenced):
-        relays.drain()
+        relays.drain(publisher=Slow)
     assert committed_values(bootstrap, topic) == [b"first"]
 
 
 def test_a_relay_that_only_the_brokers_gave_up_on_goes_on(
-    engine: Engine, topic: str, bootstrap: str, relays: Relays, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, topic: str, bootstrap: str, relays: Relays
 ) -> None:
     """A process that stood still for longer than its transaction's time is fenced by nobody else's relay."""
     add(engine, topic, "first")
@@ -134,47 +132,42 @@ def test_a_relay_that_only_the_brokers_gave_up_on_goes_on(
                     pass
             return super().publish(number, *records)
 
-    monkeypatch.setattr("semel.outbox.relay.Publisher", Stranger)
-    assert relays.drain() == 1
+    assert relays.drain(publisher=Stranger) == 1
     assert committed_values(bootstrap, topic) == [b"first"]
 
 
 # -- waking ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def nobody_looks_by_himself(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("waking", "relay"):
-        monkeypatch.setattr(f"semel.outbox.{module}.FALLBACK_SECONDS", 1_000.0)
+# Nobody looks by himself: only a commit wakes a relay.
+NEVER_SECONDS = 1_000.0
 
 
-@pytest.mark.usefixtures("nobody_looks_by_himself")
 def test_a_relay_that_is_asleep_is_woken_by_a_commit(
     engine: Engine, topic: str, bootstrap: str, relays: Relays
 ) -> None:
-    running = relays.run()
+    running = relays.run(fallback_seconds=NEVER_SECONDS)
     for number in range(1, 4):
-        wait_until(lambda: is_asleep(engine))
+        assert eventually(lambda: is_asleep(engine))
         add(engine, topic, str(number))
-        wait_until(lambda: running.relay.progress().messages == number)  # noqa: B023
+        assert eventually(lambda: running.relay.progress().messages == number)  # noqa: B023
     assert committed_values(bootstrap, topic) == [b"1", b"2", b"3"]
 
 
-@pytest.mark.usefixtures("nobody_looks_by_himself")
 def test_a_relay_does_not_fall_asleep_before_whoever_did_not_wake_it_has_committed(
     engine: Engine, topic: str, bootstrap: str, relays: Relays
 ) -> None:
     with engine.connect() as connection, connection.begin() as transaction:
         outbox.add(connection, topic, "k", "added before there was a relay")
-        running = relays.run() if engine.dialect.name == "postgresql" else None
+        running = relays.run(fallback_seconds=NEVER_SECONDS) if engine.dialect.name == "postgresql" else None
         if running is not None:
             add(engine, topic, "passes it")
-            wait_until(lambda: running.relay.progress().messages)
+            assert eventually(lambda: running.relay.progress().messages)
             assert not is_asleep(engine)
         transaction.commit()
-    running = running or relays.run()
-    wait_until(lambda: b"added before there was a relay" in committed_values(bootstrap, topic))
-    wait_until(lambda: is_asleep(engine))
+    running = running or relays.run(fallback_seconds=NEVER_SECONDS)
+    assert eventually(lambda: b"added before there was a relay" in committed_values(bootstrap, topic))
+    assert eventually(lambda: is_asleep(engine))
 
 
 def is_asleep(engine: Engine) -> bool:
@@ -212,13 +205,13 @@ def test_brokers_that_are_away_are_waited_for(
 ) -> None:
     running = relays.run(timeout_seconds=2)
     add(engine, topic, "first")
-    wait_until(lambda: running.relay.progress().messages)
+    assert eventually(lambda: running.relay.progress().messages)
     faulty.kill()
     add(engine, topic, "second")
-    wait_until(lambda: running.relay.progress().waits_for)
+    assert eventually(lambda: running.relay.progress().waits_for)
     assert "the brokers" in (running.relay.progress().waits_for or "")
     faulty.restart()
-    wait_until(lambda: running.relay.progress().messages == 2)
+    assert eventually(lambda: running.relay.progress().messages == 2)
     assert running.relay.progress().waits_for is None
     said = [
         record.getMessage()
@@ -234,7 +227,7 @@ def test_a_relay_that_is_stopped_while_the_brokers_are_away_ends(
 ) -> None:
     faulty.kill()
     running = relays.run(timeout_seconds=1)
-    wait_until(lambda: running.relay.progress().waits_for)
+    assert eventually(lambda: running.relay.progress().waits_for)
     running.stop()
     assert running.error is None
     assert running.relay.drain() == 0, "a relay that was stopped stays so"
@@ -247,18 +240,18 @@ def test_a_database_that_is_away_is_waited_for(
         pytest.skip("a file is not away")
     running = relays.run(shards=2)
     add(engine, topic, "first")
-    wait_until(lambda: running.relay.progress().messages)
+    assert eventually(lambda: running.relay.progress().messages)
     url = engine.url.set(drivername="postgresql", database="postgres").render_as_string(hide_password=False)
     name = engine.url.database
     with psycopg.connect(url, autocommit=True) as administrator:
         administrator.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false".encode())
         administrator.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
-        wait_until(lambda: running.relay.progress().waits_for)
+        assert eventually(lambda: running.relay.progress().waits_for)
         administrator.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true".encode())
-    wait_until(lambda: running.relay.progress().waits_for is None)
+    assert eventually(lambda: running.relay.progress().waits_for is None)
     engine.dispose()
     add(engine, topic, "second")
-    wait_until(lambda: running.relay.progress().messages == 2)
+    assert eventually(lambda: running.relay.progress().messages == 2)
     assert committed_values(bootstrap, topic) == [b"first", b"second"]
     assert any("waiting for the database" in record.getMessage() for record in caplog.records)
 
@@ -293,13 +286,10 @@ def test_a_batch_holds_no_more_messages_than_it_may_whatever_commits_while_it_is
         made.dispose()
 
 
-def test_a_batch_holds_no_more_bytes_than_it_may(
-    engine: Engine, topic: str, bootstrap: str, relays: Relays, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("semel.outbox.relay.BATCH_BYTES_MAX", 1_000)
+def test_a_batch_holds_no_more_bytes_than_it_may(engine: Engine, topic: str, bootstrap: str, relays: Relays) -> None:
     for number in range(6):
         add(engine, topic, f"{number}" * (400 if number != 3 else 2_000))
-    relays.drain()
+    relays.drain(bytes_max=1_000)
     assert [value[:1] for value in committed_values(bootstrap, topic) if isinstance(value, bytes)] == [
         b"%d" % number for number in range(6)
     ]
@@ -335,14 +325,12 @@ def test_an_asynchronous_engine_is_refused() -> None:
 # -- what is in the log goes from the table ----------------------------------------------------------------------------
 
 
-def test_only_what_is_known_to_be_in_the_log_is_deleted(
-    engine: Engine, topic: str, relays: Relays, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_what_is_known_to_be_in_the_log_is_deleted(engine: Engine, topic: str, relays: Relays) -> None:
     for number in range(20):
         add(engine, topic, f"in the log {number}")
     relays.drain(batch_rows=2)
     add(engine, topic, "at hand", "waits")
-    die_over_a_batch(relays, monkeypatch, before=True, batch_rows=1)
+    die_over_a_batch(relays, before=True, batch_rows=1)
     add(engine, topic, "added later")
     with engine.connect() as connection:
         assert list(connection.scalars(select(messages.c.value))) == [b"at hand", b"waits", b"added later"]
@@ -353,8 +341,8 @@ def test_only_what_is_known_to_be_in_the_log_is_deleted(
 def test_a_running_relay_deletes_what_it_has_published(engine: Engine, topic: str, relays: Relays) -> None:
     running = relays.run()
     add(engine, topic, "first")
-    wait_until(lambda: running.relay.progress().messages)
-    wait_until(lambda: count_waiting(engine) == 0)
+    assert eventually(lambda: running.relay.progress().messages)
+    assert eventually(lambda: count_waiting(engine) == 0)
     running.stop()
     with engine.connect() as connection:
         assert connection.scalar(select(shards.c.at_hand)) is None

@@ -4,7 +4,6 @@ import asyncio
 import hashlib
 from collections import Counter
 from typing import Final, NamedTuple
-from unittest import mock
 
 from semel.wire.versions import CREATE_TOPICS
 from sim import checkers
@@ -47,7 +46,6 @@ COMPACTED_CONFIGS: Final = {
     "min.cleanable.dirty.ratio": "0.1",
     "delete.retention.ms": "1000",
 }
-COMPACTION_LOOK_S: Final = 1.0
 
 
 class Outcome(NamedTuple):
@@ -67,7 +65,7 @@ class Outcome(NamedTuple):
 def simulate(seed: int) -> Outcome:
     """The history of this seed."""
     world = World(seed, "os" if seed % 10 == 9 else "fsync")
-    with world.seeded_secrets(), mock.patch("semel.broker.broker.LOOK_SECONDS", COMPACTION_LOOK_S):
+    with world.seeded_secrets():
         try:
             world.loop.run(_Cast(world).play())
         except (TimeoutError, Deadlock, NoEnd) as error:

@@ -31,6 +31,7 @@ RECOVERY_S_MAX: Final = 60.0
 
 # Small, so that files fill up, are sealed and are used again within one short history.
 SETTINGS: Final = LogSettings(journal_file_bytes=16 * 1024, checkpoint_bytes=24 * 1024)
+COMPACTION_LOOK_S: Final = 1.0
 # Members of the new protocol are missed as soon as those of the classic one.
 LIMITS: Final = Limits(consumer_group_session_timeout_ms=6_000)
 
@@ -144,6 +145,7 @@ class World:
                 disk_threads=lambda name, loop: SimulatedDiskThread(self, self._disk_chance, loop),
             )
             broker.events = WatchedEvents(self)
+            broker.compactor.look_seconds = COMPACTION_LOOK_S
             try:
                 await broker.start()
             except Crashed:

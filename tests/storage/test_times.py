@@ -4,22 +4,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asking import at
 from semel.core.batch import accept_from_client
 from semel.core.entries import LogStartMoved
 from semel.storage.files import Files, MemoryFiles
 from semel.storage.log import Log
 from semel.storage.partition_log import PartitionLog
 from semel.testing.faulty import Fault, FaultyFiles
-from semel.wire.records import decode_batches, encode_batch
+from semel.wire.records import Record, decode_batches, encode_batch
 
+# The index has an entry for every few batches of such values, so that small logs have several.
+VALUE = bytes(10_000)
 TIMES = st.integers(min_value=0, max_value=30)
 
 
 class Partition:
     """A partition with the times of its batches, small segments, and a log start and an end that can be moved."""
 
-    def __init__(self, segment_bytes: int, files: Files | None = None) -> None:
+    def __init__(self, segment_bytes: int, files: Files | None = None, value: bytes = b"value") -> None:
+        self.value = value
         self.log = Log.open(files or MemoryFiles(), new_cluster_id="test")
         configs = {"segment.bytes": str(segment_bytes)}
         self.log.commit(self.log.catalog.decide_create("orders", 1, configs, bytes(16), 0))
@@ -30,7 +32,7 @@ class Partition:
         return self.log.partitions_of(self.topic)[0]
 
     def append(self, *times_ms: int) -> None:
-        batch = encode_batch(at(*times_ms))
+        batch = encode_batch([Record(self.value, timestamp_ms=time_ms) for time_ms in times_ms])
         header = accept_from_client(batch, len(batch))
         self.log.append(self.topic, self.partition, header, batch, 0)
 
@@ -45,23 +47,17 @@ class Partition:
         return [(header.base_offset, header.max_timestamp) for header, _ in found]
 
 
-@pytest.fixture(autouse=True)
-def _dense_index(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An entry of the index for every few batches, so that small logs have several."""
-    monkeypatch.setattr("semel.storage.segment.INDEX_INTERVAL_BYTES", 300)
-
-
 @given(
     batches=st.lists(st.lists(TIMES, min_size=1, max_size=3), max_size=40),
     unsettled=st.lists(st.lists(TIMES, min_size=1, max_size=3), max_size=10),
     gone=st.integers(min_value=0, max_value=100),
-    segment_bytes=st.sampled_from([1024, 100_000]),
+    segment_bytes=st.sampled_from([1024, 1_000_000]),
     wanted=TIMES,
 )
 def test_every_batch_of_a_time_or_later_that_may_be_read_is_found_and_no_other(
     batches: list[list[int]], unsettled: list[list[int]], gone: int, segment_bytes: int, wanted: int
 ) -> None:
-    kept = Partition(segment_bytes)
+    kept = Partition(segment_bytes, value=VALUE)
     for times_ms in batches:
         kept.append(*times_ms)
     kept.log.sync_now()

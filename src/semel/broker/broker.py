@@ -18,7 +18,7 @@ from typing import Final, Literal
 from semel.broker import expiry
 from semel.broker.alarm import Alarm
 from semel.broker.apis import HANDLERS
-from semel.broker.compactor import LOOK_SECONDS, Compactor
+from semel.broker.compactor import Compactor
 from semel.broker.connection import Connection, Exchange
 from semel.broker.consumer_groups import ConsumerGroupCoordinator
 from semel.broker.coordinator import GroupCoordinator
@@ -174,7 +174,7 @@ class Broker:
         self.alarm.look()
         self._every(HOUSEKEEPING_SECONDS, self._keep_house)
         self._every(RETENTION_SECONDS, lambda: self.log.retain(self.now_ms()))
-        self._every(LOOK_SECONDS, self.compactor.look)
+        self._every(self.compactor.look_seconds, self.compactor.look)
         self._every(expiry.FORGET_SECONDS, lambda: expiry.forget_silent_transactional_ids(self))
         self._every(expiry.EXPIRY_SECONDS, lambda: expiry.forget_old_offsets(self))
 

@@ -40,6 +40,7 @@ class Compactor:
 
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
+        self.look_seconds = LOOK_SECONDS
         self._thread: DiskThread
         self._attempt: Callable[[Callable[[], None]], None]
         # None while there is nothing to do.

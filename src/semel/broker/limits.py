@@ -51,6 +51,8 @@ class Limits:
     # How long a producer is remembered after its last batch, in time in which the broker was there: seven days. Whoever
     # sends again later what was acknowledged has it stored twice, so this is longer than any client goes on trying.
     producer_expiration_ms: int = PRODUCER_EXPIRATION_MS
+    # Producers in one answer to DescribeProducers: a million would hold up everybody else for many seconds.
+    producers_per_answer_max: int = 10_000
     # Consumer groups that exist at once; each stands in every checkpoint.
     groups_max: int = 10_000
     # So that all of them take no more than 10 MB, whatever clients call them.

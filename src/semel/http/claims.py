@@ -34,8 +34,6 @@ from semel.http.tables import keys, steps
 NO_LEASE: Final = -1
 # How long a client is told to wait where nobody knows how long the request will run.
 RETRY_AFTER_SECONDS: Final = 1
-# Rows that are reaped in one transaction, so that nobody waits long for the reaper.
-REAPED_ROWS_MAX: Final = 1000
 
 
 @dataclass(frozen=True)
@@ -193,10 +191,10 @@ def finish_step(connection: Connection, name: Name, step: str, result: str) -> N
     connection.execute(insert(steps), {"scope": name.scope, "key": name.key, "step": step, "result": result})
 
 
-def reap_batch(connection: Connection, now_ms: int) -> int:
+def reap_batch(connection: Connection, now_ms: int, rows_max: int) -> int:
     """Delete rows whose time is up, with their steps; answer how many keys that were."""
     due = keys.c.expires_ms <= now_ms, keys.c.lease_until_ms <= now_ms
-    found = select(keys.c.scope, keys.c.key).where(*due).limit(REAPED_ROWS_MAX)
+    found = select(keys.c.scope, keys.c.key).where(*due).limit(rows_max)
     # Looked at again in the DELETE, which may have waited for somebody who took the key over. Steps go after their key:
     # from then on nobody can add one.
     reaped = delete(keys).where(tuple_(keys.c.scope, keys.c.key).in_(found), *due).returning(keys.c.scope, keys.c.key)

@@ -90,6 +90,8 @@ class Relay:
         self._name, self._count = name, shards
         self._size = Size(batch_rows, BATCH_BYTES_MAX)
         self._timeout_seconds = timeout_seconds
+        self._fallback_seconds = FALLBACK_SECONDS
+        self._make_publisher: Callable[..., Publisher] = Publisher
         self._clock = clock
         self._owner = secrets.token_hex(8)
         self._owner_name = f"process {os.getpid()} on {socket.gethostname()}"
@@ -192,7 +194,7 @@ class Relay:
         )
 
     def _publisher(self, name: str) -> Publisher:
-        return Publisher(
+        return self._make_publisher(
             self._bootstrap, name, client=self._client, timeout_seconds=self._timeout_seconds, now_ms=self._clock
         )
 
@@ -219,7 +221,7 @@ class Relay:
             while not self._stopping.is_set():
                 heard = self._bell.rings
                 if not shard.step():
-                    self._bell.wait_after(heard, FALLBACK_SECONDS)
+                    self._bell.wait_after(heard, self._fallback_seconds)
                 elif not shard.is_behind:
                     self._stopping.wait(_BETWEEN_SECONDS)
 
@@ -229,7 +231,8 @@ class Relay:
             patience.with_database(partial(self._listen, patience))
 
     def _listen(self, patience: Patience) -> None:
-        with contextlib.closing(sleeper_for(self._engine, self._bell, self._stopping)) as sleeper:
+        sleeper = sleeper_for(self._engine, self._bell, self._stopping, self._fallback_seconds)
+        with contextlib.closing(sleeper):
             patience.is_back(DATABASE)
             while not self._stopping.is_set():
                 sleeper.wait()

@@ -76,19 +76,19 @@ class Bell:
 
 
 class Sleeper(Protocol):
-    """Waits until there may be something new, for `FALLBACK_SECONDS` at most."""
+    """Waits until there may be something new, for the fallback's time at most."""
 
     def wait(self) -> None: ...
 
     def close(self) -> None: ...
 
 
-def sleeper_for(engine: Engine, bell: Bell, stopping: threading.Event) -> Sleeper:
+def sleeper_for(engine: Engine, bell: Bell, stopping: threading.Event, fallback_seconds: float) -> Sleeper:
     """The best that this engine's driver allows."""
     if engine.dialect.name == "sqlite":
-        return _SqliteSleeper(engine, stopping)
+        return _SqliteSleeper(engine, stopping, fallback_seconds)
     if engine.dialect.driver == "psycopg":
-        return _PostgresSleeper(engine, bell, stopping)
+        return _PostgresSleeper(engine, bell, stopping, fallback_seconds)
     return _Ticking(stopping)
 
 
@@ -104,15 +104,16 @@ class _Ticking:
 
 
 class _SqliteSleeper:
-    def __init__(self, engine: Engine, stopping: threading.Event) -> None:
+    def __init__(self, engine: Engine, stopping: threading.Event, fallback_seconds: float) -> None:
         self._stopping = stopping
+        self._fallback_seconds = fallback_seconds
         # Not by SQLAlchemy, which would begin a transaction for it.
         self._raw: PoolProxiedConnection = engine.raw_connection()
         self._version = -1
 
     def wait(self) -> None:
         waited_seconds = 0.0
-        while waited_seconds < FALLBACK_SECONDS and not self._stopping.is_set():
+        while waited_seconds < self._fallback_seconds and not self._stopping.is_set():
             version = self._ask()
             if version != self._version:
                 self._version = version
@@ -135,9 +136,10 @@ class _SqliteSleeper:
 
 
 class _PostgresSleeper:
-    def __init__(self, engine: Engine, bell: Bell, stopping: threading.Event) -> None:
+    def __init__(self, engine: Engine, bell: Bell, stopping: threading.Event, fallback_seconds: float) -> None:
         self._bell = bell
         self._stopping = stopping
+        self._fallback_seconds = fallback_seconds
         connection: Connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         raw: Any = connection.connection.driver_connection
         # Listens and locks for as long as it lives, so it must not go back into the pool.
@@ -164,7 +166,7 @@ class _PostgresSleeper:
 
     def _sleep(self) -> None:
         waited_seconds = 0.0
-        while waited_seconds < FALLBACK_SECONDS and not self._stopping.is_set():
+        while waited_seconds < self._fallback_seconds and not self._stopping.is_set():
             if self._news.select(_SLEEP_SECONDS):
                 # The answer brings what was notified with it.
                 self._value(f"SELECT pg_advisory_unlock({_LOCK})")

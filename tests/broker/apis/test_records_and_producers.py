@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+import semel
 from asking import Asker, ConnectionEnded, at
-from semel.broker.apis.describe_producers import PRODUCERS_PER_ANSWER_MAX
+from semel.broker.limits import Limits
 from semel.testing.broker import FaultyBroker
 from semel.wire import messages
 from semel.wire.errors import ErrorCode
@@ -146,15 +147,15 @@ def test_a_partition_shows_who_wrote_to_it_and_how_far(ask: Asker) -> None:
     assert producers(ask, topic="..")[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-def test_the_producers_in_one_answer_are_bounded(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert PRODUCERS_PER_ANSWER_MAX < 1_000_000
-    monkeypatch.setattr("semel.broker.apis.describe_producers.PRODUCERS_PER_ANSWER_MAX", 3)
-    ask.create("orders", 2)
-    for partition in range(2):
-        for _ in range(2):
-            producer_id = new_producer(ask).producer_id
-            ask.produce("orders", at(1), partition, producer_id=producer_id, producer_epoch=0, base_sequence=0)
-    assert [len(one.active_producers) for one in producers(ask, partitions=(0, 0, 1))] == [2, 1]
+def test_the_producers_in_one_answer_are_bounded() -> None:
+    assert Limits().producers_per_answer_max < Limits().producer_states_max
+    with semel.broker(limits=Limits(producers_per_answer_max=3)) as broker, Asker(broker.bootstrap) as ask:
+        ask.create("orders", 2)
+        for partition in range(2):
+            for _ in range(2):
+                producer_id = new_producer(ask).producer_id
+                ask.produce("orders", at(1), partition, producer_id=producer_id, producer_epoch=0, base_sequence=0)
+        assert [len(one.active_producers) for one in producers(ask, partitions=(0, 0, 1))] == [2, 1]
 
 
 def test_the_size_of_a_partition_is_what_its_batches_take(ask: Asker) -> None:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from semel.broker.broker import Broker
     from semel.broker.connection import Exchange
 
-# There may be a million, and an answer of that size would hold up everybody else for many seconds.
-PRODUCERS_PER_ANSWER_MAX: Final = 10_000
 NO_TRANSACTION: Final = -1
 # There is one coordinator, and it has no epochs.
 NO_COORDINATOR_EPOCH: Final = -1
@@ -27,7 +25,7 @@ NO_COORDINATOR_EPOCH: Final = -1
 
 @answered
 def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
-    places = iter(range(PRODUCERS_PER_ANSWER_MAX))
+    places = iter(range(broker.limits.producers_per_answer_max))
     # Once each, or a small request could have an answer of any size.
     wanted = {topic.name: topic for topic in request.topics}
     return {
