@@ -12,8 +12,9 @@ import logging
 import secrets
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from semel.broker import expiry
 from semel.broker.alarm import Alarm
@@ -98,7 +99,8 @@ class Broker:
         self.failed: asyncio.Future[None]
         self._data = data
         self._files = files
-        self._settings = settings or log_settings(self.limits, in_memory=data is None and files is None)
+        settings = settings or log_settings(self.limits, in_memory=data is None and files is None)
+        self._settings = replace(settings, acknowledges_unsynced=durability == "os")
         self._clock = clock
         self._disk_threads = disk_threads
         # All of these in the order in which they came, so that the same events have the same outcome.
@@ -152,14 +154,10 @@ class Broker:
             self.log.abandon()
             raise
         self.port = self._server.sockets[0].getsockname()[1]
-        self.events.tell(
-            logging.INFO,
-            "started",
-            address=f"{self.host}:{self.port}",
-            topics=len(self.log.catalog),
-            journal_position=self.log.end,
-            replayed_bytes=self.log.replayed_bytes,
-        )
+        log = self.log
+        what: dict[str, Any] = {"topics": len(log.catalog), "journal_position": log.end}
+        what |= {"replayed_bytes": log.replayed_bytes, "leader_epoch": log.leader_epoch}
+        self.events.tell(logging.INFO, "started", address=f"{self.host}:{self.port}", **what)
         self._syncer = self._disk_threads("semel-sync", self._loop)
         self._checkpointer = self._disk_threads("semel-checkpoint", self._loop)
         self._reader = self._disk_threads("semel-read", self._loop)
@@ -369,7 +367,7 @@ class Broker:
             self.fail(self.log.torn)
         if self.log.end == self.settled or self.failed.done():
             return
-        if self.durability == "os":
+        if self.durability == "os" and self.log.identity_end <= self.log.synced:
             self._settle(self.log.end)
             if self.log.checkpoint_due:
                 self._begin_checkpoint()
@@ -413,10 +411,12 @@ class Broker:
             return
         self.log.finish_sync(job)
         self.metrics.sync_waiters += len(self._waiting_for_sync)
-        if self.durability == "fsync":
+        if self.durability == "os":
+            self.follow_journal()
+        else:
             self._settle(job.target)
-        if self.log.end > self.log.synced and self.durability == "fsync":
-            self._begin_sync()
+            if self.log.end > self.log.synced:
+                self._begin_sync()
         if self.log.checkpoint_due:
             self._begin_checkpoint()
 

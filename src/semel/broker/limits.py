@@ -1,7 +1,7 @@
 """Every bound the broker has, with its default and the reason for it. Nothing a client sends may grow without one."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from semel.core.partition import PRODUCER_EXPIRATION_MS
 from semel.core.transactions import TransactionBounds
@@ -112,7 +112,9 @@ class Limits:
 def log_settings(limits: Limits, *, in_memory: bool) -> LogSettings:
     """What these limits mean to the log."""
     # In memory the journal protects nothing; a small one costs little.
-    sizes = {"journal_file_bytes": 1024 * 1024, "checkpoint_bytes": 4 * 1024 * 1024} if in_memory else {}
+    sizes: dict[str, Any] = (
+        {"journal_file_bytes": 1024 * 1024, "checkpoint_bytes": 4 * 1024 * 1024} if in_memory else {}
+    )
     return LogSettings(
         **sizes,
         topics_max=limits.topics_max,

@@ -242,11 +242,11 @@ def _zigzag(length: int) -> int:
     return length << 1
 
 
-def place(batch: bytearray | memoryview, header: BatchHeader, base_offset: int) -> BatchHeader:
+def place(batch: bytearray | memoryview, header: BatchHeader, base_offset: int, leader_epoch: int = 0) -> BatchHeader:
     """Give a batch its place in the log, in its own bytes. The checksum does not cover what changes here."""
     BASE_OFFSET.pack_into(batch, 0, base_offset)
-    LEADER_EPOCH.pack_into(batch, LEADER_EPOCH_POSITION, 0)
-    return BatchHeader(base_offset, header.length, 0, *header[3:])
+    LEADER_EPOCH.pack_into(batch, LEADER_EPOCH_POSITION, leader_epoch)
+    return BatchHeader(base_offset, header.length, leader_epoch, *header[3:])
 
 
 def stamp(batch: bytearray | memoryview, header: BatchHeader, now_ms: int) -> BatchHeader:

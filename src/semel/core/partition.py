@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from semel.core import refusals
 from semel.core.aborted import AbortedTransactions
 from semel.core.batch import APPEND_TIME_BIT, NO_PRODUCER, NO_TIMESTAMP, TRANSACTIONAL_BIT, BatchHeader
+from semel.core.leader_epochs import LeaderEpochs
 from semel.core.producer_ids import ProducerIds
 from semel.core.producers import (
     ACCEPTED,
@@ -54,7 +55,7 @@ _NO_CLAIM: Final = Judgement(ACCEPTED)
 class Partition:
     """The state of one partition."""
 
-    __slots__ = ("aborted", "forgotten_below", "log_start", "next_offset", "open_transactions", "producers")
+    __slots__ = ("aborted", "epochs", "forgotten_below", "log_start", "next_offset", "open_transactions", "producers")
 
     def __init__(self, forgotten_below: int = 0) -> None:
         self.log_start = 0
@@ -63,6 +64,7 @@ class Partition:
         # The first offset of each open transaction, by producer id: in the order in which they began, so of offsets.
         self.open_transactions: dict[int, int] = {}
         self.aborted = AbortedTransactions()
+        self.epochs = LeaderEpochs()
         # Producer ids below this one may have had state in an earlier topic of the same name.
         self.forgotten_below = forgotten_below
 
@@ -137,6 +139,8 @@ class Partition:
     def apply_append(self, header: BatchHeader, at_ms: int) -> None:
         """A batch has become part of the log; its header carries the offset it took."""
         self.next_offset = header.next_offset
+        if header.leader_epoch != self.epochs.last:
+            self.epochs.note(header.leader_epoch, header.base_offset)
         if header.producer_id != NO_PRODUCER:
             count = header.record_count
             self.producers.note(
@@ -156,6 +160,7 @@ class Partition:
         """A marker has become part of the log: the producer's transaction is over here, if there was one."""
         producer_id = header.producer_id
         self.next_offset = header.next_offset
+        self.epochs.note(header.leader_epoch, header.base_offset)
         self.producers.note_marker(producer_id, at_ms, header.producer_epoch)
         first_offset = self.open_transactions.pop(producer_id, None)
         if first_offset is not None and not committed:

@@ -88,6 +88,8 @@ class TransactionRegister:
         self._owners: dict[int, Owner] = {}
         self._producer_ids: dict[str, int] = {}
         self._open: dict[int, OpenTransaction] = {}
+        # Producers whose later epochs may have been handed out and lost since: nobody may get one of them again.
+        self._doubted: set[int] = set()
         # Partitions and groups of all open transactions together.
         self.part_count = 0
 
@@ -143,6 +145,10 @@ class TransactionRegister:
         producer_id = self._producer_ids.get(transactional_id)
         return None if producer_id is None else self._owners[producer_id]
 
+    def doubt(self) -> None:
+        """What was decided last may be lost, epochs among it that somebody has heard of."""
+        self._doubted.update(self._owners)
+
     # -- applying -----------------------------------------------------------------------------------------------
 
     def check(self, entry: TransactionEntry) -> None:
@@ -179,7 +185,9 @@ class TransactionRegister:
             self._apply_end(entry)
         else:
             for transactional_id in entry.transactional_ids:
-                del self._owners[self._producer_ids.pop(transactional_id)]
+                producer_id = self._producer_ids.pop(transactional_id)
+                del self._owners[producer_id]
+                self._doubted.discard(producer_id)
 
     def apply_batch(self, producer_id: int, partition: PartitionName, at_ms: int) -> None:
         """A transactional batch has become part of the log, and so of its producer's transaction."""
@@ -198,6 +206,8 @@ class TransactionRegister:
         before = self._producer_ids.get(entry.transactional_id)
         if before is not None:
             del self._owners[before]
+            if before != entry.producer_id:
+                self._doubted.discard(before)
         self._producer_ids[entry.transactional_id] = entry.producer_id
         self._owners[entry.producer_id] = Owner(
             entry.transactional_id,
@@ -216,6 +226,8 @@ class TransactionRegister:
         if ended is not None:
             self.part_count -= ended.part_count
         del self._owners[entry.producer_id]
+        if entry.next_producer_id != entry.producer_id:
+            self._doubted.discard(entry.producer_id)
         last_producer_id, last_epoch = owner.last_producer_id, owner.last_epoch
         if entry.fenced:
             last_producer_id, last_epoch = NO_PRODUCER, NO_EPOCH
@@ -258,6 +270,7 @@ class TransactionRegister:
     def snapshot(self) -> dict[str, Any]:
         return {
             "owners": list(self._owners.values()),
+            "doubted": sorted(self._doubted),
             "open": [
                 (producer_id, transaction.began_at_ms, list(transaction.partitions), list(transaction.groups))
                 for producer_id, transaction in self._open.items()
@@ -271,6 +284,7 @@ class TransactionRegister:
             owner = owner._replace(last_end=State(owner.last_end))
             self._owners[owner.producer_id] = owner
             self._producer_ids[owner.transactional_id] = owner.producer_id
+        self._doubted = set(snapshot.get("doubted", ()))
         for producer_id, began_at_ms, partitions, groups in snapshot["open"]:
             transaction = OpenTransaction(
                 began_at_ms, {PartitionName(*name): None for name in partitions}, dict.fromkeys(groups)

@@ -172,7 +172,7 @@ class Transactions(TransactionRegister):
         fence = (self._fence(owner, now_ms, for_successor=supplied is None),) if producer_id in self._open else ()
         next_epoch = epoch + 1
         last = (producer_id, epoch) if supplied is not None else (NO_PRODUCER, NO_EPOCH)
-        if next_epoch > EPOCH_GIVEN_MAX:
+        if next_epoch > EPOCH_GIVEN_MAX or producer_id in self._doubted:
             producer_id, next_epoch = new_producer_id(), 0
         return _claim(fence, transactional_id, producer_id, next_epoch, *last, timeout_ms, now_ms)
 

@@ -35,6 +35,8 @@ class Contents(Machines):
         super().__init__(catalog, transactions, groups)
         self.files = files
         self.cluster_id = ""
+        # Rises at a start that may have lost what was acknowledged or read; every batch bears the one it came in.
+        self.leader_epoch = 0
         # Pairs of producer and partition on record.
         self.producer_states = 0
         self._segment_files = SegmentFiles(files)
@@ -111,7 +113,7 @@ class Contents(Machines):
             topic = self.catalog.numbered(number)
             partition = self.partition(topic, index) if topic is not None else None
             if topic is not None and partition is not None:
-                placed = batches.place(marker, header, partition.state.next_offset)
+                placed = batches.place(marker, header, partition.state.next_offset, self.leader_epoch)
                 partition.write(placed, marker, entry.at_ms, topic.parsed)
                 markers.append((partition, placed))
         return markers
@@ -224,6 +226,7 @@ class Contents(Machines):
         partitions = [partition for partition in self.partitions() if partition.has_history]
         state = {
             "cluster_id": self.cluster_id,
+            "leader_epoch": self.leader_epoch,
             **self._machines_snapshot(),
             "partitions": [partition.to_record() for partition in partitions],
         }
@@ -231,6 +234,7 @@ class Contents(Machines):
 
     def _restore(self, state: dict[str, Any], packed: memoryview) -> None:
         self.cluster_id = state["cluster_id"]
+        self.leader_epoch = state.get("leader_epoch", 0)
         self._restore_machines(state)
         for topic in self.catalog:
             self._partitions[topic.number] = [self._new_partition(topic, i) for i in range(topic.partition_count)]

@@ -26,6 +26,8 @@ from semel.core.entries import (
     Entry,
     LogStartMoved,
     PartitionName,
+    ProducerIdsReserved,
+    TransactionalIdClaimed,
     TransactionEnded,
 )
 from semel.core.groups.groups import GROUP_NAME_BYTES_MAX, GROUP_OFFSETS_MAX, GROUPS_MAX, Groups
@@ -67,6 +69,8 @@ class LogSettings:
     group_name_bytes_max: int = GROUP_NAME_BYTES_MAX
     group_offsets_max: int = GROUP_OFFSETS_MAX
     transactions: TransactionBounds = TRANSACTION_BOUNDS
+    # Whether answers go, and records are read, before the disk has what they speak of (`--durability os`).
+    acknowledges_unsynced: bool = False
 
 
 class Appended(NamedTuple):
@@ -104,6 +108,9 @@ class Log(Contents):
         # and the stable part of a partition will end then.
         self._unsettled: deque[tuple[int, PartitionLog, Mark, Mark]] = deque()
         self._checkpoint_position = 0
+        # Behind the last entry that gave somebody an identity. It has to be durable before anybody hears of it, however
+        # answers go otherwise, or another would get the same.
+        self.identity_end = 0
         # Until when the last checkpoint knows that there was a broker.
         self._checkpoint_seen_ms = 0
         self.checkpoint_running = False
@@ -155,6 +162,8 @@ class Log(Contents):
                 self.replayed_bytes = position - bookmark.position
                 if on_progress is not None:
                     on_progress(self.replayed_bytes)
+            if state.get("acknowledges_unsynced") and not state["clean"]:
+                self._doubt()
         self._check_strays(repair)
         for partition in self.partitions():
             partition.cut_behind_end()
@@ -167,6 +176,11 @@ class Log(Contents):
         except BaseException:
             self._journal.close()
             raise
+
+    def _doubt(self) -> None:
+        """What was acknowledged or read before this start may be lost: consumers and owners must be able to tell."""
+        self.leader_epoch += 1
+        self.transactions.doubt()
 
     def _remove_strangers(self) -> None:
         """Remove what a crash left of files that were being made or removed. The checkpoint before may name them."""
@@ -249,7 +263,7 @@ class Log(Contents):
         else:
             batches.check_timestamps(header, now_ms, configs.timestamp_before_max_ms, configs.timestamp_after_max_ms)
         base_offset = state.next_offset
-        header = batches.place(batch, header, base_offset)
+        header = batches.place(batch, header, base_offset, self.leader_epoch)
         head = BATCH_HEAD.pack(partition.topic_number, partition.index, now_ms)
         end = 0
         try:
@@ -280,6 +294,8 @@ class Log(Contents):
                 self._apply(entry)
             for partition, _ in markers:
                 self._expect(end, partition)
+            if isinstance(entry, ProducerIdsReserved | TransactionalIdClaimed):
+                self.identity_end = end
         except BaseException as error:
             self._note_broken_off(name_of(entry), end, error)
             raise
@@ -414,7 +430,12 @@ class Log(Contents):
         dirty, self._segment_files.dirty = self._segment_files.dirty, set()
         grown, self._segment_files.grown = self._segment_files.grown, set()
         unnamed, self._unnamed = self._unnamed, []
-        state = {"journal": self._journal.bookmark, "clean": clean, **contents}
+        state = {
+            "journal": self._journal.bookmark,
+            "clean": clean,
+            "acknowledges_unsynced": self.settings.acknowledges_unsynced,
+            **contents,
+        }
         return CheckpointJob(
             self.files,
             self.end,

@@ -23,6 +23,7 @@ from semel.core.batch import (
 )
 from semel.core.configs import TopicConfigs
 from semel.core.entries import PartitionName
+from semel.core.leader_epochs import LeaderEpochs
 from semel.core.partition import Partition
 from semel.core.producers import Producers
 from semel.storage.checkpoint import PartitionParts
@@ -307,6 +308,7 @@ class PartitionLog:
             "log_start": self.state.log_start,
             "next_offset": self.state.next_offset,
             "cleaned_until": self.cleaned_until,
+            "epochs": self.state.epochs.snapshot(),
             "segments": [segment.to_record() for segment in self._segments],
         }
 
@@ -414,6 +416,7 @@ def restore_state(state: Partition, record: dict[str, Any], parts: PartitionPart
     """A partition's rules go on from where a checkpoint found them."""
     state.log_start = record["log_start"]
     state.next_offset = record["next_offset"]
+    state.epochs = LeaderEpochs(record.get("epochs", ()))
     state.producers = Producers(parts.producers.items())
     state.open_transactions = {key: mark.offset for key, mark in parts.open_transactions.items()}
     state.aborted = AbortedTransactions.from_bytes(parts.aborted)

@@ -43,8 +43,8 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
 
 def _describe(broker: "Broker", name: str, indexes: range) -> Fields:
     check_name(name)
-    return described(broker.log.catalog.existing(name), TOPIC_OPERATIONS, map(_described_partition, indexes))
-
-
-def _described_partition(index: int) -> Fields:
-    return {**described_partition(index), "eligible_leader_replicas": [], "last_known_elr": []}
+    partitions = (
+        {**described_partition(broker, index), "eligible_leader_replicas": [], "last_known_elr": []}
+        for index in indexes
+    )
+    return described(broker.log.catalog.existing(name), TOPIC_OPERATIONS, partitions)

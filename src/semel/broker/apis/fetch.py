@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from semel.broker.connection import Exchange
 
 _TOPIC_IDS_FROM = 13
-_LEADER_EPOCH = 0
+# What a client says that has heard nothing of the leader.
+_NO_EPOCH = -1
 _READ_COMMITTED = 1
 # A client that would not wait for records at all still waits for those that exist.
 _DISK_WAIT_MS = 1_000
@@ -170,8 +171,10 @@ def _read(
     partition = broker.log.partition(topic, index)
     if partition is None:
         return FetchPartitionAnswer(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
-    if asked.current_leader_epoch > _LEADER_EPOCH:
-        return FetchPartitionAnswer(index, ErrorCode.UNKNOWN_LEADER_EPOCH, -1)
+    if asked.current_leader_epoch not in (broker.log.leader_epoch, _NO_EPOCH):
+        is_ahead = asked.current_leader_epoch > broker.log.leader_epoch
+        error = ErrorCode.UNKNOWN_LEADER_EPOCH if is_ahead else ErrorCode.FENCED_LEADER_EPOCH
+        return FetchPartitionAnswer(index, error, -1)
     committed_only = request.isolation_level == _READ_COMMITTED
     until = partition.stable if committed_only else partition.readable
     log_start = partition.state.log_start

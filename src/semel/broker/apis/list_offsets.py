@@ -9,7 +9,7 @@ none too few. A place below the log start is never answered, and none that canno
 from typing import TYPE_CHECKING, Any, Final
 
 from semel.broker.apis.answered import Fields, answered, attempted
-from semel.broker.apis.lookup import LEADER_EPOCH, check_leader_epoch, partition_of, repeated
+from semel.broker.apis.lookup import check_leader_epoch, partition_of, repeated
 from semel.core.batch import HORIZON_BIT, BatchHeader, Buffer
 from semel.core.refusals import Refused
 from semel.storage.journal import Damaged
@@ -76,15 +76,15 @@ def _find(
     if (topic_name, asked.partition_index) in twice:
         raise Refused(ErrorCode.INVALID_REQUEST, "the partition is asked about more than once")
     _, partition = partition_of(broker, topic_name, asked.partition_index)
-    check_leader_epoch(getattr(asked, "current_leader_epoch", -1))
+    check_leader_epoch(broker, getattr(asked, "current_leader_epoch", -1))
     until = partition.stable if committed_only else partition.readable
     wanted = asked.timestamp
     if wanted < 0 and version < _PLACES_SINCE.get(wanted, version + 1):
         raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"place {wanted} is not known in version {version}")
     if wanted == _LATEST:
-        return _found(max(until.offset, partition.state.log_start))
+        return _found(partition, max(until.offset, partition.state.log_start))
     if wanted in (_EARLIEST, _EARLIEST_LOCAL):
-        return _found(partition.state.log_start)
+        return _found(partition, partition.state.log_start)
     if wanted in (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD):
         return {}
     try:
@@ -96,8 +96,8 @@ def _find(
         raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the records cannot be read: {error}") from None
 
 
-def _found(offset: int, timestamp_ms: int = -1) -> Fields:
-    return {"offset": offset, "timestamp": timestamp_ms, "leader_epoch": LEADER_EPOCH}
+def _found(partition: PartitionLog, offset: int, timestamp_ms: int = -1) -> Fields:
+    return {"offset": offset, "timestamp": timestamp_ms, "leader_epoch": partition.state.epochs.at(offset)}
 
 
 def _first_since(partition: PartitionLog, timestamp_ms: int, until: Mark) -> Fields:
@@ -105,7 +105,7 @@ def _first_since(partition: PartitionLog, timestamp_ms: int, until: Mark) -> Fie
     for header, batch in partition.batches_since(timestamp_ms, until):
         record = _record_in(header, batch, timestamp_ms, log_start)
         if record is not None:
-            return _found(*record)
+            return _found(partition, *record)
     return {}
 
 

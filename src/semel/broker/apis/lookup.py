@@ -5,7 +5,7 @@ Nothing is ever made here by being looked for.
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from semel.core.refusals import Refused
 from semel.core.topics import Topic
@@ -14,9 +14,6 @@ from semel.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
-
-# No partition ever changes its leader, so there is one epoch and it is the first.
-LEADER_EPOCH: Final = 0
 
 T = TypeVar("T")
 
@@ -36,11 +33,12 @@ def partition_of(broker: "Broker", topic_name: str, index: int) -> tuple[Topic, 
     return topic, partition
 
 
-def check_leader_epoch(epoch: int) -> None:
+def check_leader_epoch(broker: "Broker", epoch: int) -> None:
     """Refuse what a client has heard of the leader where it is not so; -1 is nothing heard."""
-    if epoch not in (LEADER_EPOCH, -1):
-        error = ErrorCode.UNKNOWN_LEADER_EPOCH if epoch > LEADER_EPOCH else ErrorCode.FENCED_LEADER_EPOCH
-        raise Refused(error, f"the leader's epoch is {LEADER_EPOCH}, not {epoch}")
+    current = broker.log.leader_epoch
+    if epoch not in (current, -1):
+        error = ErrorCode.UNKNOWN_LEADER_EPOCH if epoch > current else ErrorCode.FENCED_LEADER_EPOCH
+        raise Refused(error, f"the leader's epoch is {current}, not {epoch}")
 
 
 def repeated(items: Iterable[T]) -> set[T]:

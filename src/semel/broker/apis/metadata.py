@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from semel.broker.apis.answered import Fields, answered, attempted
 from semel.broker.apis.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from semel.broker.apis.create_topics import create
-from semel.broker.apis.lookup import LEADER_EPOCH, topic_identified
+from semel.broker.apis.lookup import topic_identified
 from semel.broker.limits import NODE_ID
 from semel.core.topics import Topic, check_name
 from semel.wire import messages
@@ -32,7 +32,7 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
     asks_cluster = getattr(request, "include_cluster_authorized_operations", False)
     topics: list[Fields]
     if request.topics is None or (version == 0 and not request.topics):
-        topics = [_describe(topic, operations) for topic in broker.log.catalog]
+        topics = [_describe(broker, topic, operations) for topic in broker.log.catalog]
     else:
         wanted = dict.fromkeys(_name_or_id(asked, version) for asked in request.topics)
         # Below version 4 nobody could say no.
@@ -65,15 +65,16 @@ def _name_or_id(asked: Any, version: int) -> tuple[str | None, bytes]:
 
 def _look_up(broker: "Broker", name: str | None, topic_id: bytes, create_missing: bool, operations: int) -> Fields:
     if topic_id != NO_TOPIC_ID or name is None:
-        return _describe(topic_identified(broker, topic_id), operations)
+        return _describe(broker, topic_identified(broker, topic_id), operations)
     if create_missing and broker.log.catalog.named(name) is None:
         create(broker, name, broker.partitions_default, {})
     check_name(name)
-    return _describe(broker.log.catalog.existing(name), operations)
+    return _describe(broker, broker.log.catalog.existing(name), operations)
 
 
-def _describe(topic: Topic, operations: int) -> Fields:
-    return described(topic, operations, map(described_partition, range(topic.partition_count)))
+def _describe(broker: "Broker", topic: Topic, operations: int) -> Fields:
+    partitions = (described_partition(broker, index) for index in range(topic.partition_count))
+    return described(topic, operations, partitions)
 
 
 def described(topic: Topic, operations: int, partitions: Iterable[Fields]) -> Fields:
@@ -97,11 +98,11 @@ def described_missing(name: str | None) -> Fields:
     }
 
 
-def described_partition(index: int) -> Fields:
+def described_partition(broker: "Broker", index: int) -> Fields:
     return {
         "partition_index": index,
         "leader_id": NODE_ID,
-        "leader_epoch": LEADER_EPOCH,
+        "leader_epoch": broker.log.leader_epoch,
         "replica_nodes": [NODE_ID],
         "isr_nodes": [NODE_ID],
         "offline_replicas": [],

@@ -1,13 +1,14 @@
 """OffsetForLeaderEpoch (23), versions 2 to 4: where the records of a leader's epoch end.
 
-Consumers ask after a change of leader, to notice records that were lost with the old one. Here the one epoch there is,
-0, ends where consumers may read to; any other, asked for by its number, is not known and has no end.
+Consumers ask after a change of leader, to notice records that were lost with the old one (KIP-320). Here the leader is
+always the same, and its epoch rises when it may have lost some (`core/leader_epochs.py`). The last epoch ends where
+consumers may read to; one that is yet to come is not known and has no end.
 """
 
 from typing import TYPE_CHECKING, Any
 
 from semel.broker.apis.answered import Fields, answered, attempted
-from semel.broker.apis.lookup import LEADER_EPOCH, check_leader_epoch, partition_of
+from semel.broker.apis.lookup import check_leader_epoch, partition_of
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -37,7 +38,8 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
 
 def _end_of_epoch(broker: "Broker", topic_name: str, asked: Any) -> Fields:
     _, partition = partition_of(broker, topic_name, asked.partition)
-    check_leader_epoch(asked.current_leader_epoch)
-    if asked.leader_epoch != LEADER_EPOCH:
+    check_leader_epoch(broker, asked.current_leader_epoch)
+    if not 0 <= asked.leader_epoch <= broker.log.leader_epoch:
         return {}
-    return {"leader_epoch": LEADER_EPOCH, "end_offset": partition.readable.offset}
+    epoch, end_offset = partition.state.epochs.end_of(asked.leader_epoch, partition.readable.offset)
+    return {"leader_epoch": epoch, "end_offset": min(end_offset, partition.readable.offset)}

@@ -1,0 +1,44 @@
+"""In which epoch of the leader the records of a partition were written, as consumers ask for it (KIP-320).
+
+There is one leader, and its epoch rises when it comes back and may have lost records that were acknowledged or read
+(`--durability os`, and no clean stop). A consumer that stands beyond the cut asks where the epoch of its last record
+ended, hears of an offset below its own, and knows. Without that it would go on in the middle of other records.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+# Epochs that are remembered for a partition. The oldest become one with their successor: who stands there hears of an
+# end that is too early, never of one too late.
+EPOCHS_MAX: Final = 100
+
+
+class LeaderEpochs:
+    """The epochs in which records were written, each with its first offset. Before them all is epoch 0."""
+
+    __slots__ = ("_begins", "last")
+
+    def __init__(self, begins: Iterable[tuple[int, int]] = ()) -> None:
+        self._begins = [(epoch, offset) for epoch, offset in begins]
+        # The epoch of the last record; 0 where there is none.
+        self.last = self._begins[-1][0] if self._begins else 0
+
+    def note(self, epoch: int, offset: int) -> None:
+        """A batch of this epoch was appended at this offset."""
+        if epoch > self.last:
+            self._begins.append((epoch, offset))
+            self.last = epoch
+            if len(self._begins) > EPOCHS_MAX:
+                self._begins[:2] = [(self._begins[1][0], self._begins[0][1])]
+
+    def at(self, offset: int) -> int:
+        """The epoch of the record at this offset."""
+        return max((epoch for epoch, begin in self._begins if begin <= offset), default=0)
+
+    def end_of(self, epoch: int, log_end: int) -> tuple[int, int]:
+        """The last epoch up to this one with records, and the offset behind the last of them."""
+        known = max((known for known, _ in self._begins if known <= epoch), default=0)
+        return known, next((offset for later, offset in self._begins if later > epoch), log_end)
+
+    def snapshot(self) -> list[tuple[int, int]]:
+        return list(self._begins)
