@@ -1,12 +1,18 @@
 """A real producer for tests whose subject is the broker."""
 
+from typing import Protocol
+
 from confluent_kafka import KafkaError, Message, Producer
 
-import semel
-from semel.testing.served import ServedBroker
+
+class Reachable(Protocol):
+    """A broker, or what stands before one."""
+
+    @property
+    def bootstrap(self) -> str: ...
 
 
-def idempotent_producer(broker: semel.EmbeddedBroker | ServedBroker) -> Producer:
+def idempotent_producer(broker: Reachable) -> Producer:
     return Producer(
         {
             "bootstrap.servers": broker.bootstrap,

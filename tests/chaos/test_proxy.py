@@ -7,9 +7,10 @@ import struct
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
+from producing import deliver, idempotent_producer
 from semel.chaos.plan import Fault, FaultPlan
 from semel.chaos.proxy import ChaosProxy
 from semel.testing.broker import FaultyBroker
@@ -22,34 +23,6 @@ from semel.wire.versions import API_VERSIONS, METADATA
 def proxy(semel_broker: FaultyBroker) -> Iterator[ChaosProxy]:
     with ChaosProxy(semel_broker.bootstrap) as proxy:
         yield proxy
-
-
-def producer_at(bootstrap: str) -> Producer:
-    return Producer(
-        {
-            "bootstrap.servers": bootstrap,
-            "enable.idempotence": True,
-            "linger.ms": 0,
-            "log_level": 0,
-            "retry.backoff.ms": 10,
-            "reconnect.backoff.ms": 1,
-            "reconnect.backoff.max.ms": 10,
-        }
-    )
-
-
-def deliver(producer: Producer, values: list[bytes]) -> list[int]:
-    """Produce, wait, and answer the offsets that were acknowledged."""
-    offsets: list[int] = []
-
-    def acknowledged(error: KafkaError | None, message: Message) -> None:
-        assert error is None
-        offsets.append(message.offset() or 0)
-
-    for value in values:
-        producer.produce("payments", value, callback=acknowledged)
-    assert producer.flush(30) == 0
-    return offsets
 
 
 def stored(broker: FaultyBroker) -> list[bytes | None]:
@@ -94,7 +67,7 @@ class RawClient:
 
 
 def test_records_pass_unchanged_where_no_fault_strikes(semel_broker: FaultyBroker, proxy: ChaosProxy) -> None:
-    assert deliver(producer_at(proxy.bootstrap), [b"a", b"b"]) == [0, 1]
+    assert deliver(idempotent_producer(proxy), "payments", [b"a", b"b"]) == [0, 1]
     assert stored(semel_broker) == [b"a", b"b"]
     assert proxy.fired == {}
 
@@ -102,10 +75,10 @@ def test_records_pass_unchanged_where_no_fault_strikes(semel_broker: FaultyBroke
 def test_a_dropped_ack_is_dropped_after_the_commit_and_the_retry_is_stored_once(
     semel_broker: FaultyBroker, proxy: ChaosProxy
 ) -> None:
-    producer = producer_at(proxy.bootstrap)
-    deliver(producer, [b"first"])
+    producer = idempotent_producer(proxy)
+    deliver(producer, "payments", [b"first"])
     proxy.arm(Fault.DROP_ACK)
-    assert deliver(producer, [b"second"]) == [1]
+    assert deliver(producer, "payments", [b"second"]) == [1]
     assert stored(semel_broker) == [b"first", b"second"]
     assert proxy.fired == {Fault.DROP_ACK: 1}
 
@@ -114,7 +87,7 @@ def test_without_idempotence_a_dropped_ack_stores_twice(semel_broker: FaultyBrok
     """The fault is real: it strikes after the commit."""
     proxy.arm(Fault.DROP_ACK)
     settings = {"bootstrap.servers": proxy.bootstrap, "log_level": 0, "retry.backoff.ms": 10, "linger.ms": 0}
-    deliver(Producer(settings), [b"100 EUR"])
+    deliver(Producer(settings), "payments", [b"100 EUR"])
     assert stored(semel_broker) == [b"100 EUR"] * 2
 
 
@@ -122,19 +95,19 @@ def test_without_idempotence_a_dropped_ack_stores_twice(semel_broker: FaultyBrok
 def test_an_idempotent_producer_survives_each_fault(
     semel_broker: FaultyBroker, proxy: ChaosProxy, fault: Fault
 ) -> None:
-    producer = producer_at(proxy.bootstrap)
-    deliver(producer, [b"before"])
+    producer = idempotent_producer(proxy)
+    deliver(producer, "payments", [b"before"])
     proxy.plan.hang_ms = 100
     proxy.arm(fault, times=3)
     for number in range(6):
-        deliver(producer, [str(number).encode()])
+        deliver(producer, "payments", [str(number).encode()])
     assert stored(semel_broker) == [b"before", *(str(number).encode() for number in range(6))]
     assert proxy.fired[fault] == 3
 
 
 def test_nothing_passes_on_any_connection_until_a_hang_is_over(semel_broker: FaultyBroker, proxy: ChaosProxy) -> None:
-    producer = producer_at(proxy.bootstrap)
-    deliver(producer, [b"before"])
+    producer = idempotent_producer(proxy)
+    deliver(producer, "payments", [b"before"])
     proxy.plan.hang_ms = 600_000
     proxy.arm(Fault.HANG)
     producer.produce("payments", b"meanwhile")
@@ -142,7 +115,7 @@ def test_nothing_passes_on_any_connection_until_a_hang_is_over(semel_broker: Fau
     assert stored(semel_broker) == [b"before"]
     proxy.plan.hang_ms = 1
     proxy.arm(Fault.HANG)
-    deliver(producer_at(proxy.bootstrap), [b"elsewhere"])
+    deliver(idempotent_producer(proxy), "payments", [b"elsewhere"])
     assert producer.flush(30) == 0
     assert sorted(value or b"" for value in stored(semel_broker)) == [b"before", b"elsewhere", b"meanwhile"]
     assert proxy.fired == {Fault.HANG: 2}

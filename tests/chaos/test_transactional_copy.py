@@ -5,10 +5,9 @@ SEMEL_COPY_RECORDS=100000 makes the run as long as `semel chaos copy` makes it.
 """
 
 import os
-import subprocess
-import sys
 
 import pytest
+from figures import figures_of
 
 from semel.chaos.copy import BROKER, PARTITIONS, CopyPlan, CopyReport, compare
 
@@ -20,14 +19,8 @@ PLAN = CopyPlan(records=8, workers=WORKERS, transaction_records=2, kills=3, seed
 
 @pytest.mark.timeout(600)
 def test_a_copy_is_whole_although_workers_and_broker_are_killed() -> None:
-    command = [sys.executable, "-m", "semel", "chaos", "copy", "--transaction", "100"]
-    command += ["--records", str(RECORDS), "--workers", str(WORKERS), "--kills", str(KILLS)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    shown = done.stdout
-    print(shown)
-    assert done.stderr == ""
-    assert done.returncode == 0
-    figures = {name.strip(): value for name, value in (line.rsplit(None, 1) for line in shown.splitlines())}
+    sizes = ("--records", str(RECORDS), "--workers", str(WORKERS), "--kills", str(KILLS))
+    figures = figures_of("copy", "--transaction", "100", *sizes)
     assert int(figures["records copied"]) == RECORDS
     assert {figures[name] for name in ("lost", "doubled", "out of order", "foreign", "seen otherwise")} == {"0"}
     assert int(figures["workers killed"]) == WORKERS * KILLS

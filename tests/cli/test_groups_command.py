@@ -7,19 +7,6 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from semel_command import semel_failure, semel_lines
 
-import semel as semel_package
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[semel_package.EmbeddedBroker]:
-    with semel_package.broker() as broker:
-        yield broker
-
-
-@pytest.fixture
-def bootstrap(broker: semel_package.EmbeddedBroker) -> str:
-    return f"--bootstrap={broker.bootstrap}"
-
 
 def records(bootstrap: str, topic: str, *, partitions: int = 1) -> None:
     """A topic with five records in its first partition."""

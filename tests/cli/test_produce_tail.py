@@ -2,9 +2,7 @@
 
 import json
 import signal
-from collections.abc import Iterator
 
-import pytest
 from confluent_kafka import Producer
 from semel_command import SECONDS_MAX, semel, semel_failure, semel_lines, started
 
@@ -12,29 +10,19 @@ from semel.cli.produce import partition_of
 from semel.testing.broker import FaultyBroker
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[FaultyBroker]:
-    with FaultyBroker() as broker:
-        yield broker
-
-
-@pytest.fixture
-def bootstrap(broker: FaultyBroker) -> Iterator[str]:
-    yield f"--bootstrap={broker.bootstrap}"
-    broker.clear()
-
-
-def test_lines_become_records_in_their_order(broker: FaultyBroker, bootstrap: str) -> None:
+def test_lines_become_records_in_their_order(semel_broker: FaultyBroker, bootstrap: str) -> None:
     said = semel_lines("produce", "lines", bootstrap, stdin="first\n\nlast without an end")
-    assert [record.value for record in broker.log("lines")] == [b"first", b"", b"last without an end"]
-    assert [record.sequence for record in broker.log("lines")] == [0, 1, 2]
+    assert [record.value for record in semel_broker.log("lines")] == [b"first", b"", b"last without an end"]
+    assert [record.sequence for record in semel_broker.log("lines")] == [0, 1, 2]
     assert said[0].startswith("3 records acknowledged in ")
     assert said[1] == "  lines-0: 3 up to offset 2, from 0"
 
 
-def test_a_record_is_shown_with_the_claim_under_which_it_was_written(broker: FaultyBroker, bootstrap: str) -> None:
+def test_a_record_is_shown_with_the_claim_under_which_it_was_written(
+    semel_broker: FaultyBroker, bootstrap: str
+) -> None:
     semel_lines("produce", "claims", "--key", "k", bootstrap, stdin="a\nb\n")
-    producer_id = broker.log("claims")[0].producer_id
+    producer_id = semel_broker.log("claims")[0].producer_id
     shown = [line.split() for line in semel_lines("tail", "claims", bootstrap)]
     assert [[place, *rest] for place, _, *rest in shown] == [
         ["0@0", f"producer={producer_id}/0", "sequence=0", "key=k", "value=a"],
@@ -47,16 +35,16 @@ def test_a_record_is_shown_with_the_claim_under_which_it_was_written(broker: Fau
     ]
 
 
-def test_a_batch_whose_acknowledgement_was_lost_is_there_once(broker: FaultyBroker, bootstrap: str) -> None:
-    broker.drop_acks(2)
+def test_a_batch_whose_acknowledgement_was_lost_is_there_once(semel_broker: FaultyBroker, bootstrap: str) -> None:
+    semel_broker.drop_acks(2)
     done = semel("produce", "lost", bootstrap, stdin="100 EUR\n")
     assert done.returncode == 0
     assert "1 sent again" in done.stdout
     assert "sending the same again" in done.stderr
-    assert [record.value for record in broker.log("lost")] == [b"100 EUR"]
+    assert [record.value for record in semel_broker.log("lost")] == [b"100 EUR"]
 
 
-def test_both_survive_the_death_of_the_broker(broker: FaultyBroker, bootstrap: str) -> None:
+def test_both_survive_the_death_of_the_broker(semel_broker: FaultyBroker, bootstrap: str) -> None:
     """The readers of lines are not told of it, and each line comes once."""
     semel_lines("topics", "create", "burst", bootstrap)
     reader = started("tail", "burst", "--follow", bootstrap)
@@ -68,8 +56,8 @@ def test_both_survive_the_death_of_the_broker(broker: FaultyBroker, bootstrap: s
             writer.stdin.flush()
             assert reader.stdout is not None
             assert reader.stdout.readline().endswith(f"sequence={number} value=line {number}\n")
-            broker.kill()
-            broker.restart()
+            semel_broker.kill()
+            semel_broker.restart()
         said, _ = writer.communicate(timeout=SECONDS_MAX)
         assert writer.returncode == 0
         assert said.startswith("3 records acknowledged")
@@ -83,26 +71,26 @@ def test_both_survive_the_death_of_the_broker(broker: FaultyBroker, bootstrap: s
             process.wait()
 
 
-def test_a_key_goes_to_the_partition_that_other_clients_choose(broker: FaultyBroker, bootstrap: str) -> None:
+def test_a_key_goes_to_the_partition_that_other_clients_choose(semel_broker: FaultyBroker, bootstrap: str) -> None:
     semel_lines("topics", "create", "keys", "--partitions", "7", bootstrap)
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "partitioner": "murmur2", "linger.ms": 5})
+    producer = Producer({"bootstrap.servers": semel_broker.bootstrap, "partitioner": "murmur2", "linger.ms": 5})
     for length in range(40):
         producer.produce("keys", key=bytes(range(200, 200 + length)), value=b"theirs")
     assert producer.flush(30) == 0
-    stored = broker.log("keys")
+    stored = semel_broker.log("keys")
     assert len(stored) == 40
     # Without a key a producer chooses for itself, and to that one a key without bytes is none.
     assert [r for r in stored if r.key and partition_of(r.key, 7) != r.partition] == []
     semel_lines("produce", "keys", "--key", "alice", bootstrap, stdin="ours\n")
-    (ours,) = (record for record in broker.log("keys") if record.value == b"ours")
+    (ours,) = (record for record in semel_broker.log("keys") if record.value == b"ours")
     assert ours.partition == partition_of(b"alice", 7)
 
 
-def test_lines_without_a_key_take_the_partitions_in_turn(broker: FaultyBroker, bootstrap: str) -> None:
+def test_lines_without_a_key_take_the_partitions_in_turn(semel_broker: FaultyBroker, bootstrap: str) -> None:
     semel_lines("topics", "create", "turns", "--partitions", "2", bootstrap)
     lines = [f"{number:0100}" for number in range(10_000)]
     semel_lines("produce", "turns", bootstrap, stdin="\n".join(lines))
-    stored = broker.log("turns")
+    stored = semel_broker.log("turns")
     assert sorted(record.value or b"" for record in stored) == sorted(line.encode() for line in lines)
     for partition in range(2):
         sequences = [record.sequence for record in stored if record.partition == partition]
@@ -126,8 +114,8 @@ def test_tail_begins_and_ends_where_it_is_told(bootstrap: str) -> None:
     assert semel_failure("tail", "nowhere", bootstrap) == "there is no topic 'nowhere'"
 
 
-def test_compressed_and_unprintable_records_are_shown_safely(broker: FaultyBroker, bootstrap: str) -> None:
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "compression.type": "zstd", "linger.ms": 5})
+def test_compressed_and_unprintable_records_are_shown_safely(semel_broker: FaultyBroker, bootstrap: str) -> None:
+    producer = Producer({"bootstrap.servers": semel_broker.bootstrap, "compression.type": "zstd", "linger.ms": 5})
     producer.produce("odd", key=b"\xff", value=b"clear \x1b[2J\n" + b"x" * 100, headers=[("trace", b"\x00")])
     producer.produce("odd", key=None, value=None)
     assert producer.flush(30) == 0

@@ -2,23 +2,8 @@
 
 import socket
 import threading
-from collections.abc import Iterator
 
-import pytest
 from semel_command import semel, semel_failure, semel_lines
-
-import semel as semel_package
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[semel_package.EmbeddedBroker]:
-    with semel_package.broker() as broker:
-        yield broker
-
-
-@pytest.fixture
-def bootstrap(broker: semel_package.EmbeddedBroker) -> str:
-    return f"--bootstrap={broker.bootstrap}"
 
 
 def test_a_created_topic_is_listed_and_described_as_it_was_asked_for(bootstrap: str) -> None:
