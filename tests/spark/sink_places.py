@@ -104,3 +104,16 @@ def once(batches: Sequence[int]) -> dict[str, int]:
     """The verdict that has to come out."""
     rows = len(batches) * BATCH_ROWS
     return {"sent": rows, "stored": rows, "lost": 0, "doubled": 0}
+
+
+def whole_files(directory: Path) -> list[Path]:
+    """The files of Parquet that somebody has finished; what a task left that died is none."""
+    return [path for path in directory.glob("*.parquet") if _is_whole(path)]
+
+
+def _is_whole(path: Path) -> bool:
+    try:
+        return path.read_bytes().endswith(b"PAR1")
+    except FileNotFoundError:
+        # Spark takes away what a task left.
+        return False

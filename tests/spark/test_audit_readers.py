@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from driver_process import DriverProcess
+from sink_places import whole_files
 
 from semel.audit import Given, audit
 from semel.audit.reader_check import check_readers
@@ -52,10 +53,6 @@ def write_files(spark: SparkSession, directory: str, files_per_batch: str) -> No
     held = rows.mapInArrow(hold, "id long")
     writing = held.writeStream.format("parquet").option("checkpointLocation", f"{directory}/checkpoint")
     writing.trigger(availableNow=True).start(f"{directory}/out").awaitTermination()
-
-
-def whole_files(directory: Path) -> list[Path]:
-    return [path for path in directory.glob("*.parquet") if path.read_bytes().endswith(b"PAR1")]
 
 
 def semel_audit(*words: str | Path) -> subprocess.CompletedProcess[str]:

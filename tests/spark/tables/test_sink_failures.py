@@ -16,7 +16,7 @@ from driver_process import DriverProcess
 from pyarrow import parquet
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
-from sink_places import BATCH_ROWS, KINDS, Place, once, verdict
+from sink_places import BATCH_ROWS, KINDS, Place, once, verdict, whole_files
 
 from semel.spark.tables import delta_sink, sqlite
 from semel.spark.tables.claims import BatchRefused
@@ -357,7 +357,7 @@ def test_tasks_that_die_and_a_driver_that_is_killed_before_its_commit_cost_no_ro
     with DriverProcess(DRIVER, tmp_path, url) as driver:
         driver.wait_until(lambda: driver.lines.count("all tasks are done") == len(OURS), "did not get to its commits")
         half_written = Place("parquet", tmp_path / "parquet").out
-        driver.wait_until(lambda: len(list(half_written.glob("*.parquet"))) > 2, "did not write half a batch")
+        driver.wait_until(lambda: len(whole_files(half_written)) > 2, "did not write half a batch")
         driver.kill()
     assert len(list(tmp_path.glob("*/died-*"))) == 2 * len(KINDS)
     assert len(list(tmp_path.glob("staged-*"))) >= 1
