@@ -3,7 +3,6 @@
 Otherwise the retry of a batch that nobody can read would hear that it is there.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from typing import Any
