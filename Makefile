@@ -7,6 +7,11 @@ SEEDS ?= 200
 SEED ?=
 MINUTES ?= 10
 STAMP := .venv/set-up
+# Tests that are compiled, and an archive of the classes that Spark loads: the first run would make them otherwise.
+READY := build/ready-for-tests
+
+# Images of containers often set this; every process would then compile all that it imports anew.
+export PYTHONDONTWRITEBYTECODE =
 
 # A stamp says that .venv is complete, and where it was made: one that was moved, or whose Python is gone, is made anew.
 ifneq ($(shell test -x .venv/bin/python && cat $(STAMP) 2>/dev/null),$(CURDIR))
@@ -18,11 +23,17 @@ endif
 help: ## List the targets (the default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
 
-setup: $(STAMP) ## Make .venv with semel and all that its tests and its demo need, in the locked versions
+setup: $(STAMP) $(READY) ## Make .venv with semel and all that its tests and its demo need, in the locked versions
 	@:
 
 $(STAMP): pyproject.toml locks/dev.txt tools/setup.sh tools/setup.py
 	@PYTHON="$(PYTHON)" sh tools/setup.sh
+
+$(READY): $(STAMP)
+	@echo "semel: compiling the tests, and Spark's classes for them"
+	-@.venv/bin/python -m pytest --collect-only -qq > /dev/null
+	@PYTHONPATH=tests .venv/bin/python -m fast_spark
+	@mkdir -p build && touch $(READY)
 
 demo: $(STAMP) ## The main job: payments through a bad network, three ways, then Spark to the last row, and a report
 	@.venv/bin/semel demo
@@ -30,7 +41,7 @@ demo: $(STAMP) ## The main job: payments through a bad network, three ways, then
 example: $(STAMP) ## A payment service under load, each of its processes killed again and again; then its books are checked
 	@PYTHONPATH=examples .venv/bin/python -m payments.trial $(ARGS)
 
-test: $(STAMP) ## Run the tests, side by side; make test ARGS='tests/core -k wrap' runs some, one after another
+test: $(STAMP) $(READY) ## Run the tests, side by side; make test ARGS='tests/core -k wrap' runs some, one after another
 	@.venv/bin/python -m pytest $(if $(ARGS),$(ARGS),-n auto --durations=10 --durations-min=1)
 
 verify: $(STAMP) ## Everything that is too slow for make test: planted bugs, histories, crashes, soak, Java, Apache Kafka

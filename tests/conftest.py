@@ -17,6 +17,7 @@ import pytest
 from hypothesis import settings
 
 from cluster_under_test import FOREIGN_CLUSTER
+from fast_spark import fast_java, is_made
 from shares import WORKERS_PER_CORE, BySize, in_order
 
 if TYPE_CHECKING:
@@ -36,7 +37,10 @@ for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Where workers run side by side, the process that starts them starts one PostgreSQL for all of them."""
+    """Every Spark that a test starts, by a command or a page as well, starts fast if it can without further ado. And
+    where workers run side by side, the process that starts them starts one PostgreSQL for all of them."""
+    if "SPARK_SUBMIT_OPTS" not in os.environ and is_made():
+        os.environ |= fast_java()
     if (
         not config.getoption("numprocesses", None)
         or hasattr(config, "workerinput")

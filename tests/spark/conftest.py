@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from driver_process import fast_start, with_scratch
+from driver_process import with_scratch
 from log_under_test import LogUnderTest
 
 from asking import Asker
 from cluster_under_test import FOREIGN_CLUSTER
+from fast_spark import fast_start
 from semel.testing.broker import FaultyBroker
 
 if TYPE_CHECKING:

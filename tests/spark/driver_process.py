@@ -17,34 +17,27 @@ The arguments are the script's `sys.argv[1:]`, and it can import what lies in `t
 driver has to be held at a place, the script waits there for ever, or for a file, and is killed. A script that is to
 end by itself is waited for with `driver.finish()`, which fails if the script failed.
 
-A start takes 9 s of two cores as Spark is, and 5 s as it is here: `fast_start()` says why. This module must never let a
-process outlive its `with` block.
+This module must never let a process outlive its `with` block.
 """
 
 from __future__ import annotations
 
-import atexit
 import contextlib
-import fcntl
-import hashlib
 import os
 import select
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import textwrap
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-import pytest
-
 from eventually import eventually
+from fast_spark import fast_start
 from semel.cli.demo.driver import processes_of_session
 
 if TYPE_CHECKING:
@@ -52,28 +45,6 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent.parent
 WAIT_SECONDS_MAX = 400.0
-# An archive of two hundred megabytes is written as well.
-_TRAINING_SECONDS_MAX = 500.0
-# Short lives: what the second compiler would gain comes too late, and other collectors want threads of their own.
-_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-# The archives come first: pyspark.zip and py4j-...-src.zip.
-_PYTHON = """\
-#!/bin/sh
-export PYTHONPATH="${{PYTHONPATH#*/pyspark.zip:*/py4j-*-src.zip:}}"
-exec {executable} "$@"
-"""
-# Every kind of thing that the tests do: the classes that it loads are those of the archive.
-_TRAINING = """
-import sys
-from driver_process import driver_session
-
-spark = driver_session()
-spark.range(100).mapInArrow(lambda batches: batches, "id long").write.parquet(f"{sys.argv[1]}/rows")
-stream = spark.readStream.schema("id long").parquet(f"{sys.argv[1]}/rows").groupBy("id").count()
-writing = stream.writeStream.outputMode("update").foreachBatch(lambda rows, batch: rows.collect())
-writing.option("checkpointLocation", f"{sys.argv[1]}/checkpoint").trigger(availableNow=True).start().awaitTermination()
-spark.stop()
-"""
 
 
 def driver_session(**config: str) -> SparkSession:
@@ -81,70 +52,6 @@ def driver_session(**config: str) -> SparkSession:
     from semel.spark import session
 
     return session("semel-driver", master="local[2]", config=config)
-
-
-@cache
-def fast_start() -> dict[str, str]:
-    """What the environment of a session says for it to start in half the time, and each process of Python as well."""
-    return {**fast_java(), "PYSPARK_PYTHON": str(_python_without_archive())}
-
-
-@cache
-def fast_java() -> dict[str, str]:
-    """What the environment of a session says for Java to start in half the time: an archive of Spark's classes, loaded
-    and checked once for all; it is made by the first who asks. Skips the test where Spark cannot run."""
-    from semel.spark.java import JavaMissing, find_java
-
-    try:
-        java = find_java()
-    except JavaMissing as missing:
-        pytest.skip(str(missing))
-    name = hashlib.sha256(f"{java} {_spark_version()} {_SHORT_LIVED} {_TRAINING}".encode()).hexdigest()[:16]
-    directory = _workshop()
-    # Java's own classes, which not every JRE brings with it in such a form, and on top of them those of Spark. The
-    # upper archive names the lower one by its path.
-    own, spark = directory / f"java-{name}.jsa", directory / f"spark-{name}.jsa"
-    flags = [*_SHORT_LIVED.split(), "-Xlog:disable"]
-    with (directory / "lock").open("w") as lock:
-        # One makes them, and all others wait.
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not own.exists():
-            with _in_one_step(own) as written:
-                dump = [f"-XX:SharedArchiveFile={written}", "-Xshare:dump"]
-                subprocess.run([java.executable, *flags, *dump], check=True, capture_output=True)
-        if not spark.exists():
-            with _in_one_step(spark) as written, tempfile.TemporaryDirectory() as scratch:
-                options = shlex.join([*flags, f"-XX:SharedArchiveFile={own}", f"-XX:ArchiveClassesAtExit={written}"])
-                with DriverProcess(_TRAINING, scratch, environment={"SPARK_SUBMIT_OPTS": options}) as driver:
-                    driver.finish(_TRAINING_SECONDS_MAX)
-    # An archive that does not fit is not used, and nothing is said.
-    return {"SPARK_SUBMIT_OPTS": shlex.join([*flags, f"-XX:SharedArchiveFile={own}:{spark}"])}
-
-
-@cache
-def _workshop() -> Path:
-    """Where what is made once for all goes: `build`, which keeps it for the next run, or where nobody may write there a
-    directory that goes with this process."""
-    directory = ROOT / "build" / "spark"
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=directory).close()
-    except OSError:
-        directory = Path(tempfile.mkdtemp(prefix="semel-build-"))
-        atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    return directory
-
-
-def _python_without_archive() -> Path:
-    """This Python, with PySpark as it is installed. Spark puts an archive of the same modules in front, which every
-    process compiles anew: 0.55 s of CPU, and on a busy machine more than the ten seconds that Spark gives to some."""
-    path = _workshop() / f"python-{hashlib.sha256(sys.executable.encode()).hexdigest()[:16]}"
-    text = _PYTHON.format(executable=shlex.quote(sys.executable))
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as written:
-        written.write(text)
-    Path(written.name).chmod(0o755)
-    Path(written.name).rename(path)
-    return path
 
 
 def with_scratch(environment: Mapping[str, str], directory: str) -> dict[str, str]:
@@ -155,14 +62,6 @@ def with_scratch(environment: Mapping[str, str], directory: str) -> dict[str, st
         for name in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS")
     }
     return {**environment, "TMPDIR": directory, **java}
-
-
-@contextlib.contextmanager
-def _in_one_step(path: Path) -> Iterator[Path]:
-    """Where to write a file that is there as a whole, or not at all."""
-    written = path.with_name(f"unfinished-{path.name}")
-    yield written
-    written.rename(path)
 
 
 def _kill(process_id: int) -> None:
@@ -290,9 +189,3 @@ class DriverProcess(ProcessTree):
             [sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)],
             {**os.environ, **added, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
         )
-
-
-def _spark_version() -> str:
-    import pyspark
-
-    return pyspark.__version__

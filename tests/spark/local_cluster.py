@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Self
 
 import pyspark
-from driver_process import ProcessTree, fast_java
+from driver_process import ProcessTree
 
+from fast_spark import fast_java
 from semel.spark.java import find_java, java_environment
 
 SPARK_HOME = Path(pyspark.__file__).parent
