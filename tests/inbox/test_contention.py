@@ -15,6 +15,7 @@ import psycopg
 import pytest
 from effects import done, effects
 from sqlalchemy import Connection, Engine, insert, text
+from sqlalchemy.exc import InterfaceError
 from sqlalchemy.exc import TimeoutError as PoolExhausted
 from sqlalchemy.ext.asyncio import AsyncConnection
 from test_async_loop import asynchronous
@@ -159,6 +160,7 @@ POISON = [
     psycopg.DataError("never"),
     sqlite3.IntegrityError("never"),
     sqlite3.InterfaceError("a type that is not supported"),
+    InterfaceError("INSERT ...", {}, Exception("a value that does not fit")),
 ]
 
 

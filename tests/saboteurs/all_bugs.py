@@ -5,6 +5,7 @@ from typing import Final
 from saboteurs.broker_bugs import BROKER_BUGS
 from saboteurs.http_bugs import HTTP_BUGS
 from saboteurs.inbox_bugs import INBOX_BUGS
+from saboteurs.journal_bugs import JOURNAL_BUGS
 from saboteurs.lane_bugs import LANE_BUGS
 from saboteurs.outbox_bugs import OUTBOX_BUGS
 from saboteurs.pipeline_bugs import PIPELINE_BUGS
@@ -15,6 +16,7 @@ from saboteurs.sink_bugs import SINK_BUGS
 
 ALL_BUGS: Final[tuple[Bug, ...]] = (
     *BROKER_BUGS,
+    *JOURNAL_BUGS,
     *PIPELINE_BUGS,
     *SINK_BUGS,
     *LANE_BUGS,

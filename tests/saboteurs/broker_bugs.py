@@ -72,7 +72,7 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
         "header.checksum is None",
         ("tests/core/test_batch.py",),
     ),
-    # -- the disk: what was acknowledged is there, once --------------------------------------------------------------
+    # -- the disk: what was acknowledged is there, once -------------------------------------------------------------
     Bug(
         "answers leave before the sync",
         "semel.broker.connection:Connection.send_answers",
@@ -151,7 +151,7 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
         "file.size() < 0",
         ("tests/storage/test_partition_log.py", "tests/storage/test_log.py", "tests/crash/test_matrix.py"),
     ),
-    # -- reading -----------------------------------------------------------------------------------------------------
+    # -- reading ----------------------------------------------------------------------------------------------------
     Bug(
         "a fetch from the middle of a batch loses the batch",
         "semel.storage.partition_log:PartitionLog._place_of",
@@ -159,7 +159,7 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
         "header.base_offset >= offset",
         ("tests/storage/test_partition_log.py",),
     ),
-    # -- transactions in a log: whole or not at all, and shown when they are decided ---------------------------------
+    # -- transactions in a log: whole or not at all, and shown when they are decided --------------------------------
     Bug(
         "committed reads go on to where the youngest open transaction begins",
         "semel.storage.partition_log:PartitionLog.stable_mark",
@@ -324,7 +324,7 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
         "proposal.kept",
         ("tests/broker/apis/test_classic_groups.py",),
     ),
-    # -- groups of the new protocol: each partition has one owner at a time -------------------------------------------
+    # -- groups of the new protocol: each partition has one owner at a time -----------------------------------------
     Bug(
         "a partition is given away before its owner has let go of it",
         "semel.core.groups.consumer_owners:Owners.is_free",
@@ -374,7 +374,7 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
         "epoch <= self.epoch",
         ("tests/core/groups/test_consumer.py", "tests/broker/apis/test_members_offsets.py"),
     ),
-    # -- connections that are lost: who died is missed soon, and nobody else ------------------------------------------
+    # -- connections that are lost: who died is missed soon, and nobody else ----------------------------------------
     Bug(
         "a connection that a member has left takes its session with it",
         "semel.broker.member_connections:MemberConnections.note",
@@ -446,7 +446,7 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
         "answer(exchange, fields)",
         ("tests/broker/apis/test_durable_offsets.py",),
     ),
-    # -- compaction: a consumer ends up with the same ----------------------------------------------------------------
+    # -- compaction: a consumer ends up with the same ---------------------------------------------------------------
     Bug(
         "compaction keeps the first record of a key",
         "semel.compaction.cleaning:Pass._note_keys",

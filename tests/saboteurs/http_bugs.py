@@ -84,7 +84,7 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
         "field",
         ("tests/http/test_key_header.py",),
     ),
-    # -- the answer: committed before it is sent, and nobody else's --------------------------------------------------
+    # -- the answer: committed before it is sent, and nobody else's -------------------------------------------------
     Bug(
         "the session of one visitor is replayed to another",
         "semel.http.answers:_NEVER_KEPT",
@@ -146,7 +146,7 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
         (_STEPS, "-k", "cancelled_lets_go"),
         seconds_max=5,
     ),
-    # -- steps: done once, and by nobody who is late -----------------------------------------------------------------
+    # -- steps: done once, and by nobody who is late ----------------------------------------------------------------
     Bug(
         "who is late writes all the same",
         "semel.http.claims:_OF_HOLDER",
@@ -183,7 +183,7 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
         "",
         ("tests/http/test_http_reaper.py",),
     ),
-    # -- an answer is kept when it is whole, and speaks of the effect -------------------------------------------------
+    # -- an answer is kept when it is whole, and speaks of the effect -----------------------------------------------
     Bug(
         "an answer is taken for whole when its last message comes",
         "semel.http.asgi:_Exchange._add",
@@ -225,5 +225,54 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
         "if not was_committed: ...",
         "if False: ...",
         ("tests/http/test_django.py", "-k", "rolls_back_instead"),
+    ),
+    # -- half an answer is none, and an error ends neither lease nor heartbeat --------------------------------------
+    Bug(
+        "a lease is noted after it is committed",
+        "semel.http.leases:Leased._claim",
+        "self._token = outcome.token",
+        "pass",
+        (_STEPS,),
+    ),
+    Bug(
+        "one error ends the heartbeat",
+        "semel.http.heartbeat:_outlived",
+        """
+        except Exception as error:
+            ...
+        """,
+        """
+        except ZeroDivisionError:
+            pass
+        """,
+        (_STEPS,),
+    ),
+    Bug(
+        "leases go by the clock of the application",
+        "semel.http.idempotency:Idempotency.lease_times",
+        "database_now_ms(connection) if self.clock is now_ms else self.clock()",
+        "self.clock()",
+        (_STEPS,),
+    ),
+    Bug(
+        "an answer that was cut short under WSGI is kept",
+        "semel.http.wsgi:_whole",
+        "answer.promised_bytes is not None and answer.promised_bytes > len(answer.body)",
+        "False",
+        ("tests/http/test_half_answers.py",),
+    ),
+    Bug(
+        "an error of the interface passes by itself",
+        "semel.database.passing:_verdict",
+        "isinstance(error, OperationalError) if verdict is None else verdict",
+        "True if verdict is None else verdict",
+        ("tests/inbox/test_contention.py",),
+    ),
+    Bug(
+        "ids of strangers send commands to a terminal",
+        "semel.cli.showing:print_table",
+        "rows = [tuple(map(printable, row)) for row in rows]",
+        "",
+        ("tests/inbox/test_inbox_command.py",),
     ),
 )

@@ -10,7 +10,7 @@ _LOOP: Final = "tests/inbox/test_loop.py"
 _CONTENTION: Final = "tests/inbox/test_contention.py"
 
 INBOX_BUGS: Final[tuple[Bug, ...]] = (
-    # -- claims: one for each consumer and event, with the effect ----------------------------------------------------
+    # -- claims: one for each consumer and event, with the effect ---------------------------------------------------
     Bug(
         "a claim is looked for, and then inserted",
         "semel.inbox.claims:claim",
@@ -49,7 +49,7 @@ INBOX_BUGS: Final[tuple[Bug, ...]] = (
         'versions.c.version <= bindparam("before")',
         (_CLAIMING, "-k", "without_gaps"),
     ),
-    # -- the floor: what was forgotten is never new ------------------------------------------------------------------
+    # -- the floor: what was forgotten is never new -----------------------------------------------------------------
     Bug(
         "the floor is ignored",
         "semel.inbox.claims:claim",
@@ -71,7 +71,7 @@ INBOX_BUGS: Final[tuple[Bug, ...]] = (
         "update(floors).where(floors.c.consumer == consumer)",
         (_REAPER, "-k", "went_back"),
     ),
-    # -- the loop: offsets last, and nothing skipped -----------------------------------------------------------------
+    # -- the loop: offsets last, and nothing skipped ----------------------------------------------------------------
     Bug(
         "offsets are committed first",
         "semel.inbox.loop:Inbox._consume",
@@ -104,7 +104,7 @@ INBOX_BUGS: Final[tuple[Bug, ...]] = (
         "identity",
         (_LOOP, "-k", "holds_back"),
     ),
-    # -- contention is not poison, and a stranger's id is not the program's --------------------------------------------
+    # -- contention is not poison, and a stranger's id is not the program's -----------------------------------------
     Bug(
         "what passes by itself counts among the attempts",
         "semel.inbox.attempts:Attempts.wait_seconds",

@@ -12,7 +12,7 @@ _ROWS: Final = "tests/spark/lanes/test_lane_rows.py"
 _TRANSACTIONS: Final = "tests/spark/log/test_transaction.py"
 
 LANE_BUGS: Final[tuple[Bug, ...]] = (
-    # -- columns as records: all of them, as they were -----------------------------------------------------------------
+    # -- columns as records: all of them, as they were --------------------------------------------------------------
     Bug(
         "offsets count on from batch to batch",
         "semel.spark.log.encoding:encoded",
@@ -69,7 +69,7 @@ LANE_BUGS: Final[tuple[Bug, ...]] = (
         "np.frombuffer(places, kind, count + 1)",
         (_ENCODING, "-k", "where_a_row_has_null"),
     ),
-    # -- which partition: that of the key, as everybody else has it ----------------------------------------------------
+    # -- which partition: that of the key, as everybody else has it -------------------------------------------------
     Bug(
         "a hash is made positive by its upper bit",
         "semel.spark.log.placing:_PLACE_MASK",
@@ -133,7 +133,7 @@ LANE_BUGS: Final[tuple[Bug, ...]] = (
         'ends["min"] != self._lane',
         (_ROWS, "-k", "another_lane"),
     ),
-    # -- lanes: what was written is known, and nobody writes who was replaced ------------------------------------------
+    # -- lanes: what was written is known, and nobody writes who was replaced ---------------------------------------
     Bug(
         "a digest takes null for empty",
         "semel.spark.lanes.digest:_hashes",

@@ -9,7 +9,7 @@ _SHARDS: Final = "tests/outbox/test_outbox_shards.py"
 _REFUSED: Final = "tests/outbox/test_refused.py"
 
 OUTBOX_BUGS: Final[tuple[Bug, ...]] = (
-    # -- batches: dense, made once, and of all that waits ------------------------------------------------------------
+    # -- batches: dense, made once, and of all that waits -----------------------------------------------------------
     Bug(
         "a relay goes on behind the last message that it took",
         "semel.outbox.ledger:_made",
@@ -57,7 +57,7 @@ OUTBOX_BUGS: Final[tuple[Bug, ...]] = (
         "not rows and left_bytes < 0",
         (_RELAYING, "-k", "no_more_bytes and sqlite"),
     ),
-    # -- the log: first published, then noted, under the number that the database gave --------------------------------
+    # -- the log: first published, then noted, under the number that the database gave ------------------------------
     Bug(
         "a batch is noted as done before it is published",
         "semel.outbox.shard:Shard.step",
@@ -101,7 +101,7 @@ OUTBOX_BUGS: Final[tuple[Bug, ...]] = (
         "row.owner is None",
         (_RELAYING, "-k", "changes_nothing and sqlite"),
     ),
-    # -- shards ------------------------------------------------------------------------------------------------------
+    # -- shards -----------------------------------------------------------------------------------------------------
     Bug(
         "each message has a shard of its own",
         "semel.outbox.ledger:_WAITS",
@@ -116,7 +116,7 @@ OUTBOX_BUGS: Final[tuple[Bug, ...]] = (
         "",
         (_SHARDS, "-k", "another_number_of_shards and sqlite"),
     ),
-    # -- what is refused, what is done, and who sleeps ---------------------------------------------------------------
+    # -- what is refused, what is done, and who sleeps --------------------------------------------------------------
     Bug(
         "a message that was refused holds nobody up",
         "semel.outbox.ledger:is_held_up",

@@ -5,7 +5,7 @@ from typing import Final
 from saboteurs.planting import Bug
 
 PIPELINE_BUGS: Final[tuple[Bug, ...]] = (
-    # -- audit: what is lost or doubled is named, whatever else is wrong ---------------------------------------------
+    # -- audit: what is lost or doubled is named, whatever else is wrong --------------------------------------------
     Bug(
         "hashes are combined by an exclusive or",
         "semel.audit.tally:_sums",

@@ -8,7 +8,7 @@ _FAULTS: Final = "tests/publish/test_publish_faults.py"
 _PUBLISHING: Final = "tests/publish/test_publishing.py"
 
 PUBLISH_BUGS: Final[tuple[Bug, ...]] = (
-    # -- publish: a number is there at most once, in order, and never lost -------------------------------------------
+    # -- publish: a number is there at most once, in order, and never lost ------------------------------------------
     Bug(
         "the cursor is read before the fence is up",
         "semel.publish.publisher:Publisher._claim",

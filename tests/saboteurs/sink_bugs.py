@@ -16,7 +16,7 @@ def _transactions(named: str) -> tuple[str, ...]:
 
 
 SINK_BUGS: Final[tuple[Bug, ...]] = (
-    # -- a transaction: each batch once, under its numbers -----------------------------------------------------------
+    # -- a transaction: each batch once, under its numbers ----------------------------------------------------------
     Bug(
         "all batches of a partition have the numbers of the first",
         "semel.spark.log.transaction:Transaction.write",
@@ -183,7 +183,7 @@ SINK_BUGS: Final[tuple[Bug, ...]] = (
         """,
         (_ENDS, "-k", "who_is_fenced"),
     ),
-    # -- the line to a leader: what it was sent, what it said, how long it is waited for -------------------------------
+    # -- the line to a leader: what it was sent, what it said, how long it is waited for ----------------------------
     Bug(
         "one more request is under way than brokers remember batches",
         "semel.spark.log.line",

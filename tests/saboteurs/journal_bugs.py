@@ -1,0 +1,114 @@
+"""The planted bugs of what stands between a decision and the journal, and of what is forgotten in time."""
+
+from typing import Final
+
+from saboteurs.planting import Bug
+
+_CLEANING: Final = "tests/compaction/test_cleaning.py"
+_TORN: Final = "tests/broker/test_torn_log.py"
+
+JOURNAL_BUGS: Final[tuple[Bug, ...]] = (
+    # -- an entry is judged before it is written, and one that broke off stops everything ---------------------------
+    Bug(
+        "an entry that cannot follow gets into the journal",
+        "semel.storage.log:Log.commit",
+        "self.check(entry)",
+        "",
+        ("tests/storage/test_log_transactions.py", "tests/broker/test_torn_log.py", "tests/storage/test_log.py"),
+    ),
+    Bug(
+        "a torn log makes a checkpoint of what memory holds",
+        "semel.storage.log:Log.begin_checkpoint",
+        "self._check_whole()",
+        "",
+        (_TORN,),
+    ),
+    Bug(
+        "a torn log lets what it has be read",
+        "semel.storage.log:Log.settle",
+        "self._check_whole()",
+        "",
+        (_TORN,),
+    ),
+    Bug(
+        "a broker serves on with a torn log",
+        "semel.broker.broker:Broker.follow_journal",
+        "self.log.torn is not None",
+        "False",
+        (_TORN,),
+    ),
+    # -- one member for each instance, one owner for each partition -------------------------------------------------
+    Bug(
+        "a member joins as a second instance",
+        "semel.core.groups.consumer:ConsumerGroup._said_to_be",
+        "instance_id not in (None, known.subscription.instance_id)",
+        "False",
+        ("tests/core/groups/test_consumer_confusion.py",),
+    ),
+    Bug(
+        "a member of the classic protocol goes away for a while",
+        "semel.core.groups.consumer:ConsumerGroup.decide_leave",
+        "member.is_classic",
+        "False",
+        ("tests/core/groups/test_consumer_confusion.py", "tests/core/groups/test_consumer.py"),
+    ),
+    # -- downtime is nobody's silence -------------------------------------------------------------------------------
+    Bug(
+        "the absence of a broker counts as silence",
+        "semel.core.silence:Silence.note_time",
+        "self._add(now_ms - absent_ms, now_ms)",
+        "pass",
+        ("tests/core/test_silence.py",),
+    ),
+    Bug(
+        "a marker alone tells of a first number",
+        "semel.core.producers:is_bare",
+        "state[9] >> 7 == 1",
+        "False",
+        ("tests/core/test_partition_transactions.py", "tests/core/test_producers.py"),
+    ),
+    # -- identity outlives a loss of power, whatever the durability -------------------------------------------------
+    Bug(
+        "a reservation of producer ids is lost with the power",
+        "semel.storage.log:Log.commit",
+        "isinstance(entry, ProducerIdsReserved | TransactionalIdClaimed)",
+        "isinstance(entry, TransactionalIdClaimed)",
+        ("tests/broker/test_lost_power.py",),
+    ),
+    Bug(
+        "a claim of a transactional id is lost with the power",
+        "semel.storage.log:Log.commit",
+        "isinstance(entry, ProducerIdsReserved | TransactionalIdClaimed)",
+        "isinstance(entry, ProducerIdsReserved)",
+        ("tests/broker/test_lost_power.py",),
+    ),
+    Bug(
+        "an epoch that may have been handed out is handed out again",
+        "semel.core.transactions:Transactions.decide_init",
+        "producer_id in self._doubted",
+        "False",
+        ("tests/broker/test_lost_power.py",),
+    ),
+    Bug(
+        "the leader's epoch stays where records may be lost",
+        "semel.storage.log:Log._doubt",
+        "self.leader_epoch += 1",
+        "",
+        ("tests/broker/test_lost_power.py",),
+    ),
+    # -- a deletion stays as long as there is something to delete ---------------------------------------------------
+    Bug(
+        "a mark of deletion goes though a batch before it was not looked at",
+        "semel.compaction.cleaning:Pass._kept",
+        "not self.has_passed_unopened",
+        "True",
+        (_CLEANING,),
+    ),
+    Bug(
+        "a mark of deletion goes whose key was not noted",
+        "semel.compaction.rewriting:_surviving",
+        "last_offset == base_offset + offset_delta",
+        "True",
+        (_CLEANING,),
+    ),
+)
