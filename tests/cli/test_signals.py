@@ -181,7 +181,7 @@ def test_the_story_of_the_log_takes_its_processes_and_its_directory_along(
     ids=("broker-of-chaos", "worker-of-chaos", "broker-of-the-demo", "worker-of-the-demo"),
 )
 def test_a_signal_that_strikes_while_a_process_is_started_leaves_none_behind(
-    tmp_path: Path, words: tuple[str, ...], process: int
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, words: tuple[str, ...], process: int
 ) -> None:
     program = f"""
 import signal, subprocess
@@ -201,14 +201,16 @@ subprocess.Popen = Struck
 cli.main({words})
 """
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    command = subprocess.Popen(
-        [sys.executable, "-c", program],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-        start_new_session=True,
-    )
+    said = tmp_path_factory.mktemp("said") / "output"
+    with said.open("w") as output:
+        command = subprocess.Popen(
+            [sys.executable, "-c", program],
+            stdout=output,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+            start_new_session=True,
+        )
     # Not to the end of its complaints, which whoever it has left behind would hold open.
     command.wait(SECONDS_MAX)
     left = processes_of_session(command.pid)
@@ -216,4 +218,4 @@ cli.main({words})
         os.kill(number, signal.SIGKILL)
     complaints = command.communicate()[1]
     assert (command.returncode, complaints, left) == (128 + signal.SIGTERM, "", [])
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.iterdir()) == [], said.read_text()

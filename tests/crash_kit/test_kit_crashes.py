@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 # So that all pieces of the kit together take a minute; no divisor of what a transaction has, so that all kinds of
 # points have their turn.
-STEP = 23
+STEP = 31
 
 
 @pytest.fixture(params=PIECES, ids=lambda piece: "-".join(piece))

@@ -22,7 +22,7 @@ VERSIONS = [
 
 @pytest.mark.parametrize("kind", ["request", "response"])
 @pytest.mark.parametrize(("api_key", "version"), VERSIONS)
-@settings(max_examples=5, suppress_health_check=list(HealthCheck))
+@settings(max_examples=3, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_a_message_is_read_as_kio_reads_it(api_key: int, version: int, kind: Kind, data: st.DataObject) -> None:
     entity_type: Any = messages._entity_type(api_key, version, kind)

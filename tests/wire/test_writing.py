@@ -42,7 +42,7 @@ def plain(value: Any, kafka_type: str = "") -> Any:
 
 
 @pytest.mark.parametrize(("api_key", "version"), VERSIONS)
-@settings(max_examples=5, suppress_health_check=list(HealthCheck))
+@settings(max_examples=3, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_a_response_is_written_as_kio_writes_it(api_key: int, version: int, data: st.DataObject) -> None:
     entity_type: Any = messages._entity_type(api_key, version, "response")

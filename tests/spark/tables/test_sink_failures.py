@@ -319,6 +319,7 @@ def dying(kind, directory):
         try:
             (Path(directory) / f"died-{partition}").touch(exist_ok=False)
         except FileExistsError:
+            (Path(directory) / f"again-{partition}").touch()
             if kind == "parquet" and partition == 1:
                 threading.Event().wait()
             return
@@ -357,6 +358,10 @@ def test_tasks_that_die_and_a_driver_that_is_killed_before_its_commit_cost_no_ro
     with DriverProcess(DRIVER, tmp_path, url) as driver:
         driver.wait_until(lambda: driver.lines.count("all tasks are done") == len(OURS), "did not get to its commits")
         half_written = Place("parquet", tmp_path / "parquet").out
+        # What a first attempt left is taken away before the second one begins.
+        driver.wait_until(
+            lambda: len(list((tmp_path / "parquet").glob("again-*"))) == 2, "did not try both tasks of Parquet again"
+        )
         driver.wait_until(lambda: len(whole_files(half_written)) > 2, "did not write half a batch")
         driver.kill()
     assert len(list(tmp_path.glob("*/died-*"))) == 2 * len(KINDS)
