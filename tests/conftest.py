@@ -7,6 +7,7 @@ Besides, the real databases and the cluster of whoever asks for one.
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -58,6 +59,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = in_order(items)
+
+
+def pytest_collection_finish() -> None:
+    """The modules and the tests stay to the end: no garbage collection has to look through them."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -27,7 +27,7 @@ KINDS: Final[tuple[FaultKind, ...]] = ("crash before", "crash after", "torn", "E
 # A crash on either side of such a call leaves what one after the last change has left.
 _CHANGE_NOTHING: Final = ("open", "read", "size", "names", "close", "lock")
 # To every how many of the calls each kind of fault happens. `make verify` sets it to 1: every fault at every call.
-_EVERY: Final = int(os.environ.get("SEMEL_CRASH_EVERY", "5"))
+_EVERY: Final = int(os.environ.get("SEMEL_CRASH_EVERY", "6"))
 
 
 def faults_to_try(kind: FaultKind, calls: Sequence[Call]) -> Sequence[Fault]:

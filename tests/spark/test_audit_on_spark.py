@@ -44,7 +44,12 @@ def found(verdict: SinkVerdict) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("window_ms", "once", "with_amounts"), [(None, False, True), (10, False, True), (10, True, False)]
+    ("window_ms", "once", "with_amounts"),
+    [
+        pytest.param(None, False, True, marks=pytest.mark.slow),
+        (10, False, True),
+        pytest.param(10, True, False, marks=pytest.mark.slow),
+    ],
 )
 def test_it_finds_what_one_process_finds(
     spark: SparkSession, window_ms: int | None, once: bool, with_amounts: bool

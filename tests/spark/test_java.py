@@ -159,6 +159,7 @@ def test_for_a_user_without_a_name_it_says_that_spark_cannot_start_and_what_to_d
     assert made.stderr.splitlines()[-1].startswith("semel.spark.java.JavaMissing: Spark starts for no user without")
 
 
+@pytest.mark.slow
 def test_spark_runs_where_there_is_no_java_but_the_one_from_pypi(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

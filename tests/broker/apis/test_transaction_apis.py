@@ -369,6 +369,8 @@ def test_a_topic_that_is_deleted_drops_out_of_the_transaction(ask: Asker, produc
     assert ask.fetch("orders").high_watermark == 0
 
 
+# 32,767 transactions.
+@pytest.mark.slow
 def test_where_the_epochs_are_used_up_version_2_hands_out_a_new_producer_id(
     ask: Asker, producer: TransactionalProducer
 ) -> None:

@@ -92,6 +92,7 @@ spark.stop()
 """
 
 
+@pytest.mark.slow
 def test_through_spark_connect_a_replayed_batch_is_written_once(
     tmp_path: Path, postgres: PostgresServer, spark: SparkSession
 ) -> None:
