@@ -1,4 +1,4 @@
-"""The planted bugs of the pipeline and of its proof."""
+"""The planted bugs of the proof, of the source, of deduplication and of the tables."""
 
 from typing import Final
 
@@ -54,5 +54,13 @@ PIPELINE_BUGS: Final[tuple[Bug, ...]] = (
         "(path / METADATA).is_dir",
         "path.is_symlink",
         ("tests/audit/test_file_sink_log.py",),
+    ),
+    # -- tables: a batch that is there already is run all the same ---------------------------------------------------
+    Bug(
+        "a batch that the sink has is passed over",
+        "semel.spark.tables.sink:take",
+        "sink.write(rows, batch) is Outcome.DUPLICATE",
+        "sink.write(rows, batch) is None",
+        ("tests/spark/tables/test_stateful_replay.py", "-k", "all_of_several"),
     ),
 )

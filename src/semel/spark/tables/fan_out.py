@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from semel.spark.tables.leftovers import let_go
 from semel.spark.tables.micro_batch import batch_of
-from semel.spark.tables.sink import Batch, Outcome, Sink
+from semel.spark.tables.sink import Batch, Outcome, Sink, take
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -35,8 +34,7 @@ class FanOut(Sink):
         self.checkpoint = checkpoint
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
-        self.write(rows, batch_of(rows, batch_id, self.checkpoint))
-        let_go(batch_id)
+        take(self, rows, batch_of(rows, batch_id, self.checkpoint))
 
     def write(self, rows: DataFrame, batch: Batch) -> Outcome:
         """Asks the sinks in order and stops at the first that fails: the replay gets to the others."""

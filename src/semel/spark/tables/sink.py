@@ -1,7 +1,8 @@
 """What a sink is: something that takes the rows of a micro-batch once, and says whether it had them already.
 
 A sink has to claim (sink, batch) in the commit that makes the rows visible. It must never return an outcome before that
-commit is known to have happened: when in doubt it raises, Spark replays the batch, and the claim tells.
+commit is known to have happened: when in doubt it raises, Spark replays the batch, and the claim tells. A batch that
+the sink has must not be passed over either: the state of the query commits with it, and is made by evaluating it.
 """
 
 from __future__ import annotations
@@ -47,10 +48,22 @@ class Sink(Protocol):
 
     @abstractmethod
     def write(self, rows: DataFrame, batch: Batch) -> Outcome:
-        """Takes the rows, or finds that it has them; raises where it can be sure of neither."""
+        """Takes the rows, or finds that it has them; raises where it can be sure of neither. A sink that finds that it
+        has them need not evaluate them: `take` sees to that."""
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
         from semel.spark.tables.micro_batch import batch_of
 
-        self.write(rows, batch_of(rows, batch_id))
-        let_go(batch_id)
+        take(self, rows, batch_of(rows, batch_id))
+
+
+def take(sink: Sink, rows: DataFrame, batch: Batch) -> None:
+    """Has a sink take a micro-batch that Spark runs, with everything that has to happen in it whatever the sink says.
+
+    Spark writes the state of a query when the rows are evaluated, each partition its own, and ends a query whose state
+    did not commit with the batch. So a batch that the sink has is evaluated for its state alone.
+    """
+    if sink.write(rows, batch) is Outcome.DUPLICATE:
+        # Nothing of it leaves Java, and no partition is left out.
+        rows.write.format("noop").mode("overwrite").save()
+    let_go(batch.batch_id)
