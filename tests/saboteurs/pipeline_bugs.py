@@ -63,4 +63,33 @@ PIPELINE_BUGS: Final[tuple[Bug, ...]] = (
         "sink.write(rows, batch) is None",
         ("tests/spark/tables/test_stateful_replay.py", "-k", "all_of_several"),
     ),
+    # -- the source: no offset of the same topic goes back -----------------------------------------------------------
+    Bug(
+        "a query goes back to the last stable offset",
+        "semel.spark.source.losses:going_on",
+        "max(offset, reached.get(place, 0)) if is_same_topic(known, now, place.topic) else offset",
+        "offset",
+        ("tests/spark/source/test_source_going_on.py", "-k", "last_stable_offset or lost_its_end"),
+    ),
+    Bug(
+        "what is not committed is taken for lost",
+        "semel.spark.source.view:Observer.log_ends",
+        "Isolation.READ_UNCOMMITTED",
+        "Isolation.READ_COMMITTED",
+        ("tests/spark/source/test_source_going_on.py", "-k", "last_stable_offset"),
+    ),
+    Bug(
+        "a topic that comes back is read from its beginning",
+        "semel.spark.source.losses:expected_begins",
+        "reached.get(place, 0) if is_same_topic(known, now, place.topic) else 0",
+        "known.at.get(place, 0)",
+        ("tests/spark/source/test_source_going_on.py", "-k", "goes_on_where_it_was"),
+    ),
+    Bug(
+        "a task whose slice was cut goes on at the beginning of the log",
+        "semel.spark.source.reading:_resumed",
+        "error.offset > error.log_end",
+        "error.log_end < piece.start",
+        ("tests/spark/log/test_cut_log.py",),
+    ),
 )

@@ -78,8 +78,7 @@ class RelayedCluster:
         mechanism: str | None = None,
         users: dict[str, str] | None = None,
     ) -> None:
-        host, _, port = upstream.rpartition(":")
-        self.upstream = host, int(port)
+        self.become(upstream)
         self.versions = {**ANNOUNCED, **(versions or {})}
         self.leader = 0
         self.mechanism = mechanism
@@ -106,6 +105,11 @@ class RelayedCluster:
         for server in self._servers:
             server.shutdown()
             server.server_close()
+
+    def become(self, upstream: str) -> None:
+        """Another semel from the next request on, over the same connections: as when a partition's log is exchanged."""
+        host, _, port = upstream.rpartition(":")
+        self.upstream = host, int(port)
 
     @property
     def claims(self) -> int:
@@ -265,7 +269,7 @@ class _Handler(socketserver.BaseRequestHandler):
 
     def handle(self) -> None:
         cluster = self.server.cluster
-        upstream = _Upstream(cluster.upstream)
+        upstream = _Upstream(cluster)
         try:
             connected = cluster.secured(self.request)
             login = _Login(cluster) if cluster.mechanism else None
@@ -287,10 +291,16 @@ class _Handler(socketserver.BaseRequestHandler):
 class _Upstream:
     """semel, asked in the name of one client."""
 
-    def __init__(self, address: tuple[str, int]) -> None:
-        self._socket = socket.create_connection(address)
+    def __init__(self, cluster: RelayedCluster) -> None:
+        self._cluster = cluster
+        self._address = cluster.upstream
+        self._socket = socket.create_connection(self._address)
 
     def __call__(self, frame: bytes) -> bytes:
+        if self._address != self._cluster.upstream:
+            self._socket.close()
+            self._address = self._cluster.upstream
+            self._socket = socket.create_connection(self._address)
         self._socket.sendall(len(frame).to_bytes(4) + frame)
         answer = _read_frame(self._socket)
         return len(answer).to_bytes(4) + answer

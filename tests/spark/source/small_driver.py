@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+from log_under_test import LogUnderTest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
 from semel.spark.data_source import SemelDataSource
@@ -110,6 +111,21 @@ class SmallDriver:
         """Where the next batch begins; the first one begins where the source says when it is asked."""
         before = self.checkpoint.finished
         return self.checkpoint.planned[before - 1] if before else json.dumps(self.initial())
+
+
+def query(log: LogUnderTest, topic: str, **options: str) -> dict[str, str]:
+    """The options of a query that reads a topic from its beginning, and does not look twice at a loss."""
+    return {
+        "kafka.bootstrap.servers": log.bootstrap,
+        "subscribe": topic,
+        "startingOffsets": "earliest",
+        "fetchOffset.numRetries": "0",
+        **options,
+    }
+
+
+def values(rows: pa.Table | None) -> list[str] | None:
+    return None if rows is None else [value.decode() for value in rows["value"].to_pylist()]
 
 
 def all_available() -> ReadLimit:

@@ -6,28 +6,12 @@ import json
 import logging
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from log_under_test import LogUnderTest
-from small_driver import Checkpoint, SmallDriver, all_available
+from small_driver import Checkpoint, SmallDriver, all_available, query, values
 
 from semel.spark.log.errors import UnknownTopic
 from semel.spark.source.errors import DataLoss, OptionRefused
-
-
-def query(log: LogUnderTest, topic: str, **options: str) -> dict[str, str]:
-    """The options of a query that reads a topic from its beginning, and does not look twice at a loss."""
-    return {
-        "kafka.bootstrap.servers": log.bootstrap,
-        "subscribe": topic,
-        "startingOffsets": "earliest",
-        "fetchOffset.numRetries": "0",
-        **options,
-    }
-
-
-def values(rows: pa.Table | None) -> list[str] | None:
-    return None if rows is None else [value.decode() for value in rows["value"].to_pylist()]
 
 
 def offsets(checkpoint: Checkpoint, topic: str, turn: int = -1) -> dict[str, Any]:

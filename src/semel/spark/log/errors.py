@@ -44,8 +44,9 @@ class CorruptRecords(LogError):
 class OffsetOutOfRange(LogError):
     """The offset asked for is not there: records were deleted, or the log was cut off."""
 
-    def __init__(self, message: str, log_start: int = -1, log_end: int = -1) -> None:
-        super().__init__(message, log_start, log_end)
+    def __init__(self, message: str, offset: int = -1, log_start: int = -1, log_end: int = -1) -> None:
+        super().__init__(message, offset, log_start, log_end)
+        self.offset = offset
         self.log_start = log_start
         self.log_end = log_end
 

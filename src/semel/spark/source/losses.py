@@ -1,6 +1,7 @@
-"""What a query has not read and never will: found by holding its offsets against what the log holds now. Pure.
+"""What a query has not read and never will, and where it goes on: its offsets held against what the log holds. Pure.
 
 A topic is told from another one of the same name by its id. Where brokers give topics no ids, nothing is said of that.
+This must never take a query back to an offset of the same topic that it has passed, whatever else is wrong.
 """
 
 from collections.abc import Mapping
@@ -28,6 +29,9 @@ def gone(known: Offsets, now: Offsets) -> list[str]:
     for place in sorted(known.at):
         offsets_of[place.topic][place] = known.at[place]
     for name, offsets in offsets_of.items():
+        if not offsets:
+            # All of it was gone before, and that was said.
+            continue
         reached = ", ".join(f"offset {offset} of {place}" for place, offset in offsets.items())
         if name not in now.ids:
             said.append(f"topic {name} is deleted, or not subscribed to any more; the query has come to {reached}")
@@ -41,18 +45,47 @@ def gone(known: Offsets, now: Offsets) -> list[str]:
     return said
 
 
-def behind_the_end(known: Offsets, now: Offsets) -> list[str]:
-    """Partitions that end before the place where the query stands: the end of the log was lost."""
+def ahead(known: Offsets, now: Offsets) -> list[TopicPartition]:
+    """Partitions in which the query stands behind what may be read now. It is no loss if the log goes on to there: a
+    query that read uncommitted records has passed transactions that are open."""
     return [
-        f"{place} ends at offset {now.at[place]}, and the query has come to {offset}: its last records were lost"
-        for place, offset in sorted(known.at.items())
+        place
+        for place, offset in sorted(known.reached.items())
         if place in now.at and is_same_topic(known, now, place.topic) and offset > now.at[place]
     ]
 
 
+def behind_the_end(known: Offsets, log_ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, str]:
+    """Partitions that end before the place where the query stands: the end of the log was lost."""
+    reached = known.reached
+    return {
+        place: f"{place} ends at offset {end}, and the query has come to {reached[place]}: its last records were lost, "
+        f"and what is written from now on is read from offset {reached[place]} on"
+        for place, end in log_ends.items()
+        if reached[place] > end
+    }
+
+
+def going_on(known: Offsets, now: Offsets) -> Offsets:
+    """What there is now, but nothing before the place where the query stands; and how far it came in what is gone, for
+    that may come back."""
+    reached = known.reached
+    at = {
+        place: max(offset, reached.get(place, 0)) if is_same_topic(known, now, place.topic) else offset
+        for place, offset in now.at.items()
+    }
+    gone = {
+        place: offset
+        for place, offset in reached.items()
+        if place not in now.at and (place.topic not in now.ids or is_same_topic(known, now, place.topic))
+    }
+    return Offsets({**{place.topic: known.ids[place.topic] for place in gone}, **now.ids}, at, gone=gone)
+
+
 def expected_begins(known: Offsets, now: Offsets) -> dict[TopicPartition, int]:
     """Where the query goes on in each partition: where it was, or at the beginning of what is new to it."""
-    return {place: known.at.get(place, 0) if is_same_topic(known, now, place.topic) else 0 for place in sorted(now.at)}
+    reached = known.reached
+    return {place: reached.get(place, 0) if is_same_topic(known, now, place.topic) else 0 for place in sorted(now.at)}
 
 
 def truncated(expected: Mapping[TopicPartition, int], log_starts: Mapping[TopicPartition, int]) -> list[str]:

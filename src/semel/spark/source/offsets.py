@@ -3,9 +3,10 @@
     {"payments": {"0": 23, "1": 40, "id": "5bd1..."}}
 
 An offset is that of the next record to be read. The first batch of a query also says where it began (`"from"`), because
-Spark asks a query that starts again for its initial offsets anew, and by then "latest" would mean another place. What
-Spark's own Kafka source has written is understood: it is the same without ids. This file must never write one place in
-two ways: Spark compares the texts, and takes any difference for news.
+Spark asks a query that starts again for its initial offsets anew, and by then "latest" would mean another place. How
+far the query had come in what is gone stands there as well (`"gone"`), for what comes back is not read from its
+beginning again. What Spark's own Kafka source has written is understood: it is the same without ids. This file must
+never write one place in two ways: Spark compares the texts, and takes any difference for news.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,24 +19,39 @@ from semel.spark.source.errors import CheckpointNotUnderstood
 
 _ID: Final = "id"
 _FROM: Final = "from"
+_GONE: Final = "gone"
 
 
 @dataclass(frozen=True)
 class Offsets:
-    """The next offset of each partition, the id of each topic, and for a first batch where it began."""
+    """The next offset of each partition, the id of each topic, and for a first batch where it began; and how far the
+    query had come in partitions that are gone."""
 
     ids: Mapping[str, UUID]
     at: Mapping[TopicPartition, int]
     began: Mapping[TopicPartition, int] = field(default_factory=dict)
+    gone: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+    @property
+    def reached(self) -> Mapping[TopicPartition, int]:
+        """How far the query has come, in what there is and in what is gone."""
+        return {**self.gone, **self.at}
 
     def to_json(self) -> dict[str, Any]:
-        at, began = _by_topic(self.at), _by_topic(self.began)
-        return {name: dict(self._entries(name, at.get(name, {}), began.get(name, {}))) for name in sorted(self.ids)}
+        at, began, gone = _by_topic(self.at), _by_topic(self.began), _by_topic(self.gone)
+        return {
+            name: dict(self._entries(name, at.get(name, {}), began.get(name, {}), gone.get(name, {})))
+            for name in sorted(self.ids)
+        }
 
-    def _entries(self, name: str, at: dict[str, int], began: dict[str, int]) -> Iterable[tuple[str, Any]]:
+    def _entries(
+        self, name: str, at: dict[str, int], began: dict[str, int], gone: dict[str, int]
+    ) -> Iterable[tuple[str, Any]]:
         yield from at.items()
         if began:
             yield _FROM, began
+        if gone:
+            yield _GONE, gone
         if (topic_id := self.ids[name]) != NO_ID:
             yield _ID, str(topic_id)
 
@@ -44,17 +60,19 @@ class Offsets:
         ids: dict[str, UUID] = {}
         at: dict[TopicPartition, int] = {}
         began: dict[TopicPartition, int] = {}
+        gone: dict[TopicPartition, int] = {}
         try:
             for name, entries in document.items():
                 numbers = dict(entries)
                 ids[name] = UUID(numbers.pop(_ID)) if _ID in numbers else NO_ID
                 began.update(_by_partition(name, numbers.pop(_FROM, {})))
+                gone.update(_by_partition(name, numbers.pop(_GONE, {})))
                 at.update(_by_partition(name, numbers))
         except (ValueError, TypeError, AttributeError):
             raise CheckpointNotUnderstood(
                 f"the checkpoint holds {document}, which is not what this source writes: it belongs to another one"
             ) from None
-        return cls(ids, at, began)
+        return cls(ids, at, began, gone)
 
 
 def _by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:

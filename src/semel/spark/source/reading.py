@@ -5,6 +5,7 @@ never pass over a record without either failing or saying so.
 """
 
 import logging
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -46,13 +47,20 @@ def read(piece: Slice, columns: Sequence[str], options: SourceOptions) -> Iterat
     """The rows of a slice."""
     with LogClient(options.client) as client:
         left: Slice | None = piece
+        looks = 0
         while left is not None:
             try:
                 yield from read_slice(client, left, columns, options.isolation)
                 settle()
                 return
             except OffsetOutOfRange as error:
-                left = _resumed(left, error, options)
+                if error.offset > error.log_end and looks < options.looks_again:
+                    # Who has just become the leader may not know everything.
+                    looks += 1
+                    left = replace(left, start=error.offset)
+                    time.sleep(options.look_interval_ms / 1000)
+                else:
+                    left = _resumed(left, error, options)
             except (UnknownTopic, TopicMadeAnew) as error:
                 report(
                     [f"{error}, and offsets {piece.start} to {piece.end} of {piece.partition} were to be read"], options
@@ -61,10 +69,11 @@ def read(piece: Slice, columns: Sequence[str], options: SourceOptions) -> Iterat
 
 
 def _resumed(piece: Slice, error: OffsetOutOfRange, options: SourceOptions) -> Slice | None:
-    """What is left of a slice whose beginning is not there any more; None if nothing is."""
+    """What is left of a slice, of which `error.offset` was to be read next; None if nothing is. It is never anything
+    before that offset, for that is read, or is another task's."""
     place = piece.topic_partition
-    if error.log_end < piece.start:
-        report([f"{place} ends at offset {error.log_end}, and {piece.start} to {piece.end} were to be read"], options)
+    if error.offset > error.log_end:
+        report([f"{place} ends at offset {error.log_end}, and {error.offset} to {piece.end} were to be read"], options)
         return None
-    report([truncation(place, piece.start, error.log_start)], options)
+    report([truncation(place, error.offset, error.log_start)], options)
     return replace(piece, start=error.log_start) if error.log_start < piece.end else None

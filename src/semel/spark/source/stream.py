@@ -56,6 +56,8 @@ class SemelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reached: Offsets | None = None
         self._plan: _Plan | None = None
         self._batch_planned_ms: float | None = None
+        # Losses that were said, each by its sentence or its partition.
+        self._told: set[object] = set()
 
     def initialOffset(self) -> dict[str, Any]:
         """Where the query begins. Spark asks twice for the first batch, and has to hear the same."""
@@ -85,16 +87,17 @@ class SemelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._group.show(known.at)
             self._latest = now = self._look(known)
             self._reached = known
-            if (now.ids, now.at) == (known.ids, known.at):
+            if (now.ids, now.at, now.gone) == (known.ids, known.at, known.gone):
                 return start
             expected = losses.expected_begins(known, now)
             log_starts = self._observer.begins(expected)
             begins = {place: max(offset, log_starts[place]) for place, offset in expected.items()}
-            ends = now.at if isinstance(limit, ReadAllAvailable) else self._limited(begins, now.at)
+            available = {place: max(end, begins[place]) for place, end in now.at.items()}
+            ends = available if isinstance(limit, ReadAllAvailable) else self._limited(begins, available)
             if ends is None:
                 return start
             reading.report(losses.truncated(expected, log_starts), self._options)
-            self._reached = Offsets(now.ids, ends, began=known.at if start == self._initial else {})
+            self._reached = Offsets(now.ids, ends, known.at if start == self._initial else {}, now.gone)
             self._plan = _Plan(self._reached.to_json(), begins)
             return self._plan.end
 
@@ -141,14 +144,20 @@ class SemelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Offsets(target.ids, at)
 
     def _look(self, known: Offsets) -> Offsets:
-        """What there is to read. A loss is looked at again: who has just become a leader may not know everything."""
+        """What there is to read, from where the query stands. A loss is looked at again: who has just become a leader
+        may not know everything. It is said once, though the query may be asked for ever."""
         looks = 0
         while True:
             now = self._target or self._observer.look()
-            lost = [*losses.gone(known, now), *losses.behind_the_end(known, now)]
-            if not lost or self._target is not None or looks == self._options.looks_again:
-                reading.report(lost, self._options)
-                return now
+            ahead = losses.ahead(known, now)
+            log_ends = self._observer.log_ends(ahead) if ahead else {}
+            lost: dict[object, str] = {loss: loss for loss in losses.gone(known, now)}
+            lost.update(losses.behind_the_end(known, log_ends).items())
+            news = [loss for about, loss in lost.items() if about not in self._told]
+            if not news or self._target is not None or looks == self._options.looks_again:
+                reading.report(news, self._options)
+                self._told.update(lost)
+                return losses.going_on(known, now)
             looks += 1
             time.sleep(self._options.look_interval_ms / 1000)
 

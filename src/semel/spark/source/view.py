@@ -39,6 +39,10 @@ class Observer:
         """The first offset that is still there of each of these partitions."""
         return self._edge(partitions, EARLIEST)
 
+    def log_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where the log ends in each of these partitions, whatever of it may be read now."""
+        return self._client.offsets(partitions, LATEST, Isolation.READ_UNCOMMITTED)
+
     def topics_that_exist(self) -> dict[str, Topic]:
         """The topics of a query that begins. One that is named and not there is a mistake, and not a topic to come."""
         topics = self._topics()

@@ -1,0 +1,85 @@
+"""An offset never goes back by itself: neither for open transactions, nor for a cut log or a lost topic."""
+
+from __future__ import annotations
+
+import pytest
+from log_under_test import LogUnderTest
+from small_driver import Checkpoint, SmallDriver, query, values
+
+from semel.spark.source.errors import DataLoss
+
+
+@pytest.mark.parametrize("lenient", ["true", "false"])
+def test_a_query_that_stands_behind_the_last_stable_offset_waits_there(log: LogUnderTest, lenient: str) -> None:
+    """Its checkpoint is of the time when it read uncommitted records, or of Spark's own source, which does."""
+    topic = log.make()
+    uncommitted = SmallDriver(query(log, topic, **{"kafka.isolation.level": "read_uncommitted"}))
+    with log.transaction(topic, *"abcde"):
+        log.put(topic, "f")
+        assert values(uncommitted.batch()) == [*"abcdef"]
+        committed = SmallDriver(query(log, topic, failOnDataLoss=lenient), uncommitted.checkpoint)
+        assert committed.batch() is None
+        now = SmallDriver(query(log, topic, failOnDataLoss=lenient), uncommitted.checkpoint, available_now=True)
+        assert now.batch() is None
+        log.put(topic, "g")
+        assert committed.batch() is None
+    assert [row["value"] for row in committed.everything()] == [b"g"]
+
+
+def test_a_topic_that_is_read_again_goes_on_where_it_was_and_not_at_its_beginning(
+    log: LogUnderTest, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic, other = log.make(2), log.make()
+    both = query(log, f"{topic},{other}", failOnDataLoss="false")
+    log.put(topic, "a", "b")
+    log.put(topic, "c", partition=1)
+    log.put(other, "x")
+    first = SmallDriver(both)
+    assert len(first.everything()) == 4
+    # Without it for a while: by mistake, or because a broker did not show it.
+    without = SmallDriver(query(log, other, failOnDataLoss="false"), first.checkpoint)
+    log.put(other, "y")
+    assert values(without.batch()) == ["y"]
+    assert f"topic {topic} is deleted, or not subscribed to any more" in caplog.text
+    assert without.batch() is None
+    # The loss was said, and does not fail a stricter query later.
+    assert SmallDriver(query(log, other), without.checkpoint).batch() is None
+    log.put(topic, "d")
+    log.put(topic, "e", partition=1)
+    again = SmallDriver(both, without.checkpoint)
+    assert sorted(row["value"] for row in again.everything()) == [b"d", b"e"]
+
+
+def test_a_topic_made_anew_while_it_was_not_read_is_read_from_its_beginning(log: LogUnderTest) -> None:
+    topic, other = log.make(), log.make()
+    both = query(log, f"{topic},{other}", failOnDataLoss="false")
+    log.put(topic, "a", "b")
+    first = SmallDriver(both)
+    first.everything()
+    without = SmallDriver(query(log, other, failOnDataLoss="false"), first.checkpoint)
+    without.batch()
+    log.make_anew(topic)
+    log.put(topic, "x", "y", "z")
+    assert [row["value"] for row in SmallDriver(both, without.checkpoint).everything()] == [b"x", b"y", b"z"]
+
+
+def test_a_log_that_lost_its_end_is_gone_on_with_behind_the_query_and_said_once(
+    log: LogUnderTest, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = log.make()
+    log.put(topic, *"abc")
+    first = SmallDriver(query(log, topic))
+    first.batch()
+    [planned] = first.checkpoint.planned
+    # As if the log had gone to offset 5 when the query read it.
+    checkpoint = Checkpoint([planned.replace('"0": 3', '"0": 5')], 1)
+    with pytest.raises(DataLoss, match=f"{topic}-0 ends at offset 3, and the query has come to 5"):
+        SmallDriver(query(log, topic), checkpoint).batch()
+    lenient = SmallDriver(query(log, topic, failOnDataLoss="false"), checkpoint)
+    assert lenient.batch() is None
+    log.put(topic, "d")
+    assert lenient.batch() is None
+    log.put(topic, "e", "f")
+    assert values(lenient.batch()) == ["f"]
+    said = [record.getMessage() for record in caplog.records if record.name.startswith("semel.spark")]
+    assert ["its last records were lost" in line for line in said] == [True]
