@@ -92,4 +92,26 @@ PIPELINE_BUGS: Final[tuple[Bug, ...]] = (
         "error.log_end < piece.start",
         ("tests/spark/log/test_cut_log.py",),
     ),
+    # -- deduplication: a name is the same one as long as its state lives -------------------------------------------
+    Bug(
+        "the kinds of a key are not pinned",
+        "semel.spark.dedup.by_sequence:dedup",
+        "kinds(df, named)",
+        "None",
+        ("tests/spark/dedup/test_dedup_queries.py", "-k", "another_type"),
+    ),
+    Bug(
+        "nothing says where one part of a key ends",
+        "semel.spark.dedup.keys:_marked_off",
+        'F.concat(F.length(value).cast("string").cast("binary"), F.lit(b":"), value)',
+        "value",
+        ("tests/spark/dedup/test_keys.py", "-k", "ends"),
+    ),
+    Bug(
+        "a moment is named as the session's zone writes it",
+        "semel.spark.dedup.keys:_as_bytes",
+        "F.unix_micros(column)",
+        "column",
+        ("tests/spark/dedup/test_keys.py", "-k", "zone"),
+    ),
 )

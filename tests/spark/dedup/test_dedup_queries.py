@@ -4,7 +4,7 @@ import datetime
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -175,6 +175,25 @@ def test_state_of_other_settings_is_refused_and_silent_producers_leave_it(feed: 
     assert sum((len(value["kept"]) - 1) // 58 for value in feed.kept()) == 1
     # Forgotten like the others, it may go on anywhere.
     assert feed.shown("seq", "outcome")[20:] == [(1, "accepted")]
+
+
+def test_a_key_of_another_type_means_the_same_or_is_refused(feed: Feed) -> None:
+    """Spark's own check of the state sees no keys, only buckets."""
+
+    def with_key(kind: str) -> Callable[["DataFrame"], "DataFrame"]:
+        def way(df: "DataFrame") -> "DataFrame":
+            return dedup(df.withColumn("pid", df["pid"].cast(kind)), on_gap="quarantine", buckets=BUCKETS)
+
+        return way
+
+    feed.write(event(0), event(1))
+    feed.run(with_key("int"))
+    feed.write(event(0), event(1), event(2))
+    feed.run(with_key("bigint"))
+    assert [outcome for (outcome,) in feed.shown("outcome")] == [*["accepted"] * 2, *["duplicate"] * 2, "accepted"]
+    feed.write(event(0))
+    with pytest.raises(Exception, match=r"types was .*'whole number'.* and is .*'text'"):
+        feed.run(with_key("string"))
 
 
 def test_an_id_that_is_too_late_to_be_known_is_never_taken_for_new(spark: "SparkSession", tmp_path: Path) -> None:

@@ -2,12 +2,10 @@
 
 import datetime
 import re
-from collections.abc import Sequence
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, IntegralType, MapType, TimestampType
+from pyspark.sql.types import DataType, IntegralType, TimestampType
 
 from semel.spark.dedup.judging import CLAIM_PREFIX
 from semel.spark.dedup.outcomes import EXPECTED, OUTCOME
@@ -23,7 +21,6 @@ _UNITS_MS: Final = {
     "day": 86_400_000,
     "week": 604_800_000,
 }
-_SECOND_SEED: Final = 1
 
 
 def duration_ms(name: str, value: str | datetime.timedelta) -> int:
@@ -69,19 +66,6 @@ def integer_column(df: DataFrame, parameter: str, name: str) -> Column:
 def time_column(df: DataFrame, parameter: str, name: str) -> Column:
     _check_type(df, parameter, name, TimestampType, "timestamps")
     return column(df, parameter, name)
-
-
-def key_halves(df: DataFrame, parameter: str, names: Sequence[str]) -> tuple[Column, Column]:
-    """128 bits of hash of these columns. A null is told apart from no column, and from every value."""
-    parts = [part for name in names for part in (column(df, parameter, name), column(df, parameter, name).isNull())]
-    for name in names:
-        if isinstance(df.schema[name].dataType, MapType):
-            raise ValueError(f"{parameter}={name!r}: a map has no order, and cannot name anything")
-    return halves(*parts)
-
-
-def halves(*parts: Column) -> tuple[Column, Column]:
-    return F.xxhash64(*parts), F.xxhash64(F.lit(_SECOND_SEED), *parts)
 
 
 def _check_type(df: DataFrame, parameter: str, name: str, wanted: type[DataType], said: str) -> None:

@@ -2,13 +2,13 @@
 
 import datetime
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import BinaryType
 
 from semel.spark.dedup import asked
 from semel.spark.dedup.id_judge import HAPPENED, IdJudge
-from semel.spark.dedup.judging import KEY_HIGH, KEY_LOW
+from semel.spark.dedup.judging import KEY_HIGH
+from semel.spark.dedup.keys import keyed, kinds
 from semel.spark.dedup.operator import BUCKETS_DEFAULT, EventTime, judged
 
 
@@ -31,20 +31,10 @@ def dedup_by_id(
     asked.check_frame(df)
     asked.check_buckets(buckets)
     within_ms = asked.duration_ms("within", within)
-    event_id, happened = asked.column(df, "id", id), asked.time_column(df, "watermark", watermark)
-    is_claim = event_id.isNotNull() & happened.isNotNull()
-    # Strangers may choose ids: without the first hash they could choose two that are one to the second.
-    high, low = asked.halves(F.sha2(_as_bytes(df, id), 256))
-    claims = df.select(
-        "*",
-        F.when(is_claim, high).alias(KEY_HIGH),
-        F.when(is_claim, low).alias(KEY_LOW),
-        F.when(is_claim, F.unix_millis(happened)).alias(HAPPENED),
-    )
-    judge = IdJudge({"id": id, "watermark": watermark, "within_ms": within_ms}, within_ms)
+    asked.time_column(df, "watermark", watermark)
+    rows = keyed(df, "id", [id], needed=[id, watermark])
+    happened = F.unix_millis(asked.column(rows, "watermark", watermark))
+    claims = rows.select("*", F.when(rows[KEY_HIGH].isNotNull(), happened).alias(HAPPENED))
+    pinned = {"id": id, "watermark": watermark, "within_ms": within_ms, "types": kinds(df, [id])}
+    judge = IdJudge(pinned, within_ms)
     return judged(claims, judge, buckets=buckets, event_time=EventTime(watermark, within_ms))
-
-
-def _as_bytes(df: DataFrame, name: str) -> Column:
-    named = asked.column(df, "id", name)
-    return named if isinstance(df.schema[name].dataType, BinaryType) else named.cast("string").cast("binary")

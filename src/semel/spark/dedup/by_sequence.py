@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from semel.core.producers import SEQUENCE_MASK
 from semel.spark.dedup import asked
-from semel.spark.dedup.judging import KEY_HIGH, KEY_LOW
+from semel.spark.dedup.keys import keyed, kinds
 from semel.spark.dedup.operator import BUCKETS_DEFAULT, judged
 from semel.spark.dedup.sequence_judge import OnGap, SequenceJudge
 
@@ -52,9 +51,15 @@ def dedup(
         raise ValueError(f"on_gap={on_gap!r}: it is one of {', '.join(OnGap)}")
     if first is not None and not 0 <= first <= SEQUENCE_MASK:
         raise ValueError(f"first={first}: it has to be 0 to {SEQUENCE_MASK}, or None for any")
+    if epoch is not None:
+        asked.integer_column(df, "epoch", epoch)
+    asked.integer_column(df, "sequence", sequence)
+    asked.column(df, "producer", producer)
     named = [*scope, producer]
+    claims = keyed(df, "scope", named, needed=[producer])
+    columns = {"producer": producer, "epoch": epoch, "sequence": sequence, "scope": list(scope)}
     judge = SequenceJudge(
-        pinned={"producer": producer, "epoch": epoch, "sequence": sequence, "scope": list(scope), "first": first},
+        pinned={**columns, "first": first, "types": kinds(df, named)},
         named=named,
         epoch=epoch,
         sequence=sequence,
@@ -64,11 +69,5 @@ def dedup(
         held_rows_max=held_rows_max,
         forget_ms=asked.duration_ms("forget_after", forget_after),
     )
-    if epoch is not None:
-        asked.integer_column(df, "epoch", epoch)
-    asked.integer_column(df, "sequence", sequence)
-    is_named = asked.column(df, "producer", producer).isNotNull()
-    high, low = asked.key_halves(df, "scope", named)
-    claims = df.select("*", F.when(is_named, high).alias(KEY_HIGH), F.when(is_named, low).alias(KEY_LOW))
     holds = judge.on_gap is OnGap.HOLD
     return judged(claims, judge, buckets=buckets, wakes_all=holds, has_idle_batches=holds and idle_batches)

@@ -8,7 +8,8 @@ from pyspark.sql import functions as F
 
 from semel.spark.dedup import asked
 from semel.spark.dedup.by_sequence import HELD_ROWS_MAX, dedup
-from semel.spark.dedup.judging import KEY_HIGH, KEY_LOW
+from semel.spark.dedup.judging import KEY_HIGH
+from semel.spark.dedup.keys import keyed, kinds
 from semel.spark.dedup.operator import BUCKETS_DEFAULT, judged
 from semel.spark.dedup.version_judge import VERSION, VersionJudge
 
@@ -51,16 +52,10 @@ def dedup_by_version(
         )
     asked.check_frame(df)
     asked.check_buckets(buckets)
-    high, low = asked.key_halves(df, "aggregate", [aggregate])
-    number = asked.integer_column(df, "version", version)
-    is_claim = asked.column(df, "aggregate", aggregate).isNotNull() & number.isNotNull()
-    claims = df.select(
-        "*",
-        F.when(is_claim, high).alias(KEY_HIGH),
-        F.when(is_claim, low).alias(KEY_LOW),
-        F.when(is_claim, number).cast("long").alias(VERSION),
-    )
-    judge = VersionJudge(
-        {"aggregate": aggregate, "version": version, "on_gap": ACCEPT}, asked.duration_ms("forget_after", forget_after)
-    )
+    asked.integer_column(df, "version", version)
+    rows = keyed(df, "aggregate", [aggregate], needed=[aggregate, version])
+    number = asked.column(rows, "version", version).cast("long")
+    claims = rows.select("*", F.when(rows[KEY_HIGH].isNotNull(), number).alias(VERSION))
+    pinned = {"aggregate": aggregate, "version": version, "on_gap": ACCEPT, "types": kinds(df, [aggregate])}
+    judge = VersionJudge(pinned, asked.duration_ms("forget_after", forget_after))
     return judged(claims, judge, buckets=buckets)

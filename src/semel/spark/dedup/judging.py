@@ -13,15 +13,16 @@ import pyarrow as pa
 from semel.spark.dedup.outcomes import EXPECTED, NAMES, OUTCOME
 from semel.spark.dedup.register import Integers
 
-STATE_VERSION: Final = 1
-"""Of the bytes that a bucket keeps. Whoever changes their layout raises it, and reads the older ones."""
+STATE_VERSION: Final = 2
+"""Of the bytes that a bucket keeps, and of how keys are made. Whoever changes the layout raises it, and reads the older
+ones; state whose keys were made in another way knows nobody, and is refused."""
 
 CLAIM_PREFIX: Final = "_semel_"
 """Of the columns that are added to the rows for judging them, and taken off again."""
 
 KEY_HIGH: Final = f"{CLAIM_PREFIX}key_high"
 KEY_LOW: Final = f"{CLAIM_PREFIX}key_low"
-"""Both halves of the hash of what the user named as the key; null where a row makes no claim."""
+"""Both halves of the key, which `keys` makes of what the user named; null where a row makes no claim."""
 
 
 NOTHING_EXPECTED: Final = -1

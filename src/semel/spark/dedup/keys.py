@@ -1,0 +1,112 @@
+"""What names a producer, an event or an aggregate, as 128 bits: of what columns mean, and not of how they are stored.
+
+The key is all that the state knows a name by, and Spark's own check of the state sees no keys, only buckets. So a key
+must never depend on what may change while the state stays: the width of a whole number, the time zone of the session;
+and what else would change it is pinned, as the kind of each column. Strangers may choose names, so a key has to be of a
+hash for which nobody can find two names that share one: rows of the second would be called duplicates of the first.
+"""
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import and_
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    DoubleType,
+    FloatType,
+    IntegralType,
+    MapType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from semel.spark.dedup import asked
+from semel.spark.dedup.judging import CLAIM_PREFIX, KEY_HIGH, KEY_LOW
+
+WHOLE_NUMBER: Final = "whole number"
+TEXT: Final = "text"
+
+_DIGEST: Final = f"{CLAIM_PREFIX}digest"
+_SECOND_SEED: Final = 1
+_HASH_BITS: Final = 256
+_PLAIN_TEXT: Final = ("string", "string collate UTF8_BINARY")
+# JSON has moments as text: exact, and in no zone of the session's.
+_JSON_OPTIONS: Final = {
+    "ignoreNullFields": "false",
+    "timeZone": "UTC",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+
+
+def kinds(df: DataFrame, names: Sequence[str]) -> dict[str, str]:
+    """For each of these columns what its values are to a key: what must stay, or every name becomes another one."""
+    return {name: _kind(df.schema[name].dataType) for name in names}
+
+
+def keyed(df: DataFrame, parameter: str, names: Sequence[str], needed: Sequence[str]) -> DataFrame:
+    """The rows with both halves of the key of these columns. It is null where one of the `needed` columns is, for such
+    a row makes no claim; in the key itself a null is told apart from every value."""
+    for name in names:
+        asked.column(df, parameter, name)
+        reason = _unfit(df.schema[name].dataType)
+        if reason:
+            raise ValueError(f"{parameter}={name!r}: {reason}")
+    values = [_as_bytes(asked.column(df, parameter, name), df.schema[name].dataType) for name in names]
+    named = values[0] if len(values) == 1 else F.concat(*map(_marked_off, values))
+    # In a step of its own, or Spark would work it out for each half.
+    is_claim = reduce(and_, (asked.column(df, parameter, name).isNotNull() for name in needed))
+    hashed = df.select("*", F.when(is_claim, F.sha2(named, _HASH_BITS)).alias(_DIGEST))
+    digest, is_there = F.col(_DIGEST), F.col(_DIGEST).isNotNull()
+    return hashed.select(
+        "*",
+        F.when(is_there, F.xxhash64(digest)).alias(KEY_HIGH),
+        F.when(is_there, F.xxhash64(F.lit(_SECOND_SEED), digest)).alias(KEY_LOW),
+    ).drop(_DIGEST)
+
+
+def _kind(type_: DataType) -> str:
+    if isinstance(type_, IntegralType):
+        return WHOLE_NUMBER
+    return TEXT if isinstance(type_, (BinaryType, StringType)) else type_.simpleString()
+
+
+def _as_bytes(column: Column, type_: DataType) -> Column:
+    """Bytes that are the same for the same value of one kind, and differ for different ones."""
+    if isinstance(type_, BinaryType):
+        return column
+    if isinstance(type_, TimestampType):
+        column = F.unix_micros(column)
+    elif isinstance(type_, (FloatType, DoubleType)):
+        # There are two zeros, which are equal.
+        column = column + F.lit(0.0)
+    elif isinstance(type_, (ArrayType, StructType)):
+        column = F.to_json(column, _JSON_OPTIONS)
+    return column.cast("string").cast("binary")
+
+
+def _marked_off(value: Column) -> Column:
+    """With its length in front, so that where one value ends and the next begins is part of the key."""
+    marked = F.concat(F.length(value).cast("string").cast("binary"), F.lit(b":"), value)
+    return F.coalesce(marked, F.lit(b"-"))
+
+
+def _unfit(type_: DataType) -> str | None:
+    """Why values of this type cannot name anything."""
+    if isinstance(type_, MapType):
+        return "a map has no order, and cannot name anything"
+    if isinstance(type_, StringType) and type_.simpleString() not in _PLAIN_TEXT:
+        return (
+            f"a {type_.simpleString()} takes different texts for the same: name by what makes them one, as lower(...)"
+        )
+    if isinstance(type_, ArrayType):
+        return _unfit(type_.elementType)
+    if isinstance(type_, StructType):
+        return next(filter(None, (_unfit(field.dataType) for field in type_.fields)), None)
+    return None
