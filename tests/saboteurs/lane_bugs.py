@@ -171,10 +171,27 @@ LANE_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "lanes may become more or fewer",
-        "semel.spark.lanes.protocol:decide",
+        "semel.spark.lanes.protocol:misfit",
         "marker.lane_count != claim.lane_count",
         "marker.lane_count is Ellipsis",
         (_PROTOCOL,),
+    ),
+    Bug(
+        "whose lane it is shows only behind the fence",
+        "semel.spark.lanes.lane:LaneWriter.write",
+        """
+        self._look(client, claim)
+        transaction = self._fence(client, claim)
+        """,
+        "transaction = self._fence(client, claim)",
+        (_ATTEMPTS, "-k", "disturbs_nobody"),
+    ),
+    Bug(
+        "lanes may be added between the batches of a query",
+        "semel.spark.lanes.writer:_LaneSink.__init__",
+        "brought_into is None and order is not Order.CONSECUTIVE",
+        "brought_into is None",
+        ("tests/spark/lanes/test_lane_batch_writes.py", "-k", "number_of_lanes"),
     ),
     Bug(
         "any batch of a query is a duplicate of its last one",

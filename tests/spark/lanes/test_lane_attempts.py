@@ -11,7 +11,7 @@ import pytest
 from asking import Asker
 from semel.spark.lanes import progress
 from semel.spark.lanes.lane import ClaimRefused, LaneFailed, LaneWriter
-from semel.spark.lanes.protocol import Claim, Marker
+from semel.spark.lanes.protocol import Claim, Marker, Order
 from semel.spark.log import Unreachable, from_options
 from semel.spark.log.errors import Fenced
 from semel.spark.log.transaction import Transaction
@@ -105,6 +105,30 @@ def test_an_attempt_that_is_overtaken_while_it_writes_leaves_nothing(broker: Fau
 
     with pytest.raises(LaneFailed, match="was taken over by a later attempt"):
         lane.write(CLAIM, slow())
+    assert stored(broker) == list(range(5))
+
+
+@pytest.mark.parametrize(
+    ("other", "sentence"),
+    [
+        (replace(CLAIM, query_id="other"), "belongs to query query, at batch 0, and query other claims batch 0"),
+        (replace(CLAIM, lane_count=None), "is one of 1 lanes, and now of Spark's own partitions"),
+        (replace(CLAIM, query_id="", order=Order.RISING), "is now to be written by numbered batch writes"),
+    ],
+)
+def test_who_takes_a_name_that_is_taken_is_refused_and_disturbs_nobody(
+    broker: FaultyBroker, lane: LaneWriter, other: Claim, sentence: str
+) -> None:
+    """While the owner is in the middle of a batch."""
+
+    def disturbed() -> Iterator[pa.RecordBatch]:
+        yield from rows(range(3))
+        with pytest.raises(ClaimRefused, match=sentence):
+            lane.write(other, rows(range(5)))
+        yield from rows(range(3, 5))
+
+    assert not lane.write(CLAIM, ()).was_duplicate
+    assert not lane.write(replace(CLAIM, batch_id=1), disturbed()).was_duplicate
     assert stored(broker) == list(range(5))
 
 

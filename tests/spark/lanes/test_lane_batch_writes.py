@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.errors import StreamingQueryException
+from pyspark.sql.types import StringType, StructField, StructType
 
 from semel.spark import lanes
 from semel.spark.lanes.lane import LaneFailed, LaneWriter
 from semel.spark.lanes.options import read_options
 from semel.spark.lanes.progress import ProgressRefused
 from semel.spark.lanes.protocol import Claim
+from semel.spark.lanes.writer import LaneBatchWriter, LaneStreamWriter
 from semel.spark.log import LogClient
 from semel.spark.log.places import NO_ID, Topic
 
@@ -49,7 +51,7 @@ def test_a_lane_that_cannot_be_claimed_says_why() -> None:
 
 def test_a_transaction_longer_than_the_broker_allows_is_refused(log: LogUnderTest) -> None:
     given = {**NEEDED, "kafka.bootstrap.servers": log.bootstrap}
-    writer = LaneWriter(read_options(given).client, Topic("progress", NO_ID, 1), "out", 1_000_000_000)
+    writer = LaneWriter(read_options(given).client, Topic(log.make(), NO_ID, 1), "out", 1_000_000_000)
     with pytest.raises(LaneFailed, match=r"allows no transaction of 1000000000 ms: its transaction\.max\.timeout\.ms"):
         writer.write(Claim("s", 0, 1, "query", 0), ())
 
@@ -64,3 +66,24 @@ def test_a_progress_topic_that_would_forget_markers_is_refused(log: LogUnderTest
             writer = LaneWriter(client, found.topics([name])[name], out, 10_000)
         with pytest.raises(ProgressRefused, match="would lose the markers of lanes that are idle"):
             writer.write(Claim(sink_id, 0, 1, "query", 0), ())
+
+
+def test_the_number_of_lanes_stays_for_all_whose_batches_follow_each_other(log: LogUnderTest) -> None:
+    """Where Spark's partitions are the lanes, as where rows were brought into them; a batch write may have more."""
+    schema = StructType([StructField("value", StringType())])
+    numbered = {"queryId": "query", "batchId": "0"}
+    for make, more in [(LaneStreamWriter, {}), (LaneBatchWriter, numbered), (LaneBatchWriter, {"batchId": "0"})]:
+        sink_id = log.new_name("sink")
+        given = {"kafka.bootstrap.servers": log.bootstrap, "sinkId": sink_id, "topic": "out", **more}
+        make(read_options({**given, "lanes": "2"}), schema, False)
+        wanted = read_options({**given, "lanes": "4"})
+        if more == {"batchId": "0"}:
+            make(wanted, schema, False)
+        else:
+            with pytest.raises(ProgressRefused, match=r"the sink has 2 lanes .*, and now 4"):
+                make(wanted, schema, False)
+            with pytest.raises(ProgressRefused, match=r"the sink has 2 lanes .*, and now 1"):
+                make(read_options({**given, "lanes": "1"}), schema, False)
+        with LogClient(wanted.client) as client:
+            partitions = client.topics([wanted.progress_topic])[wanted.progress_topic].partitions
+        assert partitions == (4 if more == {"batchId": "0"} else 2)

@@ -15,7 +15,7 @@ import numpy as np
 
 from semel.spark.lanes import progress
 from semel.spark.lanes.digest import RunningDigest
-from semel.spark.lanes.protocol import Claim, Digest, Duplicate, Refusal, advance, check, decide
+from semel.spark.lanes.protocol import Claim, Digest, Duplicate, Refusal, advance, check, decide, misfit
 from semel.spark.lanes.rows import RowReader, RowsRefused, placed, topics_of
 from semel.spark.log import LogClient, LogError, Topic, TopicPartition
 from semel.spark.log.encoding import Columns, column_of, encoded
@@ -57,6 +57,7 @@ class LaneWriter:
         """Writes the lane's rows, or finds that they are there."""
         reader = RowReader(self.topic, claim.lane)
         with LogClient(self.client) as client:
+            self._look(client, claim)
             transaction = self._fence(client, claim)
             marker = progress.read_marker(client, self.progress_topic, claim.lane, claim.sink_id)
             if marker is None:
@@ -79,6 +80,18 @@ class LaneWriter:
                 rows.mark(where, key, progress.encode(advance(marker, claim, digest)))
                 transaction.commit()
         return LaneOutcome(claim.lane, False, digest)
+
+    def _look(self, client: LogClient, claim: Claim) -> None:
+        """Refuses what would be refused behind the fence for good: to put it up would end the owner's batch."""
+        try:
+            marker = progress.peek_marker(client, self.progress_topic, claim.lane, claim.sink_id)
+        except progress.ProgressRefused:
+            raise
+        except LogError as error:
+            raise LaneFailed(f"{_name(claim)} cannot be claimed: {error}") from None
+        refusal = None if marker is None else misfit(marker, claim)
+        if refusal is not None:
+            raise ClaimRefused(refusal.reason)
 
     def _fence(self, client: LogClient, claim: Claim) -> Transaction:
         """The lane is this attempt's alone from now on; what an earlier one left open is aborted."""

@@ -42,8 +42,8 @@ class ProgressRefused(LogError):
 def prepare(settings: ClientSettings, name: str, lanes: int, *, may_grow: bool) -> Topic:
     """The progress topic with a partition for each lane, made if it is not there.
 
-    Where Spark's partitions are the lanes, a lane's rows do not depend on how many lanes there are, and lanes may be
-    added. Where rows were brought into lanes, their number stays.
+    Where batches follow each other their number stays: a batch that is half written would have other rows in its lanes.
+    A write that is not one of a row of batches may have more lanes than those before, or fewer.
     """
     with LogClient(settings) as client:
         topic = client.topics([name]).get(name)

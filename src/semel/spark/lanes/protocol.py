@@ -100,6 +100,20 @@ def decide(marker: Marker | None, claim: Claim) -> Decision:
     """What becomes of a claim, given the lane's marker as of after the fence."""
     if marker is None:
         return _decide_first(claim)
+    refusal = misfit(marker, claim)
+    if refusal is not None:
+        return refusal
+    known = _find(marker, claim)
+    if known is not None:
+        return Duplicate(known.digest)
+    if claim.order is Order.SINGLE:
+        return Write()
+    return _decide_next(marker.newest, claim)
+
+
+def misfit(marker: Marker, claim: Claim) -> Refusal | None:
+    """Why the lane is not for this claim, whatever was written meanwhile: what this says of one marker it says of every
+    later one. So it can be asked before the fence, and whose lane it is need not be disturbed."""
     if marker.order is not claim.order:
         return Refusal(
             f"{_lane(claim)} was written by {_KINDS[marker.order]}, and is now to be written by {_KINDS[claim.order]}: "
@@ -112,12 +126,14 @@ def decide(marker: Marker | None, claim: Claim) -> Decision:
             f"{_count(marker.lane_count)}, or end the query when its last batch is committed and go on under a new "
             "sinkId with option firstBatch"
         )
-    known = _find(marker, claim)
-    if known is not None:
-        return Duplicate(known.digest)
-    if claim.order is Order.SINGLE:
-        return Write()
-    return _decide_next(marker.newest, claim)
+    newest = marker.newest
+    if claim.order is Order.CONSECUTIVE and newest.query_id != claim.query_id:
+        return Refusal(
+            f"{_lane(claim)} belongs to query {newest.query_id}, at batch {newest.batch_id}, and query "
+            f"{claim.query_id} claims batch {claim.batch_id}: the checkpoint was lost, or two queries share a sinkId. "
+            "Restore the checkpoint; or choose from which offsets to go on, and do it under a new sinkId"
+        )
+    return None
 
 
 def check(claim: Claim, expected: Digest, found: Digest) -> Refusal | None:
@@ -151,12 +167,6 @@ def _decide_first(claim: Claim) -> Decision:
 
 
 def _decide_next(newest: Written, claim: Claim) -> Decision:
-    if claim.order is Order.CONSECUTIVE and newest.query_id != claim.query_id:
-        return Refusal(
-            f"{_lane(claim)} belongs to query {newest.query_id}, at batch {newest.batch_id}, and query "
-            f"{claim.query_id} claims batch {claim.batch_id}: the checkpoint was lost, or two queries share a sinkId. "
-            "Restore the checkpoint; or choose from which offsets to go on, and do it under a new sinkId"
-        )
     if claim.batch_id <= newest.batch_id:
         return Refusal(
             f"{_lane(claim)} is at batch {newest.batch_id} and no longer remembers batch {claim.batch_id}: an old "

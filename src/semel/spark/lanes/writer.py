@@ -50,7 +50,7 @@ class LaneMessage(WriterCommitMessage):
 class _LaneSink:
     """What a stream and a batch write have in common."""
 
-    def __init__(self, options: SinkOptions, schema: "StructType", overwrite: bool) -> None:
+    def __init__(self, options: SinkOptions, schema: "StructType", overwrite: bool, order: Order) -> None:
         if overwrite:
             raise RowsRefused("a log is only appended to: output mode complete, or mode overwrite, has no meaning here")
         brought_into = check_schema(schema, options.topic)
@@ -64,7 +64,8 @@ class _LaneSink:
         self._options = options
         self._lane_count = brought_into
         self._lanes = brought_into or options.lanes or 0
-        topic = progress.prepare(options.client, options.progress_topic, self._lanes, may_grow=brought_into is None)
+        may_grow = brought_into is None and order is not Order.CONSECUTIVE
+        topic = progress.prepare(options.client, options.progress_topic, self._lanes, may_grow=may_grow)
         self._writer = LaneWriter(options.client, topic, options.topic, options.transaction_timeout_ms)
 
     def _write(self, query_id: str, batch_id: int, order: Order, batches: Iterator[Any]) -> LaneMessage:
@@ -77,7 +78,7 @@ class _LaneSink:
         if lane >= self._lanes:
             raise OptionRefused(
                 f"the rows came in more partitions than the sink has lanes, {self._lanes}: bring them into lanes with "
-                "semel.spark.lanes, or raise option lanes"
+                "semel.spark.lanes; or coalesce them, for the number of lanes stays what it was in the first batch"
             )
         claim = Claim(
             self._options.sink_id, lane, self._lane_count, query_id, batch_id, order, self._options.first_batch
@@ -107,6 +108,9 @@ class _LaneSink:
 class LaneStreamWriter(_LaneSink, DataSourceStreamArrowWriter):
     """`df.writeStream.format("semel")`."""
 
+    def __init__(self, options: SinkOptions, schema: "StructType", overwrite: bool) -> None:
+        super().__init__(options, schema, overwrite, Order.CONSECUTIVE)
+
     def write(self, iterator: Iterator[Any]) -> LaneMessage:
         with told_in_one_line():
             query_id, batch_id = _batch_of_the_task()
@@ -124,7 +128,7 @@ class LaneBatchWriter(_LaneSink, DataSourceArrowWriter):
     """`df.write.format("semel")`."""
 
     def __init__(self, options: SinkOptions, schema: "StructType", overwrite: bool) -> None:
-        super().__init__(options, schema, overwrite)
+        super().__init__(options, schema, overwrite, options.order)
         # All attempts of this job share the name; another job has another one.
         self._query_id = options.query_id or ("" if options.order is Order.RISING else uuid4().hex)
 
