@@ -194,6 +194,13 @@ LANE_BUGS: Final[tuple[Bug, ...]] = (
         ("tests/spark/lanes/test_lane_batch_writes.py", "-k", "number_of_lanes"),
     ),
     Bug(
+        "who may not look at the progress topic goes on without",
+        "semel.spark.lanes.progress:_check_kept",
+        "raise ProgressRefused(_) from None",
+        "return",
+        ("tests/spark/log/test_rights.py", "-k", "how_the_progress_topic_is_kept"),
+    ),
+    Bug(
         "any batch of a query is a duplicate of its last one",
         "semel.spark.lanes.protocol:_find",
         "(written.query_id, written.batch_id) == (claim.query_id, claim.batch_id)",

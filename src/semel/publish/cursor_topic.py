@@ -57,6 +57,7 @@ _PASSING: Final = frozenset(
 _NOT_THERE: Final = frozenset(
     (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 )
+_FORBIDDEN: Final = frozenset((KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED))
 
 
 class Undecided(PublishFailed):
@@ -138,7 +139,7 @@ class CursorTopic:
             return int(answer.result().offset)
 
         # The topic is there, though a broker that has just begun may not know of it yet.
-        return self._ask(ask, deadline, _PASSING | _NOT_THERE)
+        return self._ask(ask, deadline, _PASSING | _NOT_THERE, right="Describe")
 
     def _reader(self) -> Consumer:
         return Consumer(
@@ -202,7 +203,7 @@ class CursorTopic:
                     return None
                 raise
 
-        return self._ask(ask, deadline, _PASSING | _NOT_THERE if is_made else _PASSING)
+        return self._ask(ask, deadline, _PASSING | _NOT_THERE if is_made else _PASSING, right="DescribeConfigs")
 
     def _make(self, deadline: Deadline) -> None:
         def ask(seconds: float) -> None:
@@ -215,18 +216,19 @@ class CursorTopic:
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise
 
-        self._ask(ask, deadline, _PASSING)
+        self._ask(ask, deadline, _PASSING, right="Create")
 
-    def _ask(self, ask: Callable[[float], T], deadline: Deadline, passing: frozenset[int]) -> T:
-        """What a broker answers, asked again while it says that it is not ready."""
+    def _ask(self, ask: Callable[[float], T], deadline: Deadline, passing: frozenset[int], *, right: str) -> T:
+        """What a broker answers, asked again while it says that it is not ready. `right` is what it takes."""
         for seconds in _turns(deadline):
             try:
                 return ask(seconds)
             except KafkaException as error:
                 reason: KafkaError = error.args[0]
                 if reason.code() not in passing:
+                    lacking = f"; this user needs the right {right} on it" if reason.code() in _FORBIDDEN else ""
                     raise CursorRefused(
-                        f"topic {self._topic!r} of publisher {self._name!r}: {reason.str()} ({reason.name()})"
+                        f"topic {self._topic!r} of publisher {self._name!r}: {reason.str()} ({reason.name()}){lacking}"
                     ) from None
                 last = reason.str()
         raise PublishFailed(f"no broker answered about topic {self._topic!r} of publisher {self._name!r}: {last}")

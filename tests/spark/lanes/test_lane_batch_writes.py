@@ -10,6 +10,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql.types import StringType, StructField, StructType
 
 from semel.spark import lanes
+from semel.spark.lanes import progress
 from semel.spark.lanes.lane import LaneFailed, LaneWriter
 from semel.spark.lanes.options import read_options
 from semel.spark.lanes.progress import ProgressRefused
@@ -56,16 +57,13 @@ def test_a_transaction_longer_than_the_broker_allows_is_refused(log: LogUnderTes
         writer.write(Claim("s", 0, 1, "query", 0), ())
 
 
-def test_a_progress_topic_that_would_forget_markers_is_refused(log: LogUnderTest) -> None:
-    out, sink_id = log.make(), log.new_name("sink")
-    given = {"kafka.bootstrap.servers": log.bootstrap, "sinkId": sink_id}
-    client = read_options(given).client
-    for policy in ("delete", "compact,delete"):
-        name = log.make(cleanup_policy=policy)
-        with LogClient(client) as found:
-            writer = LaneWriter(client, found.topics([name])[name], out, 10_000)
-        with pytest.raises(ProgressRefused, match="would lose the markers of lanes that are idle"):
-            writer.write(Claim(sink_id, 0, 1, "query", 0), ())
+@pytest.mark.parametrize("policy", ["delete", "compact,delete"])
+def test_a_progress_topic_that_would_forget_markers_is_refused_at_every_start(log: LogUnderTest, policy: str) -> None:
+    client = read_options({"kafka.bootstrap.servers": log.bootstrap, **NEEDED}).client
+    name = log.make(cleanup_policy=policy)
+    for _ in range(2):
+        with pytest.raises(ProgressRefused, match=f"has cleanup.policy={policy} and would lose the markers"):
+            progress.prepare(client, name, 1, may_grow=False)
 
 
 def test_the_number_of_lanes_stays_for_all_whose_batches_follow_each_other(log: LogUnderTest) -> None:

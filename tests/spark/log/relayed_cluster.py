@@ -23,6 +23,7 @@ from semel.wire.versions import (
     ADD_PARTITIONS_TO_TXN,
     ANNOUNCED,
     API_VERSIONS,
+    DESCRIBE_CONFIGS,
     END_TXN,
     FETCH,
     FIND_COORDINATOR,
@@ -90,6 +91,8 @@ class RelayedCluster:
         self.stores_what_fails = False
         # The next answers about a transaction are these errors.
         self.coordinator_errors: list[ErrorCode] = []
+        # What the brokers say who are asked for configurations.
+        self.configs_error: ErrorCode | None = None
         # So many ends of transactions happen, and their answers are lost.
         self.ends_to_lose = 0
         self.asked: Counter[tuple[int, int]] = Counter()
@@ -152,6 +155,8 @@ class RelayedCluster:
             return self._of_transaction(header, frame, ask_upstream)
         if api_key == PRODUCE and (self.produce_errors or number != self.leader):
             return self._not_produced(header, frame, ask_upstream)
+        if api_key == DESCRIBE_CONFIGS and self.configs_error is not None:
+            return self._no_configs(header, frame[body:])
         if api_key == LIST_OFFSETS and number != self.leader:
             return self._not_leader_of_offsets(header, frame[body:])
         return ask_upstream(frame)
@@ -237,6 +242,22 @@ class RelayedCluster:
                 for partition in topic.partitions
             ],
         }
+
+    def _no_configs(self, header: RequestHeader, body: bytes) -> bytes:
+        asked = messages.decode_request(DESCRIBE_CONFIGS, header.api_version, body)
+        results = [
+            {
+                "error_code": self.configs_error,
+                "error_message": None,
+                "resource_type": one.resource_type,
+                "resource_name": one.resource_name,
+                "configs": [],
+            }
+            for one in asked.resources
+        ]
+        return messages.encode_response(
+            DESCRIBE_CONFIGS, header.api_version, header.correlation_id, {"results": results}
+        )
 
     def _not_leader_of_offsets(self, header: RequestHeader, body: bytes) -> bytes:
         asked = messages.decode_request(LIST_OFFSETS, header.api_version, body)

@@ -60,8 +60,6 @@ class LaneWriter:
             self._look(client, claim)
             transaction = self._fence(client, claim)
             marker = progress.read_marker(client, self.progress_topic, claim.lane, claim.sink_id)
-            if marker is None:
-                progress.check_kept(self.client, self.progress_topic.name)
             decision = decide(marker, claim)
             if isinstance(decision, Refusal):
                 raise ClaimRefused(decision.reason)

@@ -12,13 +12,13 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
-    ConfigResource,
     NewPartitions,
     NewTopic,
 )
 
 from semel.spark.lanes.protocol import Digest, Marker, Order, Written
 from semel.spark.log import EARLIEST, LATEST, Isolation, LogClient, LogError, Slice, Topic, TopicPartition, read_slice
+from semel.spark.log.errors import AuthenticationFailed
 from semel.spark.log.patience import Moved, Patience
 from semel.spark.log.settings import ClientSettings
 
@@ -33,6 +33,7 @@ TOPIC_CONFIGS: Final = {
 # How far from the end a marker is looked for at first: it is behind it but for the ends of aborted transactions.
 TAIL_OFFSETS: Final = 64
 _FORMAT: Final = 1
+_FORBIDDEN: Final = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 
 
 class ProgressRefused(LogError):
@@ -53,6 +54,7 @@ def prepare(settings: ClientSettings, name: str, lanes: int, *, may_grow: bool) 
         elif may_grow and topic.partitions < lanes:
             _grow(settings, NewPartitions(name, lanes))
             topic = _await(client, name, lanes)
+        _check_kept(client, name)
     if topic.partitions != lanes and not (may_grow and topic.partitions > lanes):
         raise ProgressRefused(
             f"the sink has {topic.partitions} lanes (partitions of {name!r}), and now {lanes}: rows would change their "
@@ -88,18 +90,15 @@ def _last_marker(client: LogClient, topic: Topic, lane: int, sink_id: str, end: 
         length *= 16
 
 
-def check_kept(settings: ClientSettings, name: str) -> None:
+def _check_kept(client: LogClient, name: str) -> None:
     """Refuses a topic that somebody made so that it forgets markers in time: a sink that is idle for so long would take
-    its last batch for new. Who may not look at it has to know."""
-    admin = _admin(settings)
-    [answer] = admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, name)]).values()
+    its last batch for new. Who may not look cannot know, and is refused as well."""
     try:
-        policy = answer.result()[_POLICY].value
-    except KafkaException as error:
-        reason: KafkaError = error.args[0]
-        if reason.code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            raise ProgressRefused(f"progress topic {name!r} does not say how it is kept: {reason.str()}") from None
-        return
+        policy = client.config_of(name, _POLICY)
+    except AuthenticationFailed as error:
+        raise ProgressRefused(
+            f"progress topic {name!r} may forget markers, and this user cannot see whether it does: {error}"
+        ) from None
     if policy != TOPIC_CONFIGS[_POLICY]:
         raise ProgressRefused(
             f"progress topic {name!r} has {_POLICY}={policy} and would lose the markers of lanes that are idle: set it "
@@ -176,25 +175,29 @@ def _checked(marker: Marker, lane: int, sink_id: str, topic: str) -> Marker:
 def _make(settings: ClientSettings, topic: NewTopic) -> None:
     admin = _admin(settings)
     [made] = admin.create_topics([topic]).values()
-    _wait(made, KafkaError.TOPIC_ALREADY_EXISTS, f"progress topic {topic.topic!r} cannot be made")
+    what = f"progress topic {topic.topic!r} cannot be made"
+    _wait(made, KafkaError.TOPIC_ALREADY_EXISTS, what, right=f"Create on topic {topic.topic!r}")
 
 
 def _grow(settings: ClientSettings, partitions: NewPartitions) -> None:
     admin = _admin(settings)
     [grown] = admin.create_partitions([partitions]).values()
-    _wait(grown, KafkaError.INVALID_PARTITIONS, "lanes cannot be added to the progress topic")
+    what = "lanes cannot be added to the progress topic"
+    _wait(grown, KafkaError.INVALID_PARTITIONS, what, right=f"Alter on topic {partitions.topic!r}")
 
 
 def _admin(settings: ClientSettings) -> AdminClient:
     return AdminClient({**settings.for_librdkafka(), "log_level": 0})
 
 
-def _wait(answer: "Future[None]", harmless: int, what: str) -> None:
+def _wait(answer: "Future[None]", harmless: int, what: str, *, right: str) -> None:
     """Waits for the broker; an error that only says that somebody else was faster is none."""
     try:
         answer.result()
     except KafkaException as error:
         reason: KafkaError = error.args[0]
+        if reason.code() in _FORBIDDEN:
+            raise ProgressRefused(f"{what}: {reason.str()}; this user needs the right {right}") from None
         if reason.code() != harmless:
             raise ProgressRefused(f"{what}: {reason.str()}") from None
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, NamedTuple, TypeVar, overload
+from typing import Any, Final, NamedTuple, TypeVar, overload
 from uuid import UUID
 
 from semel.spark.log import codes
@@ -29,9 +29,12 @@ from semel.wire.fetch import FetchPartitionAnswer
 from semel.wire.messages import topic_id_bytes
 from semel.wire.reading import NO_TOPIC_ID
 from semel.wire.records import next_offset
-from semel.wire.versions import LIST_OFFSETS, METADATA
+from semel.wire.versions import DESCRIBE_CONFIGS, LIST_OFFSETS, METADATA
 
 T = TypeVar("T")
+
+# What the protocol calls a topic among the things that have configurations.
+_TOPIC: Final = 2
 
 
 class Fetched(NamedTuple):
@@ -115,6 +118,26 @@ class LogClient:
         self.patiently(attempt)
         return found
 
+    def config_of(self, topic: str, name: str) -> str | None:
+        """How one configuration of a topic is; None where brokers have none of that name."""
+
+        def attempt() -> str | None:
+            asked = {"resource_type": _TOPIC, "resource_name": topic, "configuration_keys": [name]}
+            answer = self.ask_any(
+                DESCRIBE_CONFIGS, resources=[asked], include_synonyms=False, include_documentation=False
+            )
+            [found] = answer.results
+            if found.error_code in codes.UNKNOWN:
+                raise UnknownTopic(f"there is no topic {topic!r}")
+            if found.error_code in codes.MOVED:
+                raise Moved(f"topic {topic!r} does not say how it is kept now ({codes.name_of(found.error_code)})")
+            if found.error_code:
+                right = f"DescribeConfigs on topic {topic!r}"
+                raise codes.refusal(f"topic {topic!r}", found.error_code, found.error_message, right=right)
+            return next((one.value for one in found.configs if one.name == name), None)
+
+        return self.patiently(attempt)
+
     def fetches(self, wanted: Slice, isolation: Isolation) -> Iterator[Fetched]:
         """The batches that hold a slice, in answers of a few megabytes, each asked for while the one before is in use.
 
@@ -185,10 +208,10 @@ class LogClient:
         self._topics.pop(topic, None)
         self._leaders.pop(topic, None)
 
-    def check(self, where: TopicPartition, code: int) -> None:
+    def check(self, where: TopicPartition, code: int, operation: str) -> None:
         """Raise what an error code about a partition means."""
         try:
-            codes.check_partition(where, code)
+            codes.check_partition(where, code, operation=operation)
         except MENDABLE:
             self.forget(where.topic)
             raise
@@ -224,7 +247,7 @@ class LogClient:
         for topic in answer.topics:
             for one in topic.partitions:
                 where = TopicPartition(topic.name, one.partition_index)
-                self.check(where, one.error_code)
+                self.check(where, one.error_code, "Describe")
                 found[where] = one.offset
         if found.keys() != set(partitions):
             raise Moved(f"the broker at {address[0]}:{address[1]} did not answer for all partitions")
@@ -250,7 +273,8 @@ class LogClient:
             if topic.error_code in codes.MOVED:
                 raise Moved(f"topic {topic.name!r} has no leaders yet ({codes.name_of(topic.error_code)})")
             if topic.error_code:
-                raise codes.refusal(f"topic {topic.name!r}", topic.error_code)
+                right = f"Describe on topic {topic.name!r}"
+                raise codes.refusal(f"topic {topic.name!r}", topic.error_code, right=right)
             topic_id = UUID(bytes=topic_id_bytes(getattr(topic, "topic_id", None)))
             found[topic.name] = self._topics[topic.name] = Topic(topic.name, topic_id, len(topic.partitions))
             self._leaders[topic.name] = {
@@ -342,7 +366,7 @@ class _Fetching:
     def _check(self, answer: FetchPartitionAnswer) -> None:
         if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._check_range()
-        self._client.check(self._where, answer.error_code)
+        self._client.check(self._where, answer.error_code, "Read")
         if answer.partition != self._where.partition:
             raise ConnectionLost(f"an answer about partition {answer.partition} instead of {self._where}")
 

@@ -47,23 +47,26 @@ _FORBIDDEN: Final = frozenset(
 _FENCING: Final = frozenset((ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED))
 
 
-def check_partition(where: TopicPartition, code: int, message: str | None = None) -> None:
-    """Raise what a code about a partition means, if it is not that all is well."""
+def check_partition(where: TopicPartition, code: int, message: str | None = None, *, operation: str) -> None:
+    """Raise what a code about a partition means, if it is not that all is well. `operation` is Kafka's name for what
+    was to be done, for who may not do it."""
     if code == ErrorCode.NONE:
         return
     if code in MOVED:
         raise Moved(f"partition {where} is not served by its leader now ({name_of(code)})")
     if code in UNKNOWN:
         raise UnknownTopic(f"there is no partition {where.partition} of topic {where.topic!r}")
-    raise refusal(f"partition {where}", code, message)
+    raise refusal(f"partition {where}", code, message, right=f"{operation} on topic {where.topic!r}")
 
 
-def refusal(what: str, code: int, message: str | None = None) -> LogError:
-    """The error for a code that no retry will mend."""
+def refusal(what: str, code: int, message: str | None = None, *, right: str) -> LogError:
+    """The error for a code that no retry will mend. `right` is what it takes, in Kafka's words."""
+    if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        right = "IdempotentWrite on the cluster"
     if code in _FENCING:
         return Fenced(f"{what}: somebody else writes under our name by now ({name_of(code)})")
     if code in _FORBIDDEN:
-        return AuthenticationFailed(f"{what}: this user may not use it ({name_of(code)})")
+        return AuthenticationFailed(f"{what}: this user may not use it, and needs the right {right} ({name_of(code)})")
     if code == ErrorCode.MESSAGE_TOO_LARGE:
         message = f"{message or 'the batch'}; set kafka.batch.size to less, or the topic's max.message.bytes to more"
     return Refused(f"{what}: the broker refuses ({name_of(code)}{f': {message}' if message else ''})")

@@ -21,6 +21,7 @@ from semel.wire.frames import parse_response_header, read_frame
 from semel.wire.versions import (
     ADD_PARTITIONS_TO_TXN,
     API_VERSIONS,
+    DESCRIBE_CONFIGS,
     END_TXN,
     FETCH,
     FIND_COORDINATOR,
@@ -50,6 +51,7 @@ _SPOKEN: Final[dict[int, VersionRange]] = {
     # Later versions are for brokers, or belong to transactions whose partitions announce themselves.
     ADD_PARTITIONS_TO_TXN: VersionRange(1, 3),
     END_TXN: VersionRange(1, 3),
+    DESCRIBE_CONFIGS: VersionRange(1, 4),
     SASL_HANDSHAKE: VersionRange(1, 1),
     SASL_AUTHENTICATE: VersionRange(0, 2),
 }

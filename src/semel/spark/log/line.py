@@ -73,7 +73,7 @@ class Line:
                 continue
             try:
                 where = TopicPartition(answer.topic, answer.partition)
-                codes.check_partition(where, answer.error_code, answer.message)
+                codes.check_partition(where, answer.error_code, answer.message, operation="Write")
             except LogError as error:
                 wrong.append(error)
         self._under_way[0] = list(left.values())

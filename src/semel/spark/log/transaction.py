@@ -184,7 +184,7 @@ class Transaction:
             if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise UnknownTopic(f"there is no partition {where.partition} of topic {where.topic!r}")
             if code != ErrorCode.OPERATION_NOT_ATTEMPTED:
-                self._check(code, f"partition {where}")
+                self._check(code, f"partition {where}", right=f"Write on topic {where.topic!r}")
         if not of_partitions or any(code for _, code in of_partitions):
             raise Moved(f"transactional id {self._id!r}: its coordinator did not take in all partitions")
 
@@ -206,7 +206,7 @@ class Transaction:
             self._coordinator = None
             raise
 
-    def _check(self, code: int, what: str | None = None, message: str | None = None) -> None:
+    def _check(self, code: int, what: str | None = None, message: str | None = None, *, right: str = "") -> None:
         """Raise what a code of the coordinator means."""
         what = what or f"transactional id {self._id!r}"
         if code == ErrorCode.NONE:
@@ -217,7 +217,7 @@ class Transaction:
             self._coordinator = None
         if code in _ELSEWHERE or code in codes.MOVED or code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             raise Moved(f"{what} is not served by its coordinator now ({codes.name_of(code)})")
-        raise codes.refusal(what, code, message)
+        raise codes.refusal(what, code, message, right=right or f"Write on transactional id {self._id!r}")
 
     # -- the leaders
 

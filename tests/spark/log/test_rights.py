@@ -1,0 +1,73 @@
+"""Which right is missing: who may not do something on a cluster is told what to ask its owners for."""
+
+import numpy
+import pytest
+from relayed_cluster import RelayedCluster
+
+from asking import Asker
+from semel.publish import CursorRefused, Publisher
+from semel.spark.lanes import progress
+from semel.spark.lanes.progress import ProgressRefused
+from semel.spark.log import LogClient, LogError, Slice, from_options, read_slice
+from semel.spark.log.encoding import Columns, column_of, encoded
+from semel.spark.log.places import TopicPartition
+from semel.spark.log.transaction import Transaction
+from semel.testing.broker import FaultyBroker
+from semel.wire.errors import ErrorCode
+from semel.wire.records import Record
+
+TIMES = numpy.array([1000])
+
+
+def client_of(cluster: RelayedCluster) -> LogClient:
+    return LogClient(from_options({"kafka.bootstrap.servers": cluster.bootstrap, "kafka.retry.backoff.ms": "10"}))
+
+
+def test_who_may_not_see_how_the_progress_topic_is_kept_is_refused_and_told_what_it_takes(
+    broker: FaultyBroker,
+) -> None:
+    """For who does not look cannot know whether the broker forgets what was written."""
+    with RelayedCluster(broker.bootstrap) as cluster, client_of(cluster) as client:
+        progress.prepare(client.settings, "progress", 1, may_grow=False)
+        cluster.configs_error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        for _ in range(2):
+            with pytest.raises(ProgressRefused, match="needs the right DescribeConfigs on topic 'progress'"):
+                progress.prepare(client.settings, "progress", 1, may_grow=False)
+        cluster.configs_error = None
+        assert progress.prepare(client.settings, "progress", 1, may_grow=False).partitions == 1
+
+
+def test_a_reader_is_told_which_right_it_lacks(broker: FaultyBroker, ask: Asker) -> None:
+    ask.create("payments")
+    ask.produce("payments", [Record(b"one", timestamp_ms=1000)])
+    with RelayedCluster(broker.bootstrap) as cluster, client_of(cluster) as client:
+        topic = client.topics(["payments"])["payments"]
+        cluster.fetch_errors = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+        with pytest.raises(LogError, match="needs the right Read on topic 'payments'"):
+            list(read_slice(client, Slice(topic, 0, 0, 1), ["value"]))
+
+
+def test_a_writer_is_told_which_right_it_lacks(broker: FaultyBroker, ask: Asker) -> None:
+    ask.create("payments")
+    where = TopicPartition("payments", 0)
+    with RelayedCluster(broker.bootstrap) as cluster, client_of(cluster) as client:
+        cluster.coordinator_errors = [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED]
+        with pytest.raises(LogError, match="needs the right Write on transactional id 'lane-0'"):
+            Transaction(client, "lane-0", 60_000)
+        transaction = Transaction(client, "lane-0", 60_000)
+        cluster.coordinator_errors = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+        with pytest.raises(LogError, match="needs the right Write on topic 'payments'"):
+            transaction.join([where])
+        transaction.join([where])
+        [records] = encoded(Columns(column_of(b"one"), column_of(b"key"), TIMES), 1000)
+        transaction.write(where, records)
+        cluster.produce_errors = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+        with pytest.raises(LogError, match="needs the right Write on topic 'payments'"):
+            transaction.commit()
+
+
+def test_a_publisher_is_told_which_right_it_lacks(broker: FaultyBroker) -> None:
+    with RelayedCluster(broker.bootstrap) as cluster:
+        cluster.configs_error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        with pytest.raises(CursorRefused, match="needs the right DescribeConfigs on it"):
+            Publisher(cluster.bootstrap, "orders").__enter__()
