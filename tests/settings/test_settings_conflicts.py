@@ -120,6 +120,12 @@ COSTS: list[tuple[Semantics, Client, dict[str, Any], list[tuple[tuple[str, ...],
     (Semantics.AT_MOST_ONCE, Client.CONFLUENT, {"acks": 1, "retries": 0}, [
         (("metadata.recovery.strategy=rebootstrap", "retries=0"), Cost.DOUBLED),
     ]),
+    # Seen: it then hung in send_offsets_to_transaction, where its only broker was killed and came back.
+    (Semantics.EXACTLY_ONCE, Client.CONFLUENT, {"transactional.id": "x", "linger.ms": 5}, [
+        (("metadata.recovery.strategy=rebootstrap", "transactional.id"), Cost.STUCK),
+    ]),
+    (Semantics.EXACTLY_ONCE, Client.CONFLUENT,
+     {"transactional.id": "x", "metadata.recovery.strategy": "none"}, []),
     (Semantics.AT_MOST_ONCE, Client.AIOKAFKA, {"acks": 1}, [(("acks=1",), Cost.DOUBLED)]),
     (Semantics.EXACTLY_ONCE, Client.CONFLUENT, {"enable.idempotence": True, "message.timeout.ms": 5000}, [
         (("message.timeout.ms=5000", "socket.timeout.ms=60000"), Cost.LOST),

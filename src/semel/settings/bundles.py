@@ -128,6 +128,11 @@ _OTHERWISE: Final[Mapping[tuple[Semantics, Client], tuple[_Line, ...]]] = {
         _Line("delivery.timeout.ms", 30_000, "for one answer; sending again goes on until there is one"),
     ),
 }
+_IN_TRANSACTIONS_OTHERWISE: Final[Mapping[Client, tuple[_Line, ...]]] = {
+    Client.CONFLUENT: (
+        _Line("metadata.recovery.strategy", "none", "else it hangs for ever when its broker was killed and is back"),
+    ),
+}
 
 
 def bundle(semantics: Semantics | str, client: Client | str, transactional_id: str | None = None) -> Bundle:
@@ -138,6 +143,7 @@ def bundle(semantics: Semantics | str, client: Client | str, transactional_id: s
     produced = {line.name: line for line in _PRODUCERS[semantics]}
     produced |= {line.name: line for line in _OTHERWISE.get((semantics, client), ())}
     if transactional_id is not None:
+        produced |= {line.name: line for line in _IN_TRANSACTIONS_OTHERWISE.get(client, ())}
         named = _Line("transactional.id", transactional_id, "the same at every start: it fences whoever had it before")
         told_apart = client is not Client.AIOKAFKA
         produced |= {line.name: line for line in (named, *_IN_TRANSACTIONS[: 1 + told_apart])}

@@ -204,11 +204,19 @@ def _sending_again(reckoning: Reckoning, semantics: Semantics) -> Iterator[Confl
 
 
 def _beginning_anew(reckoning: Reckoning, semantics: Semantics) -> Iterator[Conflict]:
-    """librdkafka, when it has lost its last broker: it sends what was under way again, whatever it was told of that."""
+    """librdkafka, when it has lost its last broker: it forgets which there were. The offsets of a transaction then wait
+    for one that never comes, and what was under way is sent again, whatever it was told of that."""
     java = "metadata.recovery.strategy"
-    if semantics is not Semantics.AT_MOST_ONCE or not reckoning.has(java) or reckoning.idempotent:
+    if not reckoning.has(java) or reckoning.value(java) != "rebootstrap":
         return
-    if reckoning.value(java) == "rebootstrap" and not reckoning.repeats:
+    if reckoning.transactional:
+        yield Conflict(
+            (reckoning.shown(java), reckoning.name("transactional.id")),
+            Cost.STUCK,
+            "send_offsets_to_transaction may wait for ever, whatever its timeout, once all brokers were away",
+            f"set {reckoning.name(java)}=none",
+        )
+    if semantics is Semantics.AT_MOST_ONCE and not reckoning.idempotent and not reckoning.repeats:
         yield Conflict(
             (reckoning.shown(java), reckoning.shown("retries")),
             Cost.DOUBLED,
