@@ -193,7 +193,7 @@ class Moved(Watcher):
     def __init__(self) -> None:
         self.count = 0
 
-    def moved(self) -> None:
+    def moved(self, partition: PartitionLog) -> None:
         self.count += 1
 
 

@@ -108,3 +108,12 @@ def test_every_announced_version_can_be_spoken() -> None:
 
 def test_produce_is_announced_from_zero_so_that_librdkafka_keeps_compressing() -> None:
     assert ANNOUNCED[PRODUCE] == VersionRange(0, 13)
+
+
+def test_a_header_with_more_tagged_fields_than_any_client_has_is_refused_unread() -> None:
+    # A frame of 16 MB full of them was read for two seconds, and everybody else waited.
+    header = frames.request_prefix(METADATA, 12, 7, "client", 0)[4:-1]
+    fields = b"\x01\x00" * 101
+    with pytest.raises(ProtocolError, match="101 tagged fields in one struct"):
+        frames.parse_request_header(header + b"\x65" + fields)
+    assert frames.parse_request_header(header + b"\x64" + fields[:-2]).client_id == "client"

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal
 
 from semel.broker import expiry
 from semel.broker.alarm import Alarm
-from semel.broker.apis import HANDLERS
+from semel.broker.apis import served_by_its_handler
 from semel.broker.compactor import Compactor
 from semel.broker.connection import Connection, Exchange
 from semel.broker.consumer_groups import ConsumerGroupCoordinator
@@ -28,8 +28,10 @@ from semel.broker.events import Events
 from semel.broker.limits import Limits, log_settings
 from semel.broker.metrics import Metrics
 from semel.broker.receive_room import ReceiveRoom
+from semel.broker.serving import serve_on
 from semel.broker.sessions import FetchSessions
 from semel.broker.transactions import TransactionCoordinator
+from semel.broker.turns import Turns
 from semel.core.entries import Entry
 from semel.storage.checkpoint import CheckpointJob
 from semel.storage.files import OUT_OF_SPACE, DiskFiles, Files, MemoryFiles
@@ -37,7 +39,6 @@ from semel.storage.journal import SyncJob
 from semel.storage.log import Log, LogSettings, Torn
 from semel.storage.partition_log import Stretch
 from semel.wire.errors import ProtocolError
-from semel.wire.versions import API_VERSIONS, is_announced
 
 Durability = Literal["fsync", "os"]
 
@@ -87,6 +88,7 @@ class Broker:
         self.partitions_default = partitions_default
         self.log: Log
         self.alarm: Alarm
+        self.turns: Turns
         self.transactions = TransactionCoordinator(self)
         self.groups = GroupCoordinator(self)
         self.compactor = Compactor(self)
@@ -163,6 +165,7 @@ class Broker:
         self._reader = self._disk_threads("semel-read", self._loop)
         self.compactor.begin(self._disk_threads("semel-compact", self._loop), self._attempt)
         self._threads_running = True
+        self.turns = Turns(self._note_progress)
         self._stopping = False
         self._uptime_began_s = self._clock() - self.uptime()
         self.alarm = Alarm(self._loop, self.steady_ms, self._attempt)
@@ -197,6 +200,7 @@ class Broker:
         self.groups.stop()
         try:
             async with asyncio.timeout(STOP_SECONDS_MAX):
+                await self._until(lambda: self.turns.is_idle or self.failed.done())
                 await self._until(lambda: not self._waiting_for_sync or self.failed.done())
                 for connection in list(self._connections):
                     connection.close()
@@ -239,6 +243,7 @@ class Broker:
 
     async def _stop_threads(self) -> None:
         """Let the disk finish, and hear how it went: the log must not be closed over a sync that failed."""
+        self.turns.stop()
         self._threads_running = False
         self.compactor.stop()
         for thread in (self._syncer, self._checkpointer, self._reader):
@@ -258,6 +263,7 @@ class Broker:
         # Looked at here, so that asyncio does not call it forgotten where nobody asks.
         self.failed.exception()
         self._note_progress()
+        self.turns.stop()
         self.alarm.stop()
         if self._server is not None:
             self._server.close()
@@ -296,25 +302,12 @@ class Broker:
 
     # -- requests -----------------------------------------------------------------------------------------------
 
-    def serve(self, exchange: Exchange, body: memoryview) -> None:
-        """Have a request answered by the handler of its API."""
-        handler = HANDLERS.get(exchange.api_key)
-        if handler is None:
-            raise ProtocolError(f"API {exchange.api_key} is not served")
-        if not is_announced(exchange.api_key, exchange.version) and exchange.api_key != API_VERSIONS:
-            raise ProtocolError(f"version {exchange.version} of API {exchange.api_key} is not served")
-        try:
-            handler(self, exchange, body)
-        except ProtocolError:
-            raise
-        except Exception as error:
-            asked = {"client": exchange.client_id, "api": exchange.api_key, "version": exchange.version}
-            self._tell_of_slip("request_failed", error, peer=exchange.peer, **asked)
-            # What it had changed before it broke off has to become durable all the same.
-            self.follow_journal()
-            exchange.reply_by_hanging_up()
+    def serve(self, exchange: Exchange, body: memoryview, done: Callable[[], None]) -> None:
+        """Have a request answered by the handler of its API; `done` is called when the next one may be begun."""
+        serve_on(self, exchange, served_by_its_handler(self, exchange, body), done)
 
-    def _tell_of_slip(self, event: str, error: Exception, **fields: object) -> None:
+    def tell_of_slip(self, event: str, error: Exception, **fields: object) -> None:
+        """Something broke off that must not; an operator has to hear of it."""
         if self.log.torn is None:  # Else `fail` has more to tell.
             self.events.tell(logging.ERROR, event, error=error, **fields)
 
@@ -473,7 +466,7 @@ class Broker:
         except OSError as error:
             self.storage_error(error)
         except Exception as error:
-            self._tell_of_slip("housekeeping_failed", error)
+            self.tell_of_slip("housekeeping_failed", error)
         self.follow_journal()
 
     def _keep_house(self) -> None:

@@ -1,9 +1,10 @@
 """One client's connection: frames in, answers out, in the order in which the requests came.
 
 Bytes are received into a buffer of the connection's own and handlers work on views of it; such a view is good until the
-handler returns. A handler answers through its `Exchange`, at once or later, and may say which position of the journal
-has to be durable before the answer may go. Answers leave in the order of the requests, so one that waits holds back
-those behind it.
+handler is done. A long request is served in several turns of the event loop, and the next one of the same connection
+waits unread for that. A handler answers through its `Exchange`, at once or later, and may say which position of the
+journal has to be durable before the answer may go. Answers leave in the order of the requests, so one that waits holds
+back those behind it.
 
 A client that does not take its answers, or has too many requests under way, is simply not read from any more. Bytes
 that are no request end the connection: after them nobody knows where the next request begins.
@@ -16,6 +17,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
+from semel.broker.turns import PIECES_PER_TURN
+from semel.core.steps import Steps
 from semel.wire.errors import ProtocolError
 from semel.wire.frames import SIZE_BYTES, RequestHeader, frame_size, parse_request_header
 from semel.wire.versions import PRODUCE
@@ -43,9 +46,9 @@ _HANGING_UP: Final[Sequence[Buffer]] = (b"",)
 
 
 class Handler(Protocol):
-    """What serves one kind of request."""
+    """What serves one kind of request, in steps. `body` is as it was until the last of them."""
 
-    def __call__(self, broker: "Broker", exchange: "Exchange", body: memoryview) -> None: ...
+    def __call__(self, broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[None]: ...
 
 
 class Parked(Protocol):
@@ -102,6 +105,11 @@ class Exchange:
         self._connection.stop_serving()
         self.reply(_HANGING_UP, after)
 
+    def refuse(self, error: ProtocolError) -> None:
+        """This is no request: nobody knows where the next one begins."""
+        self._connection.stop_serving()
+        self._connection.broker.protocol_error(self._connection, error)
+
     def park(self, parked: Parked) -> None:
         """Have `parked` told when the connection is lost or the client stops sending, until it is unparked."""
         self._connection._parked[parked] = None
@@ -136,6 +144,8 @@ class Connection(asyncio.BufferedProtocol):
         self._writing_paused = False
         self._reading_paused = False
         self._processing = False
+        # A request is being served that takes several turns of the event loop, or others go first.
+        self._has_to_wait = False
         self._serving = True
         self._finished = False
         self._parked: dict[Parked, None] = {}
@@ -222,7 +232,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def _serve_frames(self) -> None:
         limits = self.broker.limits
+        turns = self.broker.turns
+        pieces = turns.pieces
         while self._transport is not None and self._may_serve():
+            if turns.pieces - pieces >= PIECES_PER_TURN:
+                # Each of them was short, and there are many.
+                self._has_to_wait = True
+                asyncio.get_running_loop().call_soon(self._go_on)
+                return
             available = self._end - self._begin
             if available < SIZE_BYTES:
                 self._make_room(SIZE_BYTES)
@@ -241,7 +258,13 @@ class Connection(asyncio.BufferedProtocol):
         header = parse_request_header(frame)
         exchange = Exchange(self, header)
         self._exchanges.append(exchange)
-        self.broker.serve(exchange, frame[header.body :])
+        self._has_to_wait = True
+        self.broker.serve(exchange, frame[header.body :], self._go_on)
+
+    def _go_on(self) -> None:
+        """The request is done with, though it may not be answered yet."""
+        self._has_to_wait = False
+        self._process()
 
     def _check_size(self, size: int, available: int) -> None:
         """Refuse a large request of an API that has none, as soon as enough of it is here to tell."""
@@ -295,12 +318,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def give_back_buffer(self) -> None:
         """Others need the room: keep no more than a small buffer where nothing is in it."""
-        if self._begin == self._end and not self._processing and len(self._buffer) > RECEIVE_BYTES:
+        is_in_use = self._begin < self._end or self._processing or self._has_to_wait
+        if not is_in_use and len(self._buffer) > RECEIVE_BYTES:
             self._replace_buffer(RECEIVE_BYTES)
 
     def _may_serve(self) -> bool:
         return (
             self._serving
+            and not self._has_to_wait
             and not self._writing_paused
             and len(self._exchanges) < self.broker.limits.requests_in_flight_max
             and self._held_bytes < UNSENT_BYTES_HIGH

@@ -7,11 +7,11 @@ header say. Nothing here decides which records stay.
 """
 
 from collections.abc import Iterator
-from itertools import islice
 from typing import Final
 
 from semel.core.batch import BatchHeader, Buffer
 from semel.core.refusals import INVALID_RECORD, Refused
+from semel.core.steps import Steps
 from semel.wire.errors import ProtocolError
 from semel.wire.records import opened
 
@@ -87,15 +87,20 @@ def records_in(records: bytes, header: BatchHeader) -> Iterator[FoundRecord]:
         raise ProtocolError(f"the batch at offset {header.base_offset} has {left} records less than it says")
 
 
-def check_keys(batch: Buffer, header: BatchHeader, opened_bytes_max: int) -> None:
+def check_keys(batch: Buffer, header: BatchHeader, opened_bytes_max: int) -> Steps[None]:
     """Refuse a batch that a client sends to a compacted topic if a record has no key, or the batch cannot be opened.
 
     What cannot be opened could never be compacted; and here, unlike anywhere else, it is noticed in time.
     """
+    places: list[int] = []
     try:
         records = opened(batch, header.attributes, opened_bytes_max)
-        keyless = (place for place, found in enumerate(records_in(records, header)) if found[3] is None)
-        places = list(islice(keyless, KEYLESS_NAMED_MAX))
+        for place, found in enumerate(records_in(records, header)):
+            if found[3] is None:
+                places.append(place)
+                if len(places) == KEYLESS_NAMED_MAX:
+                    break
+            yield 1
     except ProtocolError as error:
         raise Refused(INVALID_RECORD, f"the topic is compacted, and the batch cannot be opened: {error}") from error
     if places:

@@ -291,6 +291,10 @@ class Producers:
         """Every producer id with its state, longest silent first."""
         return iter(self._states.items())
 
+    def latest(self) -> Iterator[tuple[int, bytes]]:
+        """The same, but those first that were heard last."""
+        return reversed(self._states.items())
+
     def note(
         self,
         producer_id: int,

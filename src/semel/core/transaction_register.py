@@ -132,6 +132,15 @@ class TransactionRegister:
         owner = self._named(transactional_id)
         return None if owner is None else self._described(owner)
 
+    def owners(self) -> list[Owner]:
+        """Every transactional id, as it is now."""
+        return list(self._owners.values())
+
+    def open_parts(self, transactional_id: str) -> int:
+        """How many partitions and groups take part in the open transaction of this id."""
+        transaction = self._open.get(self._producer_ids.get(transactional_id, NO_PRODUCER))
+        return 0 if transaction is None else transaction.part_count
+
     def all_described(self) -> Iterator[Described]:
         return map(self._described, self._owners.values())
 

@@ -173,7 +173,7 @@ class Contents(Machines):
             self.producer_states -= len(partition.state.producers)
             self._unnamed += [segment.path for segment in partition.segments]
             for watcher in tuple(partition.watchers):
-                watcher.moved()
+                watcher.moved(partition)
 
     # -- recovery -----------------------------------------------------------------------------------------------
 

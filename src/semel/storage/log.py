@@ -335,7 +335,7 @@ class Log(Contents):
             partition.readable = readable
             partition.stable = stable
             for watcher in tuple(partition.watchers):
-                watcher.moved()
+                watcher.moved(partition)
 
     def retain(self, now_ms: int) -> None:
         """Let go of what is older or more than the topics' configurations want to keep."""

@@ -285,6 +285,14 @@ class PartitionLog:
             start = max(start, segment.next_offset)
         return start
 
+    def bytes_between(self, begin: Mark, end: Mark) -> int:
+        """How much there is to read from one mark on up to a later one, about: compaction may have been at work."""
+        if begin.segment_base == end.segment_base:
+            return max(end.position - begin.position, 0)
+        slot = max(bisect_right(self._bases, begin.segment_base) - 1, 0)
+        between = takewhile(lambda segment: segment.base_offset < end.segment_base, self._segments[slot:])
+        return max(sum(segment.size for segment in between) - begin.position, 0) + end.position
+
     @property
     def size(self) -> int:
         """The bytes of all batches on disk."""
@@ -434,5 +442,5 @@ class Watcher:
 
     __slots__ = ()
 
-    def moved(self) -> None:
+    def moved(self, partition: PartitionLog) -> None:
         raise NotImplementedError

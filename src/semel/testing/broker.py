@@ -10,7 +10,7 @@ breaks before the client hears of it.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from semel.broker.broker import Broker
@@ -151,14 +151,14 @@ class _Misbehaving(Broker):
     acks_to_drop = 0
     hang_seconds = 0.0
 
-    def serve(self, exchange: Exchange, body: memoryview) -> None:
+    def serve(self, exchange: Exchange, body: memoryview, done: Callable[[], None]) -> None:
         if exchange.api_key == PRODUCE and self.acks_to_drop > 0:
             self.acks_to_drop -= 1
             exchange = _LostAnswer(exchange)
         elif exchange.api_key == PRODUCE and self.hang_seconds > 0:
             exchange = _LateAnswer(exchange, self.hang_seconds)
             self.hang_seconds = 0.0
-        super().serve(exchange, body)
+        super().serve(exchange, body, done)
 
     def skip(self, seconds: float) -> None:
         self._uptime_began_s += seconds

@@ -11,6 +11,7 @@ import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from semel.core.steps import Steps, finish
 from semel.wire.errors import ProtocolError
 from semel.wire.frames import SIZE_BYTES, response_prefix
 from semel.wire.primitives import (
@@ -27,7 +28,10 @@ from semel.wire.primitives import (
 from semel.wire.versions import FETCH
 
 # As for Produce: a frame of some megabytes could otherwise become some gigabytes of objects.
-PARTITIONS_PER_REQUEST_MAX: Final = 100_000
+PARTITIONS_PER_REQUEST_MAX: Final = 30_000
+
+# Partitions that are read between two steps.
+_AT_ONCE: Final = 100
 
 # How the fields lie, and from which version on: `semel.wire.fetching` goes by the same from the other side.
 # The follower's log start in a request, the log's own in an answer.
@@ -118,15 +122,20 @@ FetchTopicAnswer = tuple[str | None, bytes | None, Sequence[FetchPartitionAnswer
 
 def decode_request(body: Buffer, version: int) -> FetchRequest:
     """The request whose body this is. Nothing in it refers to `body`."""
+    return finish(decode_request_in_steps(body, version))
+
+
+def decode_request_in_steps(body: Buffer, version: int) -> Steps[FetchRequest]:
+    """The same, some partitions at a time."""
     if type(body) is not memoryview:
         body = memoryview(body)
     try:
-        return _decode(body, version)
+        return (yield from _decode(body, version))
     except MALFORMED as error:
         raise ProtocolError(f"Fetch {version} in {len(body)} bytes: {error}") from error
 
 
-def _decode(body: memoryview, version: int) -> FetchRequest:
+def _decode(body: memoryview, version: int) -> Steps[FetchRequest]:
     flexible = version >= FLEXIBLE_FROM
     at = 0 if version >= REPLICA_STATE_FROM else 4
     wait_ms_max, bytes_min, bytes_max, isolation_level = WAIT_AND_SIZES.unpack_from(body, at)
@@ -135,10 +144,10 @@ def _decode(body: memoryview, version: int) -> FetchRequest:
     if version >= SESSIONS_FROM:
         session_id, session_epoch = SESSION.unpack_from(body, at)
         at += SESSION.size
-    topics, at = _decode_topics(body, at, version)
+    topics, at = yield from _decode_topics(body, at, version)
     forgotten: list[ForgottenTopic] = []
     if version >= SESSIONS_FROM:
-        forgotten, at = _decode_forgotten(body, at, version)
+        forgotten, at = yield from _decode_forgotten(body, at, version)
     rack_id = ""
     if version >= RACK_FROM:
         rack_id, at = read_string(body, at, flexible)
@@ -149,7 +158,7 @@ def _decode(body: memoryview, version: int) -> FetchRequest:
     )
 
 
-def _decode_topics(body: memoryview, at: int, version: int) -> tuple[list[FetchTopic], int]:
+def _decode_topics(body: memoryview, at: int, version: int) -> Steps[tuple[list[FetchTopic], int]]:
     flexible = version >= FLEXIBLE_FROM
     topic_count, at = read_length(body, at, flexible)
     budget = PARTITIONS_PER_REQUEST_MAX - topic_count
@@ -161,7 +170,9 @@ def _decode_topics(body: memoryview, at: int, version: int) -> tuple[list[FetchT
         if budget < 0:
             raise ProtocolError(f"more than {PARTITIONS_PER_REQUEST_MAX} topics and partitions in one request")
         partitions: list[FetchPartition] = []
-        for _ in range(partition_count):
+        for number in range(partition_count):
+            if number % _AT_ONCE == 0:
+                yield min(partition_count - number, _AT_ONCE)
             leader_epoch = fetched_epoch = -1
             if flexible:
                 index, leader_epoch, offset, fetched_epoch, _, bytes_max = PARTITION_FROM_12.unpack_from(body, at)
@@ -178,11 +189,12 @@ def _decode_topics(body: memoryview, at: int, version: int) -> tuple[list[FetchT
             partitions.append(FetchPartition(index, offset, bytes_max, leader_epoch, fetched_epoch))
         if flexible:
             at = skip_tagged_fields(body, at)
+        yield 1
         topics.append(FetchTopic(name, topic_id, partitions))
     return topics, at
 
 
-def _decode_forgotten(body: memoryview, at: int, version: int) -> tuple[list[ForgottenTopic], int]:
+def _decode_forgotten(body: memoryview, at: int, version: int) -> Steps[tuple[list[ForgottenTopic], int]]:
     flexible = version >= FLEXIBLE_FROM
     topic_count, at = read_length(body, at, flexible)
     budget = PARTITIONS_PER_REQUEST_MAX - topic_count
@@ -197,6 +209,7 @@ def _decode_forgotten(body: memoryview, at: int, version: int) -> tuple[list[For
         at += 4 * partition_count
         if flexible:
             at = skip_tagged_fields(body, at)
+        yield 1 + partition_count // _AT_ONCE
         topics.append(ForgottenTopic(name, topic_id, partitions))
     return topics, at
 
@@ -221,6 +234,18 @@ def encode_response(
 
     Below version 7 there is no place for `error_code` and `session_id`.
     """
+    return finish(encode_response_in_steps(version, correlation_id, error_code, session_id, topics, throttle_ms))
+
+
+def encode_response_in_steps(
+    version: int,
+    correlation_id: int,
+    error_code: int,
+    session_id: int,
+    topics: Sequence[FetchTopicAnswer],
+    throttle_ms: int = 0,
+) -> Steps[list[Buffer]]:
+    """The same, some partitions at a time."""
     flexible = version >= FLEXIBLE_FROM
     # The prefix is put in once the size is known; its length does not depend on it.
     fields = bytearray(response_prefix(FETCH, version, correlation_id, 0))
@@ -249,8 +274,10 @@ def encode_response(
                 buffers.append(fields)
             if flexible:
                 fields.append(0)
+            yield 1 + len(answer[5] or ())
         if flexible:
             fields.append(0)
+        yield 1
     if flexible:
         fields.append(0)
     if fields:

@@ -41,6 +41,7 @@ from importlib import import_module
 from typing import Any, Final, get_args
 from uuid import UUID
 
+from semel.core.steps import Steps, finish
 from semel.wire.errors import ProtocolError
 from semel.wire.frames import request_prefix, response_prefix
 from semel.wire.primitives import Buffer
@@ -55,12 +56,17 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 def decode_request(api_key: int, version: int, body: Buffer) -> Any:
     """kio's dataclass of the request in this version."""
+    return finish(decode_request_in_steps(api_key, version, body))
+
+
+def decode_request_in_steps(api_key: int, version: int, body: Buffer) -> Steps[Any]:
+    """The same, a few elements at a time; until the last of them `body` must not change."""
     return _decode(api_key, version, "request", body, BODY_BYTES_MAX)
 
 
 def decode_response(api_key: int, version: int, body: Buffer, body_bytes_max: int = BODY_BYTES_MAX) -> Any:
     """kio's dataclass of the response in this version. Only a client's answer with records needs a larger limit."""
-    return _decode(api_key, version, "response", body, body_bytes_max)
+    return finish(_decode(api_key, version, "response", body, body_bytes_max))
 
 
 def build_request(api_key: int, version: int, /, **values: object) -> Any:
@@ -78,7 +84,14 @@ def encode_request(api_key: int, version: int, correlation_id: int, client_id: s
 
 def encode_response(api_key: int, version: int, correlation_id: int, values: Mapping[str, object]) -> bytes:
     """The whole response from plain values, with the frame's size and the response header."""
-    body = write_entity(_entity_type(api_key, version, "response"), values)
+    return finish(encode_response_in_steps(api_key, version, correlation_id, values))
+
+
+def encode_response_in_steps(
+    api_key: int, version: int, correlation_id: int, values: Mapping[str, object]
+) -> Steps[bytes]:
+    """The same, a few elements at a time."""
+    body = yield from write_entity(_entity_type(api_key, version, "response"), values)
     return response_prefix(api_key, version, correlation_id, len(body)) + body
 
 
@@ -90,10 +103,10 @@ def topic_id_bytes(topic_id: UUID | None) -> bytes:
     return NO_TOPIC_ID if topic_id is None else topic_id.bytes
 
 
-def _decode(api_key: int, version: int, kind: Kind, body: Buffer, body_bytes_max: int) -> Any:
+def _decode(api_key: int, version: int, kind: Kind, body: Buffer, body_bytes_max: int) -> Steps[Any]:
     if len(body) > body_bytes_max:
         raise ProtocolError(f"a {kind} of {len(body)} bytes is larger than {body_bytes_max}")
-    return read_entity(_entity_type(api_key, version, kind), body)
+    return (yield from read_entity(_entity_type(api_key, version, kind), body))
 
 
 def _encode(entity: Any) -> bytes:

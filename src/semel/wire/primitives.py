@@ -23,6 +23,9 @@ MALFORMED: Final = (struct.error, IndexError, UnicodeDecodeError)
 # A length is a 32-bit number, and so takes five bytes of seven bits at most.
 _UNSIGNED_VARINT_BYTES_MAX: Final = 5
 
+# Kafka gives no struct more than five tags, and a million of them would be read for seconds before anything is checked.
+TAGGED_FIELDS_MAX: Final = 100
+
 
 def read_unsigned_varint(buffer: memoryview, at: int) -> tuple[int, int]:
     byte = buffer[at]
@@ -107,9 +110,17 @@ def read_uuid(buffer: memoryview, at: int) -> tuple[bytes, int]:
     return bytes(buffer[at:end]), end
 
 
+def read_tagged_field_count(buffer: memoryview, at: int) -> tuple[int, int]:
+    """How many tagged fields a struct has, known or not."""
+    count, at = read_unsigned_varint(buffer, at)
+    if count > TAGGED_FIELDS_MAX:
+        raise ProtocolError(f"{count} tagged fields in one struct, no more than {TAGGED_FIELDS_MAX} are read")
+    return count, at
+
+
 def skip_tagged_fields(buffer: memoryview, at: int) -> int:
     """The position behind the tagged fields. A tag that this broker does not know is no error: that is their point."""
-    count, at = read_unsigned_varint(buffer, at)
+    count, at = read_tagged_field_count(buffer, at)
     for _ in range(count):
         _, at = read_unsigned_varint(buffer, at)
         size, at = read_unsigned_varint(buffer, at)

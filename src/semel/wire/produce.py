@@ -10,6 +10,7 @@ import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from semel.core.steps import Steps, finish
 from semel.wire.errors import ProtocolError
 from semel.wire.frames import SIZE_BYTES, response_prefix
 from semel.wire.primitives import (
@@ -29,8 +30,11 @@ from semel.wire.primitives import (
 from semel.wire.versions import PRODUCE
 
 # A frame of some megabytes could name millions of partitions of a few bytes each, and every one becomes objects of
-# a hundred bytes or more. This is far above what a client sends that packs one batch into each partition.
-PARTITIONS_PER_REQUEST_MAX: Final = 100_000
+# a hundred bytes or more. This is one batch for each partition there may be, by default, and each of their topics.
+PARTITIONS_PER_REQUEST_MAX: Final = 30_000
+
+# Partitions that are read between two steps.
+_AT_ONCE: Final = 100
 
 # Which version brought what.
 RECORD_ERRORS_FROM: Final = 8
@@ -85,15 +89,20 @@ ProduceTopicAnswer = tuple[str | None, bytes | None, Sequence[ProducePartitionAn
 
 def decode_request(body: Buffer, version: int) -> ProduceRequest:
     """The request whose body this is. The records in it are views of `body`."""
+    return finish(decode_request_in_steps(body, version))
+
+
+def decode_request_in_steps(body: Buffer, version: int) -> Steps[ProduceRequest]:
+    """The same, some partitions at a time."""
     if type(body) is not memoryview:
         body = memoryview(body)
     try:
-        return _decode_flexible(body, version) if version >= FLEXIBLE_FROM else _decode_legacy(body)
+        return (yield from _decode_flexible(body, version) if version >= FLEXIBLE_FROM else _decode_legacy(body))
     except MALFORMED as error:
         raise ProtocolError(f"Produce {version} in {len(body)} bytes: {error}") from error
 
 
-def _decode_flexible(body: memoryview, version: int) -> ProduceRequest:
+def _decode_flexible(body: memoryview, version: int) -> Steps[ProduceRequest]:
     # The one-byte lengths of the usual request are read here and not by a call each: that halves the time.
     size = len(body)
     if body[0] == 0:
@@ -126,7 +135,9 @@ def _decode_flexible(body: memoryview, version: int) -> ProduceRequest:
         if budget < 0:
             raise ProtocolError(f"more than {PARTITIONS_PER_REQUEST_MAX} topics and partitions in one request")
         partitions: list[tuple[int, memoryview | None]] = []
-        for _ in range(partition_count):
+        for number in range(partition_count):
+            if number % _AT_ONCE == 0:
+                yield min(partition_count - number, _AT_ONCE)
             index = INT32.unpack_from(body, at)[0]
             records_bytes = body[at + 4]
             if records_bytes < 0x80:
@@ -143,13 +154,14 @@ def _decode_flexible(body: memoryview, version: int) -> ProduceRequest:
                 at = end
             at = at + 1 if body[at] == 0 else skip_tagged_fields(body, at)
         at = at + 1 if body[at] == 0 else skip_tagged_fields(body, at)
+        yield 1
         topics.append(_new(ProduceTopic, (name, topic_id, partitions)))
     if body[at] != 0:
         skip_tagged_fields(body, at)
     return _new(ProduceRequest, (transactional_id, acks, timeout_ms, topics))
 
 
-def _decode_legacy(body: memoryview) -> ProduceRequest:
+def _decode_legacy(body: memoryview) -> Steps[ProduceRequest]:
     transactional_id, at = read_nullable_string(body, 0, False)
     acks, timeout_ms = ACKS_TIMEOUT.unpack_from(body, at)
     topic_count, at = read_length(body, at + 6, False)
@@ -162,7 +174,9 @@ def _decode_legacy(body: memoryview) -> ProduceRequest:
         if budget < 0:
             raise ProtocolError(f"more than {PARTITIONS_PER_REQUEST_MAX} topics and partitions in one request")
         partitions: list[tuple[int, memoryview | None]] = []
-        for _ in range(partition_count):
+        for number in range(partition_count):
+            if number % _AT_ONCE == 0:
+                yield min(partition_count - number, _AT_ONCE)
             index = INT32.unpack_from(body, at)[0]
             records_bytes, at = read_nullable_length(body, at + 4, False)
             if records_bytes < 0:
@@ -170,6 +184,7 @@ def _decode_legacy(body: memoryview) -> ProduceRequest:
             else:
                 partitions.append((index, body[at : at + records_bytes]))
                 at += records_bytes
+        yield 1
         topics.append(ProduceTopic(name, None, partitions))
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
@@ -178,6 +193,13 @@ def encode_response(
     version: int, correlation_id: int, topics: Sequence[ProduceTopicAnswer], throttle_ms: int = 0
 ) -> bytes:
     """The whole response, with the frame's size and the response header."""
+    return finish(encode_response_in_steps(version, correlation_id, topics, throttle_ms))
+
+
+def encode_response_in_steps(
+    version: int, correlation_id: int, topics: Sequence[ProduceTopicAnswer], throttle_ms: int = 0
+) -> Steps[bytes]:
+    """The same, some partitions at a time."""
     if version >= FLEXIBLE_FROM and len(topics) == 1:
         name, topic_id, answers = topics[0]
         if len(answers) == 1:
@@ -186,7 +208,7 @@ def encode_response(
                 encoded = _encode_one(version, correlation_id, name, topic_id, answer, throttle_ms)
                 if encoded is not None:
                     return encoded
-    body = _encode_body(version, topics, throttle_ms)
+    body = yield from _encode_body(version, topics, throttle_ms)
     return response_prefix(PRODUCE, version, correlation_id, len(body)) + body
 
 
@@ -217,7 +239,7 @@ def _encode_one(
     return head + encoded + tail
 
 
-def _encode_body(version: int, topics: Sequence[ProduceTopicAnswer], throttle_ms: int) -> bytearray:
+def _encode_body(version: int, topics: Sequence[ProduceTopicAnswer], throttle_ms: int) -> Steps[bytearray]:
     flexible = version >= FLEXIBLE_FROM
     body = bytearray(length(len(topics), flexible))
     for name, topic_id, answers in topics:
@@ -242,8 +264,10 @@ def _encode_body(version: int, topics: Sequence[ProduceTopicAnswer], throttle_ms
                 body += nullable_string(message, flexible)
             if flexible:
                 body.append(0)
+            yield 1 + len(record_errors)
         if flexible:
             body.append(0)
+        yield 1
     body += INT32.pack(throttle_ms)
     if flexible:
         body.append(0)

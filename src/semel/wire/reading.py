@@ -4,17 +4,19 @@ kio's reader is fast, but it reserves memory for as many elements as an array an
 there: ten bytes from a stranger make it ask for 17 GB, and where memory is limited that aborts the whole process. It
 also refuses tagged fields it does not know, which the protocol wants skipped. So the dataclasses are taken as the
 schema, and the reading is done here, with every length held against the bytes that are left and with a limit on the
-elements of one message. This file must never trust a number that it has read. kio's reader is its oracle in the tests,
-on bytes that kio wrote.
+elements of one message. A large message takes a tenth of a second and more, so whatever has an array in it is read in
+steps. This file must never trust a number that it has read. kio's reader is its oracle in the tests, on bytes that kio
+wrote.
 """
 
 import struct
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, get_args
+from typing import Any, Final, NamedTuple, get_args
 from uuid import UUID
 
+from semel.core.steps import Steps, finish
 from semel.wire.errors import ProtocolError
 from semel.wire.primitives import (
     MALFORMED,
@@ -23,6 +25,7 @@ from semel.wire.primitives import (
     read_nullable_length,
     read_nullable_string,
     read_string,
+    read_tagged_field_count,
     read_unsigned_varint,
     read_uuid,
 )
@@ -30,6 +33,9 @@ from semel.wire.primitives import (
 # An element of three bytes becomes an object of a hundred or more. The largest honest messages, offset commits and
 # descriptions of everything there is, have some ten thousand.
 ELEMENTS_PER_MESSAGE_MAX: Final = 200_000
+
+# How many elements of the simple kind are read between two steps.
+_ELEMENTS_AT_ONCE: Final = 100
 
 NO_TOPIC_ID: Final = bytes(UUID_BYTES)
 
@@ -51,54 +57,86 @@ class _Cursor:
         self.at = 0
         self.elements_left = ELEMENTS_PER_MESSAGE_MAX
 
+    def count(self, elements: int) -> None:
+        """So many elements, or tagged fields, are to be read."""
+        self.elements_left -= elements
+        if self.elements_left < 0:
+            raise ProtocolError(f"more than {ELEMENTS_PER_MESSAGE_MAX} elements in one message")
 
+
+# Reads one value.
 _Read = Callable[[_Cursor], Any]
 
 
-def read_entity(entity_type: type[Any], body: Buffer) -> Any:
-    """The dataclass that `body` begins with; whatever follows is ignored."""
+class _Reader(NamedTuple):
+    """How a value is read: at once, or, where an array is somewhere in it, by the steps that `read` returns."""
+
+    read: _Read
+    has_steps: bool
+
+
+def read_entity(entity_type: type[Any], body: Buffer) -> Steps[Any]:
+    """The dataclass that `body` begins with, a few elements at a time; whatever follows is ignored."""
     try:
-        return _entity(entity_type)(_Cursor(memoryview(body)))
+        reader = _entity(entity_type)
+        cursor = _Cursor(memoryview(body))
+        return (yield from reader.read(cursor)) if reader.has_steps else reader.read(cursor)
     except _IMPOSSIBLE as error:
         raise ProtocolError(
             f"{entity_type.__name__} {entity_type.__version__} in {len(body)} bytes: {error}"
         ) from error
 
 
-_entity_readers: dict[Any, _Read] = {}
+_entity_readers: dict[Any, _Reader] = {}
 
 
-def _entity(entity_type: Any) -> _Read:
-    read = _entity_readers.get(entity_type)
-    if read is None:
-        read = _entity_readers[entity_type] = _struct(entity_type)
-    return read
+def _entity(entity_type: Any) -> _Reader:
+    reader = _entity_readers.get(entity_type)
+    if reader is None:
+        reader = _entity_readers[entity_type] = _struct(entity_type)
+    return reader
 
 
-def _struct(entity_type: Any) -> _Read:
+def _struct(entity_type: Any) -> _Reader:
     """The reader of one dataclass. The order of its fields is the order on the wire, but for tagged fields."""
     flexible: bool = entity_type.__flexible__
-    plain: list[tuple[str, _Read]] = []
-    tagged: dict[int, tuple[str, _Read]] = {}
+    plain: list[tuple[str, _Reader]] = []
+    tagged: dict[int, tuple[str, _Reader]] = {}
     for field in fields(entity_type):
         tag = field.metadata.get("tag")
-        read = _value(field.type, field.metadata.get("kafka_type", ""), flexible, tag is not None)
+        reader = _value(field.type, field.metadata.get("kafka_type", ""), flexible, tag is not None)
         if tag is None:
-            plain.append((field.name, read))
+            plain.append((field.name, reader))
         else:
-            tagged[tag] = (field.name, read)
+            tagged[tag] = (field.name, reader)
+    if any(reader.has_steps for _, reader in (*plain, *tagged.values())):
+
+        def read_in_steps(cursor: _Cursor) -> Steps[Any]:
+            values = {}
+            for name, (read, has_steps) in plain:
+                values[name] = (yield from read(cursor)) if has_steps else read(cursor)
+            if flexible:
+                yield from _read_tagged_fields(cursor, tagged, values)
+            return entity_type(**values)
+
+        return _Reader(read_in_steps, True)
+    at_once = [(name, reader.read) for name, reader in plain]
 
     def read_struct(cursor: _Cursor) -> Any:
-        values = {name: read(cursor) for name, read in plain}
+        values = {name: read(cursor) for name, read in at_once}
         if flexible:
-            _read_tagged_fields(cursor, tagged, values)
+            if cursor.body[cursor.at] == 0:
+                cursor.at += 1
+            else:
+                finish(_read_tagged_fields(cursor, tagged, values))
         return entity_type(**values)
 
-    return read_struct
+    return _Reader(read_struct, False)
 
 
-def _read_tagged_fields(cursor: _Cursor, tagged: dict[int, tuple[str, _Read]], values: dict[str, Any]) -> None:
-    count, cursor.at = read_unsigned_varint(cursor.body, cursor.at)
+def _read_tagged_fields(cursor: _Cursor, tagged: dict[int, tuple[str, _Reader]], values: dict[str, Any]) -> Steps[None]:
+    count, cursor.at = read_tagged_field_count(cursor.body, cursor.at)
+    cursor.count(count)
     for _ in range(count):
         tag, at = read_unsigned_varint(cursor.body, cursor.at)
         size, at = read_unsigned_varint(cursor.body, at)
@@ -107,14 +145,14 @@ def _read_tagged_fields(cursor: _Cursor, tagged: dict[int, tuple[str, _Read]], v
             raise ProtocolError(f"a tagged field of {size} bytes where {len(cursor.body) - at} bytes are left")
         cursor.at = at
         if tag in tagged:
-            name, read = tagged[tag]
-            values[name] = read(cursor)
+            name, (read, has_steps) = tagged[tag]
+            values[name] = (yield from read(cursor)) if has_steps else read(cursor)
             if cursor.at != end:
                 raise ProtocolError(f"the tagged field {name} takes {cursor.at - at} bytes and announced {size}")
         cursor.at = end
 
 
-def _value(declared: Any, kafka_type: str, flexible: bool, is_tagged: bool) -> _Read:
+def _value(declared: Any, kafka_type: str, flexible: bool, is_tagged: bool) -> _Reader:
     """The reader of what a field's declared type says: an array, a struct or a primitive, nullable or not."""
     nullable = type(None) in get_args(declared)
     if nullable:
@@ -125,31 +163,47 @@ def _value(declared: Any, kafka_type: str, flexible: bool, is_tagged: bool) -> _
     if is_dataclass(declared):
         # A tagged struct is null by being left out, so that only others carry a mark.
         return _nullable_struct(_entity(declared)) if nullable and not is_tagged else _entity(declared)
-    return _primitive(kafka_type, flexible, nullable and not is_tagged)
+    return _Reader(_primitive(kafka_type, flexible, nullable and not is_tagged), False)
 
 
-def _array(read_element: _Read, flexible: bool, nullable: bool) -> _Read:
-    def read_array(cursor: _Cursor) -> Any:
+def _array(element: _Reader, flexible: bool, nullable: bool) -> _Reader:
+    read_element, element_has_steps = element
+
+    def read_array(cursor: _Cursor) -> Steps[Any]:
         count, cursor.at = read_nullable_length(cursor.body, cursor.at, flexible)
         if count < 0:
             if nullable:
                 return None
             raise ProtocolError("an array is null that must not be null")
-        cursor.elements_left -= count
-        if cursor.elements_left < 0:
-            raise ProtocolError(f"more than {ELEMENTS_PER_MESSAGE_MAX} elements in one message")
-        return tuple([read_element(cursor) for _ in range(count)])
+        cursor.count(count)
+        elements: list[Any] = []
+        if element_has_steps:
+            for _ in range(count):
+                elements.append((yield from read_element(cursor)))
+                yield 1
+        else:
+            for first in range(0, count, _ELEMENTS_AT_ONCE):
+                at_once = min(count - first, _ELEMENTS_AT_ONCE)
+                elements += [read_element(cursor) for _ in range(at_once)]
+                yield at_once
+        return tuple(elements)
 
-    return read_array
+    return _Reader(read_array, True)
 
 
-def _nullable_struct(read_struct: _Read) -> _Read:
-    def read_nullable_struct(cursor: _Cursor) -> Any:
+def _nullable_struct(reader: _Reader) -> _Reader:
+    def is_null(cursor: _Cursor) -> bool:
         mark = cursor.body[cursor.at]
         cursor.at += 1
-        return None if mark == _NULL_STRUCT else read_struct(cursor)
+        return mark == _NULL_STRUCT
 
-    return read_nullable_struct
+    def read_at_once(cursor: _Cursor) -> Any:
+        return None if is_null(cursor) else reader.read(cursor)
+
+    def read_in_steps(cursor: _Cursor) -> Steps[Any]:
+        return None if is_null(cursor) else (yield from reader.read(cursor))
+
+    return _Reader(read_in_steps if reader.has_steps else read_at_once, reader.has_steps)
 
 
 def _primitive(kafka_type: str, flexible: bool, nullable: bool) -> _Read:

@@ -3,8 +3,9 @@
 kio's own writer wants every value wrapped in a type of its own and every struct made first, and writes a number at a
 time: two thirds of what a small answer took, and milliseconds for a large one. So the dataclasses are taken as the
 schema, as they are in `reading`, and what a version looks like is worked out once. Fields of fixed size that follow
-each other are packed at once. This file must never guess: a value that is wanted and not given is a TypeError, and so
-is a name that no version knows. kio's writer is its oracle in the tests.
+each other are packed at once. As in `reading`, whatever has an array in it is written in steps. This file must never
+guess: a value that is wanted and not given is a TypeError, and so is a name that no version knows. kio's writer is its
+oracle in the tests.
 """
 
 import struct
@@ -13,8 +14,9 @@ from dataclasses import MISSING, fields, is_dataclass
 from datetime import timedelta
 from functools import cache
 from types import MappingProxyType, ModuleType
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, NamedTuple, get_args
 
+from semel.core.steps import Steps
 from semel.wire.primitives import INT16, UUID_BYTES, length, nullable_string, unsigned_varint
 
 Kind = Literal["request", "response"]
@@ -36,46 +38,58 @@ _NUMBERS: Final = {
     "datetime_i64": "q",
     "error_code": "h",
 }
+_NO_TAGGED: Final = b"\x00"
 _NULL: Final = b"\xff"
 _NOT_NULL: Final = b"\x01"
 
 # Writes one value, or what it needs of all values of a struct, behind what is there.
-_Write = Callable[[bytearray, Any], None]
+_Write = Callable[[bytearray, Any], Any]
 
 
-def write_entity(entity_type: type[Any], values: Values) -> bytearray:
-    """The bytes of a response of this type."""
+class _Writer(NamedTuple):
+    """How a value is written: at once, or, where an array is somewhere in it, by the steps that `write` returns."""
+
+    write: _Write
+    has_steps: bool
+
+
+def write_entity(entity_type: type[Any], values: Values) -> Steps[bytearray]:
+    """The bytes of a response of this type, a few elements at a time."""
     out = bytearray()
-    _entity(entity_type)(out, values)
+    write, has_steps = _entity(entity_type)
+    if has_steps:
+        yield from write(out, values)
+    else:
+        write(out, values)
     return out
 
 
-_entity_writers: dict[Any, _Write] = {}
+_entity_writers: dict[Any, _Writer] = {}
 
 
-def _entity(entity_type: Any) -> _Write:
-    write = _entity_writers.get(entity_type)
-    if write is None:
-        write = _entity_writers[entity_type] = _struct(entity_type)
-    return write
+def _entity(entity_type: Any) -> _Writer:
+    writer = _entity_writers.get(entity_type)
+    if writer is None:
+        writer = _entity_writers[entity_type] = _struct(entity_type)
+    return writer
 
 
-def _struct(entity_type: Any) -> _Write:
+def _struct(entity_type: Any) -> _Writer:
     """The writer of one dataclass. The order of its fields is the order on the wire, but for tagged fields."""
     flexible: bool = entity_type.__flexible__
-    parts: list[_Write] = []
+    parts: list[_Writer] = []
     numbers: list[tuple[str, str, Any]] = []
-    tagged: list[tuple[int, str, Any, _Write]] = []
+    tagged: list[tuple[int, str, Any, _Writer]] = []
     wanted = set()
     for field in fields(entity_type):
         tag = field.metadata.get("tag")
         kafka_type = field.metadata.get("kafka_type", "")
         otherwise = _plain(LEFT_OUT.get(field.name, MISSING) if field.default is MISSING else field.default, kafka_type)
         if tag is not None:
-            write = _value(field.type, kafka_type, flexible, True)
+            writer = _value(field.type, kafka_type, flexible, True)
             # Whatever is no number says nothing if it is empty.
             unsaid = () if kafka_type not in _NUMBERS else 0 if otherwise is MISSING else otherwise
-            tagged.append((tag, field.name, unsaid, write))
+            tagged.append((tag, field.name, unsaid, writer))
             continue
         if otherwise is MISSING:
             wanted.add(field.name)
@@ -89,25 +103,43 @@ def _struct(entity_type: Any) -> _Write:
     tagged.sort()
     known = {field.name for field in fields(entity_type)}
 
-    def write_struct(out: bytearray, values: Values) -> None:
+    def check(values: Values) -> None:
         names = values.keys()
         if not wanted <= names:
             raise TypeError(f"{entity_type.__name__} wants {', '.join(sorted(map(repr, wanted - names)))}")
         if not names <= known:
             check_names(entity_type, "response", names - known)
-        for write in parts:
+
+    def write_in_steps(out: bytearray, values: Values) -> Steps[None]:
+        check(values)
+        for write, has_steps in parts:
+            if has_steps:
+                yield from write(out, values)
+            else:
+                write(out, values)
+        if flexible:
+            yield from _write_tagged(out, tagged, values)
+
+    at_once = [part.write for part in parts]
+
+    def write_struct(out: bytearray, values: Values) -> None:
+        check(values)
+        for write in at_once:
             write(out, values)
         if flexible:
-            _write_tagged(out, tagged, values)
+            out += _NO_TAGGED
 
-    return write_struct
-
-
-def _field(name: str, otherwise: Any, write: _Write) -> _Write:
-    return lambda out, values: write(out, values.get(name, otherwise))
+    # What has tagged fields is written in steps for their sake, though most have no array in them: they are few.
+    has_steps = bool(tagged) or any(part.has_steps for part in parts)
+    return _Writer(write_in_steps if has_steps else write_struct, has_steps)
 
 
-def _packed(numbers: list[tuple[str, str, Any]]) -> list[_Write]:
+def _field(name: str, otherwise: Any, writer: _Writer) -> _Writer:
+    write = writer.write
+    return writer._replace(write=lambda out, values: write(out, values.get(name, otherwise)))
+
+
+def _packed(numbers: list[tuple[str, str, Any]]) -> list[_Writer]:
     """The writer of fields of fixed size that follow each other, if there are any."""
     if not numbers:
         return []
@@ -117,24 +149,27 @@ def _packed(numbers: list[tuple[str, str, Any]]) -> list[_Write]:
     def write_numbers(out: bytearray, values: Values) -> None:
         out += layout.pack(*[values.get(name, otherwise) for name, otherwise in named])
 
-    return [write_numbers]
+    return [_Writer(write_numbers, False)]
 
 
-def _write_tagged(out: bytearray, tagged: list[tuple[int, str, Any, _Write]], values: Values) -> None:
+def _write_tagged(out: bytearray, tagged: list[tuple[int, str, Any, _Writer]], values: Values) -> Steps[None]:
     """The tagged fields that are other than what their absence says."""
     written = []
-    for tag, name, unsaid, write in tagged:
+    for tag, name, unsaid, (write, has_steps) in tagged:
         value = values.get(name, unsaid)
         if value if unsaid == () else value != unsaid:
             content = bytearray()
-            write(content, value)
+            if has_steps:
+                yield from write(content, value)
+            else:
+                write(content, value)
             written.append(unsigned_varint(tag) + unsigned_varint(len(content)) + content)
     out += unsigned_varint(len(written))
     for field in written:
         out += field
 
 
-def _value(declared: Any, kafka_type: str, flexible: bool, is_tagged: bool) -> _Write:
+def _value(declared: Any, kafka_type: str, flexible: bool, is_tagged: bool) -> _Writer:
     """The writer of what a field's declared type says: an array, a struct or a primitive."""
     nullable = type(None) in get_args(declared)
     if nullable:
@@ -143,6 +178,10 @@ def _value(declared: Any, kafka_type: str, flexible: bool, is_tagged: bool) -> _
         return _array(_value(get_args(declared)[0], kafka_type, flexible, False), flexible, nullable)
     if is_dataclass(declared):
         return _nullable_struct(_entity(declared)) if nullable and not is_tagged else _entity(declared)
+    return _Writer(_primitive(kafka_type, flexible, nullable), False)
+
+
+def _primitive(kafka_type: str, flexible: bool, nullable: bool) -> _Write:
     if kafka_type == "string":
         return _nullable_string(flexible) if nullable else _string(flexible)
     if kafka_type in ("bytes", "records"):
@@ -162,28 +201,43 @@ def _is_array(declared: Any) -> bool:
     return Ellipsis in arguments or any(Ellipsis in get_args(argument) for argument in arguments)
 
 
-def _array(write_element: _Write, flexible: bool, nullable: bool) -> _Write:
-    def write_array(out: bytearray, items: Any) -> None:
+def _array(element: _Writer, flexible: bool, nullable: bool) -> _Writer:
+    write_element, element_has_steps = element
+
+    def write_array(out: bytearray, items: Any) -> Steps[None]:
         if nullable and items is None:
             out += length(-1, flexible)
             return
         elements = tuple(items)
         out += length(len(elements), flexible)
-        for element in elements:
-            write_element(out, element)
+        if element_has_steps:
+            for item in elements:
+                yield from write_element(out, item)
+                yield 2
+        else:
+            for item in elements:
+                write_element(out, item)
+                yield 1
 
-    return write_array
+    return _Writer(write_array, True)
 
 
-def _nullable_struct(write_struct: _Write) -> _Write:
-    def write_nullable_struct(out: bytearray, values: Values | None) -> None:
+def _nullable_struct(writer: _Writer) -> _Writer:
+    def write_at_once(out: bytearray, values: Values | None) -> None:
         if values is None:
             out += _NULL
         else:
             out += _NOT_NULL
-            write_struct(out, values)
+            writer.write(out, values)
 
-    return write_nullable_struct
+    def write_in_steps(out: bytearray, values: Values | None) -> Steps[None]:
+        if values is None:
+            out += _NULL
+        else:
+            out += _NOT_NULL
+            yield from writer.write(out, values)
+
+    return _Writer(write_in_steps if writer.has_steps else write_at_once, writer.has_steps)
 
 
 def _nullable_string(flexible: bool) -> _Write:

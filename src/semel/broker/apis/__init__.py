@@ -1,7 +1,7 @@
 """One file for each API of the protocol, and the table that leads to them.
 
 A handler gets the request's body, decides with the help of the log, and answers through the exchange. It runs on the
-event loop and must not wait for anything.
+event loop, in steps, and must not wait for anything.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -45,10 +45,13 @@ from semel.broker.apis import (
     sync_group,
     txn_offset_commit,
 )
+from semel.core.steps import Steps
 from semel.wire import versions
+from semel.wire.errors import ProtocolError
 
 if TYPE_CHECKING:
-    from semel.broker.connection import Handler
+    from semel.broker.broker import Broker
+    from semel.broker.connection import Exchange, Handler
 
 HANDLERS: Final[dict[int, "Handler"]] = {
     versions.PRODUCE: produce.handle,
@@ -89,3 +92,13 @@ HANDLERS: Final[dict[int, "Handler"]] = {
     versions.CONSUMER_GROUP_DESCRIBE: consumer_group_describe.handle,
     versions.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions.handle,
 }
+
+
+def served_by_its_handler(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[None]:
+    """All that is done for a request; ProtocolError if nobody serves it."""
+    handler = HANDLERS.get(exchange.api_key)
+    if handler is None:
+        raise ProtocolError(f"API {exchange.api_key} is not served")
+    if not versions.is_announced(exchange.api_key, exchange.version) and exchange.api_key != versions.API_VERSIONS:
+        raise ProtocolError(f"version {exchange.version} of API {exchange.api_key} is not served")
+    yield from handler(broker, exchange, body)

@@ -6,9 +6,9 @@ behind it in the journal and are waited for.
 
 from typing import TYPE_CHECKING, Any, Final
 
-from semel.broker.apis.answered import Fields, answer
+from semel.broker.apis.answered import Fields, answer_in_steps, decoded
 from semel.broker.apis.transactional import attempted_for_owner, is_straggler
-from semel.wire import messages
+from semel.core.steps import Steps
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 _FENCED_FROM: Final = 2
 
 
-def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> None:
-    request = messages.decode_request(exchange.api_key, exchange.version, body)
+def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[None]:
+    request = yield from decoded(exchange, body)
     if is_straggler(broker, exchange, request.producer_id):
         return
     added = attempted_for_owner(broker, exchange, lambda: _add(broker, exchange, request), fenced_from=_FENCED_FROM)
-    answer(exchange, added)
+    yield from answer_in_steps(exchange, added)
 
 
 def _add(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:

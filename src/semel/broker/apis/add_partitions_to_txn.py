@@ -10,12 +10,12 @@ behind it in the journal and are waited for.
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from semel.broker.apis.answered import Fields, answer
+from semel.broker.apis.answered import Fields, answer_in_steps, decoded
 from semel.broker.apis.lookup import partition_of
 from semel.broker.apis.transactional import attempted_for_owner, is_straggler
 from semel.core.entries import PartitionName
 from semel.core.refusals import Refused
-from semel.wire import messages
+from semel.core.steps import APPEND_PIECES, Steps, each
 from semel.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -40,13 +40,18 @@ class _Asked(NamedTuple):
     partitions: dict[_Named, None]
 
 
-def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> None:
-    request = messages.decode_request(exchange.api_key, exchange.version, body)
+def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[None]:
+    request = yield from decoded(exchange, body)
     several = exchange.version >= _SEVERAL_FROM
-    asked = [_asked(transaction) for transaction in request.transactions] if several else [_asked_alone(request)]
+    asked = (yield from each(request.transactions, _asked)) if several else [_asked_alone(request)]
     if not several and is_straggler(broker, exchange, asked[0].producer_id):
         return
-    results = [(one.transactional_id, _results(_outcome(broker, exchange, one))) for one in asked]
+    results = []
+    for one in asked:
+        outcome = yield from _outcome(broker, exchange, one)
+        yield APPEND_PIECES + len(one.partitions)
+        results.append((one.transactional_id, _results(outcome)))
+        yield len(one.partitions)
     if several:
         fields: Fields = {
             "results_by_transaction": [
@@ -55,7 +60,7 @@ def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> None:
         }
     else:
         fields = {"results_by_topic_v3_and_below": results[0][1]}
-    answer(exchange, fields)
+    yield from answer_in_steps(exchange, fields)
 
 
 def _asked_alone(request: Any) -> _Asked:
@@ -82,9 +87,18 @@ def _partitions(topics: Iterable[Any]) -> dict[_Named, None]:
     return {(topic.name, index): None for topic in topics for index in topic.partitions}
 
 
-def _outcome(broker: "Broker", exchange: "Exchange", asked: _Asked) -> Mapping[_Named, int]:
+def _outcome(broker: "Broker", exchange: "Exchange", asked: _Asked) -> Steps[Mapping[_Named, int]]:
     """The error code of each partition."""
-    found = {named: _found(broker, *named) for named in asked.partitions}
+    if len(asked.partitions) > broker.limits.transaction_partitions_max:
+        return dict.fromkeys(asked.partitions, ErrorCode.POLICY_VIOLATION)
+    found = {}
+    for named in asked.partitions:
+        found[named] = _found(broker, *named)
+        yield 2
+    # From here on there is no step in between: all of them or none.
+    gone = {number for number, _ in filter(None, found.values()) if broker.log.catalog.numbered(number) is None}
+    if gone:
+        found = {named: None if name is None or name.number in gone else name for named, name in found.items()}
     if None in found.values():
         unknown, others = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
         return {named: unknown if name is None else others for named, name in found.items()}

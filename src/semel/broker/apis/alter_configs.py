@@ -7,10 +7,11 @@ resource once in a request, and all of its changes or none.
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from semel.broker.apis.answered import Fields, answered, attempted
+from semel.broker.apis.answered import Fields, answered_in_steps, attempted
 from semel.broker.apis.configurations import BROKER, TOPIC, check_broker
 from semel.broker.apis.lookup import repeated
 from semel.core.refusals import Refused
+from semel.core.steps import APPEND_PIECES, Steps, finish
 from semel.core.topics import Topic
 from semel.wire.errors import ErrorCode
 
@@ -22,32 +23,27 @@ if TYPE_CHECKING:
 Wish = Callable[[Topic, Any], Mapping[str, str | None]]
 
 
-@answered
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
+@answered_in_steps
+def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
     return alter(broker, request, _replaced)
 
 
 def _replaced(topic: Topic, asked: Any) -> Mapping[str, str | None]:
-    twice = repeated(config.name for config in asked.configs)
+    twice = finish(repeated(config.name for config in asked.configs))
     if twice:
         raise Refused(ErrorCode.INVALID_REQUEST, f"{' and '.join(sorted(twice))} set more than once in one request")
     return {config.name: config.value for config in asked.configs}
 
 
-def alter(broker: "Broker", request: Any, wish: Wish) -> Fields:
+def alter(broker: "Broker", request: Any, wish: Wish) -> Steps[Fields]:
     """Change every resource of a request as `wish` says, or only see whether that could be done."""
-    asked_for = {(asked.resource_type, asked.resource_name): asked for asked in request.resources}
-    twice = repeated((asked.resource_type, asked.resource_name) for asked in request.resources)
-    return {
-        "responses": [
-            {
-                "resource_type": resource[0],
-                "resource_name": resource[1],
-                **attempted(_alter, broker, asked, resource in twice, wish, request.validate_only),
-            }
-            for resource, asked in asked_for.items()
-        ]
-    }
+    twice = yield from repeated((asked.resource_type, asked.resource_name) for asked in request.resources)
+    responses = []
+    for resource, asked in {(asked.resource_type, asked.resource_name): asked for asked in request.resources}.items():
+        outcome = attempted(_alter, broker, asked, resource in twice, wish, request.validate_only)
+        responses.append({"resource_type": resource[0], "resource_name": resource[1], **outcome})
+        yield APPEND_PIECES
+    return {"responses": responses}
 
 
 def _alter(broker: "Broker", asked: Any, twice: bool, wish: Wish, validate_only: bool) -> Fields:

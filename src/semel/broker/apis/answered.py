@@ -4,6 +4,13 @@
     def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
         return {"topics": [{"name": topic.name, **attempted(_delete, broker, topic)} for topic in request.topics]}
 
+Where a request may speak of very many things the handler takes a step for each of them (`semel.core.steps`), so that
+others are served in between, and says so:
+
+    @answered_in_steps
+    def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
+        return {"topics": (yield from each(request.topics, lambda topic: {...}))}
+
 What a request gives and what the fields of an answer may be is said in `semel.wire.messages`. An answer goes when all
 that was in the log at this moment is durable: then neither a change it reports nor anything it shows can be lost again.
 A request speaks of several things, and each stands for itself: `attempted` turns the refusal of one into its error code
@@ -15,6 +22,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 from semel.core.refusals import Refused
+from semel.core.steps import Steps, finish
 from semel.wire import messages
 from semel.wire.errors import ErrorCode
 
@@ -31,27 +39,62 @@ def answered(answer_to: Callable[["Broker", "Exchange", Any], Fields]) -> "Handl
     """The handler that decodes a request, answers what `answer_to` says, and waits until it is durable."""
 
     @wraps(answer_to)
-    def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> None:
-        request = messages.decode_request(exchange.api_key, exchange.version, body)
+    def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[None]:
+        request = yield from decoded(exchange, body)
         fields = answer_to(broker, exchange, request)
-        answer(exchange, fields, after=broker.log.end)
+        yield from answer_in_steps(exchange, fields, after=broker.log.end)
 
     return handle
 
 
-def answer(exchange: "Exchange", fields: Fields, *, after: int = 0, version: int | None = None) -> None:
+def answered_in_steps(answer_to: Callable[["Broker", "Exchange", Any], Steps[Fields]]) -> "Handler":
+    """The same for an `answer_to` that may have much to do."""
+
+    @wraps(answer_to)
+    def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[None]:
+        request = yield from decoded(exchange, body)
+        fields = yield from answer_to(broker, exchange, request)
+        yield from answer_in_steps(exchange, fields, after=broker.log.end)
+
+    return handle
+
+
+def decoded(exchange: "Exchange", body: memoryview) -> Steps[Any]:
+    """The request that the body holds."""
+    return messages.decode_request_in_steps(exchange.api_key, exchange.version, body)
+
+
+def answer_in_steps(exchange: "Exchange", fields: Fields, *, after: int = 0, version: int | None = None) -> Steps[None]:
     """Answer with these fields once the journal is durable up to `after`, in the version of the request or another."""
     api_key = exchange.api_key
     version = exchange.version if version is None else version
-    exchange.reply((messages.encode_response(api_key, version, exchange.correlation_id, fields),), after)
+    encoded = yield from messages.encode_response_in_steps(api_key, version, exchange.correlation_id, fields)
+    exchange.reply((encoded,), after)
+
+
+def answer(exchange: "Exchange", fields: Fields, *, after: int = 0) -> None:
+    """The same at once, for one who was waiting and is called back."""
+    finish(answer_in_steps(exchange, fields, after=after))
 
 
 def attempted(work: Callable[P, Fields], *arguments: P.args, **options: P.kwargs) -> Fields:
     """The fields that `work` answers, or those that say why not. `work` must change all or nothing."""
     try:
         return work(*arguments, **options)
-    except Refused as refused:
-        return {"error_code": refused.error, "error_message": refused.message}
-    except OSError as error:
-        message = f"the disk would not do it: {error.strerror or error}"
-        return {"error_code": ErrorCode.KAFKA_STORAGE_ERROR, "error_message": message}
+    except (Refused, OSError) as error:
+        return _why_not(error)
+
+
+def attempted_in_steps(work: Steps[Fields]) -> Steps[Fields]:
+    """The same for what may be much."""
+    try:
+        return (yield from work)
+    except (Refused, OSError) as error:
+        return _why_not(error)
+
+
+def _why_not(error: Refused | OSError) -> Fields:
+    if isinstance(error, Refused):
+        return {"error_code": error.error, "error_message": error.message}
+    message = f"the disk would not do it: {error.strerror or error}"
+    return {"error_code": ErrorCode.KAFKA_STORAGE_ERROR, "error_message": message}

@@ -7,8 +7,8 @@ API, so that it can ask again. The answer waits for no disk, because it shows no
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from semel.broker.apis.answered import Fields, answer
-from semel.wire import messages
+from semel.broker.apis.answered import Fields, answer_in_steps, decoded
+from semel.core.steps import Steps
 from semel.wire.errors import ErrorCode
 from semel.wire.versions import ANNOUNCED, API_VERSIONS, FEATURES, is_announced
 
@@ -22,12 +22,12 @@ _LEVEL_0_FROM: Final = 4
 _FEATURES_EPOCH: Final = 0
 
 
-def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> None:
+def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[None]:
     if not is_announced(API_VERSIONS, exchange.version):
-        answer(exchange, _ranges(ErrorCode.UNSUPPORTED_VERSION, [API_VERSIONS]), version=0)
+        yield from answer_in_steps(exchange, _ranges(ErrorCode.UNSUPPORTED_VERSION, [API_VERSIONS]), version=0)
         return
-    messages.decode_request(API_VERSIONS, exchange.version, body)
-    answer(exchange, {**_ranges(ErrorCode.NONE, ANNOUNCED), **_features(exchange.version)})
+    yield from decoded(exchange, body)
+    yield from answer_in_steps(exchange, {**_ranges(ErrorCode.NONE, ANNOUNCED), **_features(exchange.version)})
 
 
 def _ranges(error: int, api_keys: Iterable[int]) -> Fields:

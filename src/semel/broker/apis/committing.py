@@ -1,16 +1,19 @@
-"""What OffsetCommit and TxnOffsetCommit have in common: each partition is judged by itself, then all go in one entry.
+"""What OffsetCommit and TxnOffsetCommit have in common: each partition is judged by itself, then many go in one entry.
 
 A partition that does not exist, or with which too much is to be noted, is refused and does not keep the others out.
-Whatever is wrong with the group or the member is told of every partition that was left.
+Whatever is wrong with the group or the member is told of every partition that was left. A request may speak of twenty
+thousand partitions, which would hold up everybody else: so many as go in one entry are judged and committed at once,
+and who commits is judged again with each entry.
 """
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from semel.broker.apis.answered import Fields
+from semel.broker.apis.answered import Fields, attempted
 from semel.core.entries import Entry, PartitionName, StoredOffset
 from semel.core.groups.groups import METADATA_CHARACTERS_MAX
 from semel.core.refusals import Refused
+from semel.core.steps import APPEND_PIECES, Steps
 from semel.core.topics import Topic
 from semel.wire import messages
 from semel.wire.errors import ErrorCode
@@ -18,41 +21,66 @@ from semel.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
 
+# A few milliseconds.
+OFFSETS_PER_ENTRY_MAX: Final = 500
+# What committing one takes, beside an element of a message.
+_OFFSET_PIECES: Final = 3
 
-class JudgedTopic(NamedTuple):
+
+class _JudgedTopic(NamedTuple):
     """A topic of a request: what it goes by, and of each partition the offset to commit or the reason not to."""
 
     handle: Fields
     partitions: list[tuple[int, StoredOffset | ErrorCode]]
 
 
-def judged(broker: "Broker", topics: Iterable[Any]) -> list[JudgedTopic]:
-    """The topics of a request, by name or by id, whichever its version has."""
-    return [_judged_topic(broker, asked) for asked in topics]
+def committed(
+    broker: "Broker", topics: Iterable[Any], commit_some: Callable[[list[StoredOffset]], Fields]
+) -> Steps[list[Fields]]:
+    """Commit what nothing is wrong with, in as many entries as it takes, and answer what became of each partition.
+
+    The topics go by name or by id, whichever the version has. `commit_some` answers the error that some of them met.
+    """
+    answered: list[Fields] = []
+    last: Any = None
+    partitions: list[Fields] = []
+    for some in _parted(topics):
+        judged = [(asked, _judged_topic(broker, asked, parts)) for asked, parts in some]
+        offsets = [found for _, topic in judged for _, found in topic.partitions if isinstance(found, StoredOffset)]
+        error = attempted(commit_some, offsets).get("error_code", ErrorCode.NONE) if offsets else ErrorCode.NONE
+        for asked, topic in judged:
+            if asked is not last:
+                last, partitions = asked, []
+                answered.append({**topic.handle, "partitions": partitions})
+            partitions += [
+                {"partition_index": index, "error_code": error if isinstance(found, StoredOffset) else found}
+                for index, found in topic.partitions
+            ]
+        yield APPEND_PIECES + len(some) + _OFFSET_PIECES * len(offsets)
+    return answered
 
 
-def offsets_of(topics: Iterable[JudgedTopic]) -> list[StoredOffset]:
-    """Those that nothing is wrong with."""
-    return [offset for topic in topics for _, offset in topic.partitions if isinstance(offset, StoredOffset)]
+def _parted(topics: Iterable[Any]) -> Iterator[list[tuple[Any, Sequence[Any]]]]:
+    """Topics with their partitions, so many as go in one entry."""
+    some: list[tuple[Any, Sequence[Any]]] = []
+    room = OFFSETS_PER_ENTRY_MAX
+    for asked in topics:
+        first = 0
+        while first == 0 or first < len(asked.partitions):
+            parts = asked.partitions[first : first + room]
+            some.append((asked, parts))
+            first += max(len(parts), 1)
+            room -= max(len(parts), 1)
+            if room == 0:
+                yield some
+                some, room = [], OFFSETS_PER_ENTRY_MAX
+    if some:
+        yield some
 
 
 def partition_names(offsets: Iterable[StoredOffset]) -> list[PartitionName]:
     """The partitions that these offsets are of."""
     return [PartitionName(offset.number, offset.partition) for offset in offsets]
-
-
-def answered_topics(topics: Iterable[JudgedTopic], error: object) -> list[Fields]:
-    """What is answered where this became of the offsets that nothing was wrong with."""
-    return [
-        {
-            **topic.handle,
-            "partitions": [
-                {"partition_index": index, "error_code": error if isinstance(found, StoredOffset) else found}
-                for index, found in topic.partitions
-            ],
-        }
-        for topic in topics
-    ]
 
 
 def commit(broker: "Broker", entry: Entry) -> None:
@@ -63,7 +91,7 @@ def commit(broker: "Broker", entry: Entry) -> None:
         raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the disk would not take it") from refusal
 
 
-def _judged_topic(broker: "Broker", asked: Any) -> JudgedTopic:
+def _judged_topic(broker: "Broker", asked: Any, parts: Sequence[Any]) -> _JudgedTopic:
     catalog = broker.log.catalog
     handle: Fields
     if hasattr(asked, "name"):
@@ -73,8 +101,8 @@ def _judged_topic(broker: "Broker", asked: Any) -> JudgedTopic:
         topic_id = messages.topic_id_bytes(asked.topic_id)
         handle, missing = {"topic_id": topic_id}, ErrorCode.UNKNOWN_TOPIC_ID
         topic = catalog.identified(topic_id)
-    partitions = [(one.partition_index, _judged_partition(topic, one, missing)) for one in asked.partitions]
-    return JudgedTopic(handle, partitions)
+    partitions = [(one.partition_index, _judged_partition(topic, one, missing)) for one in parts]
+    return _JudgedTopic(handle, partitions)
 
 
 def _judged_partition(topic: Topic | None, asked: Any, missing: ErrorCode) -> StoredOffset | ErrorCode:

@@ -3,12 +3,13 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from semel.broker.apis.answered import Fields, answered, attempted
+from semel.broker.apis.answered import Fields, answered_in_steps, attempted_in_steps
 from semel.broker.apis.authorized import GROUP_OPERATIONS, NOT_ASKED
 from semel.core.entries import PartitionName
 from semel.core.groups.consumer import ConsumerGroup
 from semel.core.groups.consumer_members import Member
 from semel.core.refusals import GROUP_ID_NOT_FOUND, Refused
+from semel.core.steps import Steps
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -19,18 +20,18 @@ _CONSUMER_MEMBER = 1
 _UNKNOWN = {"group_state": "", "group_epoch": 0, "assignment_epoch": 0, "assignor_name": "", "members": []}
 
 
-@answered
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
+@answered_in_steps
+def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
-    return {
-        "groups": [
-            {**_UNKNOWN, "group_id": name, **attempted(_describe, broker, name, operations)}
-            for name in dict.fromkeys(request.group_ids)
-        ]
-    }
+    groups = []
+    for name in dict.fromkeys(request.group_ids):
+        fields = yield from attempted_in_steps(_describe(broker, name, operations))
+        groups.append({**_UNKNOWN, "group_id": name, **fields})
+        yield 4
+    return {"groups": groups}
 
 
-def _describe(broker: "Broker", name: str, operations: int) -> Fields:
+def _describe(broker: "Broker", name: str, operations: int) -> Steps[Fields]:
     machine = broker.log.groups.existing(name).machine
     if not isinstance(machine, ConsumerGroup):
         raise Refused(GROUP_ID_NOT_FOUND, f"group '{name}' is not a consumer group")
@@ -40,10 +41,18 @@ def _describe(broker: "Broker", name: str, operations: int) -> Fields:
         "group_epoch": machine.epoch,
         "assignment_epoch": machine.target_epoch,
         "assignor_name": machine.assignor,
-        "members": [
-            _member_fields(broker, member, machine.target_of(member.member_id)) for member in machine.members.values()
-        ],
+        "members": (yield from _members(broker, machine)),
     }
+
+
+def _members(broker: "Broker", machine: ConsumerGroup) -> Steps[list[Fields]]:
+    # They may come and go meanwhile.
+    members = []
+    for member in list(machine.members.values()):
+        target = machine.target_of(member.member_id)
+        members.append(_member_fields(broker, member, target))
+        yield 1 + len(member.held) + len(target)
+    return members
 
 
 def _member_fields(broker: "Broker", member: Member, target: Iterable[PartitionName]) -> Fields:

@@ -7,10 +7,11 @@ the broker makes up the member's id, from version 1 on the client does.
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from semel.broker.apis.answered import Fields, answer, attempted
+from semel.broker.apis.answered import Fields, answer_in_steps, attempted, decoded
 from semel.core.entries import PartitionName
 from semel.core.groups.consumer_members import JOIN_EPOCH
 from semel.core.groups.consumer_requests import Heartbeat
+from semel.core.steps import Steps
 from semel.wire import messages
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ _NO_NUMBER = -1
 _NOTHING_TO_TELL = {"member_id": None, "member_epoch": 0, "heartbeat_interval": 0, "assignment": None}
 
 
-def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> None:
-    request = messages.decode_request(exchange.api_key, exchange.version, body)
+def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[None]:
+    request = yield from decoded(exchange, body)
     heard: Heard | None = None
 
     def serve() -> Fields:
@@ -34,7 +35,7 @@ def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> None:
         return _fields_of(broker, heard)
 
     fields = {**_NOTHING_TO_TELL, **attempted(serve)}
-    answer(exchange, fields, after=broker.log.end if heard is None else heard.after)
+    yield from answer_in_steps(exchange, fields, after=broker.log.end if heard is None else heard.after)
 
 
 def _heartbeat(broker: "Broker", exchange: "Exchange", request: Any) -> Heartbeat:

@@ -5,10 +5,11 @@ A manual assignment may be given if it has one entry for each new partition, on 
 
 from typing import TYPE_CHECKING, Any
 
-from semel.broker.apis.answered import Fields, answered, attempted
+from semel.broker.apis.answered import Fields, answered_in_steps, attempted
 from semel.broker.apis.create_topics import check_assignments
 from semel.broker.apis.lookup import repeated
 from semel.core.refusals import Refused
+from semel.core.steps import APPEND_PIECES, Steps
 from semel.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -16,15 +17,14 @@ if TYPE_CHECKING:
     from semel.broker.connection import Exchange
 
 
-@answered
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
-    twice = repeated(asked.name for asked in request.topics)
-    return {
-        "results": [
-            {"name": name, **attempted(_grow, broker, asked, name in twice, request.validate_only)}
-            for name, asked in {asked.name: asked for asked in request.topics}.items()
-        ]
-    }
+@answered_in_steps
+def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
+    twice = yield from repeated(asked.name for asked in request.topics)
+    results = []
+    for name, asked in {asked.name: asked for asked in request.topics}.items():
+        results.append({"name": name, **attempted(_grow, broker, asked, name in twice, request.validate_only)})
+        yield APPEND_PIECES
+    return {"results": results}
 
 
 def _grow(broker: "Broker", asked: Any, twice: bool, validate_only: bool) -> Fields:

@@ -9,12 +9,13 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from semel.broker.apis.answered import Fields, answered, attempted
+from semel.broker.apis.answered import Fields, answered_in_steps, attempted
 from semel.broker.apis.configurations import of_topic
 from semel.broker.apis.lookup import repeated
 from semel.broker.limits import NODE_ID
 from semel.core.entries import TopicCreated
 from semel.core.refusals import Refused
+from semel.core.steps import APPEND_PIECES, Steps
 from semel.wire.errors import ErrorCode
 from semel.wire.reading import NO_TOPIC_ID
 
@@ -25,20 +26,15 @@ if TYPE_CHECKING:
 _DEFAULT: Final = -1
 
 
-@answered
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
-    twice = repeated(asked.name for asked in request.topics)
-    return {
-        "topics": [
-            {
-                "name": name,
-                "topic_id": NO_TOPIC_ID,
-                "configs": [],
-                **attempted(_create, broker, asked, name in twice, request.validate_only),
-            }
-            for name, asked in {asked.name: asked for asked in request.topics}.items()
-        ]
-    }
+@answered_in_steps
+def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
+    twice = yield from repeated(asked.name for asked in request.topics)
+    topics = []
+    for name, asked in {asked.name: asked for asked in request.topics}.items():
+        outcome = attempted(_create, broker, asked, name in twice, request.validate_only)
+        topics.append({"name": name, "topic_id": NO_TOPIC_ID, "configs": [], **outcome})
+        yield 5 * APPEND_PIECES
+    return {"topics": topics}
 
 
 def _create(broker: "Broker", asked: Any, twice: bool, validate_only: bool) -> Fields:

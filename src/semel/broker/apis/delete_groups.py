@@ -2,22 +2,23 @@
 
 from typing import TYPE_CHECKING, Any
 
-from semel.broker.apis.answered import Fields, answered, attempted
+from semel.broker.apis.answered import Fields, answered_in_steps, attempted
 from semel.core.entries import GroupDeleted
 from semel.core.refusals import NON_EMPTY_GROUP, Refused
+from semel.core.steps import APPEND_PIECES, Steps
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
     from semel.broker.connection import Exchange
 
 
-@answered
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
-    return {
-        "results": [
-            {"group_id": name, **attempted(_delete, broker, name)} for name in dict.fromkeys(request.groups_names)
-        ]
-    }
+@answered_in_steps
+def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
+    results = []
+    for name in dict.fromkeys(request.groups_names):
+        results.append({"group_id": name, **attempted(_delete, broker, name)})
+        yield APPEND_PIECES
+    return {"results": results}
 
 
 def _delete(broker: "Broker", name: str) -> Fields:

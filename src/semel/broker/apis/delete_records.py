@@ -6,34 +6,30 @@ from now on, which may be above the offset that was asked for, and never goes ba
 
 from typing import TYPE_CHECKING, Any
 
-from semel.broker.apis.answered import Fields, answered, attempted
+from semel.broker.apis.answered import Fields, answered_in_steps, attempted
 from semel.broker.apis.lookup import partition_of
 from semel.core.entries import LogStartMoved
 from semel.core.refusals import POLICY_VIOLATION, Refused
+from semel.core.steps import APPEND_PIECES, Steps
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
     from semel.broker.connection import Exchange
 
 
-@answered
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
-    return {
-        "topics": [
-            {
-                "name": topic.name,
-                "partitions": [
-                    {
-                        "partition_index": asked.partition_index,
-                        "low_watermark": -1,
-                        **attempted(_delete_below, broker, topic.name, asked.partition_index, asked.offset),
-                    }
-                    for asked in topic.partitions
-                ],
-            }
-            for topic in request.topics
-        ]
-    }
+@answered_in_steps
+def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for asked in topic.partitions:
+            index = asked.partition_index
+            outcome = attempted(_delete_below, broker, topic.name, index, asked.offset)
+            partitions.append({"partition_index": index, "low_watermark": -1, **outcome})
+            yield APPEND_PIECES
+        topics.append({"name": topic.name, "partitions": partitions})
+        yield 1
+    return {"topics": topics}
 
 
 def _delete_below(broker: "Broker", topic_name: str, index: int, offset: int) -> Fields:

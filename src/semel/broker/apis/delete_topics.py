@@ -6,9 +6,10 @@ client would be told that it never was.
 
 from typing import TYPE_CHECKING, Any
 
-from semel.broker.apis.answered import Fields, answered, attempted
+from semel.broker.apis.answered import Fields, answered_in_steps, attempted
 from semel.broker.apis.lookup import repeated, topic_identified
 from semel.core.refusals import Refused
+from semel.core.steps import APPEND_PIECES, Steps
 from semel.wire import messages
 from semel.wire.errors import ErrorCode
 from semel.wire.reading import NO_TOPIC_ID
@@ -21,20 +22,21 @@ if TYPE_CHECKING:
 Handle = tuple[str | None, bytes]
 
 
-@answered
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
+@answered_in_steps
+def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
     asked: list[Handle]
     if hasattr(request, "topics"):
         asked = [(topic.name, messages.topic_id_bytes(topic.topic_id)) for topic in request.topics]
     else:
         asked = [(name, NO_TOPIC_ID) for name in request.topic_names]
-    twice = repeated(_name_of(broker, one) for one in asked)
-    return {
-        "responses": [
-            {"name": name, "topic_id": topic_id, **attempted(_delete, broker, name, topic_id, twice)}
-            for name, topic_id in dict.fromkeys(asked)
-        ]
-    }
+    twice = yield from repeated(_name_of(broker, one) for one in asked)
+    responses = []
+    for name, topic_id in dict.fromkeys(asked):
+        outcome = attempted(_delete, broker, name, topic_id, twice)
+        responses.append({"name": name, "topic_id": topic_id, **outcome})
+        # Every group and every open transaction is asked whether it has something to do with the topic.
+        yield APPEND_PIECES + len(broker.log.groups) + broker.log.transactions.open_count
+    return {"responses": responses}
 
 
 def _name_of(broker: "Broker", asked: Handle) -> str | Handle:

@@ -7,8 +7,9 @@ is left out.
 from typing import TYPE_CHECKING, Any
 
 from semel.broker.apis import configurations
-from semel.broker.apis.answered import Fields, answered, attempted
+from semel.broker.apis.answered import Fields, answered_in_steps, attempted
 from semel.core.refusals import Refused
+from semel.core.steps import APPEND_PIECES, Steps
 from semel.core.topics import check_name
 from semel.wire.errors import ErrorCode
 
@@ -17,27 +18,22 @@ if TYPE_CHECKING:
     from semel.broker.connection import Exchange
 
 
-@answered
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
+@answered_in_steps
+def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
     with_synonyms = request.include_synonyms
     with_documentation = getattr(request, "include_documentation", False)
     # Once each, or a small request could have an answer of any size.
     resources = {(asked.resource_type, asked.resource_name): asked for asked in request.resources}
-    return {
-        "results": [
-            {
-                "resource_type": asked.resource_type,
-                "resource_name": asked.resource_name,
-                "configs": [],
-                **attempted(_describe, broker, asked, with_synonyms, with_documentation),
-            }
-            for asked in resources.values()
-        ]
-    }
+    results = []
+    for (resource_type, name), asked in resources.items():
+        outcome = attempted(_describe, broker, asked, with_synonyms, with_documentation)
+        results.append({"resource_type": resource_type, "resource_name": name, "configs": [], **outcome})
+        yield APPEND_PIECES
+    return {"results": results}
 
 
 def _describe(broker: "Broker", asked: Any, with_synonyms: bool, with_documentation: bool) -> Fields:
-    wanted = asked.configuration_keys
+    wanted = set(asked.configuration_keys or ())
     return {
         "configs": [
             found.explained(with_synonyms=with_synonyms, with_documentation=with_documentation)

@@ -5,12 +5,13 @@ A group that does not exist is described as dead; since version 6 it is an error
 
 from typing import TYPE_CHECKING, Any, Final
 
-from semel.broker.apis.answered import Fields, answered, attempted
+from semel.broker.apis.answered import Fields, answered_in_steps, attempted
 from semel.broker.apis.authorized import GROUP_OPERATIONS, NOT_ASKED
 from semel.core.groups.classic import ClassicGroup
 from semel.core.groups.classic_members import Member
 from semel.core.groups.classic_state import State
 from semel.core.refusals import GROUP_ID_NOT_FOUND, Refused
+from semel.core.steps import Steps
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -26,8 +27,8 @@ _DEAD: Final = {
 }
 
 
-@answered
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
+@answered_in_steps
+def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
     operations = GROUP_OPERATIONS if getattr(request, "include_authorized_operations", False) else NOT_ASKED
     described = []
     for name in dict.fromkeys(request.groups):
@@ -37,7 +38,13 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
         elif exchange.version < _NOT_FOUND_FROM:
             fields = {"authorized_operations": operations}
         described.append({"group_id": name, **_DEAD, **fields})
+        yield 4 + _member_count(fields)
     return {"groups": described}
+
+
+def _member_count(fields: Fields) -> int:
+    members = fields.get("members")
+    return len(members) if isinstance(members, list) else 0
 
 
 def _describe(broker: "Broker", name: str) -> Fields:

@@ -6,7 +6,8 @@ Topics and partitions that do not exist are left out, as in Apache Kafka. How la
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from semel.broker.apis.answered import Fields, answered
+from semel.broker.apis.answered import Fields, answered_in_steps
+from semel.core.steps import Steps
 from semel.core.topics import Topic
 
 if TYPE_CHECKING:
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
     from semel.broker.connection import Exchange
 
 
-@answered
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
+@answered_in_steps
+def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
     catalog = broker.log.catalog
     wanted: Iterable[tuple[Topic | None, Iterable[int]]]
     if request.topics is None:
@@ -24,15 +25,16 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
         # Once each, or a small request could have an answer of any size.
         by_name = {asked.topic: dict.fromkeys(asked.partitions) for asked in request.topics}
         wanted = [(catalog.named(name), indexes) for name, indexes in by_name.items()]
+    topics = []
+    for topic, indexes in wanted:
+        if topic is not None:
+            topics.append({"name": topic.name, "partitions": (yield from _sizes(broker, topic, indexes))})
+        yield 1
     return {
         "results": [
             {
                 "log_dir": broker.log.files.describe(""),
-                "topics": [
-                    {"name": topic.name, "partitions": _sizes(broker, topic, indexes)}
-                    for topic, indexes in wanted
-                    if topic is not None
-                ],
+                "topics": topics,
                 "total_bytes": -1,
                 "usable_bytes": -1,
                 "is_cordoned": False,
@@ -41,10 +43,16 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
     }
 
 
-def _sizes(broker: "Broker", topic: Topic, indexes: Iterable[int]) -> list[dict[str, object]]:
-    found = ((index, broker.log.partition(topic, index)) for index in indexes)
-    return [
-        {"partition_index": index, "partition_size": partition.size, "offset_lag": 0, "is_future_key": False}
-        for index, partition in found
-        if partition is not None
-    ]
+def _sizes(broker: "Broker", topic: Topic, indexes: Iterable[int]) -> Steps[list[dict[str, object]]]:
+    sizes: list[dict[str, object]] = []
+    for index in indexes:
+        # The topic may have been deleted meanwhile.
+        known = broker.log.catalog.numbered(topic.number)
+        partition = None if known is None else broker.log.partition(known, index)
+        if partition is not None:
+            size = partition.size
+            sizes.append({"partition_index": index, "partition_size": size, "offset_lag": 0, "is_future_key": False})
+            yield 1 + len(partition.segments)
+        else:
+            yield 1
+    return sizes

@@ -8,10 +8,11 @@ one.
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from semel.broker.apis.answered import Fields, answered, attempted
+from semel.broker.apis.answered import Fields, answered_in_steps, attempted_in_steps
 from semel.broker.apis.lookup import partition_of
 from semel.core.batch import NO_SEQUENCE
 from semel.core.producers import epoch_of, last_heard_ms, window_of
+from semel.core.steps import Steps, each
 from semel.core.topics import check_name
 
 if TYPE_CHECKING:
@@ -23,39 +24,33 @@ NO_TRANSACTION: Final = -1
 NO_COORDINATOR_EPOCH: Final = -1
 
 
-@answered
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
+@answered_in_steps
+def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
     places = iter(range(broker.limits.producers_per_answer_max))
     # Once each, or a small request could have an answer of any size.
     wanted = {topic.name: topic for topic in request.topics}
-    return {
-        "topics": [
-            {
-                "name": topic.name,
-                "partitions": [
-                    {
-                        "partition_index": index,
-                        "active_producers": [],
-                        **attempted(_describe, broker, topic.name, index, places),
-                    }
-                    for index in dict.fromkeys(topic.partition_indexes)
-                ],
-            }
-            for topic in wanted.values()
-        ]
-    }
+    topics = []
+    for topic in wanted.values():
+        partitions = []
+        for index in dict.fromkeys(topic.partition_indexes):
+            fields = yield from attempted_in_steps(_describe(broker, topic.name, index, places))
+            partitions.append({"partition_index": index, "active_producers": [], **fields})
+            yield 1
+        topics.append({"name": topic.name, "partitions": partitions})
+        yield 1
+    return {"topics": topics}
 
 
-def _describe(broker: "Broker", topic_name: str, index: int, places: Iterator[int]) -> Fields:
+def _describe(broker: "Broker", topic_name: str, index: int, places: Iterator[int]) -> Steps[Fields]:
     check_name(topic_name)
     _, partition = partition_of(broker, topic_name, index)
-    heard = partition.state.producers.snapshot().items()
     begun = partition.state.open_transactions
+    # All that will be shown are taken at once, for others may be heard meanwhile.
+    heard = [one for one, _ in zip(partition.state.producers.latest(), places, strict=False)]
     return {
-        "active_producers": [
-            _producer(producer_id, state, begun.get(producer_id, NO_TRANSACTION))
-            for (producer_id, state), _ in zip(reversed(heard), places, strict=False)
-        ]
+        "active_producers": (
+            yield from each(heard, lambda one: _producer(*one, begun.get(one[0], NO_TRANSACTION)), pieces=3)
+        )
     }
 
 

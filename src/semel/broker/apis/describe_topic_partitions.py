@@ -6,9 +6,10 @@ for.
 
 from typing import TYPE_CHECKING, Any, Final
 
-from semel.broker.apis.answered import Fields, answered, attempted
+from semel.broker.apis.answered import Fields, answered_in_steps, attempted
 from semel.broker.apis.authorized import TOPIC_OPERATIONS
 from semel.broker.apis.metadata import described, described_missing, described_partition
+from semel.core.steps import Steps, in_order
 from semel.core.topics import check_name
 
 if TYPE_CHECKING:
@@ -19,15 +20,16 @@ if TYPE_CHECKING:
 PARTITIONS_PER_ANSWER_MAX: Final = 2_000
 
 
-@answered
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
-    names = {asked.name for asked in request.topics} or {topic.name for topic in broker.log.catalog}
+@answered_in_steps
+def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
     first_name, first_index = "", 0
     if request.cursor is not None:
         first_name, first_index = request.cursor.topic_name, max(request.cursor.partition_index, 0)
+    asked_for = [asked.name for asked in request.topics] or [topic.name for topic in broker.log.catalog]
+    names = yield from in_order(name for name in asked_for if name >= first_name)
     room = max(min(request.response_partition_limit, PARTITIONS_PER_ANSWER_MAX), 1)
     topics: list[Fields] = []
-    for name in sorted(name for name in names if name >= first_name):
+    for name in names:
         begin = first_index if name == first_name else 0
         if room == 0:
             return {"topics": topics, "next_cursor": {"topic_name": name, "partition_index": begin}}
@@ -36,6 +38,7 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
         end = min(begin + room, count)
         topics.append({**described_missing(name), **attempted(_describe, broker, name, range(begin, end))})
         room -= len(range(begin, end))
+        yield 2 + len(range(begin, end))
         if end < count:
             return {"topics": topics, "next_cursor": {"topic_name": name, "partition_index": end}}
     return {"topics": topics, "next_cursor": None}
@@ -43,8 +46,8 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
 
 def _describe(broker: "Broker", name: str, indexes: range) -> Fields:
     check_name(name)
-    partitions = (
+    partitions: list[Fields] = [
         {**described_partition(broker, index), "eligible_leader_replicas": [], "last_known_elr": []}
         for index in indexes
-    )
+    ]
     return described(broker.log.catalog.existing(name), TOPIC_OPERATIONS, partitions)

@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from semel.broker.apis.answered import Fields, answered, attempted
+from semel.broker.apis.answered import Fields, answered_in_steps, attempted
 from semel.core.entries import PartitionName
 from semel.core.refusals import Refused
+from semel.core.steps import Steps
 from semel.core.transaction_register import NO_EPOCH, NO_PRODUCER
 from semel.wire.errors import ErrorCode
 
@@ -23,20 +24,17 @@ _NOTHING: Fields = {
 }
 
 
-@answered
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
+@answered_in_steps
+def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
     # Once each, or a small request could have an answer of any size.
     wanted = dict.fromkeys(request.transactional_ids)
-    return {
-        "transaction_states": [
-            {
-                "transactional_id": transactional_id,
-                **_NOTHING,
-                **attempted(_describe, broker, transactional_id),
-            }
-            for transactional_id in wanted
-        ]
-    }
+    states = []
+    for transactional_id in wanted:
+        parts = broker.log.transactions.open_parts(transactional_id)
+        described = attempted(_describe, broker, transactional_id)
+        states.append({"transactional_id": transactional_id, **_NOTHING, **described})
+        yield 1 + parts
+    return {"transaction_states": states}
 
 
 def _describe(broker: "Broker", transactional_id: str) -> Fields:

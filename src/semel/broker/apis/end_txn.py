@@ -5,10 +5,10 @@ Version 5 is the second version of transactions: it raises the epoch, and answer
 
 from typing import TYPE_CHECKING, Any, Final
 
-from semel.broker.apis.answered import Fields, answer
+from semel.broker.apis.answered import Fields, answer_in_steps, decoded
 from semel.broker.apis.transactional import attempted_for_owner, is_straggler
+from semel.core.steps import Steps
 from semel.core.transaction_register import NO_EPOCH, NO_PRODUCER
-from semel.wire import messages
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -19,15 +19,17 @@ _FENCED_FROM: Final = 2
 _RAISES_EPOCH_FROM: Final = 5
 
 
-def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> None:
-    request = messages.decode_request(exchange.api_key, exchange.version, body)
+def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[None]:
+    request = yield from decoded(exchange, body)
     raises_epoch = exchange.version >= _RAISES_EPOCH_FROM
     if not raises_epoch and is_straggler(broker, exchange, request.producer_id):
         return
     ended = attempted_for_owner(
         broker, exchange, lambda: _end(broker, exchange, request, raises_epoch), fenced_from=_FENCED_FROM
     )
-    answer(exchange, {"producer_id": NO_PRODUCER, "producer_epoch": NO_EPOCH, **ended}, after=broker.log.end)
+    yield from answer_in_steps(
+        exchange, {"producer_id": NO_PRODUCER, "producer_epoch": NO_EPOCH, **ended}, after=broker.log.end
+    )
 
 
 def _end(broker: "Broker", exchange: "Exchange", request: Any, raises_epoch: bool) -> Fields:

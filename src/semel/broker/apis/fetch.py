@@ -14,17 +14,20 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from semel.broker.serving import serve_on
 from semel.broker.sessions import FetchContext, Interest
+from semel.core.steps import Steps
 from semel.core.topics import Topic
 from semel.storage.journal import Damaged
 from semel.storage.partition_log import PartitionLog, Stretch, Watcher
+from semel.storage.segment import Mark
 from semel.wire.errors import ErrorCode
 from semel.wire.fetch import (
     FetchPartitionAnswer,
     FetchRequest,
     FetchTopicAnswer,
-    decode_request,
-    encode_response,
+    decode_request_in_steps,
+    encode_response_in_steps,
 )
 
 if TYPE_CHECKING:
@@ -35,6 +38,8 @@ _TOPIC_IDS_FROM = 13
 # What a client says that has heard nothing of the leader.
 _NO_EPOCH = -1
 _READ_COMMITTED = 1
+# What reading so many bytes takes beside the rest of a partition.
+_BYTES_PER_PIECE = 16_384
 # A client that would not wait for records at all still waits for those that exist.
 _DISK_WAIT_MS = 1_000
 
@@ -52,36 +57,39 @@ class _Gathered:
         self.answers: list[tuple[Interest, FetchPartitionAnswer]] = []
         self.bytes = 0
         self.has_error = False
-        self.watched: list[PartitionLog] = []
+        # Up to where each of them was looked at, and how much more it may give.
+        self.watched: dict[PartitionLog, tuple[Mark, int]] = {}
 
 
-def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> None:
-    request = decode_request(body, exchange.version)
+def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[None]:
+    request = yield from decode_request_in_steps(body, exchange.version)
     context = broker.fetch_sessions.resolve(request, exchange.version >= _TOPIC_IDS_FROM, broker.steady_ms())
     if context.error:
-        exchange.reply(encode_response(exchange.version, exchange.correlation_id, context.error, 0, []))
+        exchange.reply(
+            (yield from encode_response_in_steps(exchange.version, exchange.correlation_id, context.error, 0, []))
+        )
         return
-    gathered = _gather(broker, request, context, patient=False)
+    gathered = yield from _gather(broker, request, context, patient=False)
     wait_ms = min(request.wait_ms_max, broker.limits.fetch_wait_ms_max)
     if broker.waiting_partitions + len(context.interests) > broker.limits.waiting_partitions_max:
         # Nobody has to wait to be answered, and what waits takes memory.
         wait_ms = 0
     if gathered.cold and not gathered.bytes:
-        parked = _ParkedFetch(broker, exchange, request, context, gathered.watched, max(wait_ms, _DISK_WAIT_MS))
+        parked = _ParkedFetch(broker, exchange, request, context, gathered, max(wait_ms, _DISK_WAIT_MS))
         broker.warm(gathered.cold, parked.warmed)
     elif gathered.bytes >= request.bytes_min or gathered.has_error or wait_ms <= 0 or not context.interests:
         if gathered.cold:
             # What others had to give goes now; these will be in memory when they are asked for again.
             broker.warm(gathered.cold, lambda: None)
-        _answer(exchange, context, gathered)
+        yield from _answer(exchange, context, gathered)
     else:
-        _ParkedFetch(broker, exchange, request, context, gathered.watched, wait_ms)
+        _ParkedFetch(broker, exchange, request, context, gathered, wait_ms)
 
 
 class _ParkedFetch(Watcher):
     """A fetch that waits for records, or for its time to be up."""
 
-    __slots__ = ("_broker", "_context", "_exchange", "_loop", "_request", "_retry", "_timer", "_watched")
+    __slots__ = ("_broker", "_bytes", "_context", "_exchange", "_request", "_retry", "_timer", "_watched")
 
     def __init__(
         self,
@@ -89,43 +97,51 @@ class _ParkedFetch(Watcher):
         exchange: "Exchange",
         request: FetchRequest,
         context: FetchContext,
-        watched: list[PartitionLog],
+        gathered: _Gathered,
         wait_ms: int,
     ) -> None:
         self._broker = broker
         self._exchange = exchange
         self._request = request
         self._context = context
-        self._watched = watched
-        self._loop = asyncio.get_running_loop()
+        # What there was when the partitions were looked at. By how much it has grown since is counted, not read: for
+        # whoever wants to wait for much all of it would be read again with each batch that comes.
+        self._bytes = gathered.bytes
+        self._watched = gathered.watched
         self._retry: asyncio.Handle | None = None
-        self._timer = self._loop.call_later(wait_ms / 1000, self._finish)
-        for partition in watched:
+        self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._finish)
+        for partition in self._watched:
             partition.watchers[self] = None
         broker.waiting_partitions += len(context.interests)
         exchange.park(self)
+        for partition, (until, _) in list(self._watched.items()):
+            # Those that were looked at first may have moved while others were.
+            if _until(request, partition) != until:
+                self.moved(partition)
 
-    def moved(self) -> None:
-        # Several partitions may move in one turn of the event loop: look once, when all have.
-        if self._retry is None:
-            self._retry = self._loop.call_soon(self._look)
+    def moved(self, partition: PartitionLog) -> None:
+        until, bytes_left = self._watched[partition]
+        now = _until(self._request, partition)
+        more = min(partition.bytes_between(until, now), bytes_left)
+        self._watched[partition] = now, bytes_left - more
+        self._bytes += more
+        is_gone = self._broker.log.catalog.numbered(partition.topic_number) is None
+        # Several partitions may move in one turn of the event loop: answer once, when all have.
+        if self._retry is None and (self._bytes >= self._request.bytes_min or is_gone):
+            self._retry = asyncio.get_running_loop().call_soon(self._finish)
 
     def warmed(self) -> None:
         """The disk has given what it was asked for."""
         if self._watched:
             self._finish()
 
-    def _look(self) -> None:
-        self._retry = None
-        gathered = _gather(self._broker, self._request, self._context, patient=True)
-        if gathered.bytes >= self._request.bytes_min or gathered.has_error:
-            self._leave()
-            _answer(self._exchange, self._context, gathered)
-
     def _finish(self) -> None:
         self._leave()
-        gathered = _gather(self._broker, self._request, self._context, patient=True)
-        _answer(self._exchange, self._context, gathered)
+        serve_on(self._broker, self._exchange, self._serve())
+
+    def _serve(self) -> Steps[None]:
+        gathered = yield from _gather(self._broker, self._request, self._context, patient=True)
+        yield from _answer(self._exchange, self._context, gathered)
 
     def give_up(self) -> None:
         self._leave()
@@ -139,12 +155,12 @@ class _ParkedFetch(Watcher):
             self._retry.cancel()
         for partition in self._watched:
             partition.watchers.pop(self, None)
-        self._watched = []
+        self._watched = {}
         self._exchange.unpark(self)
         self._broker.waiting_partitions -= len(self._context.interests)
 
 
-def _gather(broker: "Broker", request: FetchRequest, context: FetchContext, *, patient: bool) -> _Gathered:
+def _gather(broker: "Broker", request: FetchRequest, context: FetchContext, *, patient: bool) -> Steps[_Gathered]:
     limits = broker.limits
     gathered = _Gathered(patient)
     room = min(request.bytes_max, limits.fetch_answer_bytes_max, limits.unsent_bytes_max - broker.unsent_bytes)
@@ -154,6 +170,7 @@ def _gather(broker: "Broker", request: FetchRequest, context: FetchContext, *, p
         if answer.error_code:
             gathered.has_error = True
         gathered.answers.append((interest, answer))
+        yield 5 + sum(map(len, answer.records)) // _BYTES_PER_PIECE
     return gathered
 
 
@@ -176,11 +193,10 @@ def _read(
         error = ErrorCode.UNKNOWN_LEADER_EPOCH if is_ahead else ErrorCode.FENCED_LEADER_EPOCH
         return FetchPartitionAnswer(index, error, -1)
     committed_only = request.isolation_level == _READ_COMMITTED
-    until = partition.stable if committed_only else partition.readable
+    until = _until(request, partition)
     log_start = partition.state.log_start
     if not log_start <= asked.fetch_offset <= partition.state.next_offset:
         return FetchPartitionAnswer(index, ErrorCode.OFFSET_OUT_OF_RANGE, -1, -1, log_start)
-    gathered.watched.append(partition)
     aborted: Sequence[tuple[int, int]] | None = () if committed_only else None
     bytes_max = min(asked.bytes_max, room)
     data: bytes | memoryview = b""
@@ -199,6 +215,7 @@ def _read(
         broker.unreadable(error)
         return FetchPartitionAnswer(index, ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, log_start)
     gathered.bytes += len(data)
+    gathered.watched[partition] = until, max(asked.bytes_max - len(data), 0)
     return FetchPartitionAnswer(
         index,
         0,
@@ -210,19 +227,26 @@ def _read(
     )
 
 
+def _until(request: FetchRequest, partition: PartitionLog) -> Mark:
+    """How far this client may read."""
+    return partition.stable if request.isolation_level == _READ_COMMITTED else partition.readable
+
+
 def _topic_of(broker: "Broker", interest: Interest) -> Topic | None:
     if isinstance(interest.topic, bytes):
         return broker.log.catalog.identified(interest.topic)
     return broker.log.catalog.named(interest.topic)
 
 
-def _answer(exchange: "Exchange", context: FetchContext, gathered: _Gathered) -> None:
+def _answer(exchange: "Exchange", context: FetchContext, gathered: _Gathered) -> Steps[None]:
     session = context.session
     topics: dict[str | bytes, list[FetchPartitionAnswer]] = {}
     for interest, answer in gathered.answers:
         told = (answer.high_watermark, answer.log_start_offset)
         if context.is_incremental and not answer.records and not answer.error_code and interest.told == told:
+            yield 1
             continue
+        yield 1
         interest.told = None if answer.error_code else told
         topics.setdefault(interest.topic, []).append(answer)
         if session is not None and answer.records:
@@ -232,4 +256,6 @@ def _answer(exchange: "Exchange", context: FetchContext, gathered: _Gathered) ->
         for topic, partitions in topics.items()
     ]
     session_id = 0 if session is None else session.session_id
-    exchange.reply(encode_response(exchange.version, exchange.correlation_id, 0, session_id, answers))
+    exchange.reply(
+        (yield from encode_response_in_steps(exchange.version, exchange.correlation_id, 0, session_id, answers))
+    )

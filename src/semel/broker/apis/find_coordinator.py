@@ -5,9 +5,10 @@ Versions 4 and up ask for several keys at once. What is asked for twice is answe
 
 from typing import TYPE_CHECKING, Any, Final
 
-from semel.broker.apis.answered import Fields, answered, attempted
+from semel.broker.apis.answered import Fields, answered_in_steps, attempted
 from semel.broker.limits import NODE_ID
 from semel.core.refusals import INVALID_REQUEST, Refused
+from semel.core.steps import Steps, each
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -21,11 +22,11 @@ _SHARE_FROM: Final = 6
 _NOBODY: Final = {"node_id": -1, "host": "", "port": -1}
 
 
-@answered
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
+@answered_in_steps
+def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
     found = {**_NOBODY, **attempted(_find, broker, getattr(request, "key_type", _GROUP), exchange.version)}
-    keys = getattr(request, "coordinator_keys", ())
-    return {**found, "coordinators": [{"key": key, **found} for key in dict.fromkeys(keys)]}
+    keys = dict.fromkeys(getattr(request, "coordinator_keys", ()))
+    return {**found, "coordinators": (yield from each(keys, lambda key: {"key": key, **found}))}
 
 
 def _find(broker: "Broker", key_type: int, version: int) -> Fields:

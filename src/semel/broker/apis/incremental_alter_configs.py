@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from semel.broker.apis.alter_configs import alter
-from semel.broker.apis.answered import Fields, answered
+from semel.broker.apis.answered import Fields, answered_in_steps
 from semel.core.configs import Alteration, altered
 from semel.core.refusals import Refused
+from semel.core.steps import Steps
 from semel.core.topics import Topic
 from semel.wire.errors import ErrorCode
 
@@ -25,8 +26,8 @@ _OPERATIONS: Final[Mapping[int, Literal["set", "delete", "append", "subtract"]]]
 }
 
 
-@answered
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
+@answered_in_steps
+def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
     return alter(broker, request, _changed)
 
 

@@ -4,27 +4,35 @@ It is answered when all members have joined, or those who have not are late: up 
 for. From version 4 on a new member is told its id first, so that one whose answer was lost does not stay as a ghost.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from semel.broker.apis.answered import Fields, answer
+from semel.broker.apis.answered import Fields, answer, decoded
 from semel.broker.coordinator import new_member_id
 from semel.core.groups.classic_steps import JoinAnswer, JoinRequest
+from semel.core.refusals import INCONSISTENT_GROUP_PROTOCOL
+from semel.core.steps import Steps
 from semel.wire import messages
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
     from semel.broker.connection import Exchange
 
+# What a member may know of ways to share partitions out: each is looked at when anybody joins. Clients know five or so.
+PROTOCOLS_MAX: Final = 100
+
 _KNOWN_ID_FROM = 4
 _NO_PROTOCOL_FROM = 7
 _SKIPS_ASSIGNMENT_FROM = 9
 
 
-def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> None:
-    asked = messages.decode_request(exchange.api_key, exchange.version, body)
+def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[None]:
+    asked = yield from decoded(exchange, body)
     version = exchange.version
     client_id = exchange.client_id or ""
     instance_id = getattr(asked, "group_instance_id", None)
+    if len(asked.protocols) > PROTOCOLS_MAX:
+        answer(exchange, _fields_of(JoinAnswer(INCONSISTENT_GROUP_PROTOCOL, asked.member_id), version))
+        return
     protocols: dict[str, bytes] = {}
     for protocol in asked.protocols:
         protocols.setdefault(protocol.name, protocol.metadata)

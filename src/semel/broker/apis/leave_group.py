@@ -2,25 +2,39 @@
 
 from typing import TYPE_CHECKING, Any
 
-from semel.broker.apis.answered import Fields, answered, attempted
+from semel.broker.apis.answered import Fields, answered_in_steps, attempted
 from semel.core.groups.classic_steps import Leaver
 from semel.core.refusals import UNKNOWN_MEMBER_ID, Refused
+from semel.core.steps import APPEND_PIECES, Steps
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
     from semel.broker.connection import Exchange
 
 _SEVERAL_FROM = 3
+# So many that all members of a group of the usual size leave in one generation.
+_LEAVERS_AT_ONCE = 500
 
 
-@answered
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
+@answered_in_steps
+def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
     if exchange.version < _SEVERAL_FROM:
         leavers = [Leaver(request.member_id, None)]
     else:
         leavers = [Leaver(member.member_id, member.group_instance_id) for member in request.members]
-    fields = {"members": [], **attempted(_leave, broker, request.group_id, leavers)}
-    return fields if exchange.version >= _SEVERAL_FROM else {**fields, **_first(fields)}
+    if exchange.version < _SEVERAL_FROM:
+        fields = attempted(_leave, broker, request.group_id, leavers)
+        return {**fields, **_first(fields)}
+    members: list[Fields] = []
+    for first in range(0, len(leavers) or 1, _LEAVERS_AT_ONCE):
+        fields = attempted(_leave, broker, request.group_id, leavers[first : first + _LEAVERS_AT_ONCE])
+        if "error_code" in fields:
+            return {"members": [], **fields}
+        some = fields["members"]
+        assert isinstance(some, list)
+        members += some
+        yield APPEND_PIECES + len(some)
+    return {"members": members}
 
 
 def _leave(broker: "Broker", group_id: str, leavers: list[Leaver]) -> Fields:

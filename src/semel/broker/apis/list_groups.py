@@ -2,8 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
-from semel.broker.apis.answered import Fields, answered
+from semel.broker.apis.answered import Fields, answered_in_steps
 from semel.core.groups.classic_state import State
+from semel.core.steps import Steps, each
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -13,11 +14,11 @@ if TYPE_CHECKING:
 _CLASSIC = "classic"
 
 
-@answered
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
+@answered_in_steps
+def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
     states = {state.strip().lower() for state in getattr(request, "states_filter", ())}
     types = {group_type.strip().lower() for group_type in getattr(request, "types_filter", ())}
-    listed = [_listed(group) for group in broker.log.groups]
+    listed = yield from each(list(broker.log.groups), _listed)
     return {
         "groups": [
             fields

@@ -8,10 +8,11 @@ none too few. A place below the log start is never answered, and none that canno
 
 from typing import TYPE_CHECKING, Any, Final
 
-from semel.broker.apis.answered import Fields, answered, attempted
+from semel.broker.apis.answered import Fields, answered_in_steps, attempted_in_steps
 from semel.broker.apis.lookup import check_leader_epoch, partition_of, repeated
 from semel.core.batch import HORIZON_BIT, BatchHeader, Buffer
 from semel.core.refusals import Refused
+from semel.core.steps import APPEND_PIECES, Steps
 from semel.storage.journal import Damaged
 from semel.storage.partition_log import PartitionLog
 from semel.storage.segment import Mark
@@ -41,38 +42,36 @@ _PLACES_SINCE: Final = {
     _EARLIEST_PENDING_UPLOAD: 11,
 }
 
-# Looking through this much holds up everybody else for less than a tenth of a second where records are of a usual size,
-# and for about a second where every one of them is empty.
+_NOT_FOUND: Final = {"timestamp": -1, "offset": -1, "leader_epoch": -1}
+
+# Looking through this much takes less than a tenth of a second where records are of a usual size, and about a second
+# where every one of them is empty; others are served in between.
 OPENED_BYTES_MAX: Final = 4 * 1024 * 1024
 
 
-@answered
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
+@answered_in_steps
+def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
     committed_only = getattr(request, "isolation_level", 0) == _READ_COMMITTED
-    twice = repeated((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
-    return {
-        "topics": [
-            {
-                "name": topic.name,
-                "partitions": [
-                    {
-                        "partition_index": asked.partition_index,
-                        "timestamp": -1,
-                        "offset": -1,
-                        "leader_epoch": -1,
-                        **attempted(_find, broker, topic.name, asked, exchange.version, twice, committed_only),
-                    }
-                    for asked in topic.partitions
-                ],
-            }
-            for topic in request.topics
-        ]
-    }
+    twice = yield from repeated(
+        (topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions
+    )
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for asked in topic.partitions:
+            found = yield from attempted_in_steps(
+                _find(broker, topic.name, asked, exchange.version, twice, committed_only)
+            )
+            partitions.append({"partition_index": asked.partition_index, **_NOT_FOUND, **found})
+            yield 2
+        topics.append({"name": topic.name, "partitions": partitions})
+        yield 1
+    return {"topics": topics}
 
 
 def _find(
     broker: "Broker", topic_name: str, asked: Any, version: int, twice: set[tuple[str, int]], committed_only: bool
-) -> Fields:
+) -> Steps[Fields]:
     if (topic_name, asked.partition_index) in twice:
         raise Refused(ErrorCode.INVALID_REQUEST, "the partition is asked about more than once")
     _, partition = partition_of(broker, topic_name, asked.partition_index)
@@ -90,7 +89,7 @@ def _find(
     try:
         if wanted == _MAX_TIMESTAMP:
             wanted = partition.latest_timestamp(until)
-        return _first_since(partition, wanted, until)
+        return (yield from _first_since(partition, wanted, until))
     except (OSError, Damaged) as error:
         broker.unreadable(error)
         raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the records cannot be read: {error}") from None
@@ -100,16 +99,17 @@ def _found(partition: PartitionLog, offset: int, timestamp_ms: int = -1) -> Fiel
     return {"offset": offset, "timestamp": timestamp_ms, "leader_epoch": partition.state.epochs.at(offset)}
 
 
-def _first_since(partition: PartitionLog, timestamp_ms: int, until: Mark) -> Fields:
+def _first_since(partition: PartitionLog, timestamp_ms: int, until: Mark) -> Steps[Fields]:
     log_start = partition.state.log_start
     for header, batch in partition.batches_since(timestamp_ms, until):
-        record = _record_in(header, batch, timestamp_ms, log_start)
+        yield APPEND_PIECES
+        record = yield from _record_in(header, batch, timestamp_ms, log_start)
         if record is not None:
             return _found(partition, *record)
     return {}
 
 
-def _record_in(header: BatchHeader, batch: Buffer, timestamp_ms: int, log_start: int) -> tuple[int, int] | None:
+def _record_in(header: BatchHeader, batch: Buffer, timestamp_ms: int, log_start: int) -> Steps[tuple[int, int] | None]:
     """The offset and time of the first record in a batch that is there and not too early, if there is one."""
     # Where compaction was, the first record may be another, and the base timestamp something else altogether.
     is_marked = header.attributes & HORIZON_BIT
@@ -122,6 +122,7 @@ def _record_in(header: BatchHeader, batch: Buffer, timestamp_ms: int, log_start:
         for offset, time_ms in record_times(batch, OPENED_BYTES_MAX):
             if time_ms >= timestamp_ms and offset >= log_start:
                 return offset, time_ms
+            yield 1
     except ProtocolError:
         return max(header.base_offset, log_start), header.max_timestamp if is_marked else header.base_timestamp
     return None

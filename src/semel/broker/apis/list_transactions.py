@@ -3,12 +3,12 @@
 No filter is no restriction, and of several each has to be met. The answer shows a bounded number.
 """
 
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from semel.broker.apis.answered import Fields, answered, attempted
+from semel.broker.apis.answered import Fields, answered_in_steps, attempted_in_steps
 from semel.core.groups.topic_patterns import TopicPattern
+from semel.core.steps import Steps
 from semel.core.transaction_register import Described, State
 
 if TYPE_CHECKING:
@@ -23,43 +23,50 @@ _NEVER_SEEN: Final = frozenset({"PrepareCommit", "PrepareAbort", "PrepareEpochFe
 _KNOWN_STATES: Final = frozenset(state.shown for state in State) | _NEVER_SEEN
 
 
-@answered
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
+@answered_in_steps
+def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
     unknown = [name for name in dict.fromkeys(request.state_filters) if name not in _KNOWN_STATES]
     return {
         "unknown_state_filters": unknown,
         "transaction_states": [],
-        **attempted(_list, broker, request, set(request.state_filters)),
+        **(yield from attempted_in_steps(_list(broker, request, set(request.state_filters)))),
     }
 
 
-def _list(broker: "Broker", request: Any, states: set[str]) -> Fields:
-    return {
-        "transaction_states": [
-            {
-                "transactional_id": described.owner.transactional_id,
-                "producer_id": described.owner.producer_id,
-                "transaction_state": described.state.shown,
-            }
-            for described in islice(_wanted(broker, request, states), TRANSACTIONS_PER_ANSWER_MAX)
-        ]
-    }
+def _list(broker: "Broker", request: Any, states: set[str]) -> Steps[Fields]:
+    listed: list[Fields] = []
+    is_wanted = _wanted(broker, request, states)
+    for owner in broker.log.transactions.owners():
+        described = broker.log.transactions.described(owner.transactional_id)
+        if described is not None and (yield from is_wanted(described)):
+            listed.append(
+                {
+                    "transactional_id": owner.transactional_id,
+                    "producer_id": described.owner.producer_id,
+                    "transaction_state": described.state.shown,
+                }
+            )
+            if len(listed) == TRANSACTIONS_PER_ANSWER_MAX:
+                break
+        yield 1
+    return {"transaction_states": listed}
 
 
-def _wanted(broker: "Broker", request: Any, states: set[str]) -> Iterator[Described]:
+def _wanted(broker: "Broker", request: Any, states: set[str]) -> Callable[[Described], Steps[bool]]:
     producer_ids = set(request.producer_id_filters)
     duration_ms = getattr(request, "duration_filter", -1)
     text = getattr(request, "transactional_id_pattern", None)
     pattern = TopicPattern(text) if text else None
     began_before_ms = broker.now_ms() - duration_ms
-    for described in broker.log.transactions.all_described():
+
+    def is_wanted(described: Described) -> Steps[bool]:
         owner = described.owner
         if states and described.state.shown not in states:
-            continue
+            return False
         if producer_ids and owner.producer_id not in producer_ids:
-            continue
+            return False
         if duration_ms >= 0 and not 0 <= described.began_at_ms < began_before_ms:
-            continue
-        if pattern is not None and not pattern.matches(owner.transactional_id):
-            continue
-        yield described
+            return False
+        return pattern is None or (yield from pattern.matches_in_steps(owner.transactional_id))
+
+    return is_wanted

@@ -3,11 +3,11 @@
 Nothing is ever made here by being looked for.
 """
 
-from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeVar
 
 from semel.core.refusals import Refused
+from semel.core.steps import Steps
 from semel.core.topics import Topic
 from semel.storage.partition_log import PartitionLog
 from semel.wire.errors import ErrorCode
@@ -41,6 +41,11 @@ def check_leader_epoch(broker: "Broker", epoch: int) -> None:
         raise Refused(error, f"the leader's epoch is {current}, not {epoch}")
 
 
-def repeated(items: Iterable[T]) -> set[T]:
+def repeated(items: Iterable[T]) -> Steps[set[T]]:
     """What occurs more than once: two wishes for one thing in one request leave open which is meant."""
-    return {item for item, times in Counter(items).items() if times > 1}
+    once: set[T] = set()
+    twice: set[T] = set()
+    for item in items:
+        (twice if item in once else once).add(item)
+        yield 1
+    return twice

@@ -5,14 +5,14 @@ then goes when the new topic is durable. Apache Kafka answers first and has the 
 twice is answered once, or a small request could have an answer of any size.
 """
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from semel.broker.apis.answered import Fields, answered, attempted
+from semel.broker.apis.answered import Fields, answered_in_steps, attempted_in_steps
 from semel.broker.apis.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from semel.broker.apis.create_topics import create
 from semel.broker.apis.lookup import topic_identified
 from semel.broker.limits import NODE_ID
+from semel.core.steps import APPEND_PIECES, Steps, each
 from semel.core.topics import Topic, check_name
 from semel.wire import messages
 from semel.wire.reading import NO_TOPIC_ID
@@ -25,27 +25,27 @@ _AUTO_CREATION_FROM: Final = 4
 _NO_NAME_FROM: Final = 12
 
 
-@answered
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
+@answered_in_steps
+def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
     version = exchange.version
     operations = TOPIC_OPERATIONS if getattr(request, "include_topic_authorized_operations", False) else NOT_ASKED
     asks_cluster = getattr(request, "include_cluster_authorized_operations", False)
     topics: list[Fields]
     if request.topics is None or (version == 0 and not request.topics):
-        topics = [_describe(broker, topic, operations) for topic in broker.log.catalog]
+        topics = []
+        for topic in list(broker.log.catalog):
+            topics.append((yield from _describe(broker, topic, operations)))
+            yield 1
     else:
-        wanted = dict.fromkeys(_name_or_id(asked, version) for asked in request.topics)
+        wanted = dict.fromkeys((yield from each(request.topics, lambda asked: _name_or_id(asked, version))))
         # Below version 4 nobody could say no.
         may_create = getattr(request, "allow_auto_topic_creation", version < _AUTO_CREATION_FROM)
         create_missing = may_create and broker.auto_create_topics
-        topics = [
-            {
-                **described_missing(name),
-                "topic_id": topic_id,
-                **attempted(_look_up, broker, name, topic_id, create_missing, operations),
-            }
-            for name, topic_id in wanted
-        ]
+        topics = []
+        for name, topic_id in wanted:
+            found = yield from attempted_in_steps(_look_up(broker, name, topic_id, create_missing, operations))
+            topics.append({**described_missing(name), "topic_id": topic_id, **found})
+            yield 4
     return {
         "brokers": [{"node_id": NODE_ID, "host": broker.advertised_host, "port": broker.advertised_port, "rack": None}],
         "cluster_id": broker.log.cluster_id,
@@ -63,21 +63,24 @@ def _name_or_id(asked: Any, version: int) -> tuple[str | None, bytes]:
     return None if version >= _NO_NAME_FROM else "", topic_id
 
 
-def _look_up(broker: "Broker", name: str | None, topic_id: bytes, create_missing: bool, operations: int) -> Fields:
+def _look_up(
+    broker: "Broker", name: str | None, topic_id: bytes, create_missing: bool, operations: int
+) -> Steps[Fields]:
     if topic_id != NO_TOPIC_ID or name is None:
-        return _describe(broker, topic_identified(broker, topic_id), operations)
+        return (yield from _describe(broker, topic_identified(broker, topic_id), operations))
     if create_missing and broker.log.catalog.named(name) is None:
         create(broker, name, broker.partitions_default, {})
+        yield APPEND_PIECES
     check_name(name)
-    return _describe(broker, broker.log.catalog.existing(name), operations)
+    return (yield from _describe(broker, broker.log.catalog.existing(name), operations))
 
 
-def _describe(broker: "Broker", topic: Topic, operations: int) -> Fields:
-    partitions = (described_partition(broker, index) for index in range(topic.partition_count))
+def _describe(broker: "Broker", topic: Topic, operations: int) -> Steps[Fields]:
+    partitions = yield from each(range(topic.partition_count), lambda index: described_partition(broker, index))
     return described(topic, operations, partitions)
 
 
-def described(topic: Topic, operations: int, partitions: Iterable[Fields]) -> Fields:
+def described(topic: Topic, operations: int, partitions: list[Fields]) -> Fields:
     return {
         "name": topic.name,
         "topic_id": topic.topic_id,

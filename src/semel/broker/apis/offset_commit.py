@@ -7,12 +7,13 @@ that shares partitions out by itself, or somebody who sets a group back. The ans
 
 from typing import TYPE_CHECKING, Any
 
-from semel.broker.apis.answered import Fields, answered, attempted
-from semel.broker.apis.committing import answered_topics, commit, judged, offsets_of, partition_names
+from semel.broker.apis.answered import Fields, answered_in_steps
+from semel.broker.apis.committing import commit, committed, partition_names
 from semel.core.entries import StoredOffset
 from semel.core.groups.committing import Committer
 from semel.core.groups.offsets import DEFAULT_RETENTION
 from semel.core.refusals import Refused
+from semel.core.steps import Steps
 from semel.wire.errors import ErrorCode
 from semel.wire.messages import milliseconds
 
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
 _GROUP_NOT_FOUND_FROM = 9
 
 
-@answered
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
-    topics = judged(broker, request.topics)
-    offsets = offsets_of(topics)
-    outcome = attempted(_commit, broker, exchange, request, offsets) if offsets else {}
-    return {"topics": answered_topics(topics, outcome.get("error_code", ErrorCode.NONE))}
+@answered_in_steps
+def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
+    def commit_some(offsets: list[StoredOffset]) -> Fields:
+        return _commit(broker, exchange, request, offsets)
+
+    return {"topics": (yield from committed(broker, request.topics, commit_some))}
 
 
 def _commit(broker: "Broker", exchange: "Exchange", request: Any, offsets: list[StoredOffset]) -> Fields:

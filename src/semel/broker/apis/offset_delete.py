@@ -5,11 +5,11 @@ Not in those of a topic that its members read, or the next of them to begin woul
 
 from typing import TYPE_CHECKING, Any
 
-from semel.broker.apis.answered import Fields, answered, attempted
+from semel.broker.apis.answered import Fields, answered_in_steps, attempted, attempted_in_steps
 from semel.broker.apis.committing import commit
 from semel.core.entries import PartitionName
-from semel.core.groups.groups import Group
 from semel.core.refusals import Refused
+from semel.core.steps import APPEND_PIECES, Steps
 from semel.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -17,26 +17,29 @@ if TYPE_CHECKING:
     from semel.broker.connection import Exchange
 
 
-@answered
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
-    return {"topics": [], **attempted(_forget, broker, request)}
+@answered_in_steps
+def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
+    return {"topics": [], **(yield from attempted_in_steps(_forget(broker, request)))}
 
 
-def _forget(broker: "Broker", request: Any) -> Fields:
+def _forget(broker: "Broker", request: Any) -> Steps[Fields]:
     if not request.group_id:
         raise Refused(ErrorCode.INVALID_GROUP_ID, "the group needs a name")
-    group = broker.log.groups.existing(request.group_id)
-    group.check_forget()
-    return {"topics": [_forget_topic(broker, group, asked) for asked in request.topics]}
+    broker.log.groups.existing(request.group_id).check_forget()
+    topics = []
+    for asked in request.topics:
+        topics.append(_forget_topic(broker, request.group_id, asked))
+        yield APPEND_PIECES + len(asked.partitions)
+    return {"topics": topics}
 
 
-def _forget_topic(broker: "Broker", group: Group, asked: Any) -> Fields:
+def _forget_topic(broker: "Broker", group_id: str, asked: Any) -> Fields:
     topic = broker.log.catalog.named(asked.name)
     count = 0 if topic is None else topic.partition_count
     number = -1 if topic is None else topic.number
     indexes = dict.fromkeys(one.partition_index for one in asked.partitions)
     known = [PartitionName(number, index) for index in indexes if 0 <= index < count]
-    outcome = attempted(_forget_partitions, broker, group, asked.name, known) if known else {}
+    outcome = attempted(_forget_partitions, broker, group_id, asked.name, known) if known else {}
     error = outcome.get("error_code", ErrorCode.NONE)
     missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return {
@@ -47,7 +50,9 @@ def _forget_topic(broker: "Broker", group: Group, asked: Any) -> Fields:
     }
 
 
-def _forget_partitions(broker: "Broker", group: Group, topic_name: str, partitions: list[PartitionName]) -> Fields:
+def _forget_partitions(broker: "Broker", group_id: str, topic_name: str, partitions: list[PartitionName]) -> Fields:
+    group = broker.log.groups.existing(group_id)
+    group.check_forget()
     entry = group.decide_forget(topic_name, partitions)
     if entry is not None:
         commit(broker, entry)

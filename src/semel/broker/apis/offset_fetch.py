@@ -5,13 +5,13 @@ known of a group that does not exist, which is no error: its offsets are -1. Who
 ask again where an open transaction may still move the group. What is asked for twice is answered once.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from semel.broker.apis.answered import Fields, answered, attempted
+from semel.broker.apis.answered import Fields, answered_in_steps, attempted_in_steps
 from semel.core.entries import PartitionName
 from semel.core.groups.groups import Group
-from semel.core.groups.offsets import CommittedOffset
+from semel.core.steps import Steps, each
 from semel.wire import messages
 from semel.wire.errors import ErrorCode
 
@@ -22,49 +22,57 @@ if TYPE_CHECKING:
 _NOTHING: Final = {"committed_offset": -1, "committed_leader_epoch": -1, "metadata": ""}
 
 
-@answered
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
+@answered_in_steps
+def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
     stable = getattr(request, "require_stable", False)
     if not hasattr(request, "groups"):
-        return _of_group(broker, request, stable)
-    wanted = {asked.group_id: asked for asked in request.groups}
-    return {"groups": [_of_group(broker, asked, stable) for asked in wanted.values()]}
+        return (yield from _of_group(broker, request, stable))
+    groups = []
+    for asked in {asked.group_id: asked for asked in request.groups}.values():
+        groups.append((yield from _of_group(broker, asked, stable)))
+        yield 1
+    return {"groups": groups}
 
 
-def _of_group(broker: "Broker", asked: Any, stable: bool) -> Fields:
-    return {"group_id": asked.group_id, "topics": [], **attempted(_look_up, broker, asked, stable)}
+def _of_group(broker: "Broker", asked: Any, stable: bool) -> Steps[Fields]:
+    found = yield from attempted_in_steps(_look_up(broker, asked, stable))
+    return {"group_id": asked.group_id, "topics": [], **found}
 
 
-def _look_up(broker: "Broker", asked: Any, stable: bool) -> Fields:
+def _look_up(broker: "Broker", asked: Any, stable: bool) -> Steps[Fields]:
     group = broker.log.groups.named(asked.group_id)
     if group is not None:
         # Only versions from 9 on say who asks.
         group.check_fetch(getattr(asked, "member_id", None), getattr(asked, "member_epoch", -1))
     if asked.topics is None:
-        return {"topics": [] if group is None else _all_topics(broker, group, stable)}
+        return {"topics": [] if group is None else (yield from _all_topics(broker, group, stable))}
     wanted: dict[str | bytes, dict[int, None]] = {}
     for topic in asked.topics:
         handle = topic.name if hasattr(topic, "name") else messages.topic_id_bytes(topic.topic_id)
         wanted.setdefault(handle, {}).update(dict.fromkeys(topic.partition_indexes))
-    return {"topics": [_asked_topic(broker, group, handle, indexes, stable) for handle, indexes in wanted.items()]}
+        yield 1
+    topics = []
+    for handle, indexes in wanted.items():
+        topics.append((yield from _asked_topic(broker, group, handle, indexes, stable)))
+        yield 1
+    return {"topics": topics}
 
 
-def _all_topics(broker: "Broker", group: Group, stable: bool) -> list[Fields]:
+def _all_topics(broker: "Broker", group: Group, stable: bool) -> Steps[list[Fields]]:
     committed = group.offsets.committed
-    return [
-        {
-            "name": topic.name,
-            "topic_id": topic.topic_id,
-            "partitions": _partitions(group, topic.number, committed.of_topic(topic.number), stable),
-        }
-        for topic in map(broker.log.catalog.numbered, committed.topics)
-        if topic is not None
-    ]
+    topics: list[Fields] = []
+    for number in list(committed.topics):
+        topic = broker.log.catalog.numbered(number)
+        if topic is not None:
+            partitions = yield from _partitions(group, number, list(committed.of_topic(number)), stable)
+            topics.append({"name": topic.name, "topic_id": topic.topic_id, "partitions": partitions})
+        yield 1
+    return topics
 
 
 def _asked_topic(
     broker: "Broker", group: Group | None, handle: str | bytes, indexes: Iterable[int], stable: bool
-) -> Fields:
+) -> Steps[Fields]:
     catalog = broker.log.catalog
     by_id = isinstance(handle, bytes)
     topic = catalog.identified(handle) if isinstance(handle, bytes) else catalog.named(handle)
@@ -72,23 +80,30 @@ def _asked_topic(
     if topic is None or group is None:
         # A name may yet come to be; an id that is not known never will.
         error = ErrorCode.UNKNOWN_TOPIC_ID if topic is None and by_id else ErrorCode.NONE
-        partitions = [{"partition_index": index, "error_code": error, **_NOTHING} for index in indexes]
+        partitions = yield from each(indexes, lambda index: _unknown(index, error))
     else:
-        committed = group.offsets.committed.of_topic(topic.number)
-        partitions = _partitions(group, topic.number, {index: committed.get(index) for index in indexes}, stable)
+        partitions = yield from _partitions(group, topic.number, indexes, stable)
     return {"name": handle, "topic_id": handle, "partitions": partitions}
 
 
-def _partitions(group: Group, number: int, offsets: Mapping[int, CommittedOffset | None], stable: bool) -> list[Fields]:
-    return [
-        {"partition_index": index, **_committed(group, PartitionName(number, index), offset, stable)}
-        for index, offset in offsets.items()
-    ]
+def _unknown(index: int, error: int) -> Fields:
+    return {"partition_index": index, "error_code": error, **_NOTHING}
 
 
-def _committed(group: Group, name: PartitionName, offset: CommittedOffset | None, stable: bool) -> Fields:
+def _partitions(group: Group, number: int, indexes: Iterable[int], stable: bool) -> Steps[list[Fields]]:
+    partitions: list[Fields] = []
+    for index in indexes:
+        name = PartitionName(number, index)
+        partitions.append({"partition_index": index, **_committed(group, name, stable)})
+        # Every transaction that is open in the group is asked whether it may move it.
+        yield 1 + len(group.offsets.pending) if stable else 1
+    return partitions
+
+
+def _committed(group: Group, name: PartitionName, stable: bool) -> Fields:
     if stable and group.offsets.is_pending(name):
         return {"error_code": ErrorCode.UNSTABLE_OFFSET_COMMIT, **_NOTHING}
+    offset = group.offsets.committed.get(name)
     if offset is None:
         return _NOTHING
     return {

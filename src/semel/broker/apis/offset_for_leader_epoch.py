@@ -7,33 +7,27 @@ consumers may read to; one that is yet to come is not known and has no end.
 
 from typing import TYPE_CHECKING, Any
 
-from semel.broker.apis.answered import Fields, answered, attempted
+from semel.broker.apis.answered import Fields, answered_in_steps, attempted
 from semel.broker.apis.lookup import check_leader_epoch, partition_of
+from semel.core.steps import Steps
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
     from semel.broker.connection import Exchange
 
 
-@answered
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
-    return {
-        "topics": [
-            {
-                "topic": topic.topic,
-                "partitions": [
-                    {
-                        "partition": asked.partition,
-                        "leader_epoch": -1,
-                        "end_offset": -1,
-                        **attempted(_end_of_epoch, broker, topic.topic, asked),
-                    }
-                    for asked in topic.partitions
-                ],
-            }
-            for topic in request.topics
-        ]
-    }
+@answered_in_steps
+def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for asked in topic.partitions:
+            found = attempted(_end_of_epoch, broker, topic.topic, asked)
+            partitions.append({"partition": asked.partition, "leader_epoch": -1, "end_offset": -1, **found})
+            yield 2
+        topics.append({"topic": topic.topic, "partitions": partitions})
+        yield 1
+    return {"topics": topics}
 
 
 def _end_of_epoch(broker: "Broker", topic_name: str, asked: Any) -> Fields:

@@ -14,9 +14,17 @@ from semel.core import batch as batches
 from semel.core.batch import CODEC_LAST, CODEC_MASK
 from semel.core.producers import ACCEPTED, DUPLICATE, GAP
 from semel.core.refusals import Refused
+from semel.core.steps import APPEND_PIECES, Steps
 from semel.core.topics import Topic
+from semel.storage.partition_log import PartitionLog
 from semel.wire.errors import ErrorCode, ProtocolError
-from semel.wire.produce import ProducePartitionAnswer, ProduceTopic, ProduceTopicAnswer, decode_request, encode_response
+from semel.wire.produce import (
+    ProducePartitionAnswer,
+    ProduceTopic,
+    ProduceTopicAnswer,
+    decode_request_in_steps,
+    encode_response_in_steps,
+)
 from semel.wire.versions import PRODUCE_SERVED_MIN
 
 if TYPE_CHECKING:
@@ -26,19 +34,24 @@ if TYPE_CHECKING:
 ACKS_ALL: Final = -1
 ACKS_NONE: Final = 0
 _ZSTD_FROM: Final = 7
+# What checking so many bytes, and writing them twice, takes beside the rest of an append.
+_BYTES_PER_PIECE: Final = 4096
 # From here on a client knows an error that tells it to abort its transaction and to go on with the next one.
 _ABORTABLE_FROM: Final = 11
 # From here on a batch by itself makes its partition part of a transaction.
 _JOINS_FROM: Final = 12
 
 
-def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> None:
+def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[None]:
     version = exchange.version
     if version < PRODUCE_SERVED_MIN:
         raise ProtocolError(f"Produce version {version} carries message formats that are not supported")
-    request = decode_request(body, version)
+    request = yield from decode_request_in_steps(body, version)
     acks, transactional_id = request.acks, request.transactional_id
-    answers = [_produce_to(broker, topic, acks, transactional_id, version) for topic in request.topics]
+    answers: list[ProduceTopicAnswer] = []
+    for topic in request.topics:
+        answered = yield from _produce_to(broker, topic, acks, transactional_id, version)
+        answers.append(answered)
     # Here and not with the answer, because what nobody waits for has to become durable as well.
     broker.follow_journal()
     if acks == ACKS_NONE:
@@ -47,29 +60,26 @@ def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> None:
         else:
             exchange.reply_nothing()
         return
-    answer = encode_response(version, exchange.correlation_id, answers)
+    answer = yield from encode_response_in_steps(version, exchange.correlation_id, answers)
     exchange.reply((answer,), after=broker.log.end if acks == ACKS_ALL else 0)
 
 
 def _produce_to(
     broker: "Broker", asked: ProduceTopic, acks: int, transactional_id: str | None, version: int
-) -> ProduceTopicAnswer:
+) -> Steps[ProduceTopicAnswer]:
     name, topic_id, partitions = asked
     catalog = broker.log.catalog
-    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if topic_id is not None:
-        topic = catalog.identified(topic_id)
-        unknown = ErrorCode.UNKNOWN_TOPIC_ID
-    else:
-        topic = catalog.named(name or "")
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic_id is None else ErrorCode.UNKNOWN_TOPIC_ID
     answers: list[ProducePartitionAnswer] = []
     for index, records in partitions:
+        # It may have gone since the last step.
+        topic = catalog.named(name or "") if topic_id is None else catalog.identified(topic_id)
         try:
             if acks not in (-1, 0, 1):
                 raise Refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks} is none of -1, 0 and 1")
             if topic is None:
                 raise Refused(unknown, "there is no such topic")
-            answers.append(_append(broker, topic, index, records, transactional_id, version))
+            answers.append((yield from _append(broker, topic, index, records, transactional_id, version)))
         except KeylessRecords as refused:
             broker.metrics.refused_batches += 1
             errors = [(place, "a record without a key") for place in refused.places]
@@ -82,16 +92,15 @@ def _produce_to(
             answers.append(
                 _refusal(index, ErrorCode.KAFKA_STORAGE_ERROR, f"the disk would not take it: {error.strerror}")
             )
+        yield APPEND_PIECES if records is None else APPEND_PIECES + len(records) // _BYTES_PER_PIECE
     return name, topic_id, answers
 
 
 def _append(
     broker: "Broker", topic: Topic, index: int, records: memoryview | None, transactional_id: str | None, version: int
-) -> ProducePartitionAnswer:
+) -> Steps[ProducePartitionAnswer]:
     log = broker.log
-    partition = log.partition(topic, index)
-    if partition is None:
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic '{topic.name}' has no partition {index}")
+    partition = _partition(broker, topic, index)
     if not records:
         raise Refused(ErrorCode.INVALID_RECORD, "there is no record batch for this partition")
     header = batches.accept_from_client(records, topic.parsed.max_message_bytes)
@@ -102,7 +111,9 @@ def _append(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional batch in a request without a transaction"
         )
     if topic.parsed.is_compacted:
-        check_keys(records, header, broker.limits.compacted_batch_bytes_max)
+        yield from check_keys(records, header, broker.limits.compacted_batch_bytes_max)
+        if log.catalog.numbered(topic.number) is None:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic '{topic.name}' has just been deleted")
     try:
         appended = log.append(topic, partition, header, records, broker.now_ms(), joins=version >= _JOINS_FROM)
     except Refused as refused:
@@ -125,6 +136,13 @@ def _append(
     if error:
         return _refusal(index, error, message)
     return ProducePartitionAnswer(index, 0, base_offset, timestamp_ms, partition.state.log_start)
+
+
+def _partition(broker: "Broker", topic: Topic, index: int) -> PartitionLog:
+    partition = broker.log.partition(topic, index)
+    if partition is None:
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic '{topic.name}' has no partition {index}")
+    return partition
 
 
 def _refusal(index: int, error: int, message: str | None) -> ProducePartitionAnswer:

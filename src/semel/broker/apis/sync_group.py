@@ -6,9 +6,9 @@ could give to somebody else.
 
 from typing import TYPE_CHECKING, Any
 
-from semel.broker.apis.answered import Fields, answer
+from semel.broker.apis.answered import Fields, answer, decoded
 from semel.core.groups.classic_steps import SyncAnswer, SyncRequest
-from semel.wire import messages
+from semel.core.steps import Steps
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 _PROTOCOL_FROM = 5
 
 
-def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> None:
-    asked = messages.decode_request(exchange.api_key, exchange.version, body)
+def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[None]:
+    asked = yield from decoded(exchange, body)
     request = SyncRequest(
         member_id=asked.member_id,
         instance_id=getattr(asked, "group_instance_id", None),

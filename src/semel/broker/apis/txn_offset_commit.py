@@ -8,13 +8,13 @@ partitions cannot commit for whoever has them now, whatever its producer believe
 
 from typing import TYPE_CHECKING, Any, Final
 
-from semel.broker.apis.answered import Fields, answer, attempted
-from semel.broker.apis.committing import answered_topics, commit, judged, offsets_of, partition_names
+from semel.broker.apis.answered import Fields, answer_in_steps, attempted, decoded
+from semel.broker.apis.committing import commit, committed, partition_names
 from semel.broker.apis.transactional import is_straggler
 from semel.core.entries import StoredOffset, TransactionalOffsets
 from semel.core.groups.committing import Committer
 from semel.core.refusals import Refused
-from semel.wire import messages
+from semel.core.steps import Steps
 from semel.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -32,17 +32,20 @@ _TOLD: Final[dict[object, ErrorCode]] = {
 }
 
 
-def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> None:
-    request = messages.decode_request(exchange.api_key, exchange.version, body)
+def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[None]:
+    request = yield from decoded(exchange, body)
     if exchange.version < _JOINS_FROM and is_straggler(broker, exchange, request.producer_id, "offsets"):
         return
-    topics = judged(broker, request.topics)
-    offsets = offsets_of(topics)
-    outcome = attempted(_commit, broker, exchange, request, offsets) if offsets else {}
-    error = outcome.get("error_code", ErrorCode.NONE)
-    if error == ErrorCode.PRODUCER_FENCED:
-        broker.metrics.fenced_requests += 1
-    answer(exchange, {"topics": answered_topics(topics, _TOLD.get(error, error))}, after=broker.log.end)
+
+    def commit_some(offsets: list[StoredOffset]) -> Fields:
+        outcome = attempted(_commit, broker, exchange, request, offsets)
+        error = outcome.get("error_code", ErrorCode.NONE)
+        if error == ErrorCode.PRODUCER_FENCED:
+            broker.metrics.fenced_requests += 1
+        return {"error_code": _TOLD.get(error, error)}
+
+    topics = yield from committed(broker, request.topics, commit_some)
+    yield from answer_in_steps(exchange, {"topics": topics}, after=broker.log.end)
 
 
 def _commit(broker: "Broker", exchange: "Exchange", request: Any, offsets: list[StoredOffset]) -> Fields:

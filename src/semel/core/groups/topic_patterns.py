@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final, Never
 
 from semel.core.refusals import INVALID_REGULAR_EXPRESSION, Refused
+from semel.core.steps import Steps, finish
 
 # Far above what people write. Clients join several expressions into one.
 PATTERN_CHARACTERS_MAX: Final = 4096
@@ -141,6 +142,10 @@ class TopicPattern:
         self._remembered = 0
 
     def matches(self, name: str) -> bool:
+        return finish(self.matches_in_steps(name))
+
+    def matches_in_steps(self, name: str) -> Steps[bool]:
+        """The same, a few characters at a time: where the expression is large each may lead to a thousand places."""
         at: tuple[frozenset[int], str | None] = self._begin
         for character in name:
             step = at, character if character in _ASCII else _OTHER
@@ -148,10 +153,12 @@ class TopicPattern:
             if following is None:
                 following = self._step(*step)
                 self._remember(step, following)
+                yield 1 + len(at[0]) // 4
             at = following
             if not at[0]:
                 return False
         places, before = at
+        yield 1 + len(name) // 20
         return self._end in self._reached(places, before, None)
 
     def forget_steps(self) -> None:

@@ -1,0 +1,59 @@
+"""Long work, done a little at a time, so that nobody else has to wait for all of it.
+
+A function that may have much to do is a generator: after each little piece it yields how much that was, and at the end
+it returns its result. Whoever drives it decides when others go first. One piece of work is about what one element of a
+message takes, some millionths of a second; an append takes `APPEND_PIECES` of them.
+
+Between two pieces anything else may happen: what is looked up before a `yield` is looked up again behind it, and what
+must not be seen half done has no `yield` in it. This file must never know what the work is.
+"""
+
+from collections.abc import Callable, Generator, Iterable
+from heapq import merge
+from itertools import islice
+from typing import Final, TypeVar
+
+A = TypeVar("A")
+T = TypeVar("T")
+
+Steps = Generator[int, None, T]
+
+# What is written to the journal and to a segment takes as long as so many elements of a message.
+APPEND_PIECES: Final = 20
+
+# Items that are put in order between two steps.
+SORTED_AT_ONCE: Final = 500
+
+
+def finish(steps: Steps[T]) -> T:
+    """All of it at once, for those who have nobody waiting."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
+def in_order(items: Iterable[str]) -> Steps[list[str]]:
+    """The items sorted, each once. Sorting a hundred thousand at once would take as long as a hundred requests."""
+    left = iter(items)
+    heaps: list[list[str]] = []
+    while some := list(islice(left, SORTED_AT_ONCE)):
+        heaps.append(sorted(some))
+        yield len(some)
+    done: list[str] = []
+    for item in merge(*heaps):
+        if not done or done[-1] != item:
+            done.append(item)
+        yield 1
+    return done
+
+
+def each(items: Iterable[A], work: Callable[[A], T], pieces: int = 1) -> Steps[list[T]]:
+    """What `work` makes of every item, each of which is so many pieces."""
+    done = []
+    for item in items:
+        done.append(work(item))
+        yield pieces
+    return done

@@ -1,0 +1,227 @@
+"""Nobody holds the event loop: the largest requests of every API, and how much is done for them in one turn.
+
+Everybody waits for whatever is done in one turn. How long that takes is the machine's business, so it is counted: the
+calls that Python makes in one callback of the loop. An element of a message takes some ten of them, and a call less
+than a millionth of a second.
+"""
+
+import asyncio
+import sys
+from asyncio import events
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import fields, is_dataclass
+from types import FrameType
+from typing import Any, get_args
+
+import pytest
+
+from asking import NEWEST, at
+from semel.broker.apis import HANDLERS
+from semel.broker.broker import Broker
+from semel.wire import messages, versions
+from semel.wire.records import encode_batch
+from semel.wire.versions import CREATE_TOPICS, LIST_GROUPS, OFFSET_COMMIT, OFFSET_FETCH
+
+# Far above what is done in one turn, and far below what a broker takes.
+MANY = 4_000
+CALLS_MAX = 30_000
+
+BATCH = bytes(encode_batch(at(1)))
+TOPIC_FIELDS = ("name", "topic", "topic_name", "resource_name")
+# What a field has to say for a request to get beyond its first check.
+SAID: dict[str, Any] = {
+    "acks": -1,
+    "producer_id": -1,
+    "producer_epoch": -1,
+    "transactional_id": None,
+    "v3_and_below_transactional_id": "",
+    "generation_id_or_member_epoch": -1,
+    "member_id": "",
+    "group_instance_id": None,
+    "instance_id": None,
+    "rack_id": None,
+    "timestamp": 5,
+    "current_leader_epoch": -1,
+    "resource_type": 2,
+    "session_epoch": -1,
+    "max_bytes": 2**20,
+    "partition_max_bytes": 2**20,
+    "records": BATCH,
+    "configuration_keys": None,
+    "replication_factor": -1,
+    "num_partitions": 1,
+    "count": 2,
+    "key_type": 0,
+    "endpoint_type": 1,
+    "cursor": None,
+    "response_partition_limit": 2_000,
+    "producer_id_filters": [],
+    "duration_filter": -1,
+    "session_timeout": 10_000,
+    "rebalance_timeout": 10_000,
+    "timeout": 1_000,
+    "max_wait": 0,
+    "subscribed_topic_regex": None,
+    "server_assignor": None,
+    "topic_partitions": None,
+    "member_epoch": 0,
+}
+
+
+class Counter:
+    """The most calls that were made in any one callback of the loop."""
+
+    def __init__(self) -> None:
+        self.most = 0
+        self._calls = 0
+
+    def note(self, frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code is events.Handle._run.__code__:
+            self._calls = 0
+        if event in ("call", "c_call"):
+            self._calls += 1
+            self.most = max(self.most, self._calls)
+
+
+def filled(entity_type: Any, many_at: int, depth: int = 0, number: int = 0) -> dict[str, Any]:
+    """A request of this type whose arrays are long at one depth, and else have one element."""
+    return {field.name: value_of(field, many_at, depth, number) for field in fields(entity_type)}
+
+
+def value_of(field: Any, many_at: int, depth: int, number: int) -> Any:
+    declared = field.type
+    if field.name in SAID and (SAID[field.name] is not None or type(None) in get_args(declared)):
+        return SAID[field.name]
+    if field.name in TOPIC_FIELDS and declared is not None:
+        return f"t{number}"
+    arguments = [argument for argument in get_args(declared) if argument is not type(None)]
+    arrays = [declared] if Ellipsis in arguments else [one for one in arguments if Ellipsis in get_args(one)]
+    if arrays:
+        element = get_args(arrays[0])[0]
+        count = MANY if depth == many_at else 1
+        if is_dataclass(element):
+            return [filled(element, many_at, depth + 1, index) for index in range(count)]
+        kind = field.metadata["kafka_type"]
+        return [plain(kind, index) for index in range(count)]
+    structs = [one for one in (declared, *arguments) if is_dataclass(one)]
+    if structs:
+        return filled(structs[0], many_at, depth, number)
+    return plain(field.metadata["kafka_type"], number)
+
+
+def plain(kind: str, number: int) -> Any:
+    if kind == "string":
+        return f"t{number}"
+    if kind in ("bytes", "records"):
+        return b""
+    if kind == "uuid":
+        return number.to_bytes(16)
+    return number % 2 == 0 if kind == "bool" else number % 100 if kind in ("int8", "int16") else number
+
+
+def frame_of(api_key: int, version: int, **values: object) -> bytes:
+    request = messages.build_request(api_key, version, **values)
+    return messages.encode_request(api_key, version, 1, "stranger", request)
+
+
+@asynccontextmanager
+async def stranger() -> AsyncIterator[tuple[Broker, Callable[[bytes], Any]]]:
+    """A broker, and a client of it that has no manners."""
+    async with Broker() as broker:
+        reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+
+        async def ask(frame: bytes) -> bytes:
+            writer.write(frame)
+            try:
+                return await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
+            except (asyncio.IncompleteReadError, ConnectionError):
+                return b""
+
+        yield broker, ask
+        writer.close()
+
+
+async def answers(broker: Broker, *frames: bytes) -> AsyncIterator[bytes]:
+    """What one connection hears when it sends all of these at once."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+    writer.writelines(frames)
+    for _ in frames:
+        yield await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
+    writer.close()
+
+
+async def most_calls(frame: bytes, *before: bytes) -> int:
+    async with stranger() as (_, ask):
+        for one in before:
+            await ask(one)
+        counter = Counter()
+        sys.setprofile(counter.note)
+        try:
+            await ask(frame)
+        finally:
+            sys.setprofile(None)
+        return counter.most
+
+
+def topics_made(*wanted: tuple[str, int]) -> bytes:
+    made = [
+        {"name": name, "num_partitions": count, "replication_factor": -1, "assignments": [], "configs": []}
+        for name, count in wanted
+    ]
+    return frame_of(CREATE_TOPICS, 7, topics=made, timeout=1000, validate_only=False)
+
+
+@pytest.mark.parametrize("many_at", [0, 1], ids=["many", "many in one"])
+@pytest.mark.parametrize("api_key", HANDLERS, ids=lambda key: next(n for n, v in vars(versions).items() if v == key))
+def test_a_request_of_any_api_is_served_in_many_turns(api_key: int, many_at: int) -> None:
+    version = NEWEST[api_key]
+    request_type = messages._entity_type(api_key, version, "request")
+    frame = frame_of(api_key, version, **filled(request_type, many_at))
+    made = topics_made(("t0", MANY), *((f"t{number}", 1) for number in range(1, 50)))
+    assert asyncio.run(most_calls(frame, made)) < CALLS_MAX
+
+
+def offsets_committed(count: int) -> bytes:
+    partitions = [
+        {"partition_index": index, "committed_offset": 7, "committed_leader_epoch": -1, "committed_metadata": ""}
+        for index in range(count)
+    ]
+    committer = {"generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None}
+    return frame_of(OFFSET_COMMIT, 9, group_id="g", topics=[{"name": "t0", "partitions": partitions}], **committer)
+
+
+def last_offset_fetched(count: int) -> bytes:
+    topics = [{"name": "t0", "partition_indexes": [count - 1]}]
+    return frame_of(OFFSET_FETCH, 7, group_id="g", topics=topics, require_stable=False)
+
+
+def test_the_next_request_of_a_connection_sees_all_that_a_long_one_did() -> None:
+    async def run() -> None:
+        async with stranger() as (broker, ask):
+            await ask(topics_made(("t0", MANY)))
+            both = [frame async for frame in answers(broker, offsets_committed(MANY), last_offset_fetched(MANY))]
+            fetched = messages.decode_response(OFFSET_FETCH, 7, both[1][5:])
+            assert fetched.topics[0].partitions[0].committed_offset == 7
+            committed = messages.decode_response(OFFSET_COMMIT, 9, both[0][5:])
+            assert [one.error_code for one in committed.topics[0].partitions] == [0] * MANY
+
+    asyncio.run(run())
+
+
+def test_others_are_served_while_a_long_request_is() -> None:
+    async def run() -> None:
+        async with stranger() as (broker, ask):
+            await ask(topics_made(("t0", MANY)))
+            long = answers(broker, offsets_committed(MANY))
+            heard: list[str] = []
+
+            async def hear(name: str, what: AsyncIterator[bytes]) -> None:
+                await anext(what)
+                heard.append(name)
+
+            short = answers(broker, frame_of(LIST_GROUPS, 3))
+            await asyncio.gather(hear("long", long), hear("short", short))
+            assert heard == ["short", "long"]
+
+    asyncio.run(run())
