@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -288,6 +289,39 @@ def test_sqlite_neither_adds_up_nor_compares_decimals(tmp_path: Path, spark: Spa
         sink = sql_sink(f"sqlite:///{tmp_path}/rows.db", "amounts", key="id", **options)  # type: ignore[arg-type]
         with pytest.raises(ValueError, match=r"column 'amount' is a decimal\(3,2\), for which SQLite has no number"):
             sink.write(rows, FIRST)
+
+
+@pytest.mark.parametrize(
+    ("declared", "value"),
+    [
+        ("NUMERIC(38, 2)", "12345678901234567.89BD"),
+        ("INTEGER", "'007'"),
+        ("DECIMAL", "'1e5'"),
+        ("double", "9007199254740993L"),
+        ("VARCHAR(99)", "cast(0.1 AS double) + cast(0.2 AS double)"),
+    ],
+)
+def test_a_column_of_sqlite_that_would_change_a_value_is_refused(
+    tmp_path: Path, spark: SparkSession, declared: str, value: str
+) -> None:
+    url = f"sqlite:///{tmp_path}/rows.db"
+    changed(url, f"CREATE TABLE rows (id INTEGER, amount {declared})")
+    rows = spark.sql(f"SELECT 1 AS id, {value} AS amount")
+    with pytest.raises(ValueError, match=rf"column 'amount' is .* in the rows and {re.escape(declared)} in rows"):
+        sql_sink(url, "rows").write(rows, FIRST)
+    assert asked(url, "SELECT * FROM rows") == []
+
+
+def test_a_column_of_sqlite_that_keeps_a_value_takes_it(tmp_path: Path, spark: SparkSession) -> None:
+    url = f"sqlite:///{tmp_path}/rows.db"
+    changed(url, "CREATE TABLE rows (amount NUMERIC, day DATE, at DATETIME, account, number TEXT)")
+    rows = spark.sql(
+        "SELECT 1234567890123.45BD AS amount, date '2026-01-01' AS day, timestamp '2026-01-01 00:00:00Z' AS at, "
+        "'007' AS account, 9007199254740993L AS number"
+    )
+    sql_sink(url, "rows").write(rows, FIRST)
+    kept = (1234567890123.45, "2026-01-01", "2026-01-01 00:00:00.000000Z", "007", "9007199254740993")
+    assert asked(url, "SELECT * FROM rows") == [kept]
 
 
 @pytest.mark.parametrize("value", ["'12abc'", "date '2026-07-01'", "timestamp '2026-07-01 12:00:00'", "X'31'"])

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import DecimalType
 
+from semel.spark.tables.affinities import check_affinities
 from semel.spark.tables.claims import Claim
 from semel.spark.tables.columns import SQLITE_TYPES, travelling, types_of
 from semel.spark.tables.sink import Outcome
@@ -69,6 +70,7 @@ class SqliteConnection:
     def __init__(self, connection: sqlite3.Connection, target: Target, schema: StructType) -> None:
         self.connection = connection
         self.target = target
+        self.schema = schema
         self.types = types_of(schema, SQLITE_TYPES)
         check_decimals(target.write, schema)
         check_sums(target.write, self.types)
@@ -84,10 +86,12 @@ class SqliteConnection:
         if isinstance(self.target.write.merge, str):
             return
         self.connection.execute(create_table(self.target.table, self.types, self.target.write.key))
-        found = [row[1] for row in self.connection.execute(f"PRAGMA table_info({qualified(self.target.table)})")]
+        columns = self.connection.execute(f"PRAGMA table_info({qualified(self.target.table)})")
+        found = {name: declared for _, name, declared, *_ in columns}
         missing = [name for name in self.types if name not in found]
         if missing:
             raise ValueError(f"table {self.target.table} has no column {missing[0]!r}: it has {', '.join(found)}")
+        check_affinities(self.target.table, self.schema, found)
 
     def held(self) -> Claim | None:
         found = self.connection.execute(
