@@ -21,6 +21,20 @@ PIPELINE_BUGS: Final[tuple[Bug, ...]] = (
         ("tests/audit/test_audit_siphash.py",),
     ),
     Bug(
+        "the audit reads another table than the address's options mean",
+        "semel.audit.places.postgres:PostgresTable._connection",
+        'make_conninfo("", **parts)',
+        'make_conninfo("", **parts, options="-cTimeZone=UTC")',
+        ("tests/audit/test_strange_values.py", "-k", "options_lead_to"),
+    ),
+    Bug(
+        "a text that is half a character is an id",
+        "semel.audit.rows:_text",
+        "value if _is_encodable(value) else None",
+        "value.encode(errors='replace').decode()",
+        ("tests/audit/test_strange_values.py", "-k", "row_without_one"),
+    ),
+    Bug(
         "every audit has the same key",
         "semel.audit.auditing:_key",
         "secrets.token_bytes(KEY_BYTES)",

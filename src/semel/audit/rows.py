@@ -23,6 +23,8 @@ TIME_TYPE: Final = pa.int64()
 ID_TYPE: Final = pa.binary()
 
 _JSON_MARK: Final = "$"
+# Far more than an amount can have, which is 38 digits.
+_AMOUNT_CHARACTERS_MAX: Final = 200
 
 
 class Rows(NamedTuple):
@@ -78,9 +80,9 @@ class Wanted:
     def rows_of(self, columns: dict[str, Any]) -> Rows:
         """From Arrow arrays as a place gives them; the ids may still hold nulls."""
         return Rows(
-            ids_of(_values(columns, self.id, _json_text), self.id),
-            None if self.time is None else times_of(_values(columns, self.time, _json_text), self.time),
-            None if self.amount is None else amounts_of(_values(columns, self.amount, _json_number), self.amount),
+            ids_of(_values(columns, self.id, _json_id), self.id),
+            None if self.time is None else times_of(_values(columns, self.time, _json_time), self.time),
+            None if self.amount is None else amounts_of(_values(columns, self.amount, _json_amount), self.amount),
         )
 
 
@@ -151,7 +153,7 @@ def amounts_of(values: Any, name: object) -> Any:
             return values.cast(pa.string()).cast(AMOUNT_TYPE)
         if _is_text(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind):
             return values.cast(AMOUNT_TYPE)
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise AuditFailed(
             f"{name} holds something that is no number with at most 29 digits before and 9 behind the point: "
             f"{_one_line(error)}"
@@ -195,7 +197,7 @@ def _is_bytes(kind: Any) -> bool:
 # -- JSON ---------------------------------------------------------------------------------------------------------
 
 
-def _values(columns: dict[str, Any], selector: Selector, convert: Callable[[Any], object]) -> Any:
+def _values(columns: dict[str, Any], selector: Selector, convert: Callable[[Any, Selector], str | None]) -> Any:
     """The column itself, or what the path leads to in each of its values."""
     values = columns[selector.column]
     if not selector.path:
@@ -203,7 +205,7 @@ def _values(columns: dict[str, Any], selector: Selector, convert: Callable[[Any]
     if not (_is_text(values.type) or _is_bytes(values.type)):
         raise AuditFailed(f"{selector} looks for JSON, but {selector.column} is of type {values.type}")
     found = [_look(value, selector.path) for value in values.to_pylist()]
-    return pa.array([None if value is None else convert(value) for value in found], pa.string())
+    return pa.array([None if value is None else convert(value, selector) for value in found], pa.string())
 
 
 def _look(value: str | bytes | None, path: tuple[str, ...]) -> object:
@@ -224,18 +226,49 @@ def _look(value: str | bytes | None, path: tuple[str, ...]) -> object:
     return inner
 
 
-def _json_text(value: object) -> str:
+def _json_id(value: object, _: Selector) -> str | None:
+    """Anybody may send anything: what cannot be an id is none, and its row is counted as one without."""
+    return _text(value)
+
+
+def _json_time(value: object, selector: Selector) -> str:
+    text = _text(value)
+    if text is None:
+        raise AuditFailed(f"{selector} holds something that is no time: {_shown(value)}")
+    return text
+
+
+def _json_amount(value: object, selector: Selector) -> str:
+    text = f"{value:f}" if isinstance(value, Decimal) and _is_short(value) else _text(value)
+    if text is None or len(text) > _AMOUNT_CHARACTERS_MAX:
+        raise AuditFailed(f"{selector} holds something that is no amount: {_shown(value)}")
+    return text
+
+
+def _text(value: object) -> str | None:
+    """Text and whole numbers; None for what has no text, or half a character that no encoding has."""
     if isinstance(value, str):
-        return value
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    raise AuditFailed(f"JSON holds {json.dumps(value, default=str)[:80]} where an id or a time was looked for")
+        return value if _is_encodable(value) else None
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _json_number(value: object) -> str:
-    if isinstance(value, int | Decimal | str) and not isinstance(value, bool):
-        return f"{value:f}" if isinstance(value, Decimal) else str(value)
-    raise AuditFailed(f"JSON holds {json.dumps(value, default=str)[:80]} where an amount was looked for")
+def _is_encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _is_short(number: Decimal) -> bool:
+    """Whether it has a few digits when it is written out: an exponent alone stands for as many as there is memory."""
+    return number.is_finite() and abs(number.adjusted()) < _AMOUNT_CHARACTERS_MAX // 2
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    return ascii(value if isinstance(value, str | bool) else str(value))[:80]
 
 
 def _one_line(error: Exception) -> str:

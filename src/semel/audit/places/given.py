@@ -1,5 +1,6 @@
 """Ids that the program itself has: what it knows to have sent, held against what was stored."""
 
+import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -50,5 +51,13 @@ class Given:
 
 
 def _of_ids(ids: Iterable[object], column: str) -> Any:
-    values = [value if isinstance(value, bytes | None) else str(value).encode() for value in ids]
-    return pa.table({column: pa.array(values, pa.binary())})
+    return pa.table({column: pa.array([_bytes_of(value) for value in ids], pa.binary())})
+
+
+def _bytes_of(value: object) -> bytes | None:
+    """None for a text that has half a character, which no encoding has: it is no id, here as in JSON."""
+    if isinstance(value, bytes | None):
+        return value
+    with contextlib.suppress(UnicodeEncodeError):
+        return str(value).encode()
+    return None

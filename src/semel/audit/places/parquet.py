@@ -29,9 +29,11 @@ class RowGroups:
     def read(self, wanted: Wanted) -> Iterator[Rows]:
         try:
             with pq.ParquetFile(self.path) as file:
-                missing = [column for column in wanted.columns if column not in file.schema_arrow.names]
-                if missing:
-                    raise AuditFailed(f"{self.path} has no column {missing[0]!r}: {_names(file.schema_arrow.names)}")
+                names = file.schema_arrow.names
+                for column in wanted.columns:
+                    if names.count(column) != 1:
+                        has = "has two columns" if column in names else "has no column"
+                        raise AuditFailed(f"{self.path} {has} {column!r}: {_names(names)}")
                 groups = list(range(self.first, self.behind))
                 for batch in file.iter_batches(BATCH_ROWS, row_groups=groups, columns=wanted.columns):
                     yield wanted.rows_of({name: batch.column(name) for name in wanted.columns})

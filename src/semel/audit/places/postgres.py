@@ -20,6 +20,7 @@ from semel.audit.rows import Rows, Wanted
 try:
     import psycopg
     from psycopg import sql
+    from psycopg.conninfo import conninfo_to_dict, make_conninfo
 except ImportError:
     raise AuditFailed("PostgreSQL needs the package psycopg: pip install 'semel[postgres]'") from None
 
@@ -27,13 +28,9 @@ CONNECT_SECONDS_MAX: Final = 10
 # A row, and so a value in which JSON is looked for, has to fit.
 BLOCK_BYTES: Final = 8 * 1024 * 1024
 
-_SETTINGS: Final = " ".join(
-    f"-c {setting}"
-    for setting in (
-        *("TimeZone=UTC", "DateStyle=ISO", "client_encoding=UTF8", "extra_float_digits=1"),
-        "default_transaction_read_only=on",
-    )
-)
+# For the one transaction. As options of the connection they would be in place of the user's own, of which a
+# search_path says which table is meant.
+_SETTINGS: Final = {"TimeZone": "UTC", "DateStyle": "ISO", "client_encoding": "UTF8", "extra_float_digits": "1"}
 _BYTEA: Final = "bytea"
 _NUMERIC: Final = "numeric"
 _ID_TYPES: Final = ("smallint", "integer", "bigint", "text", "character varying", "character", "uuid", _BYTEA, _NUMERIC)
@@ -90,7 +87,11 @@ class PostgresTable:
     @contextmanager
     def _connection(self) -> Iterator[Any]:
         try:
-            with psycopg.connect(self.conninfo, connect_timeout=CONNECT_SECONDS_MAX, options=_SETTINGS) as connection:
+            parts = {"connect_timeout": CONNECT_SECONDS_MAX, **conninfo_to_dict(self.conninfo)}
+            with psycopg.connect(make_conninfo("", **parts)) as connection:
+                connection.read_only = True
+                for name, value in _SETTINGS.items():
+                    connection.execute("SELECT set_config(%s, %s, true)", [name, value])
                 yield connection
         except (psycopg.Error, pa.ArrowInvalid) as error:
             raise AuditFailed(f"{self.name}: {' '.join(str(error).split())}") from None

@@ -1,7 +1,7 @@
 """A table of SQLite as rows, read by one connection that may not write.
 
 Every value comes as text, so that 17 is the same id whether it was stored as a number or as text; SQLite lets both
-stand in one column. A floating-point number is refused as an id.
+stand in one column. A floating-point number comes as its shortest text, and is refused as an id.
 """
 
 import sqlite3
@@ -46,13 +46,13 @@ class SQLiteTable:
         return [self]
 
     def read(self, wanted: Wanted) -> Iterator[Rows]:
-        shown = ", ".join(f"CAST({_quoted(column)} AS TEXT)" for column in wanted.columns)
+        shown = ", ".join(map(_as_text, wanted.columns))
         try:
             with closing(self._connection()) as connection:
                 cursor = connection.execute(f"SELECT {shown} FROM {self._from}")
                 while fetched := cursor.fetchmany(BATCH_ROWS):
                     columns = zip(wanted.columns, zip(*fetched, strict=True), strict=True)
-                    yield wanted.rows_of({name: pa.array(values, ID_TYPE) for name, values in columns})
+                    yield wanted.rows_of({name: pa.array(map(_bytes_of, values), ID_TYPE) for name, values in columns})
         except sqlite3.Error as error:
             raise AuditFailed(f"{self.name}: {error}") from None
 
@@ -73,6 +73,16 @@ class SQLiteTable:
         ).fetchone()
         if found is not None:
             raise AuditFailed(f"{self.name}: {self.wanted.id} holds {found[0]}, and a number with a point is no id")
+
+
+def _as_text(column: str) -> str:
+    """A floating-point number as it is: SQLite's own text of it is rounded to 15 digits."""
+    name = _quoted(column)
+    return f"CASE typeof({name}) WHEN 'real' THEN {name} ELSE CAST({name} AS TEXT) END"
+
+
+def _bytes_of(value: bytes | float | None) -> bytes | None:
+    return repr(value).encode() if isinstance(value, float) else value
 
 
 def _quoted(name: str) -> str:
