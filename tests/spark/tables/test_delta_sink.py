@@ -42,6 +42,25 @@ def test_a_batch_that_is_written_twice_is_in_the_table_once(tmp_path: Path, paym
     assert list(tmp_path.glob("**/_SUCCESS")) == []
 
 
+def test_what_an_attempt_that_came_too_late_left_is_in_no_commit(tmp_path: Path) -> None:
+    """A zombie makes the committer's directories again, behind the commit of its job."""
+    late = "_temporary/0/_temporary/attempt_2_m_1"
+    for name in (
+        *("day=1/_hour=a%3Db/part-1.parquet", "day=2/_hour=3/part-2.parquet"),
+        *(f"{late}/part-0.parquet", f"{late}/day=1/_hour=3/part-1.parquet", "day=1/_temporary/part-3.parquet"),
+        *("part-4.parquet", "day=1/part-5.parquet", "day=1/_hour=1/.part-6.parquet", "day=1/_hour=1/_part-7.parquet"),
+        *("other=1/_hour=1/part-8.parquet", "day=1/_hour=1/more=1/part-9.parquet", "day=1/_hour=1/part-1.parquet.crc"),
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+
+    def found(*partition_by: str) -> list[str]:
+        return [str(path.relative_to(tmp_path)) for path in delta.files_of(tmp_path, partition_by)]
+
+    assert found("day", "_hour") == ["day=1/_hour=a%3Db/part-1.parquet", "day=2/_hour=3/part-2.parquet"]
+    assert found() == ["part-4.parquet"]
+
+
 @pytest.mark.parametrize(
     "batch",
     [Batch("query", 1, "other"), Batch("query", 0, "a"), Batch("query", 3, "d"), Batch("another", 2, "c")],

@@ -202,8 +202,18 @@ def written(rows: DataFrame, root: Path, directory: Path, partition_by: Sequence
     except BaseException:
         shutil.rmtree(directory, ignore_errors=True)
         raise
-    added = [add_action(path, root, directory) for path in sorted(directory.rglob("[!._]*.parquet"))]
+    added = [add_action(path, root, directory) for path in files_of(directory, partition_by)]
     return [action for action in added if action is not None]
+
+
+def files_of(directory: Path, partition_by: Sequence[str]) -> list[Path]:
+    """Those that lie where the job's commit puts them, a directory for each partition's value. What lies elsewhere was
+    left by an attempt that came too late, and whose rows another one has written."""
+    found = sorted(directory.rglob("[!._]*.parquet"))
+    wanted = [*partition_by]
+    return [
+        path for path in found if [partition_of(name)[0] for name in path.relative_to(directory).parts[:-1]] == wanted
+    ]
 
 
 def add_action(path: Path, root: Path, directory: Path) -> AddAction | None:
