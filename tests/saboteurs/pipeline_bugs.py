@@ -35,6 +35,13 @@ PIPELINE_BUGS: Final[tuple[Bug, ...]] = (
         ("tests/audit/test_strange_values.py", "-k", "row_without_one"),
     ),
     Bug(
+        "an absence of the query is everybody's silence",
+        "semel.spark.dedup.silence:heard",
+        "at_ms + absent_ms",
+        "at_ms",
+        ("tests/spark/dedup/test_sequence_judge.py", "-k", "absence"),
+    ),
+    Bug(
         "every audit has the same key",
         "semel.audit.auditing:_key",
         "secrets.token_bytes(KEY_BYTES)",

@@ -158,8 +158,9 @@ def test_no_claims_change_nothing() -> None:
 def test_a_silent_producer_is_forgotten_and_may_then_go_on_anywhere() -> None:
     producers = judge_claims(as_arrays([(1, 0, 0)]), ProducerStates.unpack(None), is_new=True, now_ms=10).producers
     producers = judge_claims(as_arrays([(2, 0, 0)]), producers, is_new=True, now_ms=20).producers
-    assert not producers.without_silent(10).has_forgotten
-    later = ProducerStates.unpack(producers.without_silent(11).pack())
+    # A silence of 10 is one of 9 and the seventh that is left to doubt.
+    assert not producers.without_silent(now_ms=20, forget_ms=9).has_forgotten
+    later = ProducerStates.unpack(producers.without_silent(now_ms=20, forget_ms=8).pack())
     assert later.has_forgotten
     assert len(later.register) == 1
     judged = judge_claims(as_arrays([(1, 0, 1)]), later, is_new=not later.has_forgotten, now_ms=30)
@@ -169,4 +170,4 @@ def test_a_silent_producer_is_forgotten_and_may_then_go_on_anywhere() -> None:
 def test_a_producer_of_whom_only_duplicates_come_is_not_silent() -> None:
     producers = judge_claims(as_arrays([(1, 0, 0)]), ProducerStates.unpack(None), is_new=True, now_ms=10).producers
     producers = judge_claims(as_arrays([(1, 0, 0)]), producers, is_new=True, now_ms=20).producers
-    assert len(producers.without_silent(20).register) == 1
+    assert not producers.without_silent(now_ms=20, forget_ms=7).has_forgotten

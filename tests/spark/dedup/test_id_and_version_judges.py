@@ -8,10 +8,14 @@ from hypothesis import strategies as st
 
 from semel.spark.dedup.id_judge import IdJudge
 from semel.spark.dedup.judging import Judge, Moment, State
+from semel.spark.dedup.silence import STEPS_MIN
 from semel.spark.dedup.version_judge import VersionJudge
 
 WITHIN_MS = 3000
 FORGET_MS = 50
+# Of one stretch without rows so much counts, and so much is no silence yet.
+STEP_MS = FORGET_MS // STEPS_MIN
+LONGEST_MS = FORGET_MS + STEP_MS
 Row = tuple[int | None, int | None]
 
 
@@ -97,13 +101,18 @@ def test_a_version_is_accepted_when_it_is_newer_than_the_last_and_never_twice(
 ) -> None:
     judge = VersionJudge({}, FORGET_MS)
     state: State | None = None
-    now_ms = 0
+    now_ms = heard_ms = lived_ms = 0
     last: dict[int, tuple[int, int]] = {}
     for rows, step in batches:
         now_ms += step
         shown, state = outcomes(judge, state, rows_of("_semel_version", rows), Moment(now_ms, None, False))
-        last = {key: (version, heard) for key, (version, heard) in last.items() if heard >= now_ms - FORGET_MS}
-        assert shown == naive_versions(rows, last, now_ms)
+        if rows:
+            # A clock that stands still where nothing came for longer.
+            at_ms = lived_ms + min(now_ms - heard_ms, STEP_MS)
+            last = {key: (version, heard) for key, (version, heard) in last.items() if heard >= at_ms - LONGEST_MS}
+            assert shown == naive_versions(rows, last, at_ms)
+            if any(heard == at_ms for _, heard in last.values()):
+                heard_ms, lived_ms = now_ms, at_ms
         assert len(state.kept) == 32 * len(last)
 
 

@@ -29,12 +29,12 @@ class Bucket:
     copies: "itertools.count[int]" = field(default_factory=itertools.count)
 
     def judge(
-        self, numbers: Iterable[int | None], now_ms: int = 0, *, epoch: int = 0, is_last: bool = False
+        self, numbers: Iterable[int | None], now_ms: int = 0, *, epoch: int = 0, is_last: bool = False, key: int = 2
     ) -> list[Shown]:
         judge = SequenceJudge(
             {}, ["pid"], "era", "number", self.first, self.on_gap, self.hold_ms, self.held_rows_max, self.forget_ms
         )
-        rows = self.rows(list(numbers), epoch)
+        rows = self.rows(list(numbers), epoch, key)
         verdict = judge.judge(self.state, rows, Moment(now_ms, None, is_last))
         self.state, self.wake_at_ms = verdict.state, verdict.wake_at_ms
         if verdict.rows is None:
@@ -42,7 +42,7 @@ class Bucket:
         assert verdict.rows.column_names == ["pid", "era", "number", "copy", "outcome", "expected"]
         return [(row["number"], row["outcome"], row["expected"]) for row in verdict.rows.to_pylist()]
 
-    def rows(self, numbers: list[int | None], epoch: int) -> pa.Table | None:
+    def rows(self, numbers: list[int | None], epoch: int, key: int = 2) -> pa.Table | None:
         if not numbers:
             return None
         return pa.table(
@@ -52,7 +52,7 @@ class Bucket:
                 "number": pa.array(numbers, pa.int64()),
                 "copy": pa.array([next(self.copies) for _ in numbers]),
                 "_semel_key_high": pa.array([1] * len(numbers)),
-                "_semel_key_low": pa.array([2] * len(numbers)),
+                "_semel_key_low": pa.array([key] * len(numbers)),
             }
         )
 
@@ -139,10 +139,38 @@ def test_a_stream_that_is_read_from_its_middle_begins_anywhere() -> None:
 
 
 def test_a_forgotten_producer_goes_on_where_it_was() -> None:
-    bucket = Bucket(OnGap.QUARANTINE, forget_ms=50)
+    bucket = Bucket(OnGap.QUARANTINE, forget_ms=70)
     assert bucket.judge([0, 1]) == taken(0, 1)
-    assert bucket.judge([2], 50) == taken(2)
-    assert bucket.judge([3], 101) == taken(3)
+    for now_ms in range(10, 90, 10):
+        bucket.judge([now_ms // 10 - 1], now_ms, key=3)
+    assert bucket.judge([1], 80) == [(1, "duplicate", None)]
+    for now_ms in range(90, 180, 10):
+        bucket.judge([now_ms // 10 - 1], now_ms, key=3)
+    assert bucket.judge([3], 170) == taken(3)
+
+
+def test_an_absence_of_the_query_is_no_silence_of_its_producers() -> None:
+    bucket = Bucket(OnGap.QUARANTINE, forget_ms=70)
+    assert bucket.judge([0, 1]) == taken(0, 1)
+    for absence in range(1, 4):
+        assert bucket.judge([1], absence * 1_000_000) == [(1, "duplicate", None)]
+
+
+def test_what_went_by_before_an_absence_counts_and_of_the_absence_a_seventh() -> None:
+    bucket = Bucket(OnGap.QUARANTINE, forget_ms=70)
+    bucket.judge([0, 1])
+    for number, now_ms in enumerate((10, 20, 30, 40, 50, 60, 70)):
+        bucket.judge([number], now_ms, key=3)
+    # 70 have gone by, and of the absence 10 count: no more than may.
+    bucket.judge([7], 1_000_000, key=4)
+    assert bucket.judge([1], 1_000_000) == [(1, "duplicate", None)]
+
+
+def test_a_clock_that_is_ahead_for_one_batch_forgets_nobody() -> None:
+    bucket = Bucket(OnGap.QUARANTINE, forget_ms=70)
+    bucket.judge([0, 1], 1_000)
+    bucket.judge([0], 9_000_000, key=3)
+    assert bucket.judge([0, 1], 1_010) == [(0, "duplicate", None), (1, "duplicate", None)]
 
 
 def test_a_row_without_a_number_is_given_out_and_held_by_nothing() -> None:
@@ -159,7 +187,7 @@ def test_held_rows_take_the_columns_of_a_query_that_was_changed() -> None:
     bucket = Bucket()
     bucket.judge([1])
     judge = SequenceJudge({}, ["pid"], "era", "number", 0, OnGap.HOLD, 100, 10, 10_000)
-    rows = bucket.rows([0], 0)
+    rows = bucket.rows([0], 0, 2)
     assert rows is not None
     changed = rows.drop_columns(["copy"]).add_column(0, "more", pa.array(["x"]))
     verdict = judge.judge(bucket.state, changed, Moment(10, None, False))

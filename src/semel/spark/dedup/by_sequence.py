@@ -40,8 +40,9 @@ def dedup(
     each `epoch`; None stands for a stream without epochs. With "hold", rows behind a gap wait until it is filled, for
     as long as `hold_for` and for up to `held_rows_max` rows of a producer; what has waited in vain comes out as a gap,
     in the next batch with data, or with `idle_batches` in one without: then a query never ends with availableNow.
-    "quarantine" gives gaps out at once, "fail" ends the query. A producer not heard for `forget_after` is forgotten.
-    The state is one record for each producer; `buckets` says in how many values it lies, and cannot be changed later.
+    "quarantine" gives gaps out at once, "fail" ends the query. A producer not heard for `forget_after` is forgotten;
+    time in which the query was away does not count. The state is one record for each producer; `buckets` says in how
+    many values it lies, and cannot be changed later.
     """
     asked.check_frame(df)
     asked.check_buckets(buckets)

@@ -9,6 +9,7 @@ from typing import Final
 import numpy
 
 from semel.spark.dedup.register import HIGH, LOW, Array, Integers, empty, find, keyed, merge
+from semel.spark.dedup.silence import heard
 
 _HEARD: Final = "heard_ms"
 _STATE: Final = "state"
@@ -31,10 +32,12 @@ class ProducerStates:
     def pack(self) -> bytes:
         return bytes([self.has_forgotten]) + self.register.tobytes()
 
-    def without_silent(self, before_ms: int) -> "ProducerStates":
-        """Forget who was not heard since then."""
-        heard = self.register[_HEARD] >= before_ms
-        return self if heard.all() else ProducerStates(self.register[heard], True)
+    def without_silent(self, now_ms: int, forget_ms: int) -> "ProducerStates":
+        """Forget who was silent for so long; what was no silence is taken off everybody's."""
+        at_ms, is_remembered = heard(self.register[_HEARD], now_ms, forget_ms)
+        register = self.register.copy()
+        register[_HEARD] = at_ms
+        return ProducerStates(register[is_remembered], self.has_forgotten or not is_remembered.all())
 
     def of(self, high: Integers, low: Integers) -> list[bytes | None]:
         """The state of each of these producers; None for one that is not known."""

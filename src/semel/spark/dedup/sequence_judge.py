@@ -60,11 +60,11 @@ class SequenceJudge:
 
     def judge(self, state: State | None, rows: pa.Table | None, moment: Moment) -> Verdict:
         producers = ProducerStates.unpack(state.kept if state else None)
-        producers = producers.without_silent(moment.now_ms - self.forget_ms)
         rows = _with_held(state.held if state else None, rows, moment.now_ms)
         if rows is None:
             return Verdict(None, State(producers.pack()))
 
+        producers = producers.without_silent(moment.now_ms, self.forget_ms)
         claims, claiming, unclaimed = self._claims(rows)
         is_new = self.first is not None and not producers.has_forgotten
         judged = judge_claims(claims, producers, is_new=is_new, now_ms=moment.now_ms)

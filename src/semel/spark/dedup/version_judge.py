@@ -22,6 +22,7 @@ from semel.spark.dedup.judging import (
 )
 from semel.spark.dedup.outcomes import ACCEPTED, DUPLICATE, LATE, UNCLAIMED
 from semel.spark.dedup.register import HIGH, LOW, empty, find, group, keyed, merge
+from semel.spark.dedup.silence import heard
 
 VERSION: Final = f"{CLAIM_PREFIX}version"
 """Null where a row makes no claim."""
@@ -38,10 +39,11 @@ class VersionJudge:
     forget_ms: int
 
     def judge(self, state: State | None, rows: pa.Table | None, moment: Moment) -> Verdict:
-        known = numpy.frombuffer(state.kept, _LAYOUT) if state else empty(_LAYOUT)
-        known = known[known[_HEARD] >= moment.now_ms - self.forget_ms]
+        known = numpy.frombuffer(state.kept, _LAYOUT).copy() if state else empty(_LAYOUT)
         if rows is None:
             return Verdict(None, State(known.tobytes()))
+        known[_HEARD], is_remembered = heard(known[_HEARD], moment.now_ms, self.forget_ms)
+        known = known[is_remembered]
         claiming = numpy.flatnonzero(rows[VERSION].is_valid().to_numpy())
         version = integers(rows, VERSION)[claiming]
         high, low = integers(rows, KEY_HIGH)[claiming], integers(rows, KEY_LOW)[claiming]
