@@ -5,6 +5,7 @@ from typing import Final
 from saboteurs.planting import Bug
 
 _ATTEMPTS: Final = "tests/spark/lanes/test_lane_attempts.py"
+_IDS: Final = "tests/spark/lanes/test_lane_ids.py"
 _ENCODING: Final = "tests/spark/log/test_encoding.py"
 _PLACING: Final = "tests/spark/log/test_placing.py"
 _PROTOCOL: Final = "tests/spark/lanes/test_lane_protocol.py"
@@ -232,21 +233,35 @@ LANE_BUGS: Final[tuple[Bug, ...]] = (
         "the marker is read before the fence is up",
         "semel.spark.lanes.lane:LaneWriter.write",
         """
-        transaction = self._fence(client, claim)
+        transaction = self._fence(client, claim, fence_of(claim))
         marker = _
         """,
         """
         marker = _
-        transaction = self._fence(client, claim)
+        transaction = self._fence(client, claim, fence_of(claim))
         """,
         (_ATTEMPTS, "-k", "overtaken"),
     ),
     Bug(
         "each batch of a lane has a transactional id of its own",
-        "semel.spark.lanes.lane:LaneWriter._fence",
-        'f"{claim.sink_id}-{claim.lane}"',
-        'f"{claim.sink_id}-{claim.lane}-{time.time_ns()}"',
+        "semel.spark.lanes.lane:LaneWriter.write",
+        "self._fence(client, claim, fence_of(claim))",
+        'self._fence(client, claim, f"{fence_of(claim)}-{time.time_ns()}")',
         (_ATTEMPTS, "-k", "overtaken"),
+    ),
+    Bug(
+        "what an older version left open is not fenced",
+        "semel.spark.lanes.progress:read_marker",
+        "fence_older()",
+        "pass",
+        (_IDS, "-k", "older_version_left_open"),
+    ),
+    Bug(
+        "each attempt fences the older id, which may be the user's",
+        "semel.spark.lanes.progress:read_marker",
+        "marker.is_older if marker is not None else end > 0",
+        "True",
+        (_IDS, "-k", "no_producer_of_the_user or leaves_its_older_id_alone"),
     ),
     Bug(
         "the marker comes behind the commit",

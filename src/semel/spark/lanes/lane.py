@@ -15,7 +15,18 @@ import numpy as np
 
 from semel.spark.lanes import progress
 from semel.spark.lanes.digest import RunningDigest
-from semel.spark.lanes.protocol import Claim, Digest, Duplicate, Refusal, advance, check, decide, misfit
+from semel.spark.lanes.protocol import (
+    Claim,
+    Digest,
+    Duplicate,
+    Refusal,
+    advance,
+    check,
+    decide,
+    fence_of,
+    misfit,
+    older_fence_of,
+)
 from semel.spark.lanes.rows import RowReader, RowsRefused, placed, topics_of
 from semel.spark.log import LogClient, LogError, Topic, TopicPartition
 from semel.spark.log.encoding import Columns, column_of, encoded
@@ -58,8 +69,11 @@ class LaneWriter:
         reader = RowReader(self.topic, claim.lane)
         with LogClient(self.client) as client:
             self._look(client, claim)
-            transaction = self._fence(client, claim)
-            marker = progress.read_marker(client, self.progress_topic, claim.lane, claim.sink_id)
+            transaction = self._fence(client, claim, fence_of(claim))
+            marker = progress.read_marker(
+                *(client, self.progress_topic, claim.lane, claim.sink_id),
+                lambda: self._fence(client, claim, older_fence_of(claim)),
+            )
             decision = decide(marker, claim)
             if isinstance(decision, Refusal):
                 raise ClaimRefused(decision.reason)
@@ -91,10 +105,10 @@ class LaneWriter:
         if refusal is not None:
             raise ClaimRefused(refusal.reason)
 
-    def _fence(self, client: LogClient, claim: Claim) -> Transaction:
+    def _fence(self, client: LogClient, claim: Claim, transactional_id: str) -> Transaction:
         """The lane is this attempt's alone from now on; what an earlier one left open is aborted."""
         try:
-            return Transaction(client, f"{claim.sink_id}-{claim.lane}", self.transaction_timeout_ms)
+            return Transaction(client, transactional_id, self.transaction_timeout_ms)
         except LogError as error:
             raise LaneFailed(f"{_name(claim)} cannot be claimed: {error}") from None
 

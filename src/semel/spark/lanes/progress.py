@@ -6,6 +6,7 @@ happens or does not, and no two drivers can make it differently. A marker must n
 """
 
 import json
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Final
 
@@ -32,7 +33,10 @@ TOPIC_CONFIGS: Final = {
 }
 # How far from the end a marker is looked for at first: it is behind it but for the ends of aborted transactions.
 TAIL_OFFSETS: Final = 64
-_FORMAT: Final = 1
+# The first one was written under ids of lanes that had no prefix. Whoever knows that one alone must not write behind
+# this one: he would put up the wrong fence.
+_FORMAT: Final = 2
+_OLDER_FORMAT: Final = 1
 _FORBIDDEN: Final = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 
 
@@ -71,9 +75,20 @@ def peek_marker(client: LogClient, topic: Topic, lane: int, sink_id: str) -> Mar
     return _last_marker(client, topic, lane, sink_id, client.offsets([where], LATEST, Isolation.READ_COMMITTED)[where])
 
 
-def read_marker(client: LogClient, topic: Topic, lane: int, sink_id: str) -> Marker | None:
-    """The lane's last marker. The lane's transactional id was claimed before, so nothing of it is undecided."""
-    return _last_marker(client, topic, lane, sink_id, _stable_end(client, TopicPartition(topic.name, lane)))
+def read_marker(
+    client: LogClient, topic: Topic, lane: int, sink_id: str, fence_older: Callable[[], object]
+) -> Marker | None:
+    """The lane's last marker. The lane's transactional id was claimed before, so nothing of it is undecided; where an
+    older version may have written, `fence_older` claims the id that the lane had then, before anything is believed."""
+    where = TopicPartition(topic.name, lane)
+    end = client.offsets([where], LATEST, Isolation.READ_UNCOMMITTED)[where]
+    stable = client.offsets([where], LATEST, Isolation.READ_COMMITTED)[where]
+    marker = _last_marker(client, topic, lane, sink_id, stable)
+    if marker.is_older if marker is not None else end > 0:
+        fence_older()
+    elif stable >= end:
+        return marker
+    return _last_marker(client, topic, lane, sink_id, _stable_end(client, where))
 
 
 def _last_marker(client: LogClient, topic: Topic, lane: int, sink_id: str, end: int) -> Marker | None:
@@ -128,7 +143,7 @@ def decode(value: bytes) -> Marker:
     """A marker from its record; what is none is refused, because not knowing is no reason to write."""
     try:
         told = json.loads(value)
-        if told["format"] != _FORMAT:
+        if told["format"] not in (_OLDER_FORMAT, _FORMAT):
             raise ProgressRefused(f"a marker has format {told['format']}, and this version of semel knows {_FORMAT}")
         return Marker(
             told["sinkId"],
@@ -136,6 +151,7 @@ def decode(value: bytes) -> Marker:
             told["laneCount"],
             Order(told["order"]),
             tuple(Written(w["queryId"], w["batchId"], Digest(w["rows"], w["sum"])) for w in told["written"]),
+            told["format"] == _OLDER_FORMAT,
         )
     except (ValueError, KeyError, TypeError) as error:
         raise ProgressRefused(f"a record in the progress topic is no marker: {error!r}") from None

@@ -68,6 +68,8 @@ class Marker:
     lane_count: int | None
     order: Order
     written: tuple[Written, ...]
+    is_older: bool = False
+    """It was written under the lane's older id: whoever did may still be there, and hears no other fence."""
 
     @property
     def newest(self) -> Written:
@@ -94,6 +96,16 @@ class Refusal:
 
 
 Decision = Write | Duplicate | Refusal
+
+
+def fence_of(claim: Claim) -> str:
+    """The transactional id of a lane."""
+    return f"semel-lane-{claim.sink_id}-{claim.lane}"
+
+
+def older_fence_of(claim: Claim) -> str:
+    """Its id before it had a prefix. It may be the name of a producer of the user's, too."""
+    return f"{claim.sink_id}-{claim.lane}"
 
 
 def decide(marker: Marker | None, claim: Claim) -> Decision:
