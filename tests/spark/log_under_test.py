@@ -117,6 +117,12 @@ class LogUnderTest:
         consumer.close()
         return int(found.offset)
 
+    def commit(self, group: str, topic: str, offset: int) -> None:
+        """As an application does that has ended since."""
+        consumer = Consumer({**self._settings, "group.id": group})
+        consumer.commit(offsets=[ClientPartition(topic, 0, offset)], asynchronous=False)
+        consumer.close()
+
     @contextmanager
     def member(self, group: str, topic: str) -> Iterator[None]:
         """A member of a group that has been given its partitions."""

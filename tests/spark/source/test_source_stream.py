@@ -194,6 +194,28 @@ def test_a_group_shows_how_far_the_query_is_and_nobody_goes_on_from_there(log: L
     assert len(SmallDriver(query(log, topic, **{"kafka.group.id": group})).everything()) == 3
 
 
+def test_a_group_in_which_somebody_else_has_offsets_is_left_alone(
+    log: LogUnderTest, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic, group = log.make(), log.new_name("group")
+    log.put(topic, *"abc")
+    log.commit(group, topic, 1)
+    driver = SmallDriver(query(log, topic, maxOffsetsPerTrigger="1", **{"kafka.group.id": group}))
+    assert len(driver.everything()) == 3
+    assert log.committed(group, topic) == 1
+    said = [record.getMessage() for record in caplog.records if record.name == "semel.spark.source.group"]
+    assert len(said) == 1
+    assert f"group {group} has offsets of {topic} that no query of semel's has committed" in said[0]
+
+
+def test_a_group_that_a_query_has_shown_itself_in_goes_on_with_the_next_one(log: LogUnderTest) -> None:
+    topic, group = log.make(), log.new_name("group")
+    for values in ("abc", "de"):
+        log.put(topic, *values)
+        SmallDriver(query(log, topic, **{"kafka.group.id": group})).everything()
+    assert log.committed(group, topic) == 5
+
+
 def test_a_group_that_has_members_of_its_own_is_left_alone(log: LogUnderTest, caplog: pytest.LogCaptureFixture) -> None:
     topic, group = log.make(), log.new_name("group")
     log.put(topic, *"abc")

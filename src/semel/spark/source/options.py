@@ -105,8 +105,9 @@ OPTIONS: Final = (
     Option(
         "kafka.group.id",
         "",
-        "Stream: a group whose offsets show how far the query is, for tools that display lag. Spark's checkpoint alone "
-        "says where the query goes on.",
+        "Stream: a group of the query's own, whose offsets it writes to show how far it is, for tools that show lag. "
+        "Spark's checkpoint alone says where the query goes on. A group that has other offsets, or members, stays as "
+        "it is.",
     ),
     Option("kafka.*", "", "Options of Kafka's clients, of which `kafka.bootstrap.servers` is needed."),
 )
