@@ -19,6 +19,7 @@ from semel.inbox import asides
 from semel.inbox.admission import reason_of
 from semel.inbox.asides import State
 from semel.inbox.attempts import Attempts
+from semel.inbox.brokers import ASK_SECONDS, NO_BROKER, NO_TOPIC, NO_WAY_THERE, Brokers
 from semel.inbox.errors import LoopFailed
 from semel.inbox.identities import Version
 from semel.inbox.looping import Looping
@@ -39,9 +40,11 @@ class AsyncInbox(Looping[AsyncEngine]):
         aiokafka = _aiokafka()
         client = aiokafka.AIOKafkaConsumer(**for_aiokafka(kafka))
         working = asyncio.Lock()
-        client.subscribe(list(topics), listener=_listener(self, client, working))
+        brokers = self._brokers = Brokers(self._clock)
         try:
             await client.start()
+            # A client that is started with its topics waits for those that are missing, and then gives up.
+            client.subscribe(list(topics), listener=_listener(self, client, working))
             while not self._is_stopping:
                 await self._look_after(handler)
                 fetched = await client.getmany(timeout_ms=int(POLL_SECONDS * 1000), max_records=1)
@@ -52,6 +55,13 @@ class AsyncInbox(Looping[AsyncEngine]):
                             await self._consume(client, handler, message_of(records[0]))
                 if not fetched or self._progress.is_due:
                     await self._commit(client)
+                if fetched:
+                    brokers.are_well()
+                else:
+                    # This client does not say what it meets.
+                    brokers.doubt()
+                    if brokers.is_time_to_ask():
+                        brokers.tell(await _wrong_with(client, topics))
         except aiokafka.errors.KafkaError as error:
             raise LoopFailed(f"the broker refuses to be read: {error}") from error
         finally:
@@ -195,11 +205,27 @@ class AsyncInbox(Looping[AsyncEngine]):
             raise LoopFailed(f"the broker refuses the offsets: {error}") from error
         self._progress.forget(offsets)
 
+    def give_partitions(self) -> None:
+        self._brokers.give_partitions()
+
+    def take_partitions(self) -> None:
+        self._brokers.take_partitions()
+
     async def give_up(self, client: Any, places: Sequence[Place]) -> None:
         """The partitions are about to go: what is done in them is committed now, or delivered to somebody else."""
         with contextlib.suppress(LoopFailed):
             await self._commit(client, places)
         self._progress.forget(places)
+
+
+async def _wrong_with(client: Any, topics: Sequence[str]) -> str | None:
+    """What a broker says of the topics, or that there is none to say anything."""
+    try:
+        known = await asyncio.wait_for(client.topics(), ASK_SECONDS)
+    except (_aiokafka().errors.KafkaError, TimeoutError) as error:
+        return NO_BROKER.format(str(error) or type(error).__name__, NO_WAY_THERE)
+    missing = [topic for topic in topics if topic not in known]
+    return NO_TOPIC.format(missing[0]) if missing else None
 
 
 def _aiokafka() -> Any:
@@ -216,11 +242,13 @@ def _listener(inbox: AsyncInbox, client: Any, working: asyncio.Lock) -> Any:
 
     class Listener(listener_class):  # type: ignore[misc]
         async def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
+            inbox.take_partitions()
             async with working:
                 await inbox.give_up(client, [(one.topic, one.partition) for one in revoked])
 
         async def on_partitions_assigned(self, assigned: object) -> None:
             """Each begins where its last commit says."""
+            inbox.give_partitions()
 
     return Listener()
 

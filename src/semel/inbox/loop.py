@@ -20,6 +20,7 @@ from semel.inbox import asides
 from semel.inbox.admission import reason_of
 from semel.inbox.asides import State
 from semel.inbox.attempts import Attempts
+from semel.inbox.brokers import Brokers
 from semel.inbox.errors import LoopFailed
 from semel.inbox.looping import Looping
 from semel.inbox.messages import Message
@@ -67,16 +68,20 @@ class Inbox(Looping[Engine]):
 
         The handler gets a connection in the transaction of the claim, and the message. Its error rolls both back.
         """
-        client = Consumer(for_confluent(kafka))
+        brokers = self._brokers = Brokers(self._clock)
+        client = Consumer(for_confluent(kafka, brokers.doubt))
         try:
-            client.subscribe(list(topics), on_revoke=self._revoked, on_lost=self._lost)
+            client.subscribe(list(topics), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
             while not self._is_stopping:
                 self._look_after(handler)
                 received = client.poll(POLL_SECONDS)
                 if received is not None and not self._is_passing(received):
+                    brokers.are_well()
                     self._consume(client, handler, message_of(received))
                 if received is None or self._progress.is_due:
                     self._commit(client)
+                if received is None and brokers.is_time_to_ask():
+                    brokers.tell(brokers.wrong_with(client, topics))
         finally:
             self._leave(client)
 
@@ -205,6 +210,8 @@ class Inbox(Looping[Engine]):
         if error is None:
             return False
         if error.code() in _PASSING or (error.retriable() and not error.fatal()):
+            if error.code() != KafkaError._PARTITION_EOF:
+                self._brokers.doubt(error)
             return True
         raise LoopFailed(f"the broker refuses to be read: {error.str()}")
 
@@ -230,7 +237,11 @@ class Inbox(Looping[Engine]):
                 raise LoopFailed(f"the broker refuses the offsets: {error.str()}") from failure
         self._progress.forget(offsets)
 
+    def _assigned(self, _client: Consumer, _partitions: list[TopicPartition]) -> None:
+        self._brokers.give_partitions()
+
     def _revoked(self, client: Consumer, partitions: list[TopicPartition]) -> None:
+        self._brokers.take_partitions()
         offsets = self._progress.offsets()
         own = {place: offsets[place] for place in _places(partitions) if place in offsets}
         # What cannot be committed now is delivered to somebody else, as duplicates.
@@ -240,6 +251,7 @@ class Inbox(Looping[Engine]):
         self._progress.forget(own)
 
     def _lost(self, _client: Consumer, partitions: list[TopicPartition]) -> None:
+        self._brokers.take_partitions()
         self._progress.forget(_places(partitions))
 
     def _leave(self, client: Consumer) -> None:

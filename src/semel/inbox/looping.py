@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 from semel.database.times import Clock, now_ms
 from semel.inbox.admission import Admission, Identity, Passing
 from semel.inbox.attempts import Attempts
+from semel.inbox.brokers import Brokers
 from semel.inbox.identities import checked_consumer
 from semel.inbox.outages import Outage, is_passing
 from semel.inbox.outcomes import Counts, Outcome
@@ -23,6 +24,9 @@ EngineT = TypeVar("EngineT")
 
 
 class Looping(Generic[EngineT]):
+    # Of the run under way.
+    _brokers: Brokers
+
     def __init__(
         self,
         engine: EngineT,

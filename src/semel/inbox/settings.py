@@ -1,8 +1,10 @@
 """How a loop sets its client, what it refuses, and how often it does what is not a message's business."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
+
+from confluent_kafka import KafkaError
 
 from semel.inbox.errors import LoopFailed
 
@@ -20,10 +22,25 @@ logger = logging.getLogger("semel.inbox.librdkafka")
 logger.addHandler(logging.NullHandler())
 
 
-def for_confluent(given: Mapping[str, Any]) -> dict[str, Any]:
+def for_confluent(given: Mapping[str, Any], hear: Callable[[KafkaError], None]) -> dict[str, Any]:
+    """`hear` gets what the client meets and mends by itself; so does an `error_cb` of the user's."""
     config = _checked(given, "group.id", "enable.auto.commit")
+    told = config.get("error_cb")
+
+    def tell(error: KafkaError) -> None:
+        hear(error)
+        if told is not None:
+            told(error)
+
+    return {**_FOR_CONFLUENT, "logger": logger, **config, "enable.auto.commit": False, "error_cb": tell}
+
+
+_FOR_CONFLUENT: Final = {
     # A group without offsets begins where the topic does: it must not miss what was sent before it.
-    return {"auto.offset.reset": "earliest", "logger": logger, **config, "enable.auto.commit": False}
+    "auto.offset.reset": "earliest",
+    # Else librdkafka begins anew each time all brokers are away, and says so twenty times a second.
+    "metadata.recovery.strategy": "none",
+}
 
 
 def for_aiokafka(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,101 @@
+"""Whether the brokers give a loop what it asks for. Where they do not, it says once what is wrong and what to do, after
+some seconds, and once that it is over.
+
+It must never raise, and never end a loop: what is away comes back, and whoever waits for a topic may get it.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+
+from semel.database.times import Clock
+
+# Shorter than anybody looks at a log, longer than a broker that is started again is away.
+SAY_AFTER_MS: Final = 5_000
+# How long the loop stands still for a question. It is asked only while there is nothing else to do.
+ASK_SECONDS: Final = 1.0
+_PATTERN: Final = "^"
+
+logger = logging.getLogger("semel.inbox")
+
+NO_BROKER: Final = "no broker answers: {}: {}"
+NO_TOPIC: Final = "there is no topic {!r}: make it (semel topics create), or mend its name"
+NO_PARTITIONS: Final = (
+    "the group has given this loop no partitions{}: nobody coordinates it, or a member keeps the others waiting. On a "
+    "new cluster look at offsets.topic.replication.factor, which must not be more than there are brokers"
+)
+_REMEDIES: Final = {
+    KafkaError._AUTHENTICATION: "look at sasl.mechanism, sasl.username and sasl.password",
+    KafkaError._SSL: "look at security.protocol and the certificates",
+    KafkaError._RESOLVE: "look at bootstrap.servers",
+}
+NO_WAY_THERE: Final = "look at bootstrap.servers, and whether a broker runs there"
+
+
+class Brokers:
+    """What a loop knows of them. Until they have given it its partitions there is doubt."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._doubted_since_ms: int | None = clock()
+        self._ask_at_ms = self._doubted_since_ms + SAY_AFTER_MS
+        self._said: str | None = None
+        self._has_partitions = False
+        self._heard: KafkaError | None = None
+
+    def doubt(self, error: KafkaError | None = None) -> None:
+        """The client met something that it tries to mend by itself, or gives nothing and says nothing."""
+        self._heard = error or self._heard
+        if self._doubted_since_ms is None:
+            self._doubted_since_ms = self._clock()
+            self._ask_at_ms = self._doubted_since_ms + SAY_AFTER_MS
+
+    def give_partitions(self) -> None:
+        """The group has shared them out; this loop may have got none of them."""
+        self._has_partitions = True
+
+    def take_partitions(self) -> None:
+        self._has_partitions = False
+
+    def are_well(self) -> None:
+        """A record came, or they say so themselves."""
+        if self._said is not None:
+            logger.warning("going on: the brokers give what they were waited for")
+        self._doubted_since_ms = self._said = self._heard = None
+
+    def is_time_to_ask(self) -> bool:
+        """Whether there has been doubt for some seconds; whoever asks finds out what is wrong then."""
+        at_ms = self._clock()
+        if self._doubted_since_ms is None or at_ms < self._ask_at_ms:
+            return False
+        self._ask_at_ms = at_ms + SAY_AFTER_MS
+        return True
+
+    def tell(self, wrong: str | None) -> None:
+        """What was found out; None is nothing."""
+        if wrong is None and not self._has_partitions:
+            wrong = NO_PARTITIONS.format(f" ({self._heard.str()})" if self._heard is not None else "")
+        if wrong is None:
+            self.are_well()
+        elif self._said is None:
+            self._said = wrong
+            logger.warning("waiting: %s", wrong)
+
+    def wrong_with(self, client: Consumer, topics: Sequence[str]) -> str | None:
+        """What a broker says of the topics, or that there is none to say anything."""
+        for topic in topics:
+            if topic.startswith(_PATTERN):
+                continue
+            try:
+                error = client.list_topics(topic, ASK_SECONDS).topics[topic].error
+            except KafkaException as failure:
+                heard = self._heard or failure.args[0]
+                return NO_BROKER.format(heard.str(), _REMEDIES.get(heard.code(), NO_WAY_THERE))
+            if error is None:
+                continue
+            if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return NO_TOPIC.format(topic)
+            return f"topic {topic!r} cannot be read: {error.str()}"
+        return None

@@ -1,0 +1,190 @@
+"""What a loop says of brokers that give it nothing: once what is wrong, with what to do, and once that it is over."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Producer
+from sqlalchemy import Connection, Engine
+from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+
+from committed_records import make_topic
+from semel.database import begin_immediately
+from semel.inbox import AsyncInbox, Inbox, Message
+from semel.inbox.brokers import NO_TOPIC, SAY_AFTER_MS, Brokers
+from semel.inbox.settings import for_confluent
+from semel.testing.broker import FaultyBroker
+from semel.testing.clock import Clock
+from semel.testing.served import ServedBroker
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """The database has no part in it."""
+    return f"sqlite:///{tmp_path}/test.db"
+
+
+OVER = "going on: the brokers give what they were waited for"
+
+
+def said_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == "semel.inbox"]
+
+
+def send(bootstrap: str, topic: str) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap})
+    producer.produce(topic, json.dumps({"id": "p-1"}))
+    assert producer.flush(60) == 0
+
+
+def identity(message: Message) -> str:
+    return str(json.loads(message.value or b"")["id"])
+
+
+def handle(connection: Connection, message: Message) -> None:
+    """It is enough that it came."""
+
+
+def run_until(engine: Engine, bootstrap: str, topic: str, is_done: Callable[[Inbox], bool]) -> Inbox:
+    """A second passes for the loop each time it looks at its clock."""
+    clock = Clock()
+
+    def later() -> int:
+        clock.ms += 1_000
+        if is_done(inbox):
+            inbox.stop()
+        return clock.ms
+
+    inbox = Inbox(
+        engine, consumer="billing", identity=lambda message: json.loads(message.value or b"")["id"], clock=later
+    )
+    settings = {"bootstrap.servers": bootstrap, "group.id": topic, "topic.metadata.refresh.interval.ms": 100}
+    inbox.run(handle, settings, [topic])
+    return inbox
+
+
+def test_a_topic_that_is_missing_is_said_once_and_once_that_it_is_there(
+    engine: Engine, topic: str, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    with ServedBroker(tmp_path / "log", "--no-auto-create-topics") as broker:
+        looks = iter(range(1_000_000))
+
+        def is_done(inbox: Inbox) -> bool:
+            # Long after it was said it was not said again.
+            if said_of(caplog) and next(looks) == 12:
+                make_topic(broker.bootstrap, topic)
+            return OVER in said_of(caplog)
+
+        run_until(engine, broker.bootstrap, topic, is_done)
+    assert said_of(caplog) == [f"waiting: {NO_TOPIC.format(topic)}", OVER]
+
+
+def test_a_broker_that_is_away_is_said_once_and_once_that_it_is_back(
+    engine: Engine, faulty: FaultyBroker, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    send(faulty.bootstrap, topic)
+    faulty.kill()
+    looks = iter(range(1_000_000))
+
+    def is_done(inbox: Inbox) -> bool:
+        if said_of(caplog) and next(looks) == 10:
+            faulty.restart()
+        return inbox.counts.consumed == 1
+
+    run_until(engine, faulty.bootstrap, topic, is_done)
+    [waiting, over] = said_of(caplog)
+    assert waiting.startswith("waiting: no broker answers: ")
+    assert waiting.endswith("look at bootstrap.servers, and whether a broker runs there")
+    assert over == OVER
+
+
+def test_nothing_is_asked_before_some_seconds_have_gone_by() -> None:
+    clock = Clock()
+    brokers = Brokers(clock)
+    brokers.doubt(KafkaError(KafkaError._TRANSPORT, "refused"))
+    asked = []
+    for _ in range(2 * SAY_AFTER_MS + 1):
+        asked.append(brokers.is_time_to_ask())
+        clock.ms += 1
+    assert [at_ms for at_ms, is_asked in enumerate(asked) if is_asked] == [SAY_AFTER_MS, 2 * SAY_AFTER_MS]
+    brokers.are_well()
+    assert not brokers.is_time_to_ask()
+
+
+@pytest.mark.parametrize(
+    ("code", "remedy"),
+    [
+        (KafkaError._AUTHENTICATION, "look at sasl.mechanism, sasl.username and sasl.password"),
+        (KafkaError._TRANSPORT, "look at bootstrap.servers, and whether a broker runs there"),
+    ],
+)
+def test_a_login_that_is_wrong_is_not_said_to_be_a_broker_that_is_away(
+    code: int, remedy: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    brokers = Brokers(Clock())
+    brokers.doubt(KafkaError(code, "what the client says"))
+    client = Consumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "x", "log_level": 0})
+    wrong = brokers.wrong_with(client, ["orders"])
+    client.close()
+    assert wrong == f"no broker answers: what the client says: {remedy}"
+
+
+def test_a_loop_on_asyncio_says_the_same(
+    url: str, engine: Engine, topic: str, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    asynchronous = create_async_engine(url.replace("sqlite:", "sqlite+aiosqlite:"))
+    begin_immediately(asynchronous.sync_engine)
+    clock = Clock()
+    looks = iter(range(1_000_000))
+
+    async def handle_it(connection: AsyncConnection, message: Message) -> None:
+        inbox.stop()
+
+    with ServedBroker(tmp_path / "log", "--no-auto-create-topics") as broker:
+
+        def later() -> int:
+            clock.ms += 1_000
+            if said_of(caplog) and next(looks) == 12:
+                make_topic(broker.bootstrap, topic)
+                send(broker.bootstrap, topic)
+            return clock.ms
+
+        inbox = AsyncInbox(asynchronous, consumer="billing", identity=identity, clock=later)
+        settings = {
+            "bootstrap_servers": broker.bootstrap,
+            "group_id": topic,
+            "metadata_max_age_ms": 200,
+            "heartbeat_interval_ms": 100,
+        }
+        asyncio.run(inbox.run(handle_it, settings, [topic]))
+    assert said_of(caplog) == [f"waiting: {NO_TOPIC.format(topic)}", OVER]
+
+
+def test_a_group_that_gives_no_partitions_is_named_with_what_to_look_at(caplog: pytest.LogCaptureFixture) -> None:
+    brokers = Brokers(Clock())
+    for _ in range(3):
+        brokers.tell(None)
+    brokers.give_partitions()
+    brokers.tell(None)
+    [waiting, over] = said_of(caplog)
+    assert "offsets.topic.replication.factor" in waiting
+    assert over == OVER
+
+
+def test_the_client_does_not_begin_anew_all_the_time_and_its_own_callback_is_called() -> None:
+    heard: list[object] = []
+    settings = for_confluent({"group.id": "x", "error_cb": heard.append}, heard.append)
+    settings["error_cb"]("error")
+    assert (heard, settings["metadata.recovery.strategy"]) == (["error", "error"], "none")
+    own = for_confluent({"group.id": "x", "metadata.recovery.strategy": "rebootstrap"}, heard.append)
+    assert own["metadata.recovery.strategy"] == "rebootstrap"
+
+
+@pytest.fixture(autouse=True)
+def _told(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "semel.inbox")
