@@ -18,6 +18,7 @@ from semel.database import begin_immediately
 from semel.inbox import AsyncInbox, Inbox, Message
 from semel.inbox.brokers import NO_TOPIC, SAY_AFTER_MS, Brokers
 from semel.inbox.settings import for_confluent
+from semel.publish.remedies import remedy_of
 from semel.testing.broker import FaultyBroker
 from semel.testing.clock import Clock
 from semel.testing.served import ServedBroker
@@ -99,7 +100,7 @@ def test_a_broker_that_is_away_is_said_once_and_once_that_it_is_back(
     run_until(engine, faulty.bootstrap, topic, is_done)
     [waiting, over] = said_of(caplog)
     assert waiting.startswith("waiting: no broker answers: ")
-    assert waiting.endswith("look at bootstrap.servers, and whether a broker runs there")
+    assert waiting.endswith(remedy_of(KafkaError(KafkaError._TRANSPORT)))
     assert over == OVER
 
 
@@ -120,7 +121,7 @@ def test_nothing_is_asked_before_some_seconds_have_gone_by() -> None:
     ("code", "remedy"),
     [
         (KafkaError._AUTHENTICATION, "look at sasl.mechanism, sasl.username and sasl.password"),
-        (KafkaError._TRANSPORT, "look at bootstrap.servers, and whether a broker runs there"),
+        (KafkaError._TRANSPORT, "look at bootstrap.servers and security.protocol, and whether a broker runs there"),
     ],
 )
 def test_a_login_that_is_wrong_is_not_said_to_be_a_broker_that_is_away(

@@ -19,7 +19,7 @@ from semel.inbox import asides
 from semel.inbox.admission import reason_of
 from semel.inbox.asides import State
 from semel.inbox.attempts import Attempts
-from semel.inbox.brokers import ASK_SECONDS, NO_BROKER, NO_TOPIC, NO_WAY_THERE, Brokers
+from semel.inbox.brokers import ASK_SECONDS, NO_BROKER, NO_TOPIC, Brokers
 from semel.inbox.errors import LoopFailed
 from semel.inbox.identities import Version
 from semel.inbox.looping import Looping
@@ -28,6 +28,7 @@ from semel.inbox.outcomes import Outcome
 from semel.inbox.progress import Place
 from semel.inbox.reaper import reap_async
 from semel.inbox.settings import DUE_COUNT_MAX, DUE_MS_MAX, POLL_SECONDS, for_aiokafka
+from semel.publish.remedies import NO_WAY_THERE
 
 AsyncHandler = Callable[[AsyncConnection, Message], Awaitable[object]]
 

@@ -11,6 +11,7 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from semel.database.times import Clock
+from semel.publish.remedies import remedy_of
 
 # Shorter than anybody looks at a log, longer than a broker that is started again is away.
 SAY_AFTER_MS: Final = 5_000
@@ -26,12 +27,6 @@ NO_PARTITIONS: Final = (
     "the group has given this loop no partitions{}: nobody coordinates it, or a member keeps the others waiting. On a "
     "new cluster look at offsets.topic.replication.factor, which must not be more than there are brokers"
 )
-_REMEDIES: Final = {
-    KafkaError._AUTHENTICATION: "look at sasl.mechanism, sasl.username and sasl.password",
-    KafkaError._SSL: "look at security.protocol and the certificates",
-    KafkaError._RESOLVE: "look at bootstrap.servers",
-}
-NO_WAY_THERE: Final = "look at bootstrap.servers, and whether a broker runs there"
 
 
 class Brokers:
@@ -92,7 +87,7 @@ class Brokers:
                 error = client.list_topics(topic, ASK_SECONDS).topics[topic].error
             except KafkaException as failure:
                 heard = self._heard or failure.args[0]
-                return NO_BROKER.format(heard.str(), _REMEDIES.get(heard.code(), NO_WAY_THERE))
+                return NO_BROKER.format(heard.str(), remedy_of(heard))
             if error is None:
                 continue
             if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:

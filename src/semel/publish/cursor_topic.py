@@ -71,6 +71,7 @@ class CursorTopic:
         self._topic = settings.topic
         self._name = settings.name
         self._connection = dict(settings.connection)
+        self._heard = settings.heard
         self._where = TopicPartition(self._topic, PARTITION)
         self._admin: AdminClient | None = None
 
@@ -222,7 +223,9 @@ class CursorTopic:
         """What a broker answers, asked again while it says that it is not ready. `right` is what it takes."""
         for seconds in _turns(deadline):
             try:
-                return ask(seconds)
+                answer = ask(seconds)
+                self._heard.forget()
+                return answer
             except KafkaException as error:
                 reason: KafkaError = error.args[0]
                 if reason.code() not in passing:
@@ -231,7 +234,11 @@ class CursorTopic:
                         f"topic {self._topic!r} of publisher {self._name!r}: {reason.str()} ({reason.name()}){lacking}"
                     ) from None
                 last = reason.str()
-        raise PublishFailed(f"no broker answered about topic {self._topic!r} of publisher {self._name!r}: {last}")
+        # It tells what it met only when it is asked.
+        self._administrator().poll(0)
+        raise PublishFailed(
+            f"no broker answered about topic {self._topic!r} of publisher {self._name!r}: {self._heard.why(last)}"
+        )
 
 
 def _turns(deadline: Deadline) -> Iterator[float]:

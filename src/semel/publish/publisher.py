@@ -27,6 +27,7 @@ from semel.publish.errors import (
     PublishUncertain,
 )
 from semel.publish.record import Record
+from semel.publish.remedies import NO_COORDINATOR
 from semel.publish.settings import settings_of
 from semel.publish.transaction import FencedOff, Interrupted, Transaction, claim
 
@@ -224,7 +225,8 @@ class Publisher:
         except FencedOff:
             self._end_fenced()
         except Interrupted as reason:
-            raise PublishFailed(f"publisher {self._settings.name!r} could not be claimed: {reason}") from None
+            why = self._settings.heard.why(str(reason), NO_COORDINATOR)
+            raise PublishFailed(f"publisher {self._settings.name!r} could not be claimed: {why}") from None
 
     def _read(self, producer: Producer, deadline: Deadline) -> Cursor | None:
         """The cursor, once it is final. What it waits for may be of somebody who has fenced this one, and has died."""

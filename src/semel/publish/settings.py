@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from semel.publish.errors import PublishRefused
+from semel.publish.remedies import Heard
 
 TOPIC_PREFIX: Final = "semel-publish-"
 # A topic's name has 249 characters at most, and the prefix takes some.
@@ -26,7 +27,11 @@ _DEFAULTS: Final[Mapping[str, Any]] = {
     # Java's clients place keys like this, so that a key is where they look for it.
     "partitioner": "murmur2_random",
     "linger.ms": 5,
+}
+_CONNECTING: Final[Mapping[str, Any]] = {
     "logger": logger,
+    # Else librdkafka begins anew each time all brokers are away, and says so twenty times a second.
+    "metadata.recovery.strategy": "none",
 }
 _OURS: Final[Mapping[str, str]] = {
     "bootstrap.servers": "it is the first argument",
@@ -63,6 +68,7 @@ class PublishSettings:
     topic: str
     producer: Mapping[str, Any] = field(repr=False)
     connection: Mapping[str, Any] = field(repr=False)
+    heard: Heard = field(repr=False)
 
 
 def settings_of(
@@ -80,14 +86,18 @@ def settings_of(
     for setting, value in client.items():
         _check(setting, value)
     connection = {setting: value for setting, value in client.items() if _OF_CONNECTIONS.fullmatch(setting)}
-    connection = {"bootstrap.servers": bootstrap, "logger": logger, **connection}
+    heard = Heard()
+    watched = {"error_cb": heard.listener(client.get("error_cb"))}
+    connection = {**_CONNECTING, "bootstrap.servers": bootstrap, **connection, **watched}
     producer = {
+        **_CONNECTING,
         **_DEFAULTS,
         "transaction.timeout.ms": int(timeout_seconds * 1000) + _TRANSACTION_SLACK_MS,
         **client,
         "bootstrap.servers": bootstrap,
         "transactional.id": f"{TOPIC_PREFIX}{name}",
         "delivery.report.only.error": True,
+        **watched,
     }
     if int(producer["transaction.timeout.ms"]) < timeout_seconds * 1000:
         raise PublishRefused(
@@ -95,7 +105,7 @@ def settings_of(
             f"(timeout_seconds={timeout_seconds}): the broker would end transactions under way. Raise it, or leave it"
         )
     return PublishSettings(
-        name, timeout_seconds, gaps == "allow", cursor_topic or f"{TOPIC_PREFIX}{name}", producer, connection
+        name, timeout_seconds, gaps == "allow", cursor_topic or f"{TOPIC_PREFIX}{name}", producer, connection, heard
     )
 
 
