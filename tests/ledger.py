@@ -41,6 +41,7 @@ from semel.core.entries import (
 )
 from semel.core.producers import WINDOW_BATCHES, Outcome
 from semel.core.refusals import Refused
+from semel.core.steps import finish
 from semel.core.topics import Topic
 from semel.core.transaction_register import Owner
 from semel.storage.checkpoint import CheckpointJob
@@ -255,7 +256,7 @@ class Caller:
             self.commit(LogStartMoved(partition.topic_number, partition.index, start))
 
     def retain(self) -> None:
-        self._tried(lambda: self.log.retain(self.now_ms))
+        self._tried(lambda: finish(self.log.retain(self.now_ms)))
 
     def producer_id(self) -> int:
         """A producer id, known to its client because it is durable; -1 if there is none to be had."""
@@ -388,7 +389,7 @@ class Caller:
                 return False
             raise Stopped(str(error)) from error
         try:
-            self.log.finish_checkpoint(job)
+            finish(self.log.finish_checkpoint(job))
         except OSError:
             self.refused += 1
         return True

@@ -14,6 +14,7 @@ from semel.broker.limits import Limits
 from semel.core.batch import accept_from_client
 from semel.core.entries import StoredOffset
 from semel.core.producers import Outcome
+from semel.core.steps import finish
 from semel.storage.files import MemoryFiles
 from semel.testing.clock import Clock
 
@@ -36,14 +37,14 @@ def test_offsets_of_a_week_ago_are_forgotten_for_good(caplog: pytest.LogCaptureF
     async def scenario(loop: SkippingLoop) -> None:
         broker = Broker(files=files, clock=clock.time)
         await broker.start()
-        forget_old_offsets(broker)
+        finish(forget_old_offsets(broker))
         created = broker.log.catalog.decide_create("orders", 1, {}, bytes(16), 0)
         broker.commit(created)
         commit(broker, "old", created.number, 5)
         loop.skip(clock, 1)
         commit(broker, "young", created.number, 6)
         loop.skip(clock, WEEK_SECONDS - 1)
-        forget_old_offsets(broker)
+        finish(forget_old_offsets(broker))
         assert groups(broker) == ["young"]
         shown = exposition(broker).splitlines()
         assert {"semel_groups 1", "semel_group_offsets 1", "semel_forgotten_offsets_total 1"} <= set(shown)
@@ -52,10 +53,10 @@ def test_offsets_of_a_week_ago_are_forgotten_for_good(caplog: pytest.LogCaptureF
         async with Broker(files=files, clock=clock.time) as again:
             assert groups(again) == ["young"]
             # A crash takes what was noted of the time before with it; nobody is forgotten too soon by that.
-            forget_old_offsets(again)
+            finish(forget_old_offsets(again))
             assert groups(again) == ["young"]
             loop.skip(clock, WEEK_SECONDS)
-            forget_old_offsets(again)
+            finish(forget_old_offsets(again))
             assert groups(again) == []
 
     run(scenario)
@@ -71,7 +72,7 @@ def test_a_broker_looks_for_old_offsets_by_itself() -> None:
         async with Broker(clock=clock.time) as broker:
             created = broker.log.catalog.decide_create("orders", 1, {}, bytes(16), 0)
             broker.commit(created)
-            forget_old_offsets(broker)
+            finish(forget_old_offsets(broker))
             commit(broker, "old", created.number, 5)
             loop.skip(clock, WEEK_SECONDS)
             await until(lambda: groups(broker) == [])
@@ -84,7 +85,7 @@ DAY_SECONDS = 24 * 60 * 60
 
 async def appended(broker: Broker, sent: bytearray) -> Outcome:
     """What becomes of a batch, as a broker judges it that keeps house."""
-    forget_silent_producers(broker)
+    finish(forget_silent_producers(broker))
     topic = broker.log.catalog.named("orders")
     if topic is None:
         broker.commit(broker.log.catalog.decide_create("orders", 1, {}, bytes(16), 0))
@@ -135,10 +136,10 @@ def test_a_producer_that_was_silent_for_as_long_as_the_limit_says_is_forgotten_a
         async with Broker(clock=clock.time, limits=Limits(producer_expiration_ms=60_000)) as broker:
             await appended(broker, batch(1000, 0))
             loop.skip(clock, 60)
-            forget_silent_producers(broker)
+            finish(forget_silent_producers(broker))
             assert broker.log.producer_states == 1
             loop.skip(clock, 1)
-            forget_silent_producers(broker)
+            finish(forget_silent_producers(broker))
             assert broker.log.producer_states == 0
             assert "semel_forgotten_producers_total 1" in exposition(broker).splitlines()
 

@@ -9,6 +9,7 @@ import pytest
 
 from asking import Asker
 from semel.broker.broker import Broker
+from semel.core.steps import finish
 from semel.storage.checkpoint import CheckpointJob
 from semel.storage.files import Buffer, File, MemoryFile, MemoryFiles
 from semel.storage.log import LogSettings
@@ -96,7 +97,7 @@ def test_a_checkpoint_for_which_there_is_no_space_is_put_off_and_is_no_failure_o
             await ended.wait()
             monkeypatch.undo()
             assert not broker.failed.done()
-            broker._keep_house()
+            finish(broker.look_for_space())
             broker._begin_checkpoint()
             assert broker.log.checkpoint_running
 

@@ -19,6 +19,7 @@ import pytest
 from asking import NEWEST, at
 from semel.broker.apis import HANDLERS
 from semel.broker.broker import Broker
+from semel.broker.expiry import forget_old_offsets, forget_silent_producers
 from semel.wire import messages, versions
 from semel.wire.records import encode_batch
 from semel.wire.versions import CREATE_TOPICS, LIST_GROUPS, OFFSET_COMMIT, OFFSET_FETCH
@@ -225,3 +226,36 @@ def test_others_are_served_while_a_long_request_is() -> None:
             assert heard == ["short", "long"]
 
     asyncio.run(run())
+
+
+CHORES: dict[str, Callable[[Broker], None]] = {
+    "checkpoint": lambda broker: broker._begin_checkpoint(),
+    "retention": lambda broker: broker.turns.begin(broker.log.retain(broker.now_ms()), print),
+    "forgetting": lambda broker: broker.turns.begin(forget_silent_producers(broker), print),
+    "expiry": lambda broker: broker.turns.begin(forget_old_offsets(broker), print),
+}
+
+
+@pytest.mark.parametrize("chore", CHORES)
+def test_what_a_broker_does_from_time_to_time_is_done_in_many_turns(chore: str) -> None:
+    async def run() -> int:
+        async with stranger() as (broker, ask):
+            await ask(topics_made(("t0", MANY)))
+            for partition in broker.log.partitions():
+                for producer_id in range(3):
+                    partition.state.producers.note(producer_id, 0, 0, 0, 1, 0, 0)
+                    broker.log.producer_states += 1
+                # As if something had been written.
+                partition.state.next_offset = 1
+            broker.log.silence.horizon_ms = 0
+            counter = Counter()
+            sys.setprofile(counter.note)
+            try:
+                asyncio.get_running_loop().call_soon(CHORES[chore], broker)
+                for _ in range(200):
+                    await asyncio.sleep(0)
+            finally:
+                sys.setprofile(None)
+            return counter.most
+
+    assert asyncio.run(run()) < CALLS_MAX

@@ -6,7 +6,9 @@ import logging
 import pytest
 from skipping import SkippingLoop, run, until
 
-from semel.broker.broker import RETENTION_SECONDS, Broker, BrokerFailed
+from semel.broker.broker import Broker, BrokerFailed
+from semel.broker.chores import RETENTION_SECONDS
+from semel.core.steps import Steps
 from semel.storage.log import Log
 
 
@@ -19,9 +21,10 @@ def test_a_chore_that_breaks_off_is_told_and_done_again_next_time(
         def skip() -> None:
             loop.skipped_s += RETENTION_SECONDS
 
-        def retain(log: Log, now_ms: int) -> None:
+        def retain(log: Log, now_ms: int) -> Steps[None]:
             nonlocal times
             times += 1
+            yield 1
             if times == 1:
                 raise ValueError("a slip")
 

@@ -17,6 +17,7 @@ from asking import Asker, ConnectionEnded, at
 from semel.broker.broker import Broker
 from semel.broker.connection import PROGRESS_BYTES, UNSENT_BYTES_HIGH, Connection
 from semel.broker.limits import Limits
+from semel.core.steps import finish
 from semel.testing.served import ServedBroker
 from semel.wire import messages
 from semel.wire.frames import parse_response_header
@@ -54,7 +55,7 @@ class Watched:
 
     def keep_house(self) -> None:
         """What the broker does every few seconds."""
-        self.look(lambda broker: broker._keep_house())
+        self.look(lambda broker: finish(broker.chores._keep_house()))
 
     def close(self) -> None:
         for asker in self._askers:

@@ -12,7 +12,8 @@ from skipping import SkippingLoop, run
 
 from asking import Asker, ConnectionEnded
 from ledger import Caller, Ledger
-from semel.broker.broker import RETENTION_SECONDS, Broker, BrokerFailed
+from semel.broker.broker import Broker, BrokerFailed
+from semel.broker.chores import RETENTION_SECONDS
 from semel.core.batch import accept_from_client
 from semel.core.entries import ConsumerGroupChanged, OffsetsForgotten
 from semel.core.groups.consumer import ConsumerGroup

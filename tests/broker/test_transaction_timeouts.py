@@ -14,6 +14,7 @@ from semel.broker.broker import Broker
 from semel.broker.expiry import forget_silent_transactional_ids
 from semel.broker.exposition import exposition
 from semel.core.entries import Entry, PartitionName
+from semel.core.steps import finish
 from semel.core.transaction_register import State
 from semel.embedded import EmbeddedBroker
 from semel.storage.files import MemoryFiles
@@ -171,12 +172,12 @@ def test_ids_that_nobody_used_for_a_week_are_forgotten_for_good() -> None:
     async def scenario(loop: SkippingLoop) -> None:
         broker = Broker(files=files, clock=clock.time)
         await broker.start()
-        forget_silent_transactional_ids(broker)
+        finish(forget_silent_transactional_ids(broker))
         broker.transactions.claim("old", 60_000, None)
         loop.skip(clock, 1)
         broker.transactions.claim("young", 60_000, None)
         loop.skip(clock, WEEK_SECONDS - 1)
-        forget_silent_transactional_ids(broker)
+        finish(forget_silent_transactional_ids(broker))
         assert broker.metrics.forgotten_transactional_ids == 1
         await broker.kill()
         async with Broker(files=files, clock=clock.time) as again:
@@ -192,7 +193,7 @@ def test_a_broker_looks_for_silent_ids_by_itself() -> None:
     async def scenario(loop: SkippingLoop) -> None:
         async with Broker(clock=clock.time) as broker:
             broker.transactions.claim("old", 60_000, None)
-            forget_silent_transactional_ids(broker)
+            finish(forget_silent_transactional_ids(broker))
             loop.skip(clock, WEEK_SECONDS)
             await until(lambda: len(broker.log.transactions) == 0)
 

@@ -12,6 +12,7 @@ from asking import Asker
 from semel.broker.limits import Limits
 from semel.core.batch import CHECKED_FROM, CHECKSUM_POSITION, HEADER_BYTES, read_header
 from semel.core.entries import LogStartMoved
+from semel.core.steps import finish
 from semel.storage.files import MemoryFile, MemoryFiles
 from semel.wire.errors import ErrorCode
 from semel.wire.records import CODECS, Record, encode_batch
@@ -85,7 +86,7 @@ def test_what_is_compacted_stays_however_old_it_grows(broker: CompactingBroker, 
     broker.compact()
     before = consumed(ask)
     broker.now_ms += 10_000
-    broker.run(lambda inner: inner.log.retain(inner.now_ms()))
+    broker.run(lambda inner: finish(inner.log.retain(inner.now_ms())))
     assert consumed(ask) == before
     assert len(consumed(ask, broker.run(lambda i: i.log.partitions()[1].state.log_start), topic="both")) < 5
 

@@ -184,7 +184,7 @@ def test_a_producer_that_idled_until_it_was_forgotten_goes_on_where_it_stopped(i
     producer_id = hand_out(ids)
     send(partition, ids, batch(producer_id, 0, 10))
     later_ms = PRODUCER_EXPIRATION_MS + 1
-    assert partition.producers.forget_silent(later_ms - PRODUCER_EXPIRATION_MS) == 1
+    assert partition.producers.forget_silent(later_ms - PRODUCER_EXPIRATION_MS, 100) == 1
     assert send(partition, ids, batch(producer_id, 10), later_ms).outcome is ACCEPTED
 
 
@@ -442,7 +442,7 @@ class AgainstAList(RuleBasedStateMachine):
         before_ms = self.now_ms - self.EXPIRATION_MS
         heard = {sent.producer_id for sent in self.accepted if sent.at_ms >= before_ms}
         silent = {sent.producer_id for sent in self.accepted} - heard
-        assert self.partition.producers.forget_silent(before_ms) == len(silent)
+        assert self.partition.producers.forget_silent(before_ms, 100) == len(silent)
         self.ids.forget_old(self.now_ms, self.EXPIRATION_MS)
         self.accepted = [sent for sent in self.accepted if sent.producer_id in heard]
 

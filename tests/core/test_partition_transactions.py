@@ -123,7 +123,7 @@ def test_a_marker_does_not_make_a_forgotten_producer_a_new_one() -> None:
     send(partition, batch(ONE, 0, 5))
     end(partition, ONE, committed=True)
     later_ms = PRODUCER_EXPIRATION_MS + 1
-    assert partition.forget_silent(later_ms) == 1
+    assert partition.forget_silent(later_ms, 100) == 1
     end(partition, ONE, committed=True, now_ms=later_ms)
     assert send(partition, batch(ONE, 5)).outcome is ACCEPTED
     assert send(partition, batch(ONE, 7)).outcome is GAP
@@ -153,11 +153,11 @@ def test_a_producer_is_not_forgotten_while_its_transaction_is_open() -> None:
     send(partition, batch(ONE, 0))
     send(partition, batch(TWO, 0, transactional=False))
     later_ms = PRODUCER_EXPIRATION_MS + 1
-    assert partition.forget_silent(later_ms) == 1
+    assert partition.forget_silent(later_ms, 100) == 1
     assert partition.producers.get(ONE) is not None
     end(partition, ONE, committed=True, now_ms=later_ms)
-    assert partition.forget_silent(later_ms) == 0
-    assert partition.forget_silent(later_ms + 1) == 1
+    assert partition.forget_silent(later_ms, 100) == 0
+    assert partition.forget_silent(later_ms + 1, 100) == 1
 
 
 def test_what_is_stable_never_ends_below_the_log_start() -> None:

@@ -329,10 +329,10 @@ def test_producers_silent_for_too_long_are_forgotten_and_no_others() -> None:
     producers = Producers()
     for producer_id in (1, 2, 3, 4):
         producers.note(producer_id, 10 * producer_id, 0, 0, 1, 0, -1)
-    assert producers.forget_silent(30) == 2
+    assert producers.forget_silent(30, 100) == 2
     assert [producer_id for producer_id, _ in producers.items()] == [3, 4]
-    assert producers.forget_silent(30) == 0
-    assert producers.forget_silent(1000) == 2
+    assert producers.forget_silent(30, 100) == 0
+    assert producers.forget_silent(1000, 100) == 2
     assert len(producers) == 0
 
 
@@ -340,7 +340,7 @@ def test_who_was_heard_under_a_clock_far_ahead_does_not_keep_others_from_being_f
     producers = Producers()
     for producer_id, heard_ms in ((1, 1_000_000), (2, 10), (3, 1_000_000), (4, 20), (5, 30)):
         producers.note(producer_id, heard_ms, 0, 0, 1, 0, -1)
-    assert producers.forget_silent(30) == 2
+    assert producers.forget_silent(30, 100) == 2
     assert [producer_id for producer_id, _ in producers.items()] == [1, 3, 5]
 
 
@@ -349,7 +349,7 @@ def test_a_producer_that_was_heard_again_is_not_forgotten_though_it_came_first()
     producers.note(1, 10, 0, 0, 1, 0, -1)
     producers.note(2, 20, 0, 0, 1, 1, -1)
     producers.note(1, 30, 0, 1, 1, 2, -1)
-    assert producers.forget_silent(25) == 1
+    assert producers.forget_silent(25, 100) == 1
     assert producers.get(2) is None
     assert producers.get(1) is not None
 
@@ -375,5 +375,5 @@ def test_all_five_batches_and_the_order_of_silence_survive_a_restart() -> None:
     state = again.get(1)
     assert state is not None
     assert [outcome_of(state, first) for first in range(9)] == [GAP] * 3 + [DUPLICATE] * 5 + [ACCEPTED]
-    assert again.forget_silent(55) == 1
+    assert again.forget_silent(55, 100) == 1
     assert again.get(1) is not None

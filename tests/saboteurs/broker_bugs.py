@@ -135,8 +135,22 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
         ("tests/crash/test_matrix.py",),
     ),
     Bug(
+        "a checkpoint that is taken bit by bit has what came meanwhile",
+        "semel.storage.partition_log:PartitionLog._before_change",
+        "self.keeper(self)",
+        "pass",
+        ("tests/storage/test_checkpoint_in_steps.py",),
+    ),
+    Bug(
+        "a checkpoint that was given up takes along what was to be synced",
+        "semel.storage.log:Log.begin_checkpoint_in_steps",
+        "self.fail_checkpoint(job)",
+        "pass",
+        ("tests/storage/test_checkpoint_in_steps.py",),
+    ),
+    Bug(
         "the journal goes round before the checkpoint is durable",
-        "semel.storage.log:Log.begin_checkpoint",
+        "semel.storage.log:Log.begin_checkpoint_in_steps",
         "self.checkpoint_running = True",
         """
         self.checkpoint_running = True
@@ -212,8 +226,8 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a producer is forgotten in the middle of its transaction",
         "semel.core.partition:Partition.forget_silent",
-        "self.producers.forget_silent(before_ms, self.open_transactions)",
-        "self.producers.forget_silent(before_ms)",
+        "self.producers.forget_silent(before_ms, at_most, self.open_transactions)",
+        "self.producers.forget_silent(before_ms, at_most)",
         ("tests/core/test_partition_transactions.py",),
     ),
     Bug(

@@ -13,6 +13,7 @@ from ledger import NOW_MS, SETTINGS, Caller, Ledger, Stopped, batch, check_tidy
 from semel.core.batch import CHECKED_FROM, read_header
 from semel.core.producers import Outcome
 from semel.core.refusals import Refused
+from semel.core.steps import finish
 from semel.storage import checkpoint
 from semel.storage.encoding import BATCH_HEAD
 from semel.storage.files import DiskFiles, Files, MemoryFile, MemoryFiles
@@ -37,9 +38,6 @@ def reopened(files: Files, caller: Caller) -> Caller:
     caller.ledger.settle_on(again.log)
     again.check_windows()
     return again
-
-
-# A topic with a batch, for tests that start from there
 
 
 def with_topic(files: Files, **configs: str) -> tuple[Caller, PartitionLog]:
@@ -472,9 +470,9 @@ def test_one_producer_more_than_there_may_be_is_refused_and_the_others_go_on() -
         caller.append(partition, batch(4000, 0))
     caller.append(partition, batch(2000, 1))
     caller.append(partition, batch())
-    assert caller.log.forget(caller.now_ms, 0) == 0
+    assert finish(caller.log.forget(caller.now_ms, 0)) == 0
     later_ms = caller.log.settings.producer_expiration_ms + 1
-    assert caller.log.forget(caller.now_ms + later_ms, later_ms) == 2
+    assert finish(caller.log.forget(caller.now_ms + later_ms, later_ms)) == 2
     caller.append(partition, batch(4000, 0))
 
 

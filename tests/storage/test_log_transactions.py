@@ -8,6 +8,7 @@ from ledger import Caller, Ledger
 from log_contents import content_of
 from semel.core.partition import PRODUCER_EXPIRATION_MS, Partition
 from semel.core.producers import Outcome
+from semel.core.steps import finish
 from semel.storage.examining import examine
 from semel.storage.partition_log import PartitionLog, Watcher
 from semel.testing.faulty import Fault, FaultyFiles
@@ -191,13 +192,13 @@ def test_a_producer_is_on_record_as_long_as_its_transaction_is_open() -> None:
     caller, one, _ = begun(FaultyFiles())
     send(caller, "orders", 0, "one")
     began_ms = caller.now_ms
-    caller.log.forget(began_ms, 0)
+    finish(caller.log.forget(began_ms, 0))
     caller.now_ms += PRODUCER_EXPIRATION_MS + 1
-    caller.log.forget(caller.now_ms, caller.now_ms - began_ms)
+    finish(caller.log.forget(caller.now_ms, caller.now_ms - began_ms))
     assert caller.log.producer_states == len(one.state.producers) == 1
     send(caller, "orders", 0, "one")
     caller.end("one", True, raises_epoch=False)
     caller.now_ms += PRODUCER_EXPIRATION_MS + 1
-    caller.log.forget(caller.now_ms, caller.now_ms - began_ms)
+    finish(caller.log.forget(caller.now_ms, caller.now_ms - began_ms))
     assert caller.log.producer_states == len(one.state.producers) == 0
     caller.log.abandon()

@@ -16,9 +16,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from semel.broker import expiry
 from semel.broker.alarm import Alarm
 from semel.broker.apis import served_by_its_handler
+from semel.broker.chores import Chores
 from semel.broker.compactor import Compactor
 from semel.broker.connection import Connection, Exchange
 from semel.broker.consumer_groups import ConsumerGroupCoordinator
@@ -33,6 +33,7 @@ from semel.broker.sessions import FetchSessions
 from semel.broker.transactions import TransactionCoordinator
 from semel.broker.turns import Turns
 from semel.core.entries import Entry
+from semel.core.steps import Steps
 from semel.storage.checkpoint import CheckpointJob
 from semel.storage.files import OUT_OF_SPACE, DiskFiles, Files, MemoryFiles
 from semel.storage.journal import SyncJob
@@ -42,9 +43,6 @@ from semel.wire.errors import ProtocolError
 
 Durability = Literal["fsync", "os"]
 
-HOUSEKEEPING_SECONDS: Final = 5.0
-# How often segments are looked through for what has become too old or too much, as in Apache Kafka.
-RETENTION_SECONDS: Final = 300.0
 STOP_SECONDS_MAX: Final = 1.5
 # Turns of the event loop that a sync waits at most. Clients send a request for each partition, one right behind the
 # other: a sync that begins with the first has the others wait for two. More turns would leave the disk idle under load.
@@ -92,6 +90,7 @@ class Broker:
         self.transactions = TransactionCoordinator(self)
         self.groups = GroupCoordinator(self)
         self.compactor = Compactor(self)
+        self.chores = Chores(self)
         self.consumer_groups = ConsumerGroupCoordinator(self)
         self.fetch_sessions = FetchSessions(self.limits.fetch_sessions_max, self.limits.fetch_session_partitions_max)
         self.waiting_partitions = 0
@@ -124,7 +123,6 @@ class Broker:
         self._checkpoint_postponed = False
         # Whether something was done about a full disk since the house was kept last.
         self._space_sought = False
-        self._timers: list[asyncio.TimerHandle] = []
 
     # -- life ---------------------------------------------------------------------------------------------------
 
@@ -163,21 +161,17 @@ class Broker:
         self._syncer = self._disk_threads("semel-sync", self._loop)
         self._checkpointer = self._disk_threads("semel-checkpoint", self._loop)
         self._reader = self._disk_threads("semel-read", self._loop)
-        self.compactor.begin(self._disk_threads("semel-compact", self._loop), self._attempt)
+        self.compactor.begin(self._disk_threads("semel-compact", self._loop), self.chores.attempt)
         self._threads_running = True
         self.turns = Turns(self._note_progress)
         self._stopping = False
         self._uptime_began_s = self._clock() - self.uptime()
-        self.alarm = Alarm(self._loop, self.steady_ms, self._attempt)
+        self.alarm = Alarm(self._loop, self.steady_ms, self.chores.attempt)
         self.transactions.begin()
         self.groups.begin()
         self.consumer_groups.begin()
         self.alarm.look()
-        self._every(HOUSEKEEPING_SECONDS, self._keep_house)
-        self._every(RETENTION_SECONDS, lambda: self.log.retain(self.now_ms()))
-        self._every(self.compactor.look_seconds, self.compactor.look)
-        self._every(expiry.FORGET_SECONDS, lambda: expiry.forget_silent_transactional_ids(self))
-        self._every(expiry.EXPIRY_SECONDS, lambda: expiry.forget_old_offsets(self))
+        self.chores.begin()
 
     @property
     def bootstrap(self) -> str:
@@ -236,8 +230,7 @@ class Broker:
 
     async def _stop_listening(self) -> None:
         self.alarm.stop()
-        for timer in self._timers:
-            timer.cancel()
+        self.chores.stop()
         if self._server is not None:
             self._server.close()
 
@@ -265,6 +258,7 @@ class Broker:
         self._note_progress()
         self.turns.stop()
         self.alarm.stop()
+        self.chores.stop()
         if self._server is not None:
             self._server.close()
         for connection in list(self._connections):
@@ -428,8 +422,15 @@ class Broker:
         if self.durability == "os" and not self._sync_under_way:
             # Nobody waits for this one; it closes the journal's files that are full.
             self._begin_sync()
-        job = self.log.begin_checkpoint()
+        self.turns.begin(self._checkpoint(), self._fail_over)
+
+    def _checkpoint(self) -> Steps[None]:
+        job = yield from self.log.begin_checkpoint_in_steps()
         self._checkpointer.run(job.run, self._or_fail(lambda error: self._end_checkpoint(job, error)))
+
+    def _fail_over(self, error: Exception | None) -> None:
+        if error is not None:
+            self.fail(error)
 
     def _end_checkpoint(self, job: CheckpointJob, error: Outcome) -> None:
         if isinstance(error, OSError) and error.errno in OUT_OF_SPACE:
@@ -441,53 +442,25 @@ class Broker:
         else:
             self.metrics.checkpoints += 1
             self.events.tell(logging.INFO, "checkpoint_written", journal_position=self.log.end)
-            try:
-                self.log.finish_checkpoint(job)
-            except OSError as refusal:
-                self.storage_error(refusal)
+            self.turns.begin(self._let_go(job), self._fail_over)
+
+    def _let_go(self, job: CheckpointJob) -> Steps[None]:
+        try:
+            yield from self.log.finish_checkpoint(job)
+        except OSError as refusal:
+            self.storage_error(refusal)
 
     # -- keeping house ------------------------------------------------------------------------------------------
 
-    def _every(self, seconds: float, job: Callable[[], None]) -> None:
-        def run() -> None:
-            if self._stopping or self.failed.done():
-                return
-            # First of all: whatever becomes of it this time, there is a next one.
-            self._timers[slot] = self._loop.call_later(seconds, run)
-            self._attempt(job)
+    def connections(self) -> list[Connection]:
+        """Those that there are now."""
+        return list(self._connections)
 
-        slot = len(self._timers)
-        self._timers.append(self._loop.call_later(seconds, run))
-
-    def _attempt(self, job: Callable[[], None]) -> None:
-        """Do what nobody asked for and nobody hears of; if it breaks off it is told here, and tried at another time."""
-        try:
-            job()
-        except OSError as error:
-            self.storage_error(error)
-        except Exception as error:
-            self.tell_of_slip("housekeeping_failed", error)
-        self.follow_journal()
-
-    def _keep_house(self) -> None:
-        """End connections that hold things up, forget what has become too old, and checkpoint if it is time."""
-        now = self.uptime()
-        stalled = self.limits.stalled_connection_ms_max / 1000
-        idle = self.limits.idle_connection_ms_max / 1000
-        for connection in list(self._connections):
-            connection.look()
-            silent = now - connection.last_progress_at
-            if connection.is_stalled and silent > stalled:
-                reason = f"no progress for {silent:.0f} s in the middle of a message"
-                self.events.tell(logging.WARNING, "connection_closed", peer=connection.peer, reason=reason)
-                connection.abort()
-            elif silent > idle and not connection.is_waiting:
-                connection.close()
-        self.receive_room.offer()
-        expiry.forget_silent_producers(self)
+    def look_for_space(self) -> Steps[None]:
+        """Let go of what may go where the disk was full, and checkpoint if it is time."""
         self._checkpoint_postponed = False
         if self._space_sought:
             self._space_sought = False
-            self.log.retain(self.now_ms())
+            yield from self.log.retain(self.now_ms())
         if self.log.checkpoint_due:
             self._begin_checkpoint()

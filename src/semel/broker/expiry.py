@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from semel.core.entries import GroupDeleted
+from semel.core.steps import APPEND_PIECES, Steps
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -20,14 +21,14 @@ FORGET_SECONDS: Final = 3600.0
 NAMED_MAX: Final = 10
 
 
-def forget_silent_producers(broker: "Broker") -> None:
-    forgotten = broker.log.forget(broker.now_ms(), broker.steady_ms())
+def forget_silent_producers(broker: "Broker") -> Steps[None]:
+    forgotten = yield from broker.log.forget(broker.now_ms(), broker.steady_ms())
     if forgotten:
         broker.metrics.forgotten_producers += forgotten
         broker.events.tell(logging.INFO, "producers_forgotten", producers=forgotten)
 
 
-def forget_silent_transactional_ids(broker: "Broker") -> None:
+def forget_silent_transactional_ids(broker: "Broker") -> Steps[None]:
     expiration_ms = broker.limits.transactional_id_expiration_ms
     for entry in broker.log.transactions.silent(_counted_now_ms(broker, expiration_ms), expiration_ms):
         entry = replace(entry, at_ms=broker.now_ms())
@@ -36,6 +37,7 @@ def forget_silent_transactional_ids(broker: "Broker") -> None:
         broker.metrics.forgotten_transactional_ids += len(names)
         named = ", ".join(names[:NAMED_MAX])
         broker.events.tell(logging.INFO, "transactional_ids_forgotten", transactional_ids=len(names), named=named)
+        yield APPEND_PIECES + len(names)
 
 
 def _counted_now_ms(broker: "Broker", period_ms: int) -> int:
@@ -45,7 +47,7 @@ def _counted_now_ms(broker: "Broker", period_ms: int) -> int:
     return now_ms - broker.log.silence.allowed_ms(now_ms, period_ms) + period_ms
 
 
-def forget_old_offsets(broker: "Broker") -> None:
+def forget_old_offsets(broker: "Broker") -> Steps[None]:
     log = broker.log
 
     def name_of(number: int) -> str:
@@ -53,10 +55,14 @@ def forget_old_offsets(broker: "Broker") -> None:
         return "" if topic is None else topic.name
 
     retention_ms = broker.limits.offsets_retention_ms
-    for entry in log.groups.decide_expiry(_counted_now_ms(broker, retention_ms), retention_ms, name_of):
-        log.commit(entry)
-        if isinstance(entry, GroupDeleted):
-            broker.events.tell(logging.INFO, "group_forgotten", group=entry.group)
-        else:
-            broker.metrics.forgotten_offsets += len(entry.partitions)
-            broker.events.tell(logging.INFO, "offsets_forgotten", group=entry.group, partitions=len(entry.partitions))
+    now_ms = _counted_now_ms(broker, retention_ms)
+    for group in list(log.groups):
+        for entry in log.groups.decide_expiry(group, now_ms, retention_ms, name_of):
+            log.commit(entry)
+            if isinstance(entry, GroupDeleted):
+                broker.events.tell(logging.INFO, "group_forgotten", group=entry.group)
+            else:
+                forgotten = len(entry.partitions)
+                broker.metrics.forgotten_offsets += forgotten
+                broker.events.tell(logging.INFO, "offsets_forgotten", group=entry.group, partitions=forgotten)
+        yield 1 + len(group.offsets.committed) // 10

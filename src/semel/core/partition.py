@@ -166,9 +166,9 @@ class Partition:
         if first_offset is not None and not committed:
             self.aborted.note(producer_id, first_offset, header.base_offset, self.stable_offset)
 
-    def forget_silent(self, before_ms: int) -> int:
-        """Forget the producers not heard since `before_ms` that have no transaction open; answer how many."""
-        return self.producers.forget_silent(before_ms, self.open_transactions)
+    def forget_silent(self, before_ms: int, at_most: int) -> int:
+        """Forget some of the producers not heard since `before_ms` that have no transaction open; answer how many."""
+        return self.producers.forget_silent(before_ms, at_most, self.open_transactions)
 
     def decide_log_start(self, offset: int, readable_until: int) -> int:
         """The log start that a request to delete what lies below `offset` (-1: all that can be read) would lead to."""

@@ -316,14 +316,16 @@ class Producers:
         states = self._states
         states[producer_id] = note_marker(states.pop(producer_id, None), now_ms, epoch)
 
-    def forget_silent(self, before_ms: int, kept: Container[int] = ()) -> int:
-        """Forget the producers not heard since `before_ms`, except those that are `kept`; answer how many."""
+    def forget_silent(self, before_ms: int, at_most: int, kept: Container[int] = ()) -> int:
+        """Forget producers not heard since `before_ms`, so many at most and none that is `kept`; answer how many."""
         silent: list[int] = []
         for producer_id, state in self._states.items():
             heard_ms = last_heard_ms(state)
             if heard_ms < before_ms:
                 if producer_id not in kept:
                     silent.append(producer_id)
+                    if len(silent) == at_most:
+                        break
             elif heard_ms <= last_heard_ms(next(reversed(self._states.values()))):
                 break
             # Else the clock ran ahead at that time, and those behind may be silent for long.

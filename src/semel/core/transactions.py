@@ -358,13 +358,19 @@ class Transactions(TransactionRegister):
 
     def silent(self, now_ms: int, expiration_ms: int) -> Iterator[TransactionalIdsForgotten]:
         """The transactional ids of which nothing was heard for so long, and that have nothing open."""
-        silent = [
-            owner.transactional_id
-            for owner in self._owners.values()
-            if owner.changed_at_ms <= now_ms - expiration_ms and owner.producer_id not in self._open
-        ]
+
+        def is_silent(owner: Owner | None) -> bool:
+            return (
+                owner is not None
+                and owner.changed_at_ms <= now_ms - expiration_ms
+                and owner.producer_id not in self._open
+            )
+
+        silent = [owner.transactional_id for owner in self._owners.values() if is_silent(owner)]
         for first in range(0, len(silent), FORGOTTEN_PER_ENTRY):
-            yield TransactionalIdsForgotten(tuple(silent[first : first + FORGOTTEN_PER_ENTRY]))
+            # Some may have been heard since.
+            some = silent[first : first + FORGOTTEN_PER_ENTRY]
+            yield TransactionalIdsForgotten(tuple(name for name in some if is_silent(self._named(name))))
 
     def _owned(self, transactional_id: str, producer_id: int, producer_epoch: int) -> Owner:
         """The owner of a transactional id, if it is this producer in this epoch."""

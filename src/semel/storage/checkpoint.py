@@ -36,6 +36,8 @@ _HEAD: Final = struct.Struct("<8sIQI")
 _MAGIC: Final = b"semel-ck"
 # Some thousandths of a second, even where each of them is a partition's record.
 _PIECE_ITEMS: Final = 500
+# What is written in one go.
+_BUFFERS_AT_ONCE: Final = 500
 _PRODUCER: Final = struct.Struct("<qH")
 _OPEN_TRANSACTION: Final = struct.Struct("<qqqq")
 
@@ -97,7 +99,7 @@ def write(files: Files, state: dict[str, Any], packed: list[bytes]) -> None:
     checksum = crc32c(text)
     for part in packed:
         checksum = crc32c(part, checksum)
-    content = b"".join([_HEAD.pack(_MAGIC, len(text), size, checksum), text, *packed])
+    content = [_HEAD.pack(_MAGIC, len(text), size, checksum), text, *packed]
     try:
         _replace(files, content)
     except OSError as error:
@@ -147,11 +149,14 @@ def _text(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def _replace(files: Files, content: bytes) -> None:
+def _replace(files: Files, content: list[bytes]) -> None:
     file = files.open(_UNFINISHED, create=True)
     try:
         file.truncate(0)
-        file.write_at([content], 0)
+        position = 0
+        # Not joined: no other thread can run while a hundred megabytes are copied.
+        for first in range(0, len(content), _BUFFERS_AT_ONCE):
+            position += file.write_at(content[first : first + _BUFFERS_AT_ONCE], position)
         file.sync()
     finally:
         file.close()

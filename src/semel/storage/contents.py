@@ -5,12 +5,14 @@ checkpoint remembers of all this is taken and put back here, too. Nothing here w
 what is durable.
 """
 
+import contextlib
 from typing import Any, Final
 
 from semel.core import batch as batches
 from semel.core.batch import BatchHeader
 from semel.core.entries import BatchAppended, Entry, LogStartMoved, TopicDeleted, TransactionEnded
 from semel.core.groups.groups import Groups
+from semel.core.steps import Steps
 from semel.core.topics import Catalog, Topic
 from semel.core.transactions import Transactions
 from semel.storage import checkpoint, journal
@@ -23,6 +25,9 @@ from semel.storage.repairing import Repair
 from semel.storage.segment import Segment, SegmentFiles
 
 TOPICS: Final = "topics"
+
+# What taking the state of a partition takes, beside what there is much of in it.
+_SNAPSHOT_PIECES: Final = 5
 
 # A marker's partition and header, once it has been written to its segment.
 Markers = list[tuple[PartitionLog, BatchHeader]]
@@ -219,18 +224,58 @@ class Contents(Machines):
             for entry in entries:
                 self._apply(entry)
 
+    def _remove_strangers(self) -> None:
+        """Remove what a crash left of files that were being made or removed. The checkpoint before may name them."""
+        known = {segment.path for partition in self.partitions() for segment in partition.segments}
+        for topic_name in self.files.names(TOPICS):
+            for partition_name in self.files.names(f"{TOPICS}/{topic_name}"):
+                directory = f"{TOPICS}/{topic_name}/{partition_name}"
+                for name in self.files.names(directory):
+                    if f"{directory}/{name}" not in known:
+                        self.files.remove(f"{directory}/{name}")
+                self._remove_empty(directory)
+            self._remove_empty(f"{TOPICS}/{topic_name}")
+
+    def _remove_empty(self, directory: str) -> None:
+        """Remove a partition's directory, and the topic's above it, if nothing is left in them."""
+        while directory.count("/") >= 1 and not self.files.names(directory):
+            self._segment_files.grown.discard(directory)
+            with contextlib.suppress(FileNotFoundError):
+                self.files.remove_directory(directory)
+            directory = directory.rpartition("/")[0]
+
     # -- for checkpoints ----------------------------------------------------------------------------------------
 
-    def _snapshot(self) -> tuple[dict[str, Any], list[checkpoint.PartitionParts]]:
-        """All state as of now, in words and packed; nothing that happens later changes it."""
-        partitions = [partition for partition in self.partitions() if partition.has_history]
-        state = {
-            "cluster_id": self.cluster_id,
-            "leader_epoch": self.leader_epoch,
-            **self._machines_snapshot(),
-            "partitions": [partition.to_record() for partition in partitions],
-        }
-        return state, [partition.to_parts() for partition in partitions]
+    def _snapshot(self) -> dict[str, Any]:
+        """All state as of now but for the partitions, in words; nothing that happens later changes it."""
+        return {"cluster_id": self.cluster_id, "leader_epoch": self.leader_epoch, **self._machines_snapshot()}
+
+    def _partition_snapshots(
+        self, records: list[dict[str, Any]], parts: list[checkpoint.PartitionParts]
+    ) -> Steps[None]:
+        """Put the state of all partitions as of now into these lists, in words and packed.
+
+        There may be twenty thousand of them, so they come one after the other; one that is about to change meanwhile
+        is taken at that moment.
+        """
+
+        def take(partition: PartitionLog) -> None:
+            partition.keeper = None
+            if partition.has_history:
+                records.append(partition.to_record())
+                parts.append(partition.to_parts())
+
+        partitions = self.partitions()
+        for partition in partitions:
+            partition.keeper = take
+        try:
+            for partition in partitions:
+                if partition.keeper is not None:
+                    take(partition)
+                yield _SNAPSHOT_PIECES + partition.weight
+        finally:
+            for partition in partitions:
+                partition.keeper = None
 
     def _restore(self, state: dict[str, Any], packed: memoryview) -> None:
         self.cluster_id = state["cluster_id"]

@@ -17,7 +17,7 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from semel.core import batch as batches
 from semel.core import refusals
@@ -33,11 +33,12 @@ from semel.core.entries import (
 from semel.core.groups.groups import GROUP_NAME_BYTES_MAX, GROUP_OFFSETS_MAX, GROUPS_MAX, Groups
 from semel.core.partition import PRODUCER_EXPIRATION_MS, answered_timestamp
 from semel.core.producers import ACCEPTED, GAP, Outcome, Producers
+from semel.core.steps import APPEND_PIECES, Steps, finish
 from semel.core.topics import Catalog, Topic
 from semel.core.transactions import TRANSACTION_BOUNDS, TransactionBounds, Transactions
 from semel.storage import checkpoint, journal
-from semel.storage.checkpoint import CheckpointJob
-from semel.storage.contents import TOPICS, Contents
+from semel.storage.checkpoint import CheckpointJob, PartitionParts
+from semel.storage.contents import Contents
 from semel.storage.encoding import BATCH_HEAD, BATCH_KIND, encode, name_of
 from semel.storage.files import Files
 from semel.storage.journal import Bookmark, Damaged, Journal, SyncJob
@@ -49,6 +50,8 @@ from semel.storage.segment import Mark
 PRODUCER_STATES_MAX: Final = 1_000_000
 # How much a checkpoint may be behind with the time in which there was a broker: a crash counts that as an absence.
 SEEN_MS_MAX: Final = 86_400_000
+# Producers of a partition that are forgotten between two steps.
+FORGOTTEN_AT_ONCE: Final = 200
 # What one of them takes in a checkpoint, with a full window.
 PRODUCER_STATE_BYTES: Final = 140
 
@@ -114,6 +117,8 @@ class Log(Contents):
         # Until when the last checkpoint knows that there was a broker.
         self._checkpoint_seen_ms = 0
         self.checkpoint_running = False
+        # What the indexes of growing segments took in the last one.
+        self._index_bytes = 0
         # Why nothing that is in memory counts any more, once that is so.
         self.torn: Torn | None = None
         self._journal: Journal
@@ -181,18 +186,6 @@ class Log(Contents):
         """What was acknowledged or read before this start may be lost: consumers and owners must be able to tell."""
         self.leader_epoch += 1
         self.transactions.doubt()
-
-    def _remove_strangers(self) -> None:
-        """Remove what a crash left of files that were being made or removed. The checkpoint before may name them."""
-        known = {segment.path for partition in self.partitions() for segment in partition.segments}
-        for topic_name in self.files.names(TOPICS):
-            for partition_name in self.files.names(f"{TOPICS}/{topic_name}"):
-                directory = f"{TOPICS}/{topic_name}/{partition_name}"
-                for name in self.files.names(directory):
-                    if f"{directory}/{name}" not in known:
-                        self.files.remove(f"{directory}/{name}")
-                self._remove_empty(directory)
-            self._remove_empty(f"{TOPICS}/{topic_name}")
 
     def close(self) -> None:
         """A last checkpoint, after which the next start has nothing to replay; then let go of the directory."""
@@ -337,31 +330,40 @@ class Log(Contents):
             for watcher in tuple(partition.watchers):
                 watcher.moved(partition)
 
-    def retain(self, now_ms: int) -> None:
+    def retain(self, now_ms: int) -> Steps[None]:
         """Let go of what is older or more than the topics' configurations want to keep."""
-        for topic in self.catalog:
-            configs = topic.parsed
-            for partition in self._partitions[topic.number] if configs.is_deleted else ():
+        for partition in self.partitions():
+            topic = self.catalog.numbered(partition.topic_number)
+            # It may have been deleted since the last step.
+            configs = None if topic is None else topic.parsed
+            if configs is not None and configs.is_deleted:
                 start = partition.retained_from(now_ms, configs.retention_ms, configs.retention_bytes)
                 if start > partition.state.log_start:
-                    self.commit(LogStartMoved(topic.number, partition.index, start))
+                    self.commit(LogStartMoved(partition.topic_number, partition.index, start))
+                    yield APPEND_PIECES
+            yield 1 + len(partition.segments) // 10
 
     def note_time(self, now_ms: int, steady_ms: int) -> None:
         """What the clocks show. Before anything is forgotten: what neither lived through is nobody's silence."""
         self.silence.note_time(now_ms, steady_ms, self.settings.producer_expiration_ms)
 
-    def forget(self, now_ms: int, steady_ms: int) -> int:
+    def forget(self, now_ms: int, steady_ms: int) -> Steps[int]:
         """Forget producers that were silent for too long, and what was only kept for their sake; answer how many, each
         counted in each of its partitions. `steady_ms` is a clock that nobody can set.
         """
         self.note_time(now_ms, steady_ms)
         allowed_ms = self.silence.producer_allowed_ms(now_ms, self.settings.producer_expiration_ms)
-        before = self.producer_states
-        for partition in self.partitions():
-            self.producer_states -= partition.state.forget_silent(now_ms - allowed_ms)
         self.producer_ids.forget_old(now_ms, allowed_ms)
         self.catalog.expire(now_ms, allowed_ms)
-        return before - self.producer_states
+        in_all = 0
+        for partition in self.partitions():
+            forgotten = FORGOTTEN_AT_ONCE
+            while forgotten == FORGOTTEN_AT_ONCE and self.catalog.numbered(partition.topic_number) is not None:
+                forgotten = partition.forget_silent(now_ms - allowed_ms, FORGOTTEN_AT_ONCE)
+                self.producer_states -= forgotten
+                in_all += forgotten
+                yield 1 + forgotten
+        return in_all
 
     def check_producer_room(self, producer_id: int, partitions: Iterable[PartitionName]) -> None:
         """Refused if a transaction's end would put its producer on record in these partitions, and there is no room.
@@ -415,18 +417,22 @@ class Log(Contents):
             return False
         if (self.silence.seen_ms or 0) - self._checkpoint_seen_ms >= SEEN_MS_MAX:
             return True
-        # Where there are very many producers a checkpoint is large, and is made so much more rarely.
+        # Where there are very many producers or growing segments a checkpoint is large, and made so much more rarely.
         grown = self.end - self._checkpoint_position
-        return bool(self._unnamed) or grown >= max(
-            self.settings.checkpoint_bytes, self.producer_states * PRODUCER_STATE_BYTES
-        )
+        size = self.producer_states * PRODUCER_STATE_BYTES + self._index_bytes
+        return bool(self._unnamed) or grown >= max(self.settings.checkpoint_bytes, size)
 
     def begin_checkpoint(self, *, clean: bool = False) -> CheckpointJob:
         """All state as of now, to be written by `run` in any thread. `clean`: nothing will be appended any more."""
+        return finish(self.begin_checkpoint_in_steps(clean=clean))
+
+    def begin_checkpoint_in_steps(self, *, clean: bool = False) -> Steps[CheckpointJob]:
+        """The same; what changes between two steps is taken as it was at the first."""
         self._check_whole()
         self.checkpoint_running = True
         self._checkpoint_seen_ms = self.silence.seen_ms or 0
-        contents, parts = self._snapshot()
+        records: list[dict[str, Any]] = []
+        parts: list[PartitionParts] = []
         dirty, self._segment_files.dirty = self._segment_files.dirty, set()
         grown, self._segment_files.grown = self._segment_files.grown, set()
         unnamed, self._unnamed = self._unnamed, []
@@ -434,32 +440,37 @@ class Log(Contents):
             "journal": self._journal.bookmark,
             "clean": clean,
             "acknowledges_unsynced": self.settings.acknowledges_unsynced,
-            **contents,
+            **self._snapshot(),
+            "partitions": records,
         }
-        return CheckpointJob(
-            self.files,
-            self.end,
-            frozenset(dirty),
-            frozenset(grown),
-            state,
-            parts,
-            unnamed,
-        )
+        job = CheckpointJob(self.files, self.end, frozenset(dirty), frozenset(grown), state, parts, unnamed)
+        try:
+            yield from self._partition_snapshots(records, parts)
+        except BaseException:
+            # Nobody will run it. What was to be synced is left for the next one.
+            self.fail_checkpoint(job)
+            raise
+        self._index_bytes = sum(part.growing_index.size_bytes for part in parts)
+        return job
 
-    def finish_checkpoint(self, job: CheckpointJob) -> None:
+    def finish_checkpoint(self, job: CheckpointJob) -> Steps[None]:
         """The job ran without an error: let go of all that only the checkpoint before it needed.
 
         OSError means that some of it could not be let go of; the next start sees to that.
         """
-        self.checkpoint_running = False
         self._checkpoint_position = job.position
-        for path in job.unnamed:
-            self._segment_files.forget(path)
-            with contextlib.suppress(FileNotFoundError):
-                self.files.remove(path)
-        for directory in {path.rpartition("/")[0] for path in job.unnamed}:
-            self._remove_empty(directory)
-        self._journal.recycle(job.position)
+        try:
+            self._journal.recycle(job.position)
+            for path in job.unnamed:
+                self._segment_files.forget(path)
+                with contextlib.suppress(FileNotFoundError):
+                    self.files.remove(path)
+                yield APPEND_PIECES
+            for directory in dict.fromkeys(path.rpartition("/")[0] for path in job.unnamed):
+                self._remove_empty(directory)
+                yield APPEND_PIECES
+        finally:
+            self.checkpoint_running = False
 
     def fail_checkpoint(self, job: CheckpointJob) -> None:
         """The job could not be run for want of space: all is as it was, and another one may be tried."""
@@ -476,13 +487,5 @@ class Log(Contents):
         except OSError:
             self.fail_checkpoint(job)
             raise
-        self.finish_checkpoint(job)
+        finish(self.finish_checkpoint(job))
         self.settle(job.position)
-
-    def _remove_empty(self, directory: str) -> None:
-        """Remove a partition's directory, and the topic's above it, if nothing is left in them."""
-        while directory.count("/") >= 1 and not self.files.names(directory):
-            self._segment_files.grown.discard(directory)
-            with contextlib.suppress(FileNotFoundError):
-                self.files.remove_directory(directory)
-            directory = directory.rpartition("/")[0]

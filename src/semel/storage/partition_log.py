@@ -7,7 +7,7 @@ sync, or after the write where the user chose so.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import takewhile, zip_longest
 from typing import Any, Final, NamedTuple
 
@@ -57,6 +57,7 @@ class PartitionLog:
         "cleaned_until",
         "directory",
         "index",
+        "keeper",
         "name",
         "readable",
         "stable",
@@ -76,6 +77,8 @@ class PartitionLog:
         self.readable = self.stable = Mark(0, 0, 0)
         # Called, in the order in which they came, whenever a mark has moved; nothing here knows what they do.
         self.watchers: dict[Watcher, None] = {}
+        # A checkpoint that is being taken has one here, which takes the state as it is before it changes.
+        self.keeper: Callable[[PartitionLog], None] | None = None
         self._segment_files = segment_files
         self._segments: list[Segment] = []
         self._bases: list[int] = []
@@ -87,6 +90,7 @@ class PartitionLog:
 
     def write(self, header: BatchHeader, batch: Buffer, at_ms: int, configs: TopicConfigs) -> None:
         """Write a batch where it will belong. Until `apply_append` this has changed nothing anybody can see."""
+        self._before_change()
         segment = self._segment_for(header.length + LENGTH_PREFIX_BYTES, at_ms, configs)
         self._segment_files.write(segment, [batch], segment.size)
 
@@ -106,6 +110,7 @@ class PartitionLog:
 
     def apply_log_start(self, offset: int) -> list[str]:
         """Records below `offset` are gone; answer the files that no longer hold anything."""
+        self._before_change()
         self.state.apply_log_start(offset)
         gone = 0
         for segment in self._segments:
@@ -121,7 +126,13 @@ class PartitionLog:
     def roll(self, at_ms: int) -> None:
         """Let the next batch begin a segment, so that the one that grows can be compacted."""
         if self._segments and self._segments[-1].size:
+            self._before_change()
             self._begin_segment(at_ms)
+
+    def forget_silent(self, before_ms: int, at_most: int) -> int:
+        """Forget some of the producers not heard since `before_ms` that have no transaction open; answer how many."""
+        self._before_change()
+        return self.state.forget_silent(before_ms, at_most)
 
     def swap(self, old: list[Segment], new: Segment | None) -> bool:
         """Put a segment with all that is of value in sealed ones, or none, in their place; False if they are not here.
@@ -132,11 +143,16 @@ class PartitionLog:
         at = bisect_right(self._bases, old[0].base_offset) - 1
         if at < 0 or self._segments[at : at + len(old)] != old:
             return False
+        self._before_change()
         self._segments[at : at + len(old)] = [] if new is None else [new]
         self._bases = [segment.base_offset for segment in self._segments]
         self._places.clear()
         self.state.aborted.forget_below(old[-1].next_offset)
         return True
+
+    def _before_change(self) -> None:
+        if self.keeper is not None:
+            self.keeper(self)
 
     def _segment_for(self, batch_bytes: int, at_ms: int, configs: TopicConfigs) -> Segment:
         if not self._segments:
@@ -302,6 +318,13 @@ class PartitionLog:
     def segments(self) -> list[Segment]:
         """The segments, oldest first; the last one grows."""
         return self._segments
+
+    @property
+    def weight(self) -> int:
+        """How much there is to copy for a checkpoint, in pieces of work."""
+        growing = self._segments[-1].index if self._segments else None
+        copied = len(self.state.producers) + 4 * len(self.state.aborted)
+        return (len(self._segments) * 20 + copied + (0 if growing is None else 3 * len(growing.offsets))) // 100
 
     @property
     def has_history(self) -> bool:

@@ -67,6 +67,11 @@ class Index:
         slot = max(bisect_right(self.positions, position) - 1, 0)
         return self.positions[slot], self.offsets[slot]
 
+    @property
+    def size_bytes(self) -> int:
+        """What it takes in a checkpoint."""
+        return 3 * self.offsets.itemsize * len(self.offsets)
+
     def copy(self) -> "Index":
         return Index.from_bytes(self.to_bytes())
 

@@ -51,9 +51,10 @@ def committed(groups: Groups, partition: int = 0, *, number: int = ORDERS, group
 def expire(groups: Groups, now_ms: int) -> list[OffsetsForgotten | GroupDeleted]:
     """Forget what is too old, and answer the entries."""
     entries = []
-    for entry in groups.decide_expiry(now_ms, RETENTION_MS, TOPIC_NAMES.__getitem__):
-        groups.apply(entry)
-        entries.append(entry)
+    for group in list(groups):
+        for entry in groups.decide_expiry(group, now_ms, RETENTION_MS, TOPIC_NAMES.__getitem__):
+            groups.apply(entry)
+            entries.append(entry)
     return entries
 
 

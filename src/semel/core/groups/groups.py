@@ -241,13 +241,13 @@ class Groups:
         return OffsetsCommitted(name, tuple(offsets), retention_ms, now_ms)
 
     def decide_expiry(
-        self, now_ms: int, retention_ms: int, topic_name_of: Callable[[int], str]
+        self, group: Group, now_ms: int, retention_ms: int, topic_name_of: Callable[[int], str]
     ) -> Iterator[OffsetsForgotten | GroupDeleted]:
-        """What is to be forgotten by now: offsets that are too old, and groups of which nothing is left.
+        """What is to be forgotten of a group by now: offsets that are too old, and itself where nothing is left of it.
 
         To be applied before the next one is asked for, or not at all.
         """
-        for group in list(self._groups.values()):
+        if self._groups.get(group.name) is group:
             expired = group.expired(now_ms, retention_ms, topic_name_of)
             if expired:
                 yield OffsetsForgotten(group.name, tuple(expired))

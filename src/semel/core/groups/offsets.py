@@ -60,6 +60,9 @@ class OffsetTable:
     def __bool__(self) -> bool:
         return bool(self._by_topic)
 
+    def __len__(self) -> int:
+        return sum(map(len, self._by_topic.values()))
+
     def __iter__(self) -> Iterator[tuple[PartitionName, CommittedOffset]]:
         for number, partitions in self._by_topic.items():
             for partition, offset in partitions.items():

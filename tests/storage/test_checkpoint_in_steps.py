@@ -1,0 +1,42 @@
+"""A checkpoint of very many partitions is taken bit by bit: it is of one moment all the same, and may be given up."""
+
+from asking import at
+from ledger import Caller, Ledger
+from semel.testing.faulty import FaultyFiles
+from semel.wire.records import encode_batch
+
+
+def test_a_checkpoint_that_is_taken_bit_by_bit_is_of_the_moment_at_which_it_was_begun() -> None:
+    files = FaultyFiles()
+    caller = Caller(files, Ledger())
+    caller.create("payments", 3)
+    first, _, last = caller.log.partitions()
+    for partition in (first, last):
+        caller.append(partition, bytearray(encode_batch(at(1))))
+    caller.sync()
+    steps = caller.log.begin_checkpoint_in_steps()
+    next(steps)
+    for partition in (first, last):
+        caller.append(partition, bytearray(encode_batch(at(1))))
+    caller.delete("payments")
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            job = end.value
+            break
+    assert [record["next_offset"] for record in job.state["partitions"]] == [1, 1]
+    assert caller.end_checkpoint(job)
+
+
+def test_a_checkpoint_that_is_given_up_leaves_what_it_would_have_synced_to_the_next() -> None:
+    caller = Caller(FaultyFiles(), Ledger())
+    caller.create("payments")
+    (partition,) = caller.log.partitions()
+    caller.append(partition, bytearray(encode_batch(at(1))))
+    steps = caller.log.begin_checkpoint_in_steps()
+    next(steps)
+    steps.close()
+    assert not caller.log.checkpoint_running
+    assert any(partition.directory in path for path in caller.log.begin_checkpoint().dirty)
+    caller.log.abandon()
