@@ -182,9 +182,9 @@ LANE_BUGS: Final[tuple[Bug, ...]] = (
         "semel.spark.lanes.lane:LaneWriter.write",
         """
         self._look(client, claim)
-        transaction = self._fence(client, claim)
+        transaction = self._fence(client, claim, fence_of(claim))
         """,
-        "transaction = self._fence(client, claim)",
+        "transaction = self._fence(client, claim, fence_of(claim))",
         (_ATTEMPTS, "-k", "disturbs_nobody"),
     ),
     Bug(

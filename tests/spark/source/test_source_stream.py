@@ -210,8 +210,8 @@ def test_a_group_in_which_somebody_else_has_offsets_is_left_alone(
 
 def test_a_group_that_a_query_has_shown_itself_in_goes_on_with_the_next_one(log: LogUnderTest) -> None:
     topic, group = log.make(), log.new_name("group")
-    for values in ("abc", "de"):
-        log.put(topic, *values)
+    for letters in ("abc", "de"):
+        log.put(topic, *letters)
         SmallDriver(query(log, topic, **{"kafka.group.id": group})).everything()
     assert log.committed(group, topic) == 5
 
