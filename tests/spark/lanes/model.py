@@ -30,6 +30,7 @@ class Weakening(Enum):
     LANES_NOT_PINNED = "the number of lanes is not pinned"
     MARKER_APART = "the marker has a commit of its own, after that of the rows"
     UNKNOWN_IS_DONE = "a commit without an answer is taken for done"
+    CLAIM_NOT_READ_BELOW = "nobody looks below the claim before the commit"
 
 
 class Plan(NamedTuple):
@@ -56,6 +57,8 @@ class Setting(NamedTuple):
     attempts_max: int = 4
     crashes_max: int = 2
     weakening: Weakening | None = None
+    # A broker that does not lead any more, and does not know it, may show the marker before the last one.
+    has_former_leader: bool = False
     # Where the checkpoint goes back to when the driver crashes: nowhere, to its beginning.
     loses_checkpoint: bool = False
 
@@ -66,6 +69,7 @@ class Lane(NamedTuple):
     epoch: int = 0
     open: tuple[frozenset[int], Marker] | None = None
     marker: Marker | None = None
+    marker_before: Marker | None = None
 
 
 class Step(IntEnum):
@@ -202,7 +206,13 @@ def _attempt_moves(setting: Setting, world: World, number: int) -> Moves:
         case Step.BEGUN if not reads_first:
             yield f"{name} puts up its fence", _fenced(setting, world, rest, attempt, Step.FENCED)
         case Step.BEGUN | Step.FENCED:
-            yield f"{name} reads the marker", _decided(setting, world, rest, attempt)
+            lane = world.lanes[attempt.lane]
+            yield f"{name} reads the marker", _decided(setting, world, rest, attempt, lane.marker)
+            if setting.has_former_leader and lane.marker is not None:
+                shown = _decided(setting, world, rest, attempt, lane.marker_before)
+                # A refusal is only this attempt's end: the next one is shown something else.
+                shown = _with_attempts(world, rest) if shown.is_refused else shown
+                yield f"{name} is shown the marker before", shown
         case Step.DECIDED if reads_first and attempt.epoch == 0:
             yield f"{name} puts up its fence", _fenced(setting, world, rest, attempt, Step.DECIDED)
         case Step.DECIDED:
@@ -224,8 +234,9 @@ def _fenced(setting: Setting, world: World, rest: tuple[Attempt, ...], attempt: 
     return _with_attempts(world, (*rest, attempt._replace(step=step, epoch=epoch)))
 
 
-def _decided(setting: Setting, world: World, rest: tuple[Attempt, ...], attempt: Attempt) -> World:
-    marker = world.lanes[attempt.lane].marker
+def _decided(
+    setting: Setting, world: World, rest: tuple[Attempt, ...], attempt: Attempt, marker: Marker | None
+) -> World:
     if setting.weakening is Weakening.NO_MARKER:
         marker = None
     claim = _claim_of(setting, attempt)
@@ -260,13 +271,20 @@ def _commit_moves(setting: Setting, world: World, rest: tuple[Attempt, ...], att
     if is_fenced and setting.weakening is not Weakening.ID_PER_ATTEMPT:
         yield f"{name} is fenced", _with_attempts(world, rest)
         return
+    looks_below = setting.has_former_leader and setting.weakening is not Weakening.CLAIM_NOT_READ_BELOW
+    if looks_below and attempt.read != lane.marker:
+        aborted = _with_lane(world, attempt.lane, lane._replace(open=None, epoch=lane.epoch + 1))
+        yield f"{name} finds another marker below its own, and aborts", _with_attempts(aborted, rest)
+        return
     rows, marker = attempt.plan.rows_of(attempt.batch, attempt.lane), _marker_of(attempt)
     if setting.weakening is Weakening.MARKER_APART:
         half = _with_lane(_with_rows(world, rows), attempt.lane, lane._replace(open=None))
         yield f"{name} commits its rows", _with_attempts(half, (*rest, attempt._replace(step=Step.HALF_DONE)))
         return
     unheard = _with_attempts(world, rest)
-    committed = _with_lane(_with_rows(unheard, rows), attempt.lane, lane._replace(open=None, marker=marker))
+    committed = _with_lane(
+        _with_rows(unheard, rows), attempt.lane, lane._replace(open=None, marker=marker, marker_before=lane.marker)
+    )
     yield f"{name} commits", _heard(committed, attempt)
     believes = setting.weakening is Weakening.UNKNOWN_IS_DONE
     yield f"{name} commits, and the answer is lost", _heard(committed, attempt) if believes else committed

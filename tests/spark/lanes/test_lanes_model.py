@@ -8,6 +8,7 @@ HOLDS = {
     "two lanes, four attempts, one crash": Setting((Plan(lanes=2),), attempts_max=4, crashes_max=1),
     "lanes change from two to one": Setting((Plan(lanes=2), Plan(lanes=1)), attempts_max=4, crashes_max=1),
     "lanes change from one to two": Setting((Plan(lanes=1), Plan(lanes=2)), attempts_max=4, crashes_max=1),
+    "a former leader hides the last batch": Setting(crashes_max=1, has_former_leader=True),
     "a batch is planned anew": Setting((Plan(), Plan(anew=True)), crashes_max=1),
     "the checkpoint is lost": Setting((Plan(), Plan(query="r")), crashes_max=1, loses_checkpoint=True),
 }
@@ -22,6 +23,7 @@ WEAK = {
     Weakening.LANES_NOT_PINNED: Setting((Plan(lanes=2), Plan(lanes=1)), attempts_max=4, crashes_max=1),
     Weakening.MARKER_APART: Setting(),
     Weakening.UNKNOWN_IS_DONE: Setting(),
+    Weakening.CLAIM_NOT_READ_BELOW: Setting(has_former_leader=True),
 }
 
 

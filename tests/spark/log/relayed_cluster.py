@@ -93,6 +93,8 @@ class RelayedCluster:
         self.coordinator_errors: list[ErrorCode] = []
         # What the brokers say who are asked for configurations.
         self.configs_error: ErrorCode | None = None
+        # Where every log ends at the latest, in the words of these brokers: they are cut off from the true leader.
+        self.shown_end: int | None = None
         # So many ends of transactions happen, and their answers are lost.
         self.ends_to_lose = 0
         self.asked: Counter[tuple[int, int]] = Counter()
@@ -159,6 +161,8 @@ class RelayedCluster:
             return self._no_configs(header, frame[body:])
         if api_key == LIST_OFFSETS and number != self.leader:
             return self._not_leader_of_offsets(header, frame[body:])
+        if api_key == LIST_OFFSETS and self.shown_end is not None:
+            return self._old_offsets(header, ask_upstream(frame), self.shown_end)
         return ask_upstream(frame)
 
     def _of_transaction(self, header: RequestHeader, frame: bytes, ask_upstream: "_Upstream") -> bytes:
@@ -258,6 +262,26 @@ class RelayedCluster:
         return messages.encode_response(
             DESCRIBE_CONFIGS, header.api_version, header.correlation_id, {"results": results}
         )
+
+    def _old_offsets(self, header: RequestHeader, answer: bytes, end: int) -> bytes:
+        _, body = parse_response_header(LIST_OFFSETS, header.api_version, answer[SIZE_BYTES:])
+        found = messages.decode_response(LIST_OFFSETS, header.api_version, answer[SIZE_BYTES + body :])
+        topics = [
+            {
+                "name": topic.name,
+                "partitions": [
+                    {
+                        "partition_index": one.partition_index,
+                        "error_code": one.error_code,
+                        "timestamp": -1,
+                        "offset": min(one.offset, end),
+                    }
+                    for one in topic.partitions
+                ],
+            }
+            for topic in found.topics
+        ]
+        return messages.encode_response(LIST_OFFSETS, header.api_version, header.correlation_id, {"topics": topics})
 
     def _not_leader_of_offsets(self, header: RequestHeader, body: bytes) -> bytes:
         asked = messages.decode_request(LIST_OFFSETS, header.api_version, body)

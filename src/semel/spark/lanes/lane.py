@@ -19,6 +19,7 @@ from semel.spark.lanes.protocol import (
     Claim,
     Digest,
     Duplicate,
+    Marker,
     Refusal,
     advance,
     check,
@@ -90,6 +91,7 @@ class LaneWriter:
                 where = TopicPartition(self.progress_topic.name, claim.lane)
                 key = progress.key_of(claim.sink_id, claim.lane)
                 rows.mark(where, key, progress.encode(advance(marker, claim, digest)))
+                self._look_again(client, claim, marker, transaction.last_offset(where))
                 transaction.commit()
         return LaneOutcome(claim.lane, False, digest)
 
@@ -104,6 +106,16 @@ class LaneWriter:
         refusal = None if marker is None else misfit(marker, claim)
         if refusal is not None:
             raise ClaimRefused(refusal.reason)
+
+    def _look_again(self, client: LogClient, claim: Claim, believed: Marker | None, offset: int) -> None:
+        """Before the commit, whether the marker that was believed is the last one below the new one. A broker that is
+        cut off from its cluster may show an older one; it cannot take the new one, for that waits for all replicas."""
+        found = progress.marker_below(client, self.progress_topic, claim.lane, claim.sink_id, offset)
+        if found != believed:
+            shown = "no marker" if believed is None else f"the marker of batch {believed.newest.batch_id}"
+            raise progress.ProgressRefused(
+                f"it was shown {shown} by a broker that does not lead {self.progress_topic.name!r} any more"
+            )
 
     def _fence(self, client: LogClient, claim: Claim, transactional_id: str) -> Transaction:
         """The lane is this attempt's alone from now on; what an earlier one left open is aborted."""

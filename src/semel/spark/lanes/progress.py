@@ -91,6 +91,12 @@ def read_marker(
     return _last_marker(client, topic, lane, sink_id, _stable_end(client, where))
 
 
+def marker_below(client: LogClient, topic: Topic, lane: int, sink_id: str, offset: int) -> Marker | None:
+    """The lane's last marker below a record that this writer has written, which its leader has acknowledged. Who is not
+    the leader any more, and does not know it, has no such offset: reading up to it waits for one who has."""
+    return _last_marker(client, topic, lane, sink_id, offset)
+
+
 def _last_marker(client: LogClient, topic: Topic, lane: int, sink_id: str, end: int) -> Marker | None:
     where = TopicPartition(topic.name, lane)
     start = client.offsets([where], EARLIEST, Isolation.READ_COMMITTED)[where]
@@ -173,7 +179,8 @@ def _stable_end(client: LogClient, where: TopicPartition) -> int:
 
 def _last_value(client: LogClient, tail: Slice) -> bytes | None:
     found: bytes | None = None
-    for batch in read_slice(client, tail, ["value"], Isolation.READ_COMMITTED):
+    # Compaction takes what was aborted, up to where a transaction is open.
+    for batch in read_slice(client, tail, ["value"], Isolation.READ_COMMITTED, may_lack_its_end=True):
         if batch.num_rows:
             found = batch.column(0)[-1].as_py()
     return found

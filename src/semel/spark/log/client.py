@@ -138,12 +138,14 @@ class LogClient:
 
         return self.patiently(attempt)
 
-    def fetches(self, wanted: Slice, isolation: Isolation) -> Iterator[Fetched]:
+    def fetches(self, wanted: Slice, isolation: Isolation, *, may_lack_its_end: bool = False) -> Iterator[Fetched]:
         """The batches that hold a slice, in answers of a few megabytes, each asked for while the one before is in use.
 
-        The first and the last batch may reach beyond the slice. A connection serves nobody else meanwhile.
+        The first and the last batch may reach beyond the slice. A connection serves nobody else meanwhile. Where
+        compaction may have taken the end of the slice, say so: then an answer without records is believed if all of
+        the slice is decided. From elsewhere it is not, for a broker may also be slow to get at what it has.
         """
-        return _Fetching(self, wanted, isolation).run()
+        return _Fetching(self, wanted, isolation, may_lack_its_end).run()
 
     def patiently(self, attempt: Callable[[], T], patience: Patience | None = None) -> T:
         """What an attempt gives, which is made again as long as that may mend what is wrong."""
@@ -286,10 +288,11 @@ class LogClient:
 class _Fetching:
     """One slice on its way, with one request under way ahead of what is being used."""
 
-    def __init__(self, client: LogClient, wanted: Slice, isolation: Isolation) -> None:
+    def __init__(self, client: LogClient, wanted: Slice, isolation: Isolation, may_lack_its_end: bool) -> None:
         self._client = client
         self._wanted = wanted
         self._isolation = isolation
+        self._may_lack_its_end = may_lack_its_end
         self._where = wanted.topic_partition
         self._offset = wanted.start
         self._patience = Patience(client.settings)
@@ -318,6 +321,12 @@ class _Fetching:
             self._check(answer)
             fetched = self._taken(answer)
             if fetched is None:
+                if self._is_empty_to_the_end(answer):
+                    self._offset = self._wanted.end
+                    return None
+                # Who gives nothing may not be the leader any more.
+                self._leave()
+                self._client.forget(self._where.topic)
                 self._patience.wait(Moved(self._silence(answer)))
                 return None
         except MENDABLE as reason:
@@ -396,6 +405,10 @@ class _Fetching:
             raise CorruptRecords(f"partition {self._where} from offset {self._offset}: records that end at {behind}")
         self._offset = behind
         return Fetched(records, list(answer.aborted_transactions or ()), behind)
+
+    def _is_empty_to_the_end(self, answer: FetchPartitionAnswer) -> bool:
+        committed_only = self._isolation is Isolation.READ_COMMITTED
+        return self._may_lack_its_end and committed_only and answer.last_stable_offset >= self._wanted.end
 
     def _silence(self, answer: FetchPartitionAnswer) -> str:
         committed_only = self._isolation is Isolation.READ_COMMITTED

@@ -30,6 +30,8 @@ class Line:
         self.connection = connection
         self._id = transactional_id
         self._settings = settings
+        # Where the newest batch of each partition begins that was acknowledged.
+        self.last_offsets: dict[TopicPartition, int] = {}
         self._to_send: deque[list[PartitionBatch]] = deque()
         self._under_way: deque[list[PartitionBatch]] = deque()
 
@@ -70,6 +72,7 @@ class Line:
         for answer in answers:
             if answer.error_code == ErrorCode.NONE:
                 left.pop((answer.topic, answer.partition), None)
+                self.last_offsets[TopicPartition(answer.topic, answer.partition)] = answer.base_offset
                 continue
             try:
                 where = TopicPartition(answer.topic, answer.partition)

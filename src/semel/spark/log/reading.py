@@ -36,10 +36,15 @@ _Placed = tuple[int, BatchHeader]
 
 
 def read_slice(
-    client: LogClient, wanted: Slice, columns: Sequence[str], isolation: Isolation = Isolation.READ_COMMITTED
+    client: LogClient,
+    wanted: Slice,
+    columns: Sequence[str],
+    isolation: Isolation = Isolation.READ_COMMITTED,
+    *,
+    may_lack_its_end: bool = False,
 ) -> Iterator[Any]:
     """The records of a slice, in these columns and in the order of their offsets, as record batches of Arrow."""
-    for fetched in client.fetches(wanted, isolation):
+    for fetched in client.fetches(wanted, isolation, may_lack_its_end=may_lack_its_end):
         try:
             for layout in layouts(fetched, wanted):
                 yield from rows_of(layout, wanted, columns)

@@ -53,6 +53,7 @@ class Transaction:
         self._waiting: list[PartitionBatch] = []
         self._waiting_bytes = 0
         self._lines: dict[Address, Line] = {}
+        self._last_offsets: dict[TopicPartition, int] = {}
         # The first partitions that were announced, and when the time of the transaction is over, which they begin.
         self._opened_by: Sequence[Mapping[str, object]] = ()
         self._ends: float | None = None
@@ -112,6 +113,14 @@ class Transaction:
         self._waiting_bytes += len(batch)
         if self._waiting_bytes >= settings.request_bytes_max:
             self._send(wait_for_all=False)
+
+    def last_offset(self, where: TopicPartition) -> int:
+        """Where the last batch of a partition begins, once all that was written is acknowledged, by all replicas. So
+        the broker that gave it this place is the leader, and all that was committed before lies below it."""
+        self._send(wait_for_all=True)
+        for line in self._lines.values():
+            self._last_offsets |= line.last_offsets
+        return self._last_offsets[where]
 
     def commit(self) -> None:
         """Make everything that was written seen. After an error nobody knows, if `is_committing` is true by then."""
@@ -258,6 +267,7 @@ class Transaction:
         while self._lines:
             line = self._lines.popitem()[1]
             line.connection.close()
+            self._last_offsets |= line.last_offsets
             unanswered += line.unanswered()
         self._waiting = unanswered + self._waiting
         self._waiting_bytes = sum(len(batch.batch) for batch in self._waiting)
