@@ -207,6 +207,16 @@ def test_a_table_with_promises_that_nobody_would_check_is_refused(tmp_path: Path
         delta_sink(tmp_path).write(payments.select("id"), FIRST)
 
 
+def test_a_table_that_would_forget_claims_in_time_is_refused(tmp_path: Path, payments: DataFrame) -> None:
+    """A sink that is idle for so long would take its last batch for new."""
+    forgets = {"delta.setTransactionRetentionDuration": "interval 7 days"}
+    DeltaTable.create(tmp_path, Schema([Field("id", PrimitiveType("long"))]), configuration=forgets)
+    with pytest.raises(
+        ValueError, match=r"has delta\.setTransactionRetentionDuration=interval 7 days, and would forget"
+    ):
+        delta_sink(tmp_path).write(payments.select("id"), FIRST)
+
+
 def test_an_object_store_is_refused() -> None:
     with pytest.raises(ValueError, match="a directory that driver and executors share, not to s3://"):
         delta_sink("s3://bucket/table")

@@ -41,6 +41,8 @@ PARQUET_SETTINGS = {
 }
 # The commit of the table says that the files are whole, and no file beside them.
 NO_MARK = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
+# How long a table keeps application transactions, where it does not keep them for good.
+FORGETTING = "delta.setTransactionRetentionDuration"
 # Promises of a table which a writer has to keep for each row, and which nobody would check here.
 PROMISES = ("delta.invariants", "delta.generationExpression", "delta.identity.start")
 
@@ -159,6 +161,7 @@ def opened(path: Path, rows: DataFrame, partition_by: Sequence[str]) -> DeltaTab
         table = DeltaTable.create(path, schema, mode="ignore", partition_by=[*partition_by])
     has = json.loads(table.schema().to_json())
     check_promises(table, has)
+    check_kept(table, path)
     kinds = {field["name"]: optional(field["type"]) for field in has["fields"]}
     given = {field["name"]: field["type"] for field in wanted["fields"]}
     for name in [*kinds, *given]:
@@ -191,6 +194,16 @@ def check_promises(table: DeltaTable, schema: dict[str, Any]) -> None:
         promised.append("delta.columnMapping.mode")
     if promised:
         raise ValueError(f"the table promises what this sink does not check for each row: {', '.join(promised)}")
+
+
+def check_kept(table: DeltaTable, path: Path) -> None:
+    """Refuses a table that forgets claims in time: a sink that is idle for long would take its last batch for new."""
+    forgets_after = table.metadata().configuration.get(FORGETTING)
+    if forgets_after is not None:
+        raise ValueError(
+            f"{path} has {FORGETTING}={forgets_after}, and would forget the claim of a sink that is idle for so long: "
+            "take the property away"
+        )
 
 
 def written(rows: DataFrame, root: Path, directory: Path, partition_by: Sequence[str]) -> list[AddAction]:
