@@ -9,6 +9,7 @@ from semel.spark.log.patience import (
     CONCLUDING_MS,
     CONCLUDING_SECONDS_MAX,
     MISSING_SECONDS_MAX,
+    SAY_SECONDS,
     Concluding,
     Moved,
     Patience,
@@ -70,3 +71,19 @@ def test_a_broker_that_concludes_is_asked_again_soon_but_not_for_long(clock: Clo
     # The clock adds fractions up, so that the last of them may fall to either side.
     assert abs(clock.sleeps.count(soon) - CONCLUDING_SECONDS_MAX / soon) <= 1
     assert min(wait for wait in clock.sleeps if wait != soon) > soon
+
+
+def test_what_is_waited_for_is_said_once_after_some_seconds_and_once_when_it_is_over(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    waiting = Patience(SETTINGS, clock=clock)
+    while clock.time() < Clock().time() + SAY_SECONDS:
+        waiting.wait(ConnectionLost("no broker at 127.0.0.1:1"))
+    assert caplog.messages == []
+    for _ in range(9):
+        waiting.wait(ConnectionLost("no broker at 127.0.0.1:1"))
+    assert len(caplog.messages) == 1
+    assert caplog.messages[0].startswith("waiting: no broker at 127.0.0.1:1 (tried for ")
+    waiting.end()
+    waiting.end()
+    assert caplog.messages[1:] == ["going on: what was waited for is there"]

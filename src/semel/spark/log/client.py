@@ -152,7 +152,9 @@ class LogClient:
         patience = patience or Patience(self.settings)
         while True:
             try:
-                return attempt()
+                found = attempt()
+                patience.end()
+                return found
             except MENDABLE as reason:
                 patience.wait(reason)
 

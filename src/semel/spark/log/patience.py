@@ -1,5 +1,7 @@
-"""How long the pipeline goes on asking: until a deadline, which every progress moves, and more slowly each time."""
+"""How long the pipeline goes on asking: until a deadline, which every progress moves, and more slowly each time. After
+some seconds it says once what it waits for, and once that it is over."""
 
+import logging
 import random
 import time
 from typing import Final, Protocol
@@ -13,7 +15,11 @@ MISSING_SECONDS_MAX: Final = 2.0
 # How soon, and for how long, a broker is asked again that only has to finish what it was told before.
 CONCLUDING_MS: Final = 20
 CONCLUDING_SECONDS_MAX: Final = 1.0
+# From when on somebody who looks at the log wants to know what is waited for.
+SAY_SECONDS: Final = 5.0
 API_TIMEOUT: Final = "kafka.default.api.timeout.ms"
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 class Moved(LogError):
@@ -52,13 +58,21 @@ class Patience:
         self._settings = settings
         self._timeout_ms = settings.api_timeout_ms if timeout_ms is None else timeout_ms
         self._setting = setting
+        self._has_said = False
         self.progress()
 
     def progress(self) -> None:
         """Something came of it: all of the time is there again."""
+        self.end()
         self._since = self._clock.monotonic()
         self._missing_since: float | None = None
         self._backoff_ms = self._settings.retry_backoff_ms
+
+    def end(self) -> None:
+        """There is nothing to wait for any more; it is said if the waiting was."""
+        if self._has_said:
+            _LOG.warning("going on: what was waited for is there")
+        self._has_said = False
 
     def wait(self, reason: LogError) -> None:
         """Wait a little before the next attempt, or raise if there has been enough of them."""
@@ -74,6 +88,9 @@ class Patience:
             raise Unreachable(
                 f"{reason} (tried for {waited:.0f} s; {self._setting} is {self._timeout_ms} ms)"
             ) from None
+        if waited >= SAY_SECONDS and not self._has_said:
+            self._has_said = True
+            _LOG.warning("waiting: %s (tried for %.0f s; %s is %d ms)", reason, waited, self._setting, self._timeout_ms)
         if isinstance(reason, Concluding) and waited < CONCLUDING_SECONDS_MAX:
             self._clock.sleep(CONCLUDING_MS / 1000)
             return

@@ -31,6 +31,9 @@ _COMMIT_MS_MIN: Final = 1_000
 _SEQUENCE_MASK: Final = (1 << 31) - 1
 _OF_A_TRANSACTION: Final = 1
 _NO_CLAIM: Final = (-1, -1)
+_NEW_CLUSTER: Final = (
+    ". On a new cluster look at transaction.state.log.replication.factor, which must not be more than there are brokers"
+)
 _ELSEWHERE: Final = frozenset((ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR))
 
 
@@ -225,7 +228,8 @@ class Transaction:
         if code in _ELSEWHERE:
             self._coordinator = None
         if code in _ELSEWHERE or code in codes.MOVED or code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            raise Moved(f"{what} is not served by its coordinator now ({codes.name_of(code)})")
+            look = _NEW_CLUSTER if code == ErrorCode.COORDINATOR_NOT_AVAILABLE else ""
+            raise Moved(f"{what} is not served by its coordinator now ({codes.name_of(code)}){look}")
         raise codes.refusal(what, code, message, right=right or f"Write on transactional id {self._id!r}")
 
     # -- the leaders
