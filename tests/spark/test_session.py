@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,6 +61,33 @@ def test_a_session_that_runs_is_returned_with_what_is_asked_applied_to_it(spark:
     assert same is spark
     assert (spark.conf.get("spark.semel.asked"), spark.conf.get("spark.sql.shuffle.partitions")) == ("for", "5")
     spark.conf.set("spark.sql.shuffle.partitions", "2")
+
+
+def test_a_thread_that_asks_for_the_session_may_write_to_what_is_registered_there(spark: SparkSession) -> None:
+    """Spark looks for where to write in the session of the thread, and a new thread has none."""
+    from pyspark.sql.datasource import DataSource, DataSourceWriter, WriterCommitMessage
+
+    class Nowhere(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "nowhere_of_a_test"
+
+        def writer(self, schema: object, overwrite: bool) -> DataSourceWriter:
+            class Writer(DataSourceWriter):
+                def write(self, iterator: object) -> WriterCommitMessage:
+                    return WriterCommitMessage()
+
+            return Writer()
+
+    spark.dataSource.register(Nowhere)
+    rows = spark.range(1)
+
+    def write() -> None:
+        session()
+        rows.write.format("nowhere_of_a_test").mode("append").save()
+
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(write).result()
 
 
 def test_a_second_session_on_another_master_is_refused(spark: SparkSession) -> None:

@@ -86,7 +86,8 @@ def session(
     """A session that runs this Python in its workers, hands rows over as Arrow, and knows `format("semel")`.
 
     `master` is Spark's own (`local[*]` where nobody says otherwise); `remote` is the address of a Spark Connect server,
-    `sc://host:15002`. A session that runs already is returned with `config` applied to it, and else as it is.
+    `sc://host:15002`. A session that runs already is returned with `config` applied to it, and else as it is. A thread
+    of your own that reads or writes has to call this first: Spark knows the formats of a session by its thread.
     """
     _check_packages()
     began = _session(name, master, remote, ui, config or {})
@@ -95,7 +96,17 @@ def session(
     from semel.spark.data_source import SemelDataSource
 
     began.dataSource.register(SemelDataSource)
+    _make_active(began)
     return began
+
+
+def _make_active(began: "SparkSession") -> None:
+    """Spark looks for a format in the session of the thread that plans, and a thread of Python's own has none: there
+    `format("semel")` would be unknown, but for where semel is installed."""
+    from pyspark.sql.utils import is_remote
+
+    if not is_remote():
+        began._get_j_spark_session_class(began._jvm).setActiveSession(began._jsparkSession)
 
 
 def _session(name: str, master: str | None, remote: str | None, ui: bool, config: Mapping[str, str]) -> "SparkSession":
