@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.broker.deadlines import Deadlines
+from semel.broker.deadlines import DUE_AGAIN_MS, Deadlines
 
 times = st.integers(1, 50)
 
@@ -34,3 +34,21 @@ def test_never_is_no_time() -> None:
     deadlines = Deadlines[str]()
     assert not deadlines.note("a", None)
     assert deadlines.next_ms() is None
+
+
+def test_who_breaks_off_is_due_again_and_holds_up_nobody_else() -> None:
+    deadlines = Deadlines[str]()
+    for name in "abc":
+        deadlines.note(name, 10)
+    slips: list[Exception] = []
+    passed: list[str] = []
+
+    def work(name: str) -> None:
+        if name == "a":
+            raise ValueError("a slip")
+        passed.append(name)
+
+    deadlines.each_due(10, work, slips.append)
+    assert (passed, len(slips)) == (["b", "c"], 1)
+    assert deadlines.due(10) == []
+    assert deadlines.due(10 + DUE_AGAIN_MS) == ["a"]

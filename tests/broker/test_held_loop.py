@@ -22,7 +22,15 @@ from semel.broker.broker import Broker
 from semel.broker.expiry import forget_old_offsets, forget_silent_producers
 from semel.wire import messages, versions
 from semel.wire.records import encode_batch
-from semel.wire.versions import CREATE_TOPICS, LIST_GROUPS, OFFSET_COMMIT, OFFSET_FETCH
+from semel.wire.versions import (
+    ADD_PARTITIONS_TO_TXN,
+    CREATE_TOPICS,
+    END_TXN,
+    INIT_PRODUCER_ID,
+    LIST_GROUPS,
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
+)
 
 # Far above what is done in one turn, and far below what a broker takes.
 MANY = 4_000
@@ -30,6 +38,7 @@ CALLS_MAX = 30_000
 
 BATCH = bytes(encode_batch(at(1)))
 TOPIC_FIELDS = ("name", "topic", "topic_name", "resource_name")
+FIRST_PRODUCER_ID = 1_000
 # What a field has to say for a request to get beyond its first check.
 SAID: dict[str, Any] = {
     "acks": -1,
@@ -226,6 +235,18 @@ def test_others_are_served_while_a_long_request_is() -> None:
             assert heard == ["short", "long"]
 
     asyncio.run(run())
+
+
+def test_the_end_of_a_transaction_in_very_many_partitions_is_prepared_in_many_turns() -> None:
+    count = 1_000
+    topics = [{"name": "t0", "partitions": list(range(count))}]
+    fields = {"transactional_id": "mine", "producer_id": FIRST_PRODUCER_ID, "producer_epoch": 0}
+    adding = {f"v3_and_below_{name}": value for name, value in (fields | {"topics": topics}).items()}
+    claim = frame_of(INIT_PRODUCER_ID, 2, transactional_id="mine", transaction_timeout=60_000)
+    end = frame_of(END_TXN, 3, committed=True, **fields)
+    add = frame_of(ADD_PARTITIONS_TO_TXN, 3, **adding)
+    # What cannot be taken apart, without the making of a file for each.
+    assert asyncio.run(most_calls(end, topics_made(("t0", count)), claim, add)) < count * 50
 
 
 CHORES: dict[str, Callable[[Broker], None]] = {

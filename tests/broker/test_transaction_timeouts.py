@@ -144,7 +144,7 @@ def test_an_end_that_the_disk_refuses_is_tried_again_until_it_is_done(
     caplog.set_level(logging.CRITICAL)
     refused = 0
 
-    def refuse(log: Log, entry: Entry) -> None:
+    def refuse(log: Log, entry: Entry, prepared: object = None) -> None:
         nonlocal refused
         refused += 1
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -284,3 +284,25 @@ def test_very_many_ids_are_forgotten_in_entries_of_a_bounded_size() -> None:
         sizes.append(len(forgotten.transactional_ids))
     assert sizes == [FORGOTTEN_PER_ENTRY, 1]
     assert len(coordinator) == 0
+
+
+def test_the_last_epoch_is_nobodys_whatever_a_client_says() -> None:
+    coordinator, producer_id = at_epoch(EPOCH_GIVEN_MAX)
+    coordinator.add(producer_id, EPOCH_GIVEN_MAX, ORDERS)
+    coordinator.now_ms += 60_000
+    for entry in coordinator.overdue():
+        coordinator.apply(entry)
+    said = producer_id, EPOCH_MAX
+    for attempt in (
+        lambda: coordinator.end(*said, committed=False),
+        lambda: coordinator.end(*said, committed=True),
+        lambda: coordinator.add(*said, ORDERS),
+        lambda: coordinator.claim(supplied=said),
+    ):
+        with pytest.raises(Refused) as refused:
+            attempt()
+        assert error_of(refused) == refusals.PRODUCER_FENCED
+    with pytest.raises(Refused) as refused:
+        coordinator.send(*said, ORDERS, joins=True)
+    assert error_of(refused) == refusals.INVALID_PRODUCER_EPOCH
+    assert coordinator.claim().producer_epoch == 0

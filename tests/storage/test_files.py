@@ -89,3 +89,21 @@ def test_the_name_of_a_new_root_is_synced_and_every_one_above_it_that_was_missin
     synced.clear()
     DiskFiles(tmp_path / "a" / "b")
     assert synced == []
+
+
+def test_a_tree_that_was_let_go_of_is_free_though_a_forked_process_goes_on(tmp_path: Path) -> None:
+    files = DiskFiles(tmp_path)
+    files.lock()
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(write)
+        os.read(read, 1)
+        os._exit(0)
+    files.close()
+    other = DiskFiles(tmp_path)
+    other.lock()
+    other.close()
+    os.close(write)
+    os.waitpid(child, 0)
+    os.close(read)

@@ -6,6 +6,7 @@ import pytest
 
 from ledger import Caller, Ledger
 from log_contents import content_of
+from semel.core.entries import TransactionEnded
 from semel.core.partition import PRODUCER_EXPIRATION_MS, Partition
 from semel.core.producers import Outcome
 from semel.core.steps import finish
@@ -202,3 +203,34 @@ def test_a_producer_is_on_record_as_long_as_its_transaction_is_open() -> None:
     finish(caller.log.forget(caller.now_ms, caller.now_ms - began_ms))
     assert caller.log.producer_states == len(one.state.producers) == 0
     caller.log.abandon()
+
+
+def test_markers_that_are_written_beforehand_are_the_same_whatever_comes_between() -> None:
+    files = FaultyFiles()
+    caller, one, two = begun(files)
+    send(caller, "orders", 0, "one")
+    send(caller, "orders", 1, "one")
+    owner = caller.log.transactions.owners()[0]
+
+    def decided() -> TransactionEnded:
+        said = "one", owner.producer_id, owner.producer_epoch, False
+        entry = caller.log.transactions.decide_end(*said, lambda: 99, caller.now_ms, raises_epoch=False).entry
+        assert entry is not None
+        return entry
+
+    prepared = finish(caller.log.prepare_end(decided()))
+    assert (one.state.next_offset, two.state.next_offset) == (2, 2), "nobody sees it"
+    send(caller, "orders", 0)
+    # What the disk refused lies where the marker was.
+    files.arm(Fault("EIO", call="write", path="journal*"))
+    with pytest.raises(OSError, match="journal"):
+        caller._append(two, caller.next_batch(two, -1))
+    caller.log.commit = lambda entry: caller._commit(entry, prepared)  # type: ignore[method-assign,call-arg]
+    end = decided()
+    caller.log.commit(end)
+    caller._note(end)
+    caller.sync()
+    assert caller.log.producer_states == 2
+    again = Caller(files.after_kill(), caller.ledger)
+    assert marks(again) == marks(caller)
+    assert content_of(again.log) == content_of(caller.log)

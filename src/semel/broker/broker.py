@@ -35,6 +35,7 @@ from semel.broker.turns import Turns
 from semel.core.entries import Entry
 from semel.core.steps import Steps
 from semel.storage.checkpoint import CheckpointJob
+from semel.storage.contents import PreparedEnd
 from semel.storage.files import OUT_OF_SPACE, DiskFiles, Files, MemoryFiles
 from semel.storage.journal import SyncJob
 from semel.storage.log import Log, LogSettings, Torn
@@ -316,10 +317,10 @@ class Broker:
         """Seconds on a clock that nobody can set: how long things take is measured by it."""
         return self._loop.time()
 
-    def commit(self, entry: Entry) -> None:
+    def commit(self, entry: Entry, prepared: PreparedEnd | None = None) -> None:
         """Make a decision part of the log. OSError, after it was counted, if the disk would not take it."""
         try:
-            self.log.commit(entry)
+            self.log.commit(entry, prepared)
         except OSError as error:
             self.storage_error(error)
             raise

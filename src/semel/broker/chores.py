@@ -44,7 +44,7 @@ class Chores:
 
     def attempt(self, job: Callable[[], None]) -> None:
         """Do what nobody asked for and nobody hears of; if it breaks off it is told here, and tried at another time."""
-        self._broker.turns.begin(at_once(job), self._note_end)
+        self._broker.turns.begin(at_once(job), self.note_end)
 
     def _every(self, seconds: float, job: Callable[[], Steps[None]]) -> None:
         is_under_way = False
@@ -55,7 +55,7 @@ class Chores:
         def note_end(error: Exception | None) -> None:
             nonlocal is_under_way
             is_under_way = False
-            self._note_end(error)
+            self.note_end(error)
 
         def run() -> None:
             nonlocal is_under_way
@@ -68,7 +68,8 @@ class Chores:
         slot = len(self._timers)
         self._timers.append(get_running_loop().call_later(seconds, run))
 
-    def _note_end(self, error: Exception | None) -> None:
+    def note_end(self, error: Exception | None) -> None:
+        """A chore has come to its end, or broke off."""
         if isinstance(error, OSError):
             self._broker.storage_error(error)
         elif error is not None:

@@ -397,7 +397,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_stalled(self) -> bool:
         """Whether the client owes something: the rest of a request, or the taking of an answer."""
-        owes_bytes = self._end > self._begin and (not self._reading_paused or self._frame_bytes_wanted > 0)
+        owes_bytes = self._end > self._begin and not self._reading_paused
         return self._writing_paused or owes_bytes
 
     def look(self) -> None:

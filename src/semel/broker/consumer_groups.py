@@ -260,15 +260,15 @@ class ConsumerGroupCoordinator:
 
     def pass_time(self, now_ms: int) -> None:
         """Take those out of their groups who have been silent, or slow to let go, for too long."""
-        for name in self._deadlines.due(now_ms):
+
+        def pass_time(name: str) -> None:
             group = self._broker.log.groups.named(name)
             machine = None if group is None else group.machine
             if isinstance(machine, ConsumerGroup):
                 self._remove_overdue(name, machine, now_ms)
-                self._deadlines.forget(name)
                 self._note_deadline(name, machine)
-            else:
-                self._deadlines.forget(name)
+
+        self._deadlines.each_due(now_ms, pass_time, self._broker.chores.note_end)
 
     def _remove_overdue(self, name: str, machine: ConsumerGroup, now_ms: int) -> None:
         overdue = machine.overdue(now_ms)

@@ -269,8 +269,11 @@ class GroupCoordinator:
             try:
                 # How long offsets are kept counts from then, over restarts and by the time of day.
                 broker.commit(replace(proposal.entry, at_ms=broker.now_ms()))
-            except OSError:
+            except (OSError, ValueError) as error:
+                # Whoever waits must hear of it: the disk is full, or this cannot follow on what is there.
                 proposal.refused()
+                if isinstance(error, ValueError):
+                    broker.tell_of_slip("request_failed", error, group=machine.name)
             else:
                 proposal.kept()
         for waiter, answer in step.answers:
@@ -305,11 +308,13 @@ class GroupCoordinator:
 
     def pass_time(self, now_ms: int) -> None:
         """Do what is due in all groups."""
-        for name in self._deadlines.due(now_ms):
-            self._deadlines.forget(name)
+
+        def pass_time(name: str) -> None:
             group = self._broker.log.groups.named(name)
             if group is not None and isinstance(group.machine, ClassicGroup):
                 self._carry_out(group.machine, group.machine.pass_time(now_ms))
+
+        self._deadlines.each_due(now_ms, pass_time, self._broker.chores.note_end)
 
 
 def new_member_id(prefix: str) -> str:

@@ -4,8 +4,12 @@ A member that is heard has its deadline moved, and nothing is done about that he
 is due looks at what is true by then, and notes the next one. So a sign of life costs nothing, however many there are.
 """
 
+from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
+
+# When it is tried again what broke off: by then the disk may take it.
+DUE_AGAIN_MS: Final = 1_000
 
 N = TypeVar("N", str, int)
 
@@ -42,6 +46,18 @@ class Deadlines(Generic[N]):
         for item in due:
             heappush(self._heap, item)
         return [name for _, name in due]
+
+    def each_due(self, now_ms: int, work: Callable[[N], None], failed: Callable[[Exception], None]) -> None:
+        """Do what is due for each of them, which notes the next time. Whoever it breaks off for is due again a little
+        later, and holds up nobody else.
+        """
+        for name in self.due(now_ms):
+            self.forget(name)
+            try:
+                work(name)
+            except Exception as error:
+                self.note(name, now_ms + DUE_AGAIN_MS)
+                failed(error)
 
     def forget(self, name: N) -> None:
         """It is looked at, and what there is to do later will be noted anew."""

@@ -14,9 +14,10 @@ than to that of their transactions, though both are here; so each has a count of
 import logging
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
-from semel.broker.deadlines import Deadlines
+from semel.broker.deadlines import DUE_AGAIN_MS, Deadlines
 from semel.broker.metrics import TransactionOutcome
 from semel.core.entries import PartitionName, TransactionEnded
+from semel.core.steps import APPEND_PIECES, Steps, finish
 from semel.core.transactions import Claim, End
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 # What a connection is used for: to announce and end transactions, or to commit a group's offsets in them.
 Talk = Literal["transaction", "offsets"]
+# An end in more partitions than this has its markers written beforehand, in steps.
+UNPREPARED_MAX: Final = 50
 TALKS: Final[tuple[Talk, ...]] = get_args(Talk)
 
 
@@ -51,12 +54,25 @@ class TransactionCoordinator:
     # -- requests -----------------------------------------------------------------------------------------------
 
     def claim(self, transactional_id: str, timeout_ms: int, supplied: tuple[int, int] | None) -> Claim:
+        return finish(self.claim_in_steps(transactional_id, timeout_ms, supplied))
+
+    def claim_in_steps(self, transactional_id: str, timeout_ms: int, supplied: tuple[int, int] | None) -> Steps[Claim]:
         broker = self._broker
-        claim = broker.log.transactions.decide_init(
-            transactional_id, timeout_ms, supplied, self.new_producer_id, broker.now_ms()
-        )
+        now_ms = broker.now_ms()
+
+        def decide() -> Claim:
+            transactions = broker.log.transactions
+            return transactions.decide_init(transactional_id, timeout_ms, supplied, self.new_producer_id, now_ms)
+
+        claim = decide()
+        prepared = None
         for entry in claim.entries:
-            broker.commit(entry)
+            if isinstance(entry, TransactionEnded) and len(entry.partitions) > UNPREPARED_MAX:
+                prepared = yield from broker.log.prepare_end(entry)
+                # Others were served meanwhile.
+                claim = decide()
+        for entry in claim.entries:
+            broker.commit(entry, prepared)
             if isinstance(entry, TransactionEnded):
                 self._note_ended(entry, "fenced")
         if claim.entries:
@@ -88,19 +104,22 @@ class TransactionCoordinator:
 
     def end(
         self, transactional_id: str, producer_id: int, producer_epoch: int, committed: bool, *, raises_epoch: bool
-    ) -> End:
+    ) -> Steps[End]:
         broker = self._broker
-        end = broker.log.transactions.decide_end(
-            transactional_id,
-            producer_id,
-            producer_epoch,
-            committed,
-            self.new_producer_id,
-            broker.now_ms(),
-            raises_epoch=raises_epoch,
-        )
+        now_ms = broker.now_ms()
+
+        def decide() -> End:
+            said = transactional_id, producer_id, producer_epoch, committed
+            return broker.log.transactions.decide_end(*said, self.new_producer_id, now_ms, raises_epoch=raises_epoch)
+
+        end = decide()
+        prepared = None
+        if end.entry is not None and len(end.entry.partitions) > UNPREPARED_MAX:
+            prepared = yield from broker.log.prepare_end(end.entry)
+            # Others were served meanwhile.
+            end = decide()
         if end.entry is not None:
-            broker.commit(end.entry)
+            broker.commit(end.entry, prepared)
             self._note_ended(end.entry, "committed" if committed else "aborted")
         return end
 
@@ -144,19 +163,40 @@ class TransactionCoordinator:
 
     def end_overdue(self, steady_ms: int) -> None:
         """Abort what takes too long, in a new epoch."""
+        overdue = []
         for producer_id in self._deadlines.due(steady_ms):
+            self._deadlines.forget(producer_id)
             due_ms = self._due_ms.get(producer_id)
             if due_ms is not None and due_ms <= steady_ms:
-                self._time_out(producer_id)
-                due_ms = None
-            self._deadlines.forget(producer_id)
-            # That of a later transaction than the one which was noted.
+                overdue.append(producer_id)
+                # Should it break off it is due again, and holds up nobody else until then.
+                due_ms = steady_ms + DUE_AGAIN_MS
+            # Else that of a later transaction than the one which was noted.
             self._deadlines.note(producer_id, due_ms)
+        self._broker.turns.begin(self._time_out_all(overdue, steady_ms), self._broker.chores.note_end)
 
-    def _time_out(self, producer_id: int) -> None:
+    def _time_out_all(self, producer_ids: list[int], steady_ms: int) -> Steps[None]:
+        for producer_id in producer_ids:
+            try:
+                # It may have ended, and another one begun, since it was found overdue.
+                if self._due_ms.get(producer_id, steady_ms + 1) <= steady_ms:
+                    yield from self._time_out(producer_id)
+            except Exception as error:
+                self._broker.chores.note_end(error)
+            yield APPEND_PIECES
+
+    def _time_out(self, producer_id: int) -> Steps[None]:
         broker = self._broker
-        entry = broker.log.transactions.decide_timeout(producer_id, broker.now_ms())
-        broker.log.commit(entry)
+        now_ms = broker.now_ms()
+        transactions = broker.log.transactions
+        entry = transactions.decide_timeout(producer_id, now_ms)
+        prepared = None
+        if len(entry.partitions) > UNPREPARED_MAX:
+            prepared = yield from broker.log.prepare_end(entry)
+            if not transactions.is_open(producer_id):
+                return
+            entry = transactions.decide_timeout(producer_id, now_ms)
+        broker.log.commit(entry, prepared)
         self._note_ended(entry, "timed_out")
         broker.events.tell(
             logging.WARNING,

@@ -121,7 +121,7 @@ class TransactionBounds:
     ids_max: int = 100_000
     id_bytes_max: int = 1_024
     open_max: int = 10_000
-    partitions_max: int = 20_000
+    partitions_max: int = 3_000
     open_partitions_max: int = 200_000
     timeout_ms_max: int = 900_000
 
@@ -165,7 +165,7 @@ class Transactions(TransactionRegister):
                 )
             return _claim((), transactional_id, new_producer_id(), 0, NO_PRODUCER, NO_EPOCH, timeout_ms, now_ms)
         producer_id, epoch = owner.producer_id, owner.producer_epoch
-        if supplied is not None and supplied != (producer_id, epoch):
+        if supplied is not None and (supplied != (producer_id, epoch) or epoch > EPOCH_GIVEN_MAX):
             if supplied == (owner.last_producer_id, owner.last_epoch) and producer_id not in self._open:
                 return Claim((), producer_id, epoch)
             raise Refused(refusals.PRODUCER_FENCED, f"fenced (epoch {supplied[1]}, current {epoch})")
@@ -256,7 +256,7 @@ class Transactions(TransactionRegister):
         owner = self._owners.get(producer_id)
         if owner is None:
             raise Refused(refusals.INVALID_PRODUCER_ID_MAPPING, f"no transactional id has producer id {producer_id}")
-        if producer_epoch != owner.producer_epoch:
+        if producer_epoch != owner.producer_epoch or producer_epoch > EPOCH_GIVEN_MAX:
             raise Refused(
                 refusals.INVALID_PRODUCER_EPOCH, f"fenced (epoch {producer_epoch}, current {owner.producer_epoch})"
             )
@@ -314,7 +314,7 @@ class Transactions(TransactionRegister):
         if owner is None or (producer_id != owner.producer_id and not repeats):
             raise _not_mapped(transactional_id, producer_id)
         state = self.state_of(owner)
-        if said != current and not repeats:
+        if (said != current and not repeats) or producer_epoch > EPOCH_GIVEN_MAX:
             ending = Ending.FENCED
         elif raises_epoch:
             ending = END_VERSION_2[state, committed, repeats]
@@ -378,7 +378,7 @@ class Transactions(TransactionRegister):
         owner = self._named(transactional_id)
         if owner is None or owner.producer_id != producer_id:
             raise _not_mapped(transactional_id, producer_id)
-        if owner.producer_epoch != producer_epoch:
+        if owner.producer_epoch != producer_epoch or producer_epoch > EPOCH_GIVEN_MAX:
             raise _fenced(owner, producer_epoch)
         return owner
 

@@ -6,13 +6,14 @@ what is durable.
 """
 
 import contextlib
-from typing import Any, Final
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
 
 from semel.core import batch as batches
 from semel.core.batch import BatchHeader
 from semel.core.entries import BatchAppended, Entry, LogStartMoved, TopicDeleted, TransactionEnded
 from semel.core.groups.groups import Groups
-from semel.core.steps import Steps
+from semel.core.steps import APPEND_PIECES, Steps
 from semel.core.topics import Catalog, Topic
 from semel.core.transactions import Transactions
 from semel.storage import checkpoint, journal
@@ -26,11 +27,20 @@ from semel.storage.segment import Segment, SegmentFiles
 
 TOPICS: Final = "topics"
 
+# Markers that are written between two steps; the first in a partition makes a file.
+MARKERS_AT_ONCE: Final = 10
 # What taking the state of a partition takes, beside what there is much of in it.
 _SNAPSHOT_PIECES: Final = 5
 
 # A marker's partition and header, once it has been written to its segment.
 Markers = list[tuple[PartitionLog, BatchHeader]]
+
+
+class PreparedEnd(NamedTuple):
+    """An end whose markers are written already: the entry, but for its partitions, and which write of each it was."""
+
+    entry: TransactionEnded
+    written: dict[PartitionLog, int]
 
 
 class Contents(Machines):
@@ -108,9 +118,23 @@ class Contents(Machines):
         if header.is_transactional:
             self.transactions.apply_batch(header.producer_id, partition.name, at_ms)
 
-    def _write_markers(self, entry: TransactionEnded) -> Markers:
+    def prepare_end(self, entry: TransactionEnded) -> Steps[PreparedEnd]:
+        """Write the markers of an end that is to come, some at a time: they lie behind the end of everything, where
+        nobody sees them, and those that others have written over meanwhile are written again when it comes.
+        """
+        written: dict[PartitionLog, int] = {}
+        for some in range(0, len(entry.partitions), MARKERS_AT_ONCE):
+            partitions = entry.partitions[some : some + MARKERS_AT_ONCE]
+            for partition, _ in self._write_markers(replace(entry, partitions=partitions), None):
+                written[partition] = partition.writes
+            yield APPEND_PIECES * len(partitions)
+        return PreparedEnd(replace(entry, partitions=()), written)
+
+    def _write_markers(self, entry: TransactionEnded, prepared: PreparedEnd | None) -> Markers:
         """Write the marker of a transaction's end behind each of its partitions that still exist."""
         markers: Markers = []
+        is_same = prepared is not None and prepared.entry == replace(entry, partitions=())
+        written = prepared.written if prepared is not None and is_same else {}
         # One for all of them: only the offset is different, which the checksum does not cover.
         marker = batches.control_batch(entry.producer_id, entry.marker_epoch, 0, entry.at_ms, entry.committed)
         header = batches.read_header(marker)
@@ -119,7 +143,8 @@ class Contents(Machines):
             partition = self.partition(topic, index) if topic is not None else None
             if topic is not None and partition is not None:
                 placed = batches.place(marker, header, partition.state.next_offset, self.leader_epoch)
-                partition.write(placed, marker, entry.at_ms, topic.parsed)
+                if written.get(partition) != partition.writes:
+                    partition.write(placed, marker, entry.at_ms, topic.parsed)
                 markers.append((partition, placed))
         return markers
 
@@ -204,7 +229,7 @@ class Contents(Machines):
                 partition.write(header, change.batch, change.at_ms, topic.parsed)
                 self._apply_append(partition, header, change.at_ms)
             elif isinstance(change, TransactionEnded):
-                self._apply_end(change, self._write_markers(change))
+                self._apply_end(change, self._write_markers(change, None))
             else:
                 self._apply(change)
         except (OSError, Damaged):

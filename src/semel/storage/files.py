@@ -223,6 +223,8 @@ class DiskFiles:
 
     def close(self) -> None:
         if self._lock_descriptor is not None:
+            # Closing is not enough: a process that was forked meanwhile has the descriptor, too.
+            fcntl.flock(self._lock_descriptor, fcntl.LOCK_UN)
             os.close(self._lock_descriptor)
             self._lock_descriptor = None
 

@@ -38,7 +38,7 @@ from semel.core.topics import Catalog, Topic
 from semel.core.transactions import TRANSACTION_BOUNDS, TransactionBounds, Transactions
 from semel.storage import checkpoint, journal
 from semel.storage.checkpoint import CheckpointJob, PartitionParts
-from semel.storage.contents import Contents
+from semel.storage.contents import Contents, PreparedEnd
 from semel.storage.encoding import BATCH_HEAD, BATCH_KIND, encode, name_of
 from semel.storage.files import Files
 from semel.storage.journal import Bookmark, Damaged, Journal, SyncJob
@@ -269,9 +269,9 @@ class Log(Contents):
             raise
         return Appended(ACCEPTED, base_offset, answered_timestamp(header))
 
-    def commit(self, entry: Entry) -> None:
+    def commit(self, entry: Entry, prepared: PreparedEnd | None = None) -> None:
         """Make any other decision part of the log. OSError means that nothing happened, as does ValueError for one that
-        cannot follow on what is there; Torn that nothing in memory counts any more.
+        cannot follow on what is there; Torn that nothing in memory counts any more. `prepared` is an end's.
         """
         self._check_whole()
         self.check(entry)
@@ -279,7 +279,7 @@ class Log(Contents):
         end = 0
         try:
             # One entry for the whole end of a transaction: with the entry every marker counts, without it none does.
-            markers = self._write_markers(entry) if isinstance(entry, TransactionEnded) else []
+            markers = self._write_markers(entry, prepared) if isinstance(entry, TransactionEnded) else []
             end = self._journal.append(kind, parts)
             if isinstance(entry, TransactionEnded):
                 self._apply_end(entry, markers)

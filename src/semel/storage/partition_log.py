@@ -64,6 +64,7 @@ class PartitionLog:
         "state",
         "topic_number",
         "watchers",
+        "writes",
     )
 
     def __init__(self, topic_number: int, index: int, directory: str, segment_files: SegmentFiles) -> None:
@@ -79,6 +80,8 @@ class PartitionLog:
         self.watchers: dict[Watcher, None] = {}
         # A checkpoint that is being taken has one here, which takes the state as it is before it changes.
         self.keeper: Callable[[PartitionLog], None] | None = None
+        # How often something was written behind the end, whether it became part of the log or not.
+        self.writes = 0
         self._segment_files = segment_files
         self._segments: list[Segment] = []
         self._bases: list[int] = []
@@ -91,6 +94,7 @@ class PartitionLog:
     def write(self, header: BatchHeader, batch: Buffer, at_ms: int, configs: TopicConfigs) -> None:
         """Write a batch where it will belong. Until `apply_append` this has changed nothing anybody can see."""
         self._before_change()
+        self.writes += 1
         segment = self._segment_for(header.length + LENGTH_PREFIX_BYTES, at_ms, configs)
         self._segment_files.write(segment, [batch], segment.size)
 

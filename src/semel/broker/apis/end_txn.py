@@ -6,7 +6,7 @@ Version 5 is the second version of transactions: it raises the epoch, and answer
 from typing import TYPE_CHECKING, Any, Final
 
 from semel.broker.apis.answered import Fields, answer_in_steps, decoded
-from semel.broker.apis.transactional import attempted_for_owner, is_straggler
+from semel.broker.apis.transactional import attempted_for_owner_in_steps, is_straggler
 from semel.core.steps import Steps
 from semel.core.transaction_register import NO_EPOCH, NO_PRODUCER
 
@@ -24,16 +24,16 @@ def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[No
     raises_epoch = exchange.version >= _RAISES_EPOCH_FROM
     if not raises_epoch and is_straggler(broker, exchange, request.producer_id):
         return
-    ended = attempted_for_owner(
-        broker, exchange, lambda: _end(broker, exchange, request, raises_epoch), fenced_from=_FENCED_FROM
+    ended = yield from attempted_for_owner_in_steps(
+        broker, exchange, _end(broker, exchange, request, raises_epoch), fenced_from=_FENCED_FROM
     )
     yield from answer_in_steps(
         exchange, {"producer_id": NO_PRODUCER, "producer_epoch": NO_EPOCH, **ended}, after=broker.log.end
     )
 
 
-def _end(broker: "Broker", exchange: "Exchange", request: Any, raises_epoch: bool) -> Fields:
-    end = broker.transactions.end(
+def _end(broker: "Broker", exchange: "Exchange", request: Any, raises_epoch: bool) -> Steps[Fields]:
+    end = yield from broker.transactions.end(
         request.transactional_id,
         request.producer_id,
         request.producer_epoch,

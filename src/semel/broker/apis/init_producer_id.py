@@ -7,10 +7,11 @@ aborted before the answer goes. Apache Kafka has the client ask again until that
 
 from typing import TYPE_CHECKING, Any, Final
 
-from semel.broker.apis.answered import Fields, answered
-from semel.broker.apis.transactional import attempted_for_owner
+from semel.broker.apis.answered import Fields, answered_in_steps
+from semel.broker.apis.transactional import attempted_for_owner_in_steps
 from semel.core.batch import NO_PRODUCER
 from semel.core.refusals import Refused
+from semel.core.steps import Steps
 from semel.wire.errors import ErrorCode
 from semel.wire.messages import milliseconds
 
@@ -23,19 +24,19 @@ _NO_EPOCH: Final = -1
 _FENCED_FROM: Final = 4
 
 
-@answered
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
-    begun = attempted_for_owner(broker, exchange, lambda: _begin(broker, request), fenced_from=_FENCED_FROM)
+@answered_in_steps
+def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
+    begun = yield from attempted_for_owner_in_steps(broker, exchange, _begin(broker, request), fenced_from=_FENCED_FROM)
     return {"producer_id": NO_PRODUCER, "producer_epoch": _NO_EPOCH, **begun}
 
 
-def _begin(broker: "Broker", request: Any) -> Fields:
+def _begin(broker: "Broker", request: Any) -> Steps[Fields]:
     supplied = (getattr(request, "producer_id", NO_PRODUCER), getattr(request, "producer_epoch", _NO_EPOCH))
     if (supplied[0] != NO_PRODUCER) != (supplied[1] != _NO_EPOCH):
         raise Refused(ErrorCode.INVALID_REQUEST, "a producer id and its epoch come together or not at all")
     if request.transactional_id is None:
         return {"producer_id": broker.transactions.new_producer_id(), "producer_epoch": 0}
-    claim = broker.transactions.claim(
+    claim = yield from broker.transactions.claim_in_steps(
         request.transactional_id,
         milliseconds(request.transaction_timeout),
         supplied if supplied[0] != NO_PRODUCER else None,

@@ -7,9 +7,10 @@ them take that for what it is. This file must never decide anything.
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from semel.broker.apis.answered import Fields, attempted
+from semel.broker.apis.answered import Fields, attempted, attempted_in_steps
 from semel.broker.transactions import Talk
 from semel.core.refusals import INVALID_PRODUCER_EPOCH, PRODUCER_FENCED
+from semel.core.steps import Steps
 from semel.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -21,7 +22,17 @@ def attempted_for_owner(
     broker: "Broker", exchange: "Exchange", work: Callable[[], Fields], *, fenced_from: int
 ) -> Fields:
     """The fields that `work` answers, or the error code. From version `fenced_from` on a producer may be fenced."""
-    fields = attempted(work)
+    return _told(broker, exchange, attempted(work), fenced_from)
+
+
+def attempted_for_owner_in_steps(
+    broker: "Broker", exchange: "Exchange", work: Steps[Fields], *, fenced_from: int
+) -> Steps[Fields]:
+    """The same for what may be much."""
+    return _told(broker, exchange, (yield from attempted_in_steps(work)), fenced_from)
+
+
+def _told(broker: "Broker", exchange: "Exchange", fields: Fields, fenced_from: int) -> Fields:
     error = fields.get("error_code", ErrorCode.NONE)
     if error == PRODUCER_FENCED:
         broker.metrics.fenced_requests += 1
