@@ -183,12 +183,15 @@ def test_a_topic_that_was_made_again_is_noticed_by_id_and_not_by_name(ask: Asker
     by_id.fetch({(again.topic_id, 0): 1})
     by_name.fetch({("again", 0): 1})
     ask(DELETE_TOPICS, 5, topic_names=["again"], timeout=1000)
-    assert shown(by_id.fetch())[again.topic_id, 0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert shown(by_id.fetch())[again.topic_id, 0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert shown(by_name.fetch())["again", 0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     anew = ask.create("again")
     assert anew.topic_id != again.topic_id
     ask.produce("again", at(1))
-    assert shown(by_id.fetch())[again.topic_id, 0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert shown(by_id.fetch())[again.topic_id, 0].error_code == ErrorCode.INCONSISTENT_TOPIC_ID
+    assert shown(Consumer(ask, BY_ID).fetch({(again.topic_id, 0): 1}))[again.topic_id, 0].error_code == (
+        ErrorCode.UNKNOWN_TOPIC_ID
+    ), "who has not read it before"
     assert shown(by_name.fetch())["again", 0].error_code == 0
     found = shown(by_id.fetch({(anew.topic_id, 0): 0}, forgotten=[(again.topic_id, 0)]))
     assert found.keys() == {(anew.topic_id, 0)}

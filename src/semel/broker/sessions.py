@@ -32,11 +32,13 @@ TopicKey = str | bytes
 class Interest:
     """One partition that is to be fetched, and what its reader was told of it last."""
 
-    __slots__ = ("partition", "told", "topic")
+    __slots__ = ("name", "partition", "told", "topic")
 
     def __init__(self, topic: TopicKey, partition: FetchPartition) -> None:
         self.topic = topic
         self.partition = partition
+        # What the topic was called when it was last there, for a session that knows it by its id.
+        self.name: str | None = None
         # High watermark and log start; None before the first answer and after an error.
         self.told: tuple[int, int] | None = None
 

@@ -3,6 +3,7 @@
 import pytest
 
 from asking import Asker
+from semel.wire.errors import ErrorCode
 from semel.wire.versions import ANNOUNCED, API_VERSIONS, END_TXN, PRODUCE, TXN_OFFSET_COMMIT
 
 CLIENT = {"client_software_name": "test", "client_software_version": "1"}
@@ -31,3 +32,11 @@ def test_what_the_second_version_of_transactions_needs_is_announced() -> None:
     assert ANNOUNCED[PRODUCE].max >= 12
     assert ANNOUNCED[TXN_OFFSET_COMMIT].max >= 5
     assert ANNOUNCED[END_TXN].max >= 5
+
+
+@pytest.mark.parametrize("name", ["", "-kafka", "kafka-", "my client", "kafka\n", "k\x1b[31m"])
+def test_a_client_whose_software_has_no_proper_name_is_refused(ask: Asker, name: str) -> None:
+    for fields in ({"client_software_name": name}, {"client_software_version": name}):
+        answer = ask(API_VERSIONS, 3, **CLIENT | fields)
+        assert (answer.error_code, answer.api_keys) == (ErrorCode.INVALID_REQUEST, ())
+    assert ask(API_VERSIONS, 3, client_software_name="apache-kafka-java", client_software_version="4.1.0").api_keys

@@ -4,8 +4,9 @@ A client that asks in a version nobody knows yet gets error 35 in the shape of v
 API, so that it can ask again. The answer waits for no disk, because it shows nothing of the log.
 """
 
+import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from semel.broker.apis.answered import Fields, answer_in_steps, decoded
 from semel.core.steps import Steps
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 # Clients that ask in an older version take a feature whose lowest level is 0 for damage.
 _LEVEL_0_FROM: Final = 4
+# As Apache Kafka takes it, which shows it to people.
+_NAME: Final = re.compile("[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 # Features come with another semel, and so with another connection: no client ever sees them change.
 _FEATURES_EPOCH: Final = 0
 
@@ -26,8 +29,16 @@ def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[No
     if not is_announced(API_VERSIONS, exchange.version):
         yield from answer_in_steps(exchange, _ranges(ErrorCode.UNSUPPORTED_VERSION, [API_VERSIONS]), version=0)
         return
-    yield from decoded(exchange, body)
+    request = yield from decoded(exchange, body)
+    if not all(_NAME.fullmatch(name) for name in _software(request)):
+        yield from answer_in_steps(exchange, {"error_code": ErrorCode.INVALID_REQUEST, "api_keys": []})
+        return
     yield from answer_in_steps(exchange, {**_ranges(ErrorCode.NONE, ANNOUNCED), **_features(exchange.version)})
+
+
+def _software(request: Any) -> list[str]:
+    """What the client calls itself, where its version says so."""
+    return [getattr(request, name, "unknown") for name in ("client_software_name", "client_software_version")]
 
 
 def _ranges(error: int, api_keys: Iterable[int]) -> Fields:

@@ -181,10 +181,8 @@ def _read(
     index = asked.partition
     topic = _topic_of(broker, interest)
     if topic is None:
-        by_id = isinstance(interest.topic, bytes)
-        return FetchPartitionAnswer(
-            index, ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1
-        )
+        return FetchPartitionAnswer(index, _why_missing(broker, interest), -1)
+    interest.name = topic.name
     partition = broker.log.partition(topic, index)
     if partition is None:
         return FetchPartitionAnswer(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
@@ -230,6 +228,16 @@ def _read(
 def _until(request: FetchRequest, partition: PartitionLog) -> Mark:
     """How far this client may read."""
     return partition.stable if request.isolation_level == _READ_COMMITTED else partition.readable
+
+
+def _why_missing(broker: "Broker", interest: Interest) -> ErrorCode:
+    """As in Apache Kafka, a session remembers what the topic behind an id was called."""
+    if not isinstance(interest.topic, bytes):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if interest.name is None:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    is_made_anew = broker.log.catalog.named(interest.name) is not None
+    return ErrorCode.INCONSISTENT_TOPIC_ID if is_made_anew else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _topic_of(broker: "Broker", interest: Interest) -> Topic | None:
