@@ -14,6 +14,7 @@ import pytest
 
 import semel
 from asking import Asker, ConnectionEnded, at
+from eventually import eventually
 from semel.broker.broker import Broker
 from semel.broker.connection import PROGRESS_BYTES, UNSENT_BYTES_HIGH, Connection
 from semel.broker.limits import Limits
@@ -264,6 +265,26 @@ def test_a_client_that_sent_something_large_long_ago_keeps_no_memory_that_others
         )
         busy.send(frame)
         assert broker.look(lambda b: b.metrics.accepted_batches) == 2
+
+
+def test_a_connection_that_waits_for_room_is_not_taken_for_one_that_stalls() -> None:
+    with serving(receive_bytes_max=MEGABYTE) as broker:
+        askers = [broker.connect() for _ in range(3)]
+        askers[0].create("large", max_message_bytes=str(2 * MEGABYTE))
+        frame = produce_frame("large", 1_500_000)
+        for asker in askers:
+            asker._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * MEGABYTE)
+            asker.post(frame[:700_000])
+
+        def stalling_for_want_of_room(inner: Broker) -> list[bool]:
+            return [connection.is_stalled for connection in inner.connections() if connection._frame_bytes_wanted]
+
+        assert eventually(lambda: broker.look(stalling_for_want_of_room)), "nobody waits for room"
+        assert not any(broker.look(stalling_for_want_of_room))
+        for asker in askers:
+            asker.post(frame[700_000:])
+        for asker in askers:
+            asker.read()
 
 
 # -- memory on the way out ---------------------------------------------------------------------------------------------
