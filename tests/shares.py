@@ -18,7 +18,6 @@ WORKERS_PER_CORE: Final = 2
 LARGE_SHARES: Final[tuple[tuple[str, ...], ...]] = (
     ("tests/spark/tables/",),
     ("tests/spark/",),
-    ("tests/cli/test_demo_pipeline.py",),
     ("tests/crash/",),
 )
 

@@ -13,9 +13,8 @@ NOTHING = "-"
 
 
 @pytest.mark.usefixtures("postgres")
-@pytest.mark.parametrize(
-    "measure", ["inbox", *(pytest.param(name, marks=pytest.mark.slow) for name in ("http", "outbox"))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("measure", ["inbox", "http", "outbox"])
 def test_a_measure_of_the_application_kit_has_both_figures_in_each_of_its_rows(measure: str, tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     run = subprocess.run(

@@ -38,6 +38,7 @@ def scratch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         assert processes_about(place) == []
 
 
+@pytest.mark.slow
 def test_every_payment_is_one_row_in_every_sink_whoever_is_killed(scratch: Path, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     done = subprocess.run(

@@ -130,9 +130,8 @@ BUGS = {
 }
 
 
-@pytest.mark.parametrize(
-    "bug", [pytest.param(bug, marks=[] if bug == "events are not claimed" else pytest.mark.slow) for bug in BUGS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("bug", BUGS)
 def test_a_trial_of_a_service_with_a_bug_fails(bug: str, tmp_path: Path, place: Path) -> None:
     name, piece, instead = BUGS[bug]
     copied = tmp_path / "copied"

@@ -12,7 +12,7 @@ from pathlib import Path
 from sim.faults import never_fired
 from sim.simulation import simulate
 
-SEEDS = range(40)
+SEEDS = range(25)
 TESTS = Path(__file__).parent.parent
 
 
