@@ -163,7 +163,10 @@ def _live_apart(folder: Path, pipe: int) -> None:
 def _run_tests(trial: Trial, folder: Path, tell: Callable[[dict[str, Any]], None]) -> int:
     plugins = [word for name in _PLUGINS for word in ("-p", name)]
     options = [*_OPTIONS, *plugins, f"--basetemp={folder / 'tests'}"]
-    return pytest.main([*options, *trial.arguments], plugins=[_Teller(trial, folder, tell)])
+    code = pytest.main([*options, *trial.arguments], plugins=[_Teller(trial, folder, tell)])
+    # The process ends without the usual ceremony.
+    sys.stdout.flush()
+    return code
 
 
 def _write(folder: Path, text: str) -> None:
