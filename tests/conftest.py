@@ -18,7 +18,7 @@ import pytest
 from hypothesis import settings
 
 from cluster_under_test import FOREIGN_CLUSTER
-from fast_spark import fast_java, is_made
+from fast_spark import java_made_before
 from shares import WORKERS_PER_CORE, BySize, in_order
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
 def pytest_configure(config: pytest.Config) -> None:
     """Every Spark that a test starts, by a command or a page as well, starts fast if it can without further ado. And
     where workers run side by side, the process that starts them starts one PostgreSQL for all of them."""
-    if "SPARK_SUBMIT_OPTS" not in os.environ and is_made():
-        os.environ |= fast_java()
+    if "SPARK_SUBMIT_OPTS" not in os.environ:
+        os.environ |= java_made_before()
     if (
         not config.getoption("numprocesses", None)
         or hasattr(config, "workerinput")

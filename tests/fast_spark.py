@@ -13,7 +13,6 @@ import contextlib
 import fcntl
 import hashlib
 import importlib.metadata
-import importlib.util
 import os
 import shlex
 import shutil
@@ -24,6 +23,10 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import pytest
+
+from semel.cli.demo.main_job import why_no_spark
 
 if TYPE_CHECKING:
     from semel.spark.java import Java
@@ -63,21 +66,31 @@ def fast_start() -> dict[str, str]:
 @cache
 def fast_java() -> dict[str, str]:
     """The same for Java alone: archives of classes that were loaded and checked once for all. The first who asks makes
-    them. Raises JavaMissing where Spark cannot run."""
-    from semel.spark.java import find_java
-
-    java = find_java()
-    directory = _workshop()
-    own, spark = _archives(java, directory)
-    flags = list(_FLAGS)
-    with (directory / "lock").open("w") as lock:
+    them. Skips the test where Spark cannot run."""
+    if why_not := why_no_spark():
+        pytest.skip(why_not)
+    java, own, spark = _archives()
+    with (own.parent / "lock").open("w") as lock:
         # One makes them, and all others wait.
         fcntl.flock(lock, fcntl.LOCK_EX)
         # A Java that keeps no such archives, or a disk that is full: it starts more slowly, and that is all.
         with contextlib.suppress(OSError, subprocess.SubprocessError):
             _make(java, own, spark)
-            flags.append(f"-XX:SharedArchiveFile={own}:{spark}")
-    return {"SPARK_SUBMIT_OPTS": shlex.join(flags)}
+            return _options(own, spark)
+    return _options()
+
+
+def java_made_before() -> dict[str, str]:
+    """The same where nothing has to be made for it; nothing otherwise."""
+    if why_no_spark():
+        return {}
+    _, *archives = _archives()
+    return _options(*archives) if all(archive.exists() for archive in archives) else {}
+
+
+def _options(*archives: Path) -> dict[str, str]:
+    shared = [f"-XX:SharedArchiveFile={':'.join(map(str, archives))}"] if archives else []
+    return {"SPARK_SUBMIT_OPTS": shlex.join([*_FLAGS, *shared])}
 
 
 def _make(java: Java, own: Path, spark: Path) -> None:
@@ -90,33 +103,15 @@ def _make(java: Java, own: Path, spark: Path) -> None:
             _train([*_FLAGS, f"-XX:SharedArchiveFile={own}", f"-XX:ArchiveClassesAtExit={written}"])
 
 
-def can_run_spark() -> bool:
-    if importlib.util.find_spec("pyspark") is None:
-        return False
-    from semel.spark.java import JavaMissing, find_java
-
-    try:
-        find_java()
-    except JavaMissing:
-        return False
-    return True
-
-
-def is_made() -> bool:
-    """Whether a session starts fast without anything being made first."""
-    if not can_run_spark():
-        return False
+def _archives() -> tuple[Java, Path, Path]:
+    """The Java that Spark gets, its own classes, which not every JRE brings with it in such a form, and on top of them
+    those of Spark. The upper archive names the lower one by its path."""
     from semel.spark.java import find_java
 
-    return all(archive.exists() for archive in _archives(find_java(), _workshop()))
-
-
-def _archives(java: Java, directory: Path) -> tuple[Path, Path]:
-    """Java's own classes, which not every JRE brings with it in such a form, and on top of them those of Spark. The
-    upper archive names the lower one by its path."""
+    java = find_java()
     about = f"{java} {importlib.metadata.version('pyspark')} {_FLAGS} {_TRAINING}"
     name = hashlib.sha256(about.encode()).hexdigest()[:16]
-    return directory / f"java-{name}.jsa", directory / f"spark-{name}.jsa"
+    return java, _workshop() / f"java-{name}.jsa", _workshop() / f"spark-{name}.jsa"
 
 
 def _train(options: list[str]) -> None:
@@ -169,5 +164,5 @@ def _in_one_step(path: Path) -> Iterator[Path]:
     written.rename(path)
 
 
-if __name__ == "__main__" and can_run_spark():
+if __name__ == "__main__" and not why_no_spark():
     fast_start()

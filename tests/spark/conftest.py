@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from log_under_test import LogUnderTest
 from asking import Asker
 from cluster_under_test import FOREIGN_CLUSTER
 from fast_spark import fast_start
+from semel.cli.demo.main_job import why_no_spark
 from semel.testing.broker import FaultyBroker
 
 if TYPE_CHECKING:
@@ -33,14 +33,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def runs_spark() -> None:
     """Skips where Spark cannot run, with what `semel doctor` says of it."""
-    if importlib.util.find_spec("pyspark") is None:
-        pytest.skip("PySpark is not installed: pip install 'semel[spark]'")
-    from semel.spark.java import JavaMissing, find_java
-
-    try:
-        find_java()
-    except JavaMissing as missing:
-        pytest.skip(str(missing))
+    if why_not := why_no_spark():
+        pytest.skip(why_not)
 
 
 @pytest.fixture(scope="session")
