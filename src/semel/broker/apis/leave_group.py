@@ -19,12 +19,9 @@ _LEAVERS_AT_ONCE = 500
 @answered_in_steps
 def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
     if exchange.version < _SEVERAL_FROM:
-        leavers = [Leaver(request.member_id, None)]
-    else:
-        leavers = [Leaver(member.member_id, member.group_instance_id) for member in request.members]
-    if exchange.version < _SEVERAL_FROM:
-        fields = attempted(_leave, broker, request.group_id, leavers)
+        fields = attempted(_leave, broker, request.group_id, [Leaver(request.member_id, None)])
         return {**fields, **_first(fields)}
+    leavers = [Leaver(member.member_id, member.group_instance_id) for member in request.members]
     members: list[Fields] = []
     for first in range(0, len(leavers) or 1, _LEAVERS_AT_ONCE):
         fields = attempted(_leave, broker, request.group_id, leavers[first : first + _LEAVERS_AT_ONCE])
