@@ -1,7 +1,8 @@
 """Writes docs/RELIABILITY.md: runs what injects faults into semel, and puts down what happened, zeros included.
 
-Run by `make reliability` from the root of the repository; it takes some minutes. A promise that was broken, or a fault
-that never fired, ends it with an error and leaves the page as it was. It must never round a figure or leave one out.
+Run by `make reliability` from the root of the repository; it takes the better part of an hour. As many of its parts run
+side by side as there are cores. Where a promise is broken, or a fault never fires, the other parts go on, and the page
+stays as it was. It must never round a figure or leave one out.
 """
 
 import argparse
@@ -12,7 +13,9 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
@@ -32,6 +35,8 @@ EXAMPLES = re.compile(r"- (\d+) passing, (\d+) failing")
 MUST_BE_ZERO = ("lost", "doubled", "out of order", "misplaced", "unanswered", "foreign", "seen otherwise")
 
 
+# Tests try a share of these otherwise: every call to the disk, fifty kills, examples that are not always the same.
+THOROUGH = {"SEMEL_TEST_EXPLORE": "1", "SEMEL_CRASH_EVERY": "1", "SEMEL_KILL_ROUNDS": "50"}
 # So that no two seeds of this page share a history.
 SEEDS_APART = 100_000
 # What no history may show, as `tests/sim/checkers.py` and the simulated clients name it.
@@ -42,6 +47,10 @@ ANOMALIES = (
     *("read past the last stable offset", "stuck last stable offset", "lost commit", "stray record", "damage"),
     *("no progress", "traceback"),
 )
+
+
+class Broken(Exception):
+    """Something that was run failed; the message is all that it printed."""
 
 
 class Suite(NamedTuple):
@@ -87,85 +96,111 @@ def main() -> int:
     parser.add_argument("--seconds", type=int, default=60, metavar="N", help="how long the network is lossy (60)")
     parser.add_argument("--histories", type=int, default=2000, metavar="N", help="how many are simulated (2000)")
     parser.add_argument("--minutes", type=float, default=10, metavar="N", help="how long the pipeline is soaked (10)")
-    options = parser.parse_args()
-    seed: int = options.seed
-    figures = Figures(
-        matrix=run_tests("the crash matrix", CRASH_MATRIX, seed),
-        compaction=run_tests("compaction on a disk that fails", COMPACTION, seed),
-        kills=run_tests("kill -9", KILLS, seed),
-        network=run_chaos("a lossy network", "--seconds", str(options.seconds), "--seed", str(seed)),
-        copy=run_chaos("a transactional copy", "copy", "--seed", str(seed)),
-        histories=run_simulation(options.histories, seed),
-        pipeline=run_soak(options.minutes, seed),
-        kit=run_crashes(),
-        any_bytes=run_tests("any bytes whatsoever", ANY_BYTES, seed),
-        machines=run_tests("the rules and the log against models", MACHINES, seed),
-        saboteurs=figures_of_program("planted bugs", "saboteurs.run"),
+    parser.add_argument(
+        "--page", type=Path, default=PAGE, metavar="FILE", help="where to write it (docs/RELIABILITY.md)"
     )
-    PAGE.write_text("\n".join(page(seed, figures)))
-    print(f"wrote {PAGE.relative_to(ROOT)}")
+    options = parser.parse_args()
+    figures = try_everything(options.seed, options.seconds, options.histories, options.minutes)
+    options.page.parent.mkdir(parents=True, exist_ok=True)
+    options.page.write_text("\n".join(page(options.seed, figures)))
+    print(f"wrote {options.page}")
     return 0
 
 
-def run_tests(what: str, paths: Sequence[str], seed: int) -> Suite:
-    """Run these tests, with examples that the seed chooses; end everything if one of them fails."""
+def try_everything(seed: int, seconds: int, histories: int, minutes: float) -> Figures:
+    """Run the parts side by side, the longest ones first; end with an error if one of them failed."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+
+        def begin(what: str, part: Callable[..., Any], *arguments: object) -> Future[Any]:
+            return pool.submit(timed, what, part, *arguments)
+
+        parts = {
+            "histories": begin("simulated histories", run_simulation, histories, seed),
+            "matrix": begin("the crash matrix", run_tests, CRASH_MATRIX, seed),
+            "pipeline": begin("the pipeline on Spark, soaked", run_soak, minutes, seed),
+            "kit": begin("the application kit, killed", run_crashes),
+            "compaction": begin("compaction on a disk that fails", run_tests, COMPACTION, seed),
+            "machines": begin("the rules and the log against models", run_tests, MACHINES, seed),
+            "any_bytes": begin("any bytes whatsoever", run_tests, ANY_BYTES, seed),
+            "kills": begin("kill -9", run_tests, KILLS, seed),
+            "copy": begin("a transactional copy", run_chaos, "copy", "--seed", str(seed)),
+            "network": begin("a lossy network", run_chaos, "--seconds", str(seconds), "--seed", str(seed)),
+            "saboteurs": begin("planted bugs", figures_of_program, "saboteurs.run"),
+        }
+    if any(isinstance(part.exception(), Broken) for part in parts.values()):
+        sys.exit("reliability: a promise was broken, and the page was not written")
+    return Figures(**{name: part.result() for name, part in parts.items()})
+
+
+def timed(what: str, part: Callable[..., Any], *arguments: object) -> Any:
+    """What the part returns; say when it begins and how long it took, or what it printed before it failed."""
     print(f"{what} ...", flush=True)
+    began = time.monotonic()
+    try:
+        figures = part(*arguments)
+    except Broken as broken:
+        print(f"{broken}\n{what}: FAILED", flush=True)
+        raise
+    print(f"{what}: {time.monotonic() - began:.0f} s", flush=True)
+    return figures
+
+
+def run_tests(paths: Sequence[str], seed: int) -> Suite:
+    """Run these tests, at every call to the disk and with examples that the seed chooses."""
     with tempfile.TemporaryDirectory() as folder:
         results, figures = Path(folder) / "results.xml", Path(folder) / "figures.json"
         options = ["--hypothesis-show-statistics", f"--hypothesis-seed={seed}", f"--junitxml={results}"]
         run = subprocess.run(
-            [sys.executable, "-m", "pytest", *options, *paths],
+            [sys.executable, "-m", "pytest", "-m", "slow or not slow", *options, *paths],
             cwd=ROOT,
             env={
                 **os.environ,
                 "SEMEL_FIGURES": str(figures),
                 "SEMEL_KILL_SEED": str(seed),
-                "SEMEL_TEST_EXPLORE": "1",
+                **THOROUGH,
             },
             capture_output=True,
             text=True,
         )
         if run.returncode != 0:
-            sys.exit(f"{run.stdout}{run.stderr}\nreliability: {what}: a promise was broken; the page was not written")
+            raise Broken(f"{run.stdout}{run.stderr}")
         counts = ElementTree.parse(results).getroot()[0].attrib
         found = json.loads(figures.read_text()) if figures.exists() else {"fired": {}, "judged": {}}
     failed = int(counts["failures"]) + int(counts["errors"])
     skipped = int(counts["skipped"])
     examples = sum(int(passing) + int(failing) for passing, failing in EXAMPLES.findall(run.stdout))
     if not examples and not found["fired"]:
-        sys.exit(f"reliability: {what}: no fault fired and nothing was made up, which proves nothing")
+        raise Broken("no fault fired and nothing was made up, which proves nothing")
     return Suite(int(counts["tests"]) - failed - skipped, failed, skipped, examples, found["fired"], found["judged"])
 
 
-def run_chaos(what: str, *words: str) -> dict[str, int]:
+def run_chaos(*words: str) -> dict[str, int]:
     """The figures of `semel chaos`."""
-    print(f"{what} ...", flush=True)
     command = [sys.executable, "-m", "semel", "chaos", *words]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     if run.returncode != 0:
-        sys.exit(f"{run.stdout}{run.stderr}\nreliability: a promise was broken; the page was not written")
+        raise Broken(f"{run.stdout}{run.stderr}")
     rows = (line.rsplit(None, 1) for line in run.stdout.splitlines())
     # A run's own duration is no promise, and the only figure with a fraction.
     return {name.strip(): int(value) for name, value in rows if "." not in value}
 
 
-def figures_of_program(what: str, module: str, *words: str) -> Any:
-    """What a program of the tests says came of it; end everything if a promise was broken."""
-    print(f"{what} ...", flush=True)
+def figures_of_program(module: str, *words: str) -> Any:
+    """What a program of the tests says came of it."""
     with tempfile.TemporaryDirectory() as folder:
         figures = Path(folder) / "figures.json"
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests"), "SEMEL_FIGURES": str(figures)}
         command = [sys.executable, "-m", module, *words]
         run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
         if run.returncode != 0:
-            sys.exit(f"{run.stdout}{run.stderr}\nreliability: {what}: it failed, and the page was not written")
+            raise Broken(f"{run.stdout}{run.stderr}")
         return json.loads(figures.read_text())
 
 
 def run_simulation(count: int, seed: int) -> dict[str, int]:
     """The figures of `make sim`."""
     first = str(seed * SEEDS_APART)
-    found = figures_of_program("simulated histories", "sim.run", "--first", first, "--seeds", str(count))
+    found = figures_of_program("sim.run", "--first", first, "--seeds", str(count))
     return {
         "histories": found["histories"],
         "requests": sum(found["operations"].values()),
@@ -177,7 +212,7 @@ def run_simulation(count: int, seed: int) -> dict[str, int]:
 def run_soak(minutes: float, seed: int) -> dict[str, object]:
     """The figures of `make soak`."""
     words = ("--minutes", str(minutes), "--seed", str(seed))
-    found = figures_of_program("the pipeline on Spark", "soak.run", *words)
+    found = figures_of_program("soak.run", *words)
     return {
         "minutes": f"{found['minutes']:g}",
         "payments": found["payments"],
@@ -192,7 +227,7 @@ def run_soak(minutes: float, seed: int) -> dict[str, object]:
 
 def run_crashes() -> list[Survey]:
     """The figures of `make crash`, which leaves nothing to chance."""
-    found = figures_of_program("the application kit, killed", "crash_kit.run")
+    found = figures_of_program("crash_kit.run")
     return [Survey(**{**survey, "wrong": len(survey["wrong"])}) for survey in found]
 
 

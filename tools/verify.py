@@ -47,19 +47,17 @@ def make(target: str, **variables: str) -> tuple[str, ...]:
 # The shortest parts first: what is wrong is known sooner.
 PARTS: Final = (
     Part("Java clients and Kafka's console tools", make("test-java")),
-    Part("a lossy network", (sys.executable, "-m", "semel", "chaos", "--seconds", "60")),
-    Part("a transactional copy under kill -9", (sys.executable, "-m", "semel", "chaos", "copy")),
     Part("the payment service under load", make("example")),
-    Part("planted bugs", make("saboteurs")),
+    Part("the same tests against Apache Kafka", make("test-kafka")),
     Part(
         "all tests, the slow ones too, with new examples",
         make("test", ARGS="-n auto -m 'slow or not slow'"),
-        {"SEMEL_TEST_EXPLORE": "1", "SEMEL_CRASH_EVERY": "1", "SEMEL_KILL_ROUNDS": "50"},
+        {"SEMEL_TEST_EXPLORE": "1"},
     ),
-    Part("the application kit, killed at every point", make("crash")),
-    Part("the pipeline, soaked", make("soak", MINUTES="10")),
-    Part("the same tests against Apache Kafka", make("test-kafka")),
-    Part("simulated histories", make("sim", SEEDS="2000")),
+    Part(
+        "every fault there is: crashes, kills, chaos, soak, histories, planted bugs",
+        (sys.executable, "tools/reliability.py", "--page", str(OUTPUT / "RELIABILITY.md")),
+    ),
 )
 
 
