@@ -16,7 +16,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -48,6 +49,8 @@ PIECES: Final = (
     Piece("crash_kit.inbox_scenario", "postgresql"),
 )
 _TESTS: Final = Path(__file__).parent.parent
+# They wait for one another and for sessions to end more than they compute.
+_AT_ONCE: Final = 4
 _COLUMNS: Final = ("points", "killed", "not reached", "wrong")
 
 
@@ -66,21 +69,30 @@ def surveys(piece: Piece, bootstrap: str, url: str, step: int = 1) -> Iterator[S
 
 
 @contextlib.contextmanager
-def _urls() -> Iterator[dict[str, str]]:
-    """A database of each kind that is needed; a machine without PostgreSQL does without."""
-    wanted = {piece.database for piece in PIECES}
+def _urls(pieces: Sequence[Piece]) -> Iterator[list[tuple[Piece, str]]]:
+    """Each piece with a database of its own; a machine without PostgreSQL does without those that need it."""
     with contextlib.ExitStack() as stack:
         directory = stack.enter_context(tempfile.TemporaryDirectory())
-        urls = {"": "", "sqlite": f"sqlite:///{directory}/kit.db"}
-        if "postgresql" in wanted:
-            try:
+        server = None
+        try:
+            if any(piece.database == "postgresql" for piece in pieces):
                 server = PostgresServer()
-            except PostgresMissing as missing:
-                print(f"without PostgreSQL: {missing}")
-            else:
                 stack.callback(server.stop)
-                urls["postgresql"] = server.new_database()
+        except PostgresMissing as missing:
+            print(f"without PostgreSQL: {missing}")
+        urls = []
+        for piece in pieces:
+            if piece.database == "sqlite":
+                urls.append((piece, f"sqlite:///{directory}/{piece.name}.db"))
+            elif not piece.database:
+                urls.append((piece, ""))
+            elif server is not None:
+                urls.append((piece, server.new_database()))
         yield urls
+
+
+def _print_row(name: str, columns: Sequence[object]) -> None:
+    print(f"{name:<36}" + "".join(f"{column:>13}" for column in columns), flush=True)
 
 
 def main() -> int:
@@ -89,17 +101,18 @@ def main() -> int:
     parser.add_argument("--only", choices=names, action="append", help="this piece alone; may be given again")
     parser.add_argument("--every", type=int, default=1, metavar="STEP", help="only every so many points (default 1)")
     options = parser.parse_args()
-    all_found: list[Survey] = []
-    print(f"{'scenario':<36}" + "".join(f"{column:>13}" for column in _COLUMNS), flush=True)
-    with semel.broker() as broker, _urls() as urls:
-        bootstrap = FOREIGN_CLUSTER or broker.bootstrap
-        for piece in PIECES:
-            if piece.database not in urls or piece.name not in (options.only or names):
-                continue
-            for found in surveys(piece, bootstrap, urls[piece.database], options.every):
-                counts = (found.points, found.killed, found.not_reached, len(found.wrong))
-                print(f"{found.scenario:<36}" + "".join(f"{count:>13}" for count in counts), flush=True)
-                all_found.append(found)
+    pieces = [piece for piece in PIECES if piece.name in (options.only or names)]
+    _print_row("scenario", _COLUMNS)
+    with semel.broker() as broker, _urls(pieces) as urls, ThreadPoolExecutor(_AT_ONCE) as pool:
+
+        def surveyed(piece: Piece, url: str) -> list[Survey]:
+            all_of_it = []
+            for found in surveys(piece, FOREIGN_CLUSTER or broker.bootstrap, url, options.every):
+                _print_row(found.scenario, (found.points, found.killed, found.not_reached, len(found.wrong)))
+                all_of_it.append(found)
+            return all_of_it
+
+        all_found = [found for of_piece in pool.map(lambda one: surveyed(*one), urls) for found in of_piece]
     if path := os.environ.get("SEMEL_FIGURES"):
         Path(path).write_text(json.dumps([asdict(found) for found in all_found]))
     wrong = [f"{found.scenario}: {what}" for found in all_found for what in found.wrong]
