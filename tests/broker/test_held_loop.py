@@ -6,6 +6,7 @@ than a millionth of a second.
 """
 
 import asyncio
+import gc
 import sys
 from asyncio import events
 from collections.abc import AsyncIterator, Callable
@@ -25,6 +26,7 @@ from semel.wire.records import encode_batch
 from semel.wire.versions import (
     ADD_PARTITIONS_TO_TXN,
     CREATE_TOPICS,
+    DELETE_TOPICS,
     END_TXN,
     INIT_PRODUCER_ID,
     LIST_GROUPS,
@@ -35,6 +37,8 @@ from semel.wire.versions import (
 # Far above what is done in one turn, and far below what a broker takes.
 MANY = 4_000
 CALLS_MAX = 30_000
+# A depth that no request has.
+NOWHERE = -1
 
 BATCH = bytes(encode_batch(at(1)))
 TOPIC_FIELDS = ("name", "topic", "topic_name", "resource_name")
@@ -190,6 +194,35 @@ def test_a_request_of_any_api_is_served_in_many_turns(api_key: int, many_at: int
     frame = frame_of(api_key, version, **filled(request_type, many_at))
     made = topics_made(("t0", MANY), *((f"t{number}", 1) for number in range(1, 50)))
     assert asyncio.run(most_calls(frame, made)) < CALLS_MAX
+
+
+def test_what_a_broker_is_done_with_goes_without_the_collector_of_garbage() -> None:
+    async def run() -> set[type]:
+        async with Broker() as broker:
+            await anext(answers(broker, topics_made(("t0", 2), ("t1", 1))))
+            for api_key in HANDLERS:
+                if api_key != DELETE_TOPICS:
+                    await anext(answers(broker, short(api_key)))
+            await anext(answers(broker, short(DELETE_TOPICS)))
+            await asyncio.sleep(0)
+            gc.set_debug(gc.DEBUG_SAVEALL)
+            gc.collect()
+            gc.set_debug(0)
+            return {type(one) for one in gc.garbage}
+
+    def short(api_key: int) -> bytes:
+        version = NEWEST[api_key]
+        request_type = messages._entity_type(api_key, version, "request")
+        return frame_of(api_key, version, **filled(request_type, NOWHERE))
+
+    gc.collect()
+    gc.disable()
+    try:
+        found = asyncio.run(run())
+    finally:
+        gc.garbage.clear()
+        gc.enable()
+    assert [one for one in found if one.__module__.startswith("semel.")] == []
 
 
 def offsets_committed(count: int) -> bytes:

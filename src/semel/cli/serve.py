@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from semel.cli.addresses import listening_address
 from semel.cli.errors import Failure
+from semel.cli.garbage import Garbage
 from semel.cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ def run(options: argparse.Namespace) -> int:
     limits = _limits(options.limit)
     _raise_open_files()
     _keep_freed_memory()
+    garbage = Garbage()
+    garbage.begin()
     with _readable_errors(options):
         broker = Broker(
             options.data,
@@ -95,11 +98,14 @@ def run(options: argparse.Namespace) -> int:
         progress.end()
         import uvloop
 
-        uvloop.run(_serve(broker, options.listen, metrics, options.metrics))
+        garbage.keep()
+        uvloop.run(_serve(broker, garbage, options.listen, metrics, options.metrics))
     return 0
 
 
-async def _serve(broker: "Broker", listen: str, metrics: tuple[str, int] | None, metrics_listen: str) -> None:
+async def _serve(
+    broker: "Broker", garbage: Garbage, listen: str, metrics: tuple[str, int] | None, metrics_listen: str
+) -> None:
     loop = asyncio.get_running_loop()
     stop = loop.create_future()
 
@@ -113,6 +119,7 @@ async def _serve(broker: "Broker", listen: str, metrics: tuple[str, int] | None,
         loop.add_signal_handler(number, asked_to_stop)
     with _listening(listen):
         await broker.start()
+    garbage.look_from_time_to_time(loop)
     metrics_server = None
     metrics_place = ""
     try:

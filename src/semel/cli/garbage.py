@@ -1,0 +1,57 @@
+"""Python's collector of garbage, in a process that is a broker and nothing else.
+
+What nobody refers to any more goes at once, without the collector; it is there for what refers to itself in a circle,
+and looks for that among everything there is. So whatever it has looked through once is put aside here, and all of that
+is looked through again only when it has become twice as much. This file must never be used in a process that is
+somebody else's: an embedded broker leaves the collector alone.
+"""
+
+import gc
+from asyncio import AbstractEventLoop
+from typing import Any, Final
+
+# In Python 3.14 the others look through a part of it each, so that nobody waits for long: only what `look` asks for is
+# one of these.
+OLDEST_GENERATION: Final = 2
+LOOK_SECONDS: Final = 10.0
+# Objects that are put aside, of which half may be garbage, before it is worth a look: some 40 MB.
+ASIDE_MIN: Final = 400_000
+
+
+class Garbage:
+    """What is put aside in this process, and when it is looked through again."""
+
+    def __init__(self, aside_min: int = ASIDE_MIN) -> None:
+        self._looked_through = 0
+        self._aside_min = aside_min
+        # Whether anything was put aside since somebody looked.
+        self._has_grown = False
+
+    def begin(self) -> None:
+        """Put aside what there is, and from now on whatever the collector finds to be in use."""
+        gc.freeze()
+        gc.callbacks.append(self._note_collection)
+
+    def keep(self) -> None:
+        """What there is now will stay: it need not be looked through."""
+        gc.freeze()
+        self._looked_through = gc.get_freeze_count()
+
+    def look_from_time_to_time(self, loop: AbstractEventLoop) -> None:
+        """Look now, and again and again as long as the loop runs."""
+        self.look()
+        loop.call_later(LOOK_SECONDS, self.look_from_time_to_time, loop)
+
+    def look(self) -> None:
+        """Look through everything, if it has become so much."""
+        # To count it takes a tenth of the time of looking through it.
+        if self._has_grown and gc.get_freeze_count() > max(2 * self._looked_through, self._aside_min):
+            gc.unfreeze()
+            gc.collect()
+            self._looked_through = gc.get_freeze_count()
+        self._has_grown = False
+
+    def _note_collection(self, phase: str, about: dict[str, Any]) -> None:
+        if phase == "stop" and about["generation"] == OLDEST_GENERATION:
+            gc.freeze()
+            self._has_grown = True
