@@ -10,6 +10,7 @@ from bench.measures.copy import Copy
 from bench.measures.durable import DurableAcks
 from bench.measures.footprint import Footprint
 from bench.measures.groups import Groups
+from bench.measures.hostile import Hostile
 from bench.measures.http import Http
 from bench.measures.idempotence import Idempotence
 from bench.measures.inbox import Inbox
@@ -27,6 +28,7 @@ from bench.measures.transactions import Transactions
 
 MEASURES: tuple[Measure, ...] = (
     Latency(),
+    Hostile(),
     ProduceKilobyte(),
     ProduceSmall(),
     Consume(),
