@@ -13,10 +13,12 @@ from saboteurs.planting import Bug
 from saboteurs.publish_bugs import PUBLISH_BUGS
 from saboteurs.schema_bugs import SCHEMA_BUGS
 from saboteurs.sink_bugs import SINK_BUGS
+from saboteurs.step_bugs import STEP_BUGS
 
 ALL_BUGS: Final[tuple[Bug, ...]] = (
     *BROKER_BUGS,
     *JOURNAL_BUGS,
+    *STEP_BUGS,
     *PIPELINE_BUGS,
     *SINK_BUGS,
     *LANE_BUGS,

@@ -135,13 +135,6 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
         ("tests/crash/test_matrix.py",),
     ),
     Bug(
-        "a checkpoint that is taken bit by bit has what came meanwhile",
-        "semel.storage.partition_log:PartitionLog._before_change",
-        "self.keeper(self)",
-        "pass",
-        ("tests/storage/test_checkpoint_in_steps.py",),
-    ),
-    Bug(
         "a checkpoint that was given up takes along what was to be synced",
         "semel.storage.log:Log.begin_checkpoint_in_steps",
         "self.fail_checkpoint(job)",
@@ -459,20 +452,6 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
         "answer_in_steps(exchange, fields, after=broker.log.end)",
         "answer_in_steps(exchange, fields)",
         ("tests/broker/apis/test_durable_offsets.py",),
-    ),
-    Bug(
-        "a marker that others have written over counts as written",
-        "semel.storage.contents:Contents._write_markers",
-        "written.get(partition) != partition.writes",
-        "partition not in written",
-        ("tests/storage/test_log_transactions.py",),
-    ),
-    Bug(
-        "the next request overtakes one that takes several turns",
-        "semel.broker.connection:Connection._may_serve",
-        "self._has_to_wait",
-        "False",
-        ("tests/broker/test_held_loop.py",),
     ),
     # -- compaction: a consumer ends up with the same ---------------------------------------------------------------
     Bug(

@@ -23,7 +23,7 @@ from semel.storage.journal import Damaged
 from semel.storage.machines import Machines
 from semel.storage.partition_log import PartitionLog
 from semel.storage.repairing import Repair
-from semel.storage.segment import Segment, SegmentFiles
+from semel.storage.segment import Mark, Segment, SegmentFiles
 
 TOPICS: Final = "topics"
 
@@ -40,7 +40,7 @@ class PreparedEnd(NamedTuple):
     """An end whose markers are written already: the entry, but for its partitions, and which write of each it was."""
 
     entry: TransactionEnded
-    written: dict[PartitionLog, int]
+    written: dict[PartitionLog, tuple[int, Mark]]
 
 
 class Contents(Machines):
@@ -120,13 +120,14 @@ class Contents(Machines):
 
     def prepare_end(self, entry: TransactionEnded) -> Steps[PreparedEnd]:
         """Write the markers of an end that is to come, some at a time: they lie behind the end of everything, where
-        nobody sees them, and those that others have written over meanwhile are written again when it comes.
+        nobody sees them. Those that others have written over meanwhile are written again when it comes, and so are
+        those whose segment does not grow any more: it may have been sealed, or its records deleted.
         """
-        written: dict[PartitionLog, int] = {}
+        written: dict[PartitionLog, tuple[int, Mark]] = {}
         for some in range(0, len(entry.partitions), MARKERS_AT_ONCE):
             partitions = entry.partitions[some : some + MARKERS_AT_ONCE]
             for partition, _ in self._write_markers(replace(entry, partitions=partitions), None):
-                written[partition] = partition.writes
+                written[partition] = partition.last_write
             yield APPEND_PIECES * len(partitions)
         return PreparedEnd(replace(entry, partitions=()), written)
 
@@ -143,7 +144,7 @@ class Contents(Machines):
             partition = self.partition(topic, index) if topic is not None else None
             if topic is not None and partition is not None:
                 placed = batches.place(marker, header, partition.state.next_offset, self.leader_epoch)
-                if written.get(partition) != partition.writes:
+                if written.get(partition) != partition.last_write:
                     partition.write(placed, marker, entry.at_ms, topic.parsed)
                 markers.append((partition, placed))
         return markers

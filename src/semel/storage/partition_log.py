@@ -54,6 +54,7 @@ class PartitionLog:
         "_places",
         "_segment_files",
         "_segments",
+        "_writes",
         "cleaned_until",
         "directory",
         "index",
@@ -64,7 +65,6 @@ class PartitionLog:
         "state",
         "topic_number",
         "watchers",
-        "writes",
     )
 
     def __init__(self, topic_number: int, index: int, directory: str, segment_files: SegmentFiles) -> None:
@@ -80,21 +80,21 @@ class PartitionLog:
         self.watchers: dict[Watcher, None] = {}
         # A checkpoint that is being taken has one here, which takes the state as it is before it changes.
         self.keeper: Callable[[PartitionLog], None] | None = None
-        # How often something was written behind the end, whether it became part of the log or not.
-        self.writes = 0
         self._segment_files = segment_files
         self._segments: list[Segment] = []
         self._bases: list[int] = []
         # Where each open transaction begins, by producer id, in the order in which they began.
         self._opened: dict[int, Mark] = {}
         self._places: dict[int, tuple[int, int]] = {}
+        # How often something was written behind the end, whether it became part of the log or not.
+        self._writes = 0
 
     # -- writing ------------------------------------------------------------------------------------------------
 
     def write(self, header: BatchHeader, batch: Buffer, at_ms: int, configs: TopicConfigs) -> None:
         """Write a batch where it will belong. Until `apply_append` this has changed nothing anybody can see."""
         self._before_change()
-        self.writes += 1
+        self._writes += 1
         segment = self._segment_for(header.length + LENGTH_PREFIX_BYTES, at_ms, configs)
         self._segment_files.write(segment, [batch], segment.size)
 
@@ -108,6 +108,8 @@ class PartitionLog:
 
     def apply_marker(self, header: BatchHeader, at_ms: int, committed: bool) -> None:
         """The marker that was written is part of the log now, and ends its producer's transaction here."""
+        # It may have been written long before.
+        self._before_change()
         self._segments[-1].note(header)
         self._opened.pop(header.producer_id, None)
         self.state.apply_marker(header, at_ms, committed)
@@ -186,6 +188,13 @@ class PartitionLog:
             return Mark(self.state.next_offset, self.state.next_offset, 0)
         last = self._segments[-1]
         return Mark(self.state.next_offset, last.base_offset, last.size)
+
+    @property
+    def last_write(self) -> tuple[int, Mark]:
+        """Which write behind the end was the last, and where the end is: as long as both stay the same, what was
+        written lies where the next batch belongs.
+        """
+        return self._writes, self.end_mark()
 
     def stable_mark(self, end: Mark) -> Mark:
         """Where the oldest open transaction begins, or else `end`, the end of everything that has been appended."""

@@ -1,0 +1,43 @@
+"""The planted bugs of what is done in steps: others are served in between, and change what was looked up before."""
+
+from typing import Final
+
+from saboteurs.planting import Bug
+
+STEP_BUGS: Final[tuple[Bug, ...]] = (
+    Bug(
+        "a checkpoint that is taken bit by bit has what came meanwhile",
+        "semel.storage.partition_log:PartitionLog._before_change",
+        "self.keeper(self)",
+        "pass",
+        ("tests/storage/test_checkpoint_in_steps.py",),
+    ),
+    Bug(
+        "a marker that others have written over counts as written",
+        "semel.storage.contents:Contents._write_markers",
+        "written.get(partition) != partition.last_write",
+        "partition not in written",
+        ("tests/storage/test_log_transactions.py",),
+    ),
+    Bug(
+        "a marker counts as written in a segment that was sealed since",
+        "semel.storage.partition_log:PartitionLog.last_write",
+        "self.end_mark()",
+        "Mark(0, 0, 0)",
+        ("tests/storage/test_prepared_ends.py",),
+    ),
+    Bug(
+        "a checkpoint that is taken bit by bit has the end that came meanwhile",
+        "semel.storage.partition_log:PartitionLog.apply_marker",
+        "self._before_change()",
+        "pass",
+        ("tests/storage/test_prepared_ends.py",),
+    ),
+    Bug(
+        "the next request overtakes one that takes several turns",
+        "semel.broker.connection:Connection._may_serve",
+        "self._has_to_wait",
+        "False",
+        ("tests/broker/test_held_loop.py",),
+    ),
+)
