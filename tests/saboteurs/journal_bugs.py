@@ -52,6 +52,13 @@ JOURNAL_BUGS: Final[tuple[Bug, ...]] = (
         "False",
         ("tests/core/groups/test_consumer_confusion.py", "tests/core/groups/test_consumer.py"),
     ),
+    Bug(
+        "a group that goes back gives out an epoch again that somebody had who left",
+        "semel.core.groups.consumer_migration:downgrade",
+        "max(group.target_epoch, *(member.epoch for member in members))",
+        "max(member.epoch for member in members)",
+        ("tests/core/groups/test_consumer_migration.py",),
+    ),
     # -- downtime is nobody's silence -------------------------------------------------------------------------------
     Bug(
         "the absence of a broker counts as silence",

@@ -231,7 +231,8 @@ def test_the_group_goes_back_when_the_last_of_the_new_protocol_is_gone(catalog: 
     assert is_to_downgrade(group)
     entry = downgrade("group", group, catalog, 5)
     assert isinstance(entry, ClassicGroupChanged)
-    assert (entry.generation, entry.protocol, entry.at_ms) == (1, "range", 5)
+    # "n" was given epoch 2, and may come back: what it sends then must not be mistaken for what it sent in there.
+    assert (entry.generation, entry.protocol, entry.at_ms) == (2, "range", 5)
     classic = ClassicGroup("group")
     classic.apply(entry)
     assert classic.subscribed_topics() == frozenset({"orders"})

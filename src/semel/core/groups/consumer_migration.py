@@ -132,8 +132,9 @@ def downgrade(name: str, group: ConsumerGroup, catalog: Catalog, now_ms: int) ->
         )
         for member in members
     ]
-    # So that those who are not behind hear that they have to join again, and not that they are lost.
-    generation = max(member.epoch for member in members)
+    # Those who are not behind hear that they have to join again, and not that they are lost. Whoever has left may have
+    # been the only one to be given the last epoch, and it must not be given out for something else.
+    generation = max(group.target_epoch, *(member.epoch for member in members))
     # Nobody leads, so whoever finds this generation, even after a restart, knows that its members are to join again.
     return ClassicGroupChanged(name, generation, CONSUMER, protocol, None, tuple(stored), now_ms)
 
