@@ -17,6 +17,7 @@ from unittest import mock
 from semel.broker.broker import Broker, Durability
 from semel.broker.events import Events
 from semel.broker.limits import Limits
+from semel.core.steps import Pace
 from semel.storage.log import LogSettings
 from semel.testing.faulty import Crashed, Fault, FaultKind, FaultyFiles
 from sim.disk import SimulatedDiskThread
@@ -32,6 +33,8 @@ RECOVERY_S_MAX: Final = 60.0
 # Small, so that files fill up, are sealed and are used again within one short history.
 SETTINGS: Final = LogSettings(journal_file_bytes=16 * 1024, checkpoint_bytes=24 * 1024)
 COMPACTION_LOOK_S: Final = 1.0
+# Histories are short and their requests small: with this, others are served between any two steps of them.
+SMALL_STEPS: Final = Pace(pieces_per_turn=1, unprepared_max=0, offsets_per_entry_max=1)
 # Members of the new protocol are missed as soon as those of the classic one.
 LIMITS: Final = Limits(consumer_group_session_timeout_ms=6_000)
 
@@ -74,6 +77,7 @@ class World:
     def __init__(self, seed: int, durability: Durability = "fsync") -> None:
         self.seed = seed
         self.durability: Durability = durability
+        self.pace = SMALL_STEPS if seed % 2 else Pace()
         self.loop = VirtualLoop()
         self.fired: Counter[str] = Counter()
         self.operations: Counter[str] = Counter()
@@ -142,6 +146,7 @@ class World:
                 limits=LIMITS,
                 clock=self.clock_s,
                 durability=self.durability,
+                pace=self.pace,
                 disk_threads=lambda name, loop: SimulatedDiskThread(self, self._disk_chance, loop),
             )
             broker.events = WatchedEvents(self)

@@ -33,7 +33,7 @@ from semel.broker.sessions import FetchSessions
 from semel.broker.transactions import TransactionCoordinator
 from semel.broker.turns import Turns
 from semel.core.entries import Entry
-from semel.core.steps import Steps
+from semel.core.steps import Pace, Steps
 from semel.storage.checkpoint import CheckpointJob
 from semel.storage.contents import PreparedEnd
 from semel.storage.files import OUT_OF_SPACE, DiskFiles, Files, MemoryFiles
@@ -73,6 +73,7 @@ class Broker:
         settings: LogSettings | None = None,
         clock: Callable[[], float] = time.time,
         disk_threads: Callable[[str, asyncio.AbstractEventLoop], DiskThread] = DiskThread,
+        pace: Pace | None = None,
     ) -> None:
         """`data` is the directory to keep the log in; without one it lives in memory, as long as the broker does."""
         self.limits = limits or Limits()
@@ -83,6 +84,7 @@ class Broker:
         self.advertised_host = advertised_host or host
         self._advertised_port = advertised_port
         self.durability: Durability = durability
+        self.pace = pace or Pace()
         self.auto_create_topics = auto_create_topics
         self.partitions_default = partitions_default
         self.log: Log
@@ -164,7 +166,7 @@ class Broker:
         self._reader = self._disk_threads("semel-read", self._loop)
         self.compactor.begin(self._disk_threads("semel-compact", self._loop), self.chores.attempt)
         self._threads_running = True
-        self.turns = Turns(self._note_progress)
+        self.turns = Turns(self._note_progress, self.pace.pieces_per_turn)
         self._stopping = False
         self._uptime_began_s = self._clock() - self.uptime()
         self.alarm = Alarm(self._loop, self.steady_ms, self.chores.attempt)

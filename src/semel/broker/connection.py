@@ -17,7 +17,6 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
-from semel.broker.turns import PIECES_PER_TURN
 from semel.core.steps import Steps
 from semel.wire.errors import ProtocolError
 from semel.wire.frames import SIZE_BYTES, RequestHeader, frame_size, parse_request_header
@@ -235,7 +234,7 @@ class Connection(asyncio.BufferedProtocol):
         turns = self.broker.turns
         pieces = turns.pieces
         while self._transport is not None and self._may_serve():
-            if turns.pieces - pieces >= PIECES_PER_TURN:
+            if turns.pieces - pieces >= turns.pieces_per_turn:
                 # Each of them was short, and there are many.
                 self._has_to_wait = True
                 asyncio.get_running_loop().call_soon(self._go_on)

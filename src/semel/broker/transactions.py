@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 # What a connection is used for: to announce and end transactions, or to commit a group's offsets in them.
 Talk = Literal["transaction", "offsets"]
-# An end in more partitions than this has its markers written beforehand, in steps.
-UNPREPARED_MAX: Final = 50
 TALKS: Final[tuple[Talk, ...]] = get_args(Talk)
 
 
@@ -67,7 +65,7 @@ class TransactionCoordinator:
         claim = decide()
         prepared = None
         for entry in claim.entries:
-            if isinstance(entry, TransactionEnded) and len(entry.partitions) > UNPREPARED_MAX:
+            if isinstance(entry, TransactionEnded) and len(entry.partitions) > broker.pace.unprepared_max:
                 prepared = yield from broker.log.prepare_end(entry)
                 # Others were served meanwhile.
                 claim = decide()
@@ -114,7 +112,7 @@ class TransactionCoordinator:
 
         end = decide()
         prepared = None
-        if end.entry is not None and len(end.entry.partitions) > UNPREPARED_MAX:
+        if end.entry is not None and len(end.entry.partitions) > broker.pace.unprepared_max:
             prepared = yield from broker.log.prepare_end(end.entry)
             # Others were served meanwhile.
             end = decide()
@@ -191,7 +189,7 @@ class TransactionCoordinator:
         transactions = broker.log.transactions
         entry = transactions.decide_timeout(producer_id, now_ms)
         prepared = None
-        if len(entry.partitions) > UNPREPARED_MAX:
+        if len(entry.partitions) > broker.pace.unprepared_max:
             prepared = yield from broker.log.prepare_end(entry)
             if not transactions.is_open(producer_id):
                 return

@@ -8,12 +8,8 @@ takes as long as one slice however much is asked for, and by however many. This 
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Final
 
 from semel.core.steps import Steps
-
-# Pieces of work in one turn: some milliseconds.
-PIECES_PER_TURN: Final = 500
 
 # Hears that the work is done, or what it broke off with.
 Done = Callable[[Exception | None], None]
@@ -22,8 +18,9 @@ Done = Callable[[Exception | None], None]
 class Turns:
     """The work of one event loop that takes several turns."""
 
-    def __init__(self, note_idle: Callable[[], None]) -> None:
+    def __init__(self, note_idle: Callable[[], None], pieces_per_turn: int) -> None:
         """`note_idle` is called when there is nothing more to do for now."""
+        self.pieces_per_turn = pieces_per_turn
         # All pieces ever done, for those who do several short things one behind the other.
         self.pieces = 0
         self._queue: deque[tuple[Steps[None], Done]] = deque()
@@ -67,7 +64,7 @@ class Turns:
 
     def _advance(self, steps: Steps[None], done: Done) -> bool:
         """Do one slice; whether that was the end of it."""
-        left = PIECES_PER_TURN
+        left = self.pieces_per_turn
         try:
             for pieces in steps:
                 self.pieces += pieces

@@ -11,7 +11,7 @@ must not be seen half done has no `yield` in it. This file must never know what 
 from collections.abc import Callable, Generator, Iterable
 from heapq import merge
 from itertools import islice
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -20,6 +20,18 @@ Steps = Generator[int, None, T]
 
 # What is written to the journal and to a segment takes as long as so many elements of a message.
 APPEND_PIECES: Final = 20
+
+
+class Pace(NamedTuple):
+    """How much is done before others go. A test that wants others in between everywhere asks for less."""
+
+    # Pieces of work in one turn of the event loop: some milliseconds.
+    pieces_per_turn: int = 500
+    # An end of a transaction in more partitions than this has its markers written beforehand, in steps.
+    unprepared_max: int = 50
+    # Offsets that are committed in one entry: a few milliseconds.
+    offsets_per_entry_max: int = 500
+
 
 # Items that are put in order between two steps.
 SORTED_AT_ONCE: Final = 500

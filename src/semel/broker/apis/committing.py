@@ -21,8 +21,6 @@ from semel.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
 
-# A few milliseconds.
-OFFSETS_PER_ENTRY_MAX: Final = 500
 # What committing one takes, beside an element of a message.
 _OFFSET_PIECES: Final = 3
 
@@ -44,7 +42,7 @@ def committed(
     answered: list[Fields] = []
     last: Any = None
     partitions: list[Fields] = []
-    for some in _parted(topics):
+    for some in _parted(topics, broker.pace.offsets_per_entry_max):
         judged = [(asked, _judged_topic(broker, asked, parts)) for asked, parts in some]
         offsets = [found for _, topic in judged for _, found in topic.partitions if isinstance(found, StoredOffset)]
         error = attempted(commit_some, offsets).get("error_code", ErrorCode.NONE) if offsets else ErrorCode.NONE
@@ -60,10 +58,10 @@ def committed(
     return answered
 
 
-def _parted(topics: Iterable[Any]) -> Iterator[list[tuple[Any, Sequence[Any]]]]:
+def _parted(topics: Iterable[Any], at_once: int) -> Iterator[list[tuple[Any, Sequence[Any]]]]:
     """Topics with their partitions, so many as go in one entry."""
     some: list[tuple[Any, Sequence[Any]]] = []
-    room = OFFSETS_PER_ENTRY_MAX
+    room = at_once
     for asked in topics:
         first = 0
         while first == 0 or first < len(asked.partitions):
@@ -73,7 +71,7 @@ def _parted(topics: Iterable[Any]) -> Iterator[list[tuple[Any, Sequence[Any]]]]:
             room -= max(len(parts), 1)
             if room == 0:
                 yield some
-                some, room = [], OFFSETS_PER_ENTRY_MAX
+                some, room = [], at_once
     if some:
         yield some
 
