@@ -5,29 +5,31 @@ from typing import Final
 from saboteurs.planting import Bug
 
 _FAULTS: Final = "tests/publish/test_publish_faults.py"
+_FORMER_LEADER: Final = "tests/publish/test_publish_former_leader.py"
 _PUBLISHING: Final = "tests/publish/test_publishing.py"
 
 PUBLISH_BUGS: Final[tuple[Bug, ...]] = (
     # -- publish: a number is there at most once, in order, and never lost ------------------------------------------
-    Bug(
-        "the cursor is read before the fence is up",
-        "semel.publish.publisher:Publisher._claim",
-        """
-        self._fence(producer, deadline)
-        cursor = self._read(producer, deadline)
-        """,
-        """
-        cursor = self._cursor_topic.peek(deadline)
-        self._fence(producer, deadline)
-        """,
-        (_FAULTS, "-k", "until_it_is_fenced"),
-    ),
     Bug(
         "the cursor is read as far as it is decided, and no further",
         "semel.publish.cursor_topic:CursorTopic.read",
         "until_decided=True",
         "until_decided=False",
         (_FAULTS, "-k", "strangers"),
+    ),
+    Bug(
+        "the cursor is believed, whoever shows it",
+        "semel.publish.publisher:Publisher._note",
+        "self._below(transaction, deadline) != cursor",
+        "self._below(transaction, deadline) is transaction",
+        (_FORMER_LEADER,),
+    ),
+    Bug(
+        "what is below the note is asked of whoever answers first",
+        "semel.publish.cursor_topic:CursorTopic.read_below",
+        "until_decided=True",
+        "until_decided=False",
+        (_FORMER_LEADER, "-k", "still_hides"),
     ),
     Bug(
         "aborted cursors count",

@@ -61,7 +61,8 @@ _FORBIDDEN: Final = frozenset((KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError
 
 
 class Undecided(PublishFailed):
-    """Somebody's transaction is open in the cursor topic, and what is behind it cannot be read."""
+    """What is behind some offset of the cursor topic cannot be read: somebody's transaction is open, or the broker that
+    was asked does not lead the topic any more."""
 
 
 class CursorTopic:
@@ -97,11 +98,19 @@ class CursorTopic:
 
         Else `Undecided`: it was claimed again since, or there is a stranger in the topic.
         """
-        return self._last(deadline, until_decided=True)
+        return self._last(self._end(deadline), deadline, until_decided=True)
+
+    def read_below(self, offset: int, deadline: Deadline) -> Cursor | None:
+        """The last cursor below a record that was just written and is not committed.
+
+        A broker that does not know yet that it leads the topic no more has nothing there: whoever is shown all that is
+        decided up to this offset has not been shown too little. Else `Undecided`.
+        """
+        return self._last(offset, deadline, until_decided=True)
 
     def peek(self, deadline: Deadline) -> Cursor | None:
         """The last cursor that is decided, for whoever has fenced nobody and only wants to know who is there."""
-        return self._last(deadline, until_decided=False)
+        return self._last(self._end(deadline), deadline, until_decided=False)
 
     def let_go(self) -> None:
         """End the connections; the next question makes new ones."""
@@ -113,8 +122,7 @@ class CursorTopic:
             self._admin = AdminClient(self._connection)
         return self._admin
 
-    def _last(self, deadline: Deadline, *, until_decided: bool) -> Cursor | None:
-        end = self._end(deadline)
+    def _last(self, end: int, deadline: Deadline, *, until_decided: bool) -> Cursor | None:
         tail = TAIL_OFFSETS
         with contextlib.closing(self._reader()) as reader:
             while True:
@@ -177,7 +185,7 @@ class CursorTopic:
             raise PublishFailed(f"no broker showed the cursor of publisher {self._name!r} in time")
         raise Undecided(
             f"the cursor of publisher {self._name!r} could not be read in time: a transaction that is not this "
-            f"publisher's is open in topic {self._topic!r}"
+            f"publisher's is open in topic {self._topic!r}, or the broker that was asked does not lead it any more"
         )
 
     def _cursor_in(self, key: Any, value: Any) -> Cursor:

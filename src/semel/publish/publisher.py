@@ -1,10 +1,11 @@
 """The publisher: claims a name, publishes numbers under it, and finds out by itself what became of a commit.
 
-The order of a start is the guarantee: the fence first, then the cursor. When it is not known whether a commit happened,
-a new producer does the same again, and the cursor says whether the number is there. One that was fenced stays so: it
-must never take a name back by itself.
+The order of a start is the guarantee: the fence first, then the cursor, then the note of this instance, below which the
+cursor is looked for once more. When it is not known whether a commit happened, a new producer does the same again, and
+the cursor says whether the number is there. One that was fenced stays so: it must never take a name back by itself.
 """
 
+import contextlib
 import logging
 import threading
 import time
@@ -158,7 +159,7 @@ class Publisher:
             transaction.write((*records, self._cursor_record(number)))
             # From here on the cursor alone knows, whatever interrupts this.
             self._producer = None
-            self._uncertain = number if number > self._cursor else None
+            self._uncertain = number
             transaction.commit()
         except FencedOff:
             self._end_fenced()
@@ -192,26 +193,55 @@ class Publisher:
             self._cursor_topic.let_go()
 
     def _claim(self, deadline: Deadline) -> Producer:
-        producer = self._new_producer()
-        if self._is_noted:
-            # Whoever came meanwhile must be seen before he is fenced.
-            self._check_owner(self._cursor_topic.peek(deadline))
-        else:
-            self._cursor_topic.prepare(deadline)
-        self._fence(producer, deadline)
-        cursor = self._read(producer, deadline)
+        while True:
+            producer = self._new_producer()
+            if not self._is_noted:
+                self._cursor_topic.prepare(deadline)
+            else:
+                # Whoever came meanwhile must be seen before he is fenced.
+                self._check_owner(self._cursor_topic.peek(deadline))
+            self._fence(producer, deadline)
+            cursor = self._read(producer, deadline)
+            if self._is_noted:
+                self._check_owner(cursor)
+            if self._note(producer, cursor, deadline):
+                return producer
+            if deadline.is_over:
+                raise PublishFailed(
+                    f"publisher {self._settings.name!r} could not note itself in topic {self._settings.topic!r}, and "
+                    "has published nothing since"
+                )
+
+    def _note(self, producer: Producer, cursor: Cursor | None, deadline: Deadline) -> bool:
+        """Write this instance into the cursor, and before that counts, look whether the cursor that was read is the
+        last one below: a broker that is cut off from its cluster may have shown an older one. False where it has, and
+        where nobody knows what became of the note: its number is that of the cursor, so it may be there or not."""
         number = NOTHING if cursor is None else cursor.number
-        if self._is_noted:
-            self._check_owner(cursor)
-            self._stands(producer, number)
-            return producer
-        self._cursor = number
-        if not self._commit(producer, (), number, deadline):
-            raise PublishFailed(
-                f"publisher {self._settings.name!r} could not note itself in topic {self._settings.topic!r}, and has "
-                "published nothing"
-            )
-        return producer
+        transaction = Transaction(producer, deadline)
+        try:
+            transaction.write([self._cursor_record(number)])
+            if self._below(transaction, deadline) != cursor:
+                transaction.abort()
+                raise Interrupted("the cursor was shown by a broker that does not lead its topic any more")
+            transaction.commit()
+        except FencedOff:
+            self._end_fenced()
+        except Interrupted as reason:
+            logger.info("publisher %s: its note was interrupted: %s", self._settings.name, reason)
+            return False
+        self._stands(producer, number)
+        return True
+
+    def _below(self, transaction: Transaction, deadline: Deadline) -> Cursor | None:
+        """The last cursor below what the transaction wrote. Where that cannot be had the transaction is taken back."""
+        try:
+            return self._cursor_topic.read_below(transaction.last_offset, deadline)
+        except BaseException as reason:
+            with contextlib.suppress(Interrupted):
+                transaction.abort()
+            if isinstance(reason, Undecided):
+                raise Interrupted(str(reason)) from None
+            raise
 
     def _new_producer(self) -> Producer:
         try:

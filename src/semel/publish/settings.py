@@ -38,7 +38,7 @@ _OURS: Final[Mapping[str, str]] = {
     "metadata.broker.list": "it is the first argument",
     "transactional.id": "it is made from the name, and fences whoever had the name before",
     "isolation.level": "the cursor is read committed, or an aborted one would count",
-    "delivery.report.only.error": "failed records are heard of like this, and the others are known by the commit",
+    "delivery.report.only.error": "where the cursor was written is heard of like this",
     "on_delivery": "a record is delivered when its call returns",
     "dr_cb": "a record is delivered when its call returns",
     "dr_msg_cb": "a record is delivered when its call returns",
@@ -96,7 +96,6 @@ def settings_of(
         **client,
         "bootstrap.servers": bootstrap,
         "transactional.id": f"{TOPIC_PREFIX}{name}",
-        "delivery.report.only.error": True,
         **watched,
     }
     if int(producer["transaction.timeout.ms"]) < timeout_seconds * 1000:

@@ -56,6 +56,14 @@ class Transaction:
         self._deadline = deadline
         self._abort_seconds = min(deadline.left_seconds, _ABORT_SECONDS_MAX)
         self._failed: tuple[Record, KafkaError] | None = None
+        self._last_offset = -1
+
+    @property
+    def last_offset(self) -> int:
+        """Where the record that arrived last stands: who leads its partition has all that was committed below it."""
+        if self._last_offset < 0:
+            raise Interrupted("the broker has the record, and does not say where")
+        return self._last_offset
 
     def write(self, records: Iterable[Record]) -> None:
         """Begin, and have everything stored; if not all of it is, nothing stays."""
@@ -122,9 +130,11 @@ class Transaction:
             raise Interrupted("not everything arrived in time")
         self._check()
 
-    def _note(self, record: Record, error: KafkaError | None, _message: Message) -> None:
-        # Only the first failure says why; those behind it are purged because of it.
-        if error is not None and self._failed is None:
+    def _note(self, record: Record, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            self._last_offset = message.offset() or 0
+        elif self._failed is None:
+            # Only the first failure says why; those behind it are purged because of it.
             self._failed = record, error
 
     def _check(self) -> None:

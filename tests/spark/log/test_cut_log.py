@@ -1,9 +1,9 @@
 """A log that is cut below what a slice was read to, as by a leader that lost its disk: nothing of it is read twice."""
 
 import pytest
-from relayed_cluster import KAFKA_2_0, RelayedCluster
 
 from asking import Asker
+from relayed_cluster import KAFKA_2_0, RelayedCluster
 from semel.spark.log import NO_ID, Slice, Topic
 from semel.spark.source.errors import DataLoss
 from semel.spark.source.options import SourceOptions, read_options

@@ -2,9 +2,9 @@
 
 import pyarrow as pa
 import pytest
-from relayed_cluster import RelayedCluster
 
 from asking import Asker
+from relayed_cluster import RelayedCluster
 from semel.spark.lanes import progress
 from semel.spark.lanes.lane import LaneFailed, LaneWriter
 from semel.spark.lanes.protocol import Claim

@@ -2,9 +2,9 @@
 
 import numpy
 import pytest
-from relayed_cluster import RelayedCluster
 
 from asking import Asker
+from relayed_cluster import RelayedCluster
 from semel.publish import CursorRefused, Publisher
 from semel.spark.lanes import progress
 from semel.spark.lanes.progress import ProgressRefused

@@ -1,10 +1,10 @@
 """How a transaction ends: seen whole or not at all, and never at the cost of another one."""
 
 import pytest
-from relayed_cluster import RelayedCluster
 from transacted import NAME, TIMEOUT_MS, client_of, places, stored, write
 
 from asking import Asker
+from relayed_cluster import RelayedCluster
 from semel.spark.log import Refused, Unreachable
 from semel.spark.log.errors import Fenced
 from semel.spark.log.transaction import Transaction

@@ -132,7 +132,7 @@ class RelayedCluster:
     def secured(self, connected: socket.socket) -> socket.socket:
         return connected if self._tls is None else self._tls.wrap_socket(connected, server_side=True)
 
-    def answer(self, number: int, header: RequestHeader, frame: bytes, ask_upstream: "_Upstream") -> bytes:
+    def answer(self, number: int, header: RequestHeader, frame: bytes, ask_upstream: "Upstream") -> bytes:
         """What this broker answers."""
         api_key, version, correlation_id, _, body = header
         self.asked[api_key, version] += 1
@@ -165,7 +165,7 @@ class RelayedCluster:
             return self._old_offsets(header, ask_upstream(frame), self.shown_end)
         return ask_upstream(frame)
 
-    def _of_transaction(self, header: RequestHeader, frame: bytes, ask_upstream: "_Upstream") -> bytes:
+    def _of_transaction(self, header: RequestHeader, frame: bytes, ask_upstream: "Upstream") -> bytes:
         if self.coordinator_errors:
             return self._coordinator_error(header, frame[header.body :])
         answer = ask_upstream(frame)
@@ -192,7 +192,7 @@ class RelayedCluster:
             ]
         return messages.encode_response(header.api_key, header.api_version, header.correlation_id, values)
 
-    def _not_produced(self, header: RequestHeader, frame: bytes, ask_upstream: "_Upstream") -> bytes:
+    def _not_produced(self, header: RequestHeader, frame: bytes, ask_upstream: "Upstream") -> bytes:
         code = self.produce_errors.pop(0) if self.produce_errors else ErrorCode.NOT_LEADER_OR_FOLLOWER
         if self.stores_what_fails:
             ask_upstream(frame)
@@ -314,7 +314,7 @@ class _Handler(socketserver.BaseRequestHandler):
 
     def handle(self) -> None:
         cluster = self.server.cluster
-        upstream = _Upstream(cluster)
+        upstream = Upstream(cluster)
         try:
             connected = cluster.secured(self.request)
             login = _Login(cluster) if cluster.mechanism else None
@@ -333,7 +333,7 @@ class _Handler(socketserver.BaseRequestHandler):
             upstream.close()
 
 
-class _Upstream:
+class Upstream:
     """semel, asked in the name of one client."""
 
     def __init__(self, cluster: RelayedCluster) -> None:
