@@ -113,11 +113,14 @@ def test_any_other_entry_that_was_written_and_not_applied_stops_the_broker(
     step: str,
     change: Callable[[Asker], Any],
 ) -> None:
+    caplog.set_level(logging.DEBUG)
     fail_once(monkeypatch, owner, step, MemoryError())
     with pytest.raises(ConnectionEnded):
         change(ask)
     (stopped,) = [record for record in caplog.records if record.levelno == logging.CRITICAL]
     assert "broke off half-way: MemoryError()" in stopped.getMessage()
+    assert stopped.exc_info is None, "an operator reads one line; where it broke off is for who looks for the cause"
+    assert [record.exc_info is not None for record in caplog.records if "where" in record.getMessage()] == [True]
     semel_broker.restart()
     ask = Asker(semel_broker.bootstrap)
     change(ask)

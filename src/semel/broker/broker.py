@@ -251,10 +251,12 @@ class Broker:
         """What is on disk or in memory cannot be vouched for: say so, stop serving, leave the rest to a restart."""
         if self.failed.done():
             return
-        mistake = None if isinstance(error, OSError) else error
         said = error if isinstance(error, Torn) else repr(error)
-        reason = f"the disk failed: {error}" if mistake is None else f"a fault of its own: {said}"
+        reason = f"the disk failed: {error}" if isinstance(error, OSError) else f"a fault of its own: {said}"
+        # A torn log says by itself what broke off, and an operator needs no more than that line.
+        mistake = None if isinstance(error, OSError | Torn) else error
         self.events.tell(logging.CRITICAL, "stopped_serving", error=mistake, reason=reason)
+        self.events.tell(logging.DEBUG, "stopped_where", error=error)
         self.failed.set_exception(BrokerFailed(reason))
         # Looked at here, so that asyncio does not call it forgotten where nobody asks.
         self.failed.exception()
