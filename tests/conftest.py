@@ -108,12 +108,15 @@ def new_postgres() -> PostgresServer:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """The URL of an empty database, of each kind in turn."""
+    from postgres_under_test import lent_database
+
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/test.db"
-    server: PostgresServer = request.getfixturevalue("postgres")
-    return server.new_database()
+        yield f"sqlite:///{tmp_path}/test.db"
+        return
+    with lent_database(request.getfixturevalue("postgres")) as url:
+        yield url
 
 
 @pytest.fixture
