@@ -18,7 +18,7 @@ from semel.broker.broker import Broker, Durability
 from semel.broker.events import Events
 from semel.broker.limits import Limits
 from semel.core.steps import Pace
-from semel.storage.log import LogSettings
+from semel.storage.log import LogSettings, Torn
 from semel.testing.faulty import Crashed, Fault, FaultKind, FaultyFiles
 from sim.disk import SimulatedDiskThread
 from sim.network import Network, Weather
@@ -67,8 +67,14 @@ class WatchedEvents(Events):
         elif event == "compaction_given_up":
             self._world.anomaly("damage", f"{fields['partition']}: {fields['reason']}")
         self._world.note("broker", event, **{name: str(value) for name, value in fields.items()})
-        if error is not None and not isinstance(error, Crashed):
+        if error is not None and not _was_injected(error, stopped=event == "stopped_where"):
             self._world.anomaly("traceback", f"{event}: {error!r}", error)
+
+
+def _was_injected(error: BaseException, *, stopped: bool) -> bool:
+    """Whether the simulated disk made it up: a crash, or a failure for which the broker stopped in good order."""
+    cause = error.__cause__ if isinstance(error, Torn) else error
+    return isinstance(cause, Crashed) or (stopped and isinstance(cause, OSError))
 
 
 class World:

@@ -304,6 +304,7 @@ class Log(Contents):
         """
         if end or not isinstance(error, OSError):
             self.torn = Torn(f"{what} was to become part of the log and broke off half-way: {error!r}")
+            self.torn.__cause__ = error
             if isinstance(error, Exception):
                 raise self.torn from error
 
