@@ -25,6 +25,7 @@ from semel.wire import messages, versions
 from semel.wire.records import encode_batch
 from semel.wire.versions import (
     ADD_PARTITIONS_TO_TXN,
+    CONSUMER_GROUP_HEARTBEAT,
     CREATE_TOPICS,
     DELETE_TOPICS,
     END_TXN,
@@ -266,6 +267,35 @@ def test_others_are_served_while_a_long_request_is() -> None:
             short = answers(broker, frame_of(LIST_GROUPS, 3))
             await asyncio.gather(hear("long", long), hear("short", short))
             assert heard == ["short", "long"]
+
+    asyncio.run(run())
+
+
+def heartbeat_of(member_id: str, epoch: int, regex: str | None) -> bytes:
+    said = {"subscribed_topic_regex": regex, "rebalance_timeout": 10_000 if epoch == 0 else -1}
+    said |= {"topic_partitions": [] if epoch == 0 else None, "subscribed_topic_names": None, "server_assignor": None}
+    said |= {"group_id": "g", "member_id": member_id, "member_epoch": epoch, "instance_id": None, "rack_id": None}
+    return frame_of(CONSUMER_GROUP_HEARTBEAT, 1, **said)
+
+
+@pytest.mark.parametrize("is_new", [True, False], ids=["of a new member", "after topics have come"])
+def test_a_regular_expression_is_held_against_very_many_topics_in_many_turns(is_new: bool) -> None:
+    # Nobody reads them, so there is nothing to assign.
+    many = topics_made(*((f"no-{number:04d}-{'x' * 100}", 1) for number in range(MANY)))
+    join, stay = heartbeat_of("m", 0, "(.*)*(a|b)"), heartbeat_of("m", 1, None)
+    before = [many] if is_new else [join, many]
+    assert asyncio.run(most_calls(join if is_new else stay, *before)) < CALLS_MAX
+
+
+def test_a_member_hears_of_topics_that_came_while_its_expression_was_looked_up() -> None:
+    async def run() -> None:
+        async with stranger() as (broker, ask):
+            await ask(topics_made(*((f"a-{number}", 1) for number in range(MANY))))
+            joining, making = answers(broker, heartbeat_of("m", 0, ".*b")), answers(broker, topics_made(("b", 1)))
+            joined, _ = await asyncio.gather(anext(joining), anext(making))
+            heard = messages.decode_response(CONSUMER_GROUP_HEARTBEAT, 1, joined[5:])
+            assert heard.assignment is not None
+            assert [one.partitions for one in heard.assignment.topic_partitions] == [(0,)]
 
     asyncio.run(run())
 

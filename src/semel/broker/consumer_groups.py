@@ -20,6 +20,7 @@ from semel.core.groups.classic_steps import JoinAnswer, JoinRequest, Leaver, Syn
 from semel.core.groups.consumer import ConsumerGroup, ConsumerRules
 from semel.core.groups.consumer_members import JOIN_EPOCH
 from semel.core.groups.consumer_requests import Heartbeat
+from semel.core.groups.consumer_topics import ResolvedPattern
 from semel.core.refusals import (
     COORDINATOR_NOT_AVAILABLE,
     GROUP_ID_NOT_FOUND,
@@ -30,6 +31,7 @@ from semel.core.refusals import (
     REBALANCE_IN_PROGRESS,
     Refused,
 )
+from semel.core.steps import Steps
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -75,11 +77,19 @@ class ConsumerGroupCoordinator:
 
     # -- members of the new protocol ----------------------------------------------------------------------------
 
-    def heartbeat(self, name: str, beat: Heartbeat) -> Heard:
+    def heartbeat(self, name: str, beat: Heartbeat) -> Steps[Heard]:
         """Carry out what a heartbeat changes, or refuse it."""
         if not name:
             raise Refused(INVALID_REQUEST, "a group has a name")
         consumer_requests.check(beat)
+        group = self._broker.log.groups.named(name)
+        machine = group.machine if group is not None and isinstance(group.machine, ConsumerGroup) else ConsumerGroup()
+        catalog = self._broker.log.catalog
+        pattern = yield from machine.topics.look_up(machine.subscriptions(), beat.topic_regex, catalog)
+        # The group may be another by now. From here on there is no step.
+        return self._heartbeat(name, beat, pattern)
+
+    def _heartbeat(self, name: str, beat: Heartbeat, pattern: ResolvedPattern | None) -> Heard:
         machine, upgrade = self._machine(name, beat)
         known = machine.members.get(beat.member_id)
         could_read = None if known is None else known.held.keys()
@@ -88,6 +98,8 @@ class ConsumerGroupCoordinator:
         if beat.leaves:
             entry = machine.decide_leave(name, beat, catalog, now_ms)
         else:
+            if pattern is not None:
+                machine.topics.remember(pattern)
             entry = machine.decide_heartbeat(name, beat, catalog, self.rules, now_ms)
         if upgrade is not None:
             self._upgrade(name, upgrade)

@@ -7,7 +7,7 @@ the broker makes up the member's id, from version 1 on the client does.
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from semel.broker.apis.answered import Fields, answer_in_steps, attempted, decoded
+from semel.broker.apis.answered import Fields, answer_in_steps, attempted_in_steps, decoded
 from semel.core.entries import PartitionName
 from semel.core.groups.consumer_members import JOIN_EPOCH
 from semel.core.groups.consumer_requests import Heartbeat
@@ -28,21 +28,23 @@ def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[No
     request = yield from decoded(exchange, body)
     heard: Heard | None = None
 
-    def serve() -> Fields:
+    def serve() -> Steps[Fields]:
         nonlocal heard
-        heard = broker.consumer_groups.heartbeat(request.group_id, _heartbeat(broker, exchange, request))
+        beat = yield from _heartbeat(broker, exchange, request)
+        heard = yield from broker.consumer_groups.heartbeat(request.group_id, beat)
         broker.groups.note_heard(exchange, request.group_id, heard.member_id)
         return _fields_of(broker, heard)
 
-    fields = {**_NOTHING_TO_TELL, **attempted(serve)}
+    fields = {**_NOTHING_TO_TELL, **(yield from attempted_in_steps(serve()))}
     yield from answer_in_steps(exchange, fields, after=broker.log.end if heard is None else heard.after)
 
 
-def _heartbeat(broker: "Broker", exchange: "Exchange", request: Any) -> Heartbeat:
+def _heartbeat(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Heartbeat]:
     member_id = request.member_id
     if exchange.version == 0 and not member_id and request.member_epoch == JOIN_EPOCH:
         member_id = str(uuid4())
     rebalance_timeout_ms = messages.milliseconds(request.rebalance_timeout)
+    owned = yield from _owned(broker, request.topic_partitions)
     return Heartbeat(
         member_id=member_id,
         epoch=request.member_epoch,
@@ -54,11 +56,11 @@ def _heartbeat(broker: "Broker", exchange: "Exchange", request: Any) -> Heartbea
         topic_names=request.subscribed_topic_names,
         topic_regex=getattr(request, "subscribed_topic_regex", None),
         assignor=request.server_assignor,
-        owned=_owned(broker, request.topic_partitions),
+        owned=owned,
     )
 
 
-def _owned(broker: "Broker", topics: Any) -> frozenset[PartitionName] | None:
+def _owned(broker: "Broker", topics: Any) -> Steps[frozenset[PartitionName] | None]:
     if topics is None:
         return None
     owned: set[PartitionName] = set()
@@ -66,6 +68,7 @@ def _owned(broker: "Broker", topics: Any) -> frozenset[PartitionName] | None:
         topic = broker.log.catalog.identified(messages.topic_id_bytes(entry.topic_id))
         number = _NO_NUMBER if topic is None else topic.number
         owned.update(PartitionName(number, index) for index in entry.partitions)
+        yield 1 + len(entry.partitions)
     return frozenset(owned)
 
 

@@ -91,10 +91,10 @@ class ConsumerGroup:
         self.changed_at_ms = 0
         # About what the members take in memory, whatever they read.
         self.size_bytes = 0
+        self.topics = WantedTopics()
         self._owners = Owners()
         # What was concluded from the catalog and the members as they are, and for which state of the catalog.
         self._digested: tuple[int, str] | None = None
-        self._topics = WantedTopics()
         # Not after the earliest deadline there is, but perhaps before: deadlines move to later with every heartbeat.
         self._no_deadline_before_ms: int | None = None
 
@@ -131,7 +131,7 @@ class ConsumerGroup:
     @property
     def assignor(self) -> str:
         """The assignor that most members ask for."""
-        return preferred_assignor(self._subscriptions())
+        return preferred_assignor(self.subscriptions())
 
     def member(self, member_id: str) -> Member:
         member = self.members.get(member_id)
@@ -158,7 +158,7 @@ class ConsumerGroup:
 
     def is_subscribed_to(self, topic_name: str) -> bool:
         """Whether a member reads this topic."""
-        return any(self._topics.includes(subscription, topic_name) for subscription in self._subscriptions())
+        return any(self.topics.includes(subscription, topic_name) for subscription in self.subscriptions())
 
     # What the group's offsets ask
 
@@ -203,7 +203,7 @@ class ConsumerGroup:
         known = new_subscription(beat.member_id, beat.instance_id) if before is None else before.subscription
         subscription = with_what_was_said(known, beat)
         if subscription.topic_regex and subscription.topic_regex != known.topic_regex:
-            self._topics.check_pattern(subscription.topic_regex, self._subscriptions())
+            self.topics.check_pattern(subscription.topic_regex, self.subscriptions())
         member = self.going_on_as(subscription, before)
         return self.decide_step(group, member, subscription, beat.owned, beat.epoch, catalog, now_ms)
 
@@ -260,7 +260,7 @@ class ConsumerGroup:
             plan.target_epoch,
             self._owners.is_free,
             owned,
-            lambda: self._topics.of(subscription, catalog),
+            lambda: self.topics.of(subscription, catalog),
         )
         check_said_epoch(member, position, said_epoch)
         is_new = self.members.get(subscription.member_id) is not member
@@ -292,7 +292,7 @@ class ConsumerGroup:
         subscriptions[subscription.member_id] = subscription
         targets: Mapping[str, frozenset[PartitionName]]
         targets = {**self.targets, subscription.member_id: self.target_of(known_as)}
-        digest = digest_of(self._topics.wanted(subscriptions.values(), catalog))
+        digest = digest_of(self.topics.wanted(subscriptions.values(), catalog))
         wish_is_new = known is None or not is_same_wish(subscription, known.subscription)
         epoch = self.epoch + (wish_is_new or digest != self.topics_digest)
         target_epoch = self.target_epoch
@@ -328,7 +328,7 @@ class ConsumerGroup:
         """What changes as these members are gone. The next heartbeat of another makes the new target."""
         left = tuple(member_ids)
         remaining = [member.subscription for member_id, member in self.members.items() if member_id not in left]
-        digest = digest_of(self._topics.wanted(remaining, catalog))
+        digest = digest_of(self.topics.wanted(remaining, catalog))
         return ConsumerGroupChanged(group, self.epoch + 1, self.target_epoch, digest, left, (), (), (), now_ms)
 
     # Deadlines
@@ -401,21 +401,22 @@ class ConsumerGroup:
         targets: Mapping[str, frozenset[PartitionName]],
         catalog: Catalog,
     ) -> Mapping[str, frozenset[PartitionName]]:
-        topics = self._topics.of_each(subscriptions, catalog)
+        topics = self.topics.of_each(subscriptions, catalog)
         readers = {
             member_id: Reader(topics[member_id], targets.get(member_id, NOTHING), subscription.instance_id)
             for member_id, subscription in subscriptions.items()
         }
-        counts = {number: count for _, number, count in self._topics.wanted(subscriptions.values(), catalog)}
+        counts = {number: count for _, number, count in self.topics.wanted(subscriptions.values(), catalog)}
         return ASSIGNORS[preferred_assignor(subscriptions.values())](readers, counts)
 
     def _digest_now(self, catalog: Catalog) -> str:
         """What tells apart the topics that the members want, as the topics are now."""
         if self._digested is None or self._digested[0] != catalog.changes:
-            self._digested = catalog.changes, digest_of(self._topics.wanted(self._subscriptions(), catalog))
+            self._digested = catalog.changes, digest_of(self.topics.wanted(self.subscriptions(), catalog))
         return self._digested[1]
 
-    def _subscriptions(self) -> Iterable[ConsumerSubscription]:
+    def subscriptions(self) -> Iterable[ConsumerSubscription]:
+        """What the members have said."""
         return (member.subscription for member in self.members.values())
 
     # Applying
@@ -443,7 +444,7 @@ class ConsumerGroup:
             self._move(position, entry.at_ms)
         if entry.left or entry.subscriptions:
             self._digested = None
-            self._topics.forget_all_but(self._subscriptions())
+            self.topics.forget_all_but(self.subscriptions())
 
     def _remove(self, member_id: str) -> None:
         member = self.members.pop(member_id)

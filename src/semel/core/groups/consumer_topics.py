@@ -1,21 +1,28 @@
 """Which topics the members of a consumer group want: names and regular expressions, held against the catalog.
 
-An expression is held against the names of topics only when topics have come or gone, and against each name once. What
-was found is remembered and never kept: it follows from the subscriptions and the catalog, and is found again.
+An expression is held against the names of topics only when topics have come or gone, and against each name once. That
+takes long where there are many topics, so it is done in steps before anything is decided; what decides looks up at once
+what has come since. What was found is remembered and never kept: it follows from the subscriptions and the catalog, and
+is found again.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Final
 
 from semel.core.entries import ConsumerSubscription
 from semel.core.groups.assignors import DEFAULT_ASSIGNOR
 from semel.core.groups.topic_patterns import TopicPattern
 from semel.core.refusals import GROUP_MAX_SIZE_REACHED, Refused
+from semel.core.steps import Steps, finish
 from semel.core.topics import Catalog
 
 # Different ones in one group: members mostly have one in common. Each is held against every topic there is.
 EXPRESSIONS_MAX: Final = 100
+# How often a look-up in steps begins again because topics have come meanwhile. Each time it has less to do.
+_ROUNDS_MAX: Final = 3
+# Names that are known already between two steps.
+_NAMES_AT_ONCE: Final = 50
 # Name, number and partitions of each topic, in the order of the names.
 Wanted = list[tuple[str, int, int]]
 
@@ -24,7 +31,9 @@ class WantedTopics:
     """The topics that subscriptions mean, with what was found for each expression."""
 
     def __init__(self) -> None:
-        self._patterns: dict[str, _ResolvedPattern] = {}
+        self._patterns: dict[str, ResolvedPattern] = {}
+        # For which state of the catalog all members' expressions were looked up.
+        self._looked_up = -1
 
     def of(self, subscription: ConsumerSubscription, catalog: Catalog) -> frozenset[int]:
         """The numbers of the topics that one member wants, of those that are there."""
@@ -61,27 +70,53 @@ class WantedTopics:
         regex = subscription.topic_regex
         return bool(regex) and self._resolved(regex).pattern.matches(topic_name)
 
+    def look_up(
+        self, subscriptions: Iterable[ConsumerSubscription], regex: str | None, catalog: Catalog
+    ) -> Steps["ResolvedPattern | None"]:
+        """Find in steps what the members' expressions mean by now, and this one, which may be new. Refused if that is
+        none.
+        """
+        changes = catalog.changes
+        if self._looked_up != changes:
+            for used in sorted({subscription.topic_regex or "" for subscription in subscriptions} - {""}):
+                yield from self._resolved(used).look_up(catalog)
+            self._looked_up = changes
+        if not regex:
+            return None
+        wanted = self._patterns.get(regex) or ResolvedPattern(regex)
+        yield from wanted.look_up(catalog)
+        return wanted
+
+    def remember(self, resolved: "ResolvedPattern") -> None:
+        """What was looked up is about to be asked for."""
+        self._patterns.setdefault(resolved.pattern.text, resolved)
+
     def check_pattern(self, regex: str, subscriptions: Iterable[ConsumerSubscription]) -> None:
         """Refused if this is no regular expression, or one too many beside those of the members there are."""
+        used = {subscription.topic_regex for subscription in subscriptions}
         # Those of heartbeats that were refused afterwards are still remembered.
-        self.forget_all_but(subscriptions)
-        if regex not in self._patterns and len(self._patterns) >= EXPRESSIONS_MAX:
+        self._forget_all_but({*used, regex})
+        if len({*self._patterns, regex}) > EXPRESSIONS_MAX:
+            self._forget_all_but(used)
             raise Refused(GROUP_MAX_SIZE_REACHED, f"the group has {EXPRESSIONS_MAX} expressions, no more are allowed")
         self._resolved(regex)
 
     def forget_all_but(self, subscriptions: Iterable[ConsumerSubscription]) -> None:
-        """Nobody asks for other expressions any more."""
-        used = {subscription.topic_regex for subscription in subscriptions}
+        """These are the members now: nobody asks for other expressions any more."""
+        self._looked_up = -1
+        self._forget_all_but({subscription.topic_regex for subscription in subscriptions})
+
+    def _forget_all_but(self, used: Container[str | None]) -> None:
         self._patterns = {regex: pattern for regex, pattern in self._patterns.items() if regex in used}
 
-    def _resolved(self, regex: str) -> "_ResolvedPattern":
+    def _resolved(self, regex: str) -> "ResolvedPattern":
         resolved = self._patterns.get(regex)
         if resolved is None:
-            resolved = self._patterns[regex] = _ResolvedPattern(regex)
+            resolved = self._patterns[regex] = ResolvedPattern(regex)
         return resolved
 
 
-class _ResolvedPattern:
+class ResolvedPattern:
     """An expression and the topics that match it. Whether a name matches never changes, so each is looked at once."""
 
     def __init__(self, regex: str) -> None:
@@ -91,16 +126,33 @@ class _ResolvedPattern:
         self._numbers: frozenset[int] = frozenset()
 
     def numbers(self, catalog: Catalog) -> frozenset[int]:
-        if self._changes != catalog.changes:
-            known = self._matches
-            self._matches = {
-                topic.name: known[topic.name] if topic.name in known else self.pattern.matches(topic.name)
-                for topic in catalog
-            }
-            self._numbers = frozenset(topic.number for topic in catalog if self._matches[topic.name])
-            self.pattern.forget_steps()
-            self._changes = catalog.changes
+        """The topics that match, as they are now."""
+        finish(self.look_up(catalog))
         return self._numbers
+
+    def look_up(self, catalog: Catalog) -> Steps[None]:
+        """Find in steps which topics match; those that have come behind the last step are left to who decides."""
+        for _ in range(_ROUNDS_MAX):
+            if self._changes == catalog.changes:
+                return
+            yield from self._look_through(catalog)
+
+    def _look_through(self, catalog: Catalog) -> Steps[None]:
+        changes = catalog.changes
+        matches: dict[str, bool] = {}
+        numbers = []
+        for topic in list(catalog):
+            known = self._matches.get(topic.name)
+            if known is None:
+                # Remembered at once, for whoever looks up the same meanwhile.
+                known = self._matches[topic.name] = yield from self.pattern.matches_in_steps(topic.name)
+            matches[topic.name] = known
+            if known:
+                numbers.append(topic.number)
+            if len(matches) % _NAMES_AT_ONCE == 0:
+                yield _NAMES_AT_ONCE // 5
+        self._matches, self._numbers, self._changes = matches, frozenset(numbers), changes
+        self.pattern.forget_steps()
 
 
 def is_same_wish(one: ConsumerSubscription, other: ConsumerSubscription) -> bool:
