@@ -43,8 +43,12 @@ class Partition:
         return [(header.base_offset, header.max_timestamp) for header, _ in found]
 
     def since(self, time_ms: int) -> list[tuple[int, int]]:
-        found = self.partition.batches_since(time_ms, self.partition.readable)
-        return [(header.base_offset, header.max_timestamp) for header, _ in found]
+        partition = self.partition
+        batches, offset = [], partition.state.log_start
+        while (found := partition.batch_since(time_ms, offset, partition.readable)) is not None:
+            batches.append((found[0].base_offset, found[0].max_timestamp))
+            offset = found[0].next_offset
+        return batches
 
 
 @given(
@@ -76,7 +80,9 @@ def test_the_batch_comes_with_its_bytes() -> None:
     kept.append(1, 2)
     kept.append(3, 4)
     kept.log.sync_now()
-    ((header, data),) = kept.partition.batches_since(3, kept.partition.readable)
+    found = kept.partition.batch_since(3, 0, kept.partition.readable)
+    assert found is not None
+    header, data = found
     (batch,) = decode_batches(data)
     assert header.base_offset == batch.base_offset == 2
     assert [record.timestamp_ms for record in batch.records] == [3, 4]

@@ -261,16 +261,17 @@ class PartitionLog:
                 at += header.batch_bytes
             data, offset = self.read(offset, _SCAN_BYTES, until, whole_first_batch=True)
 
-    def batches_since(self, timestamp_ms: int, until: Mark) -> Iterator[tuple[BatchHeader, bytes | memoryview]]:
-        """The batches that may be read and hold a record of `timestamp_ms` or later, in their order."""
+    def batch_since(self, timestamp_ms: int, offset: int, until: Mark) -> tuple[BatchHeader, bytes | memoryview] | None:
+        """The first batch that may be read, ends behind `offset` and holds a record of `timestamp_ms` or later."""
         for segment in self._segments:
-            if segment.max_timestamp < timestamp_ms:
+            if segment.max_timestamp < timestamp_ms or segment.next_offset <= offset:
                 continue
             for begin, end, latest in self._indexed(segment):
-                if latest >= timestamp_ms:
-                    for header, data in self._batches_within(begin, end, until):
+                if latest >= timestamp_ms and end > offset:
+                    for header, data in self._batches_within(max(begin, offset), end, until):
                         if header.max_timestamp >= timestamp_ms:
-                            yield header, data
+                            return header, data
+        return None
 
     def latest_timestamp(self, until: Mark) -> int:
         """The latest timestamp of any batch that may be read, -1 if there is none."""

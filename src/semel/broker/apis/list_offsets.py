@@ -76,7 +76,7 @@ def _find(
         raise Refused(ErrorCode.INVALID_REQUEST, "the partition is asked about more than once")
     _, partition = partition_of(broker, topic_name, asked.partition_index)
     check_leader_epoch(broker, getattr(asked, "current_leader_epoch", -1))
-    until = partition.stable if committed_only else partition.readable
+    until = _until(partition, committed_only)
     wanted = asked.timestamp
     if wanted < 0 and version < _PLACES_SINCE.get(wanted, version + 1):
         raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"place {wanted} is not known in version {version}")
@@ -89,7 +89,7 @@ def _find(
     try:
         if wanted == _MAX_TIMESTAMP:
             wanted = partition.latest_timestamp(until)
-        return (yield from _first_since(partition, wanted, until))
+        return (yield from _first_since(broker, partition, wanted, committed_only))
     except (OSError, Damaged) as error:
         broker.unreadable(error)
         raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the records cannot be read: {error}") from None
@@ -99,13 +99,25 @@ def _found(partition: PartitionLog, offset: int, timestamp_ms: int = -1) -> Fiel
     return {"offset": offset, "timestamp": timestamp_ms, "leader_epoch": partition.state.epochs.at(offset)}
 
 
-def _first_since(partition: PartitionLog, timestamp_ms: int, until: Mark) -> Steps[Fields]:
-    log_start = partition.state.log_start
-    for header, batch in partition.batches_since(timestamp_ms, until):
+def _until(partition: PartitionLog, committed_only: bool) -> Mark:
+    """How far this client may read."""
+    return partition.stable if committed_only else partition.readable
+
+
+def _first_since(broker: "Broker", partition: PartitionLog, timestamp_ms: int, committed_only: bool) -> Steps[Fields]:
+    offset = log_start = partition.state.log_start
+    # Between two steps segments come, go and are compacted: the next batch is looked for anew each time.
+    while (found := partition.batch_since(timestamp_ms, offset, _until(partition, committed_only))) is not None:
+        header, batch = found
         yield APPEND_PIECES
         record = yield from _record_in(header, batch, timestamp_ms, log_start)
-        if record is not None:
+        if broker.log.catalog.numbered(partition.topic_number) is None:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic has just been deleted")
+        log_start = partition.state.log_start
+        if record is not None and record[0] >= log_start:
             return _found(partition, *record)
+        # What was found may be gone, and another one in the same batch be there.
+        offset = max(offset if record is not None else header.next_offset, log_start)
     return {}
 
 

@@ -1,0 +1,135 @@
+"""What comes between two steps of a request: what was found before a step is not trusted behind it."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from semel.broker.broker import Broker
+from semel.wire.errors import ErrorCode
+from semel.wire.records import Record, encode_batch
+from semel.wire.versions import CREATE_TOPICS, DELETE_RECORDS, DELETE_TOPICS, LIST_OFFSETS, PRODUCE
+from stepping import SMALL_STEPS, Asked, ask
+
+T = TypeVar("T")
+
+
+def in_a_broker(test: Callable[[Broker], None]) -> None:
+    """Run this on the loop of a broker for which what is written counts at once."""
+
+    async def run() -> None:
+        async with Broker(durability="os", pace=SMALL_STEPS) as broker:
+            test(broker)
+            broker.log.sync_now()
+
+    asyncio.run(run())
+
+
+def create(broker: Broker, name: str, partitions: int = 1, **configs: str) -> None:
+    wanted = {
+        "name": name,
+        "num_partitions": partitions,
+        "replication_factor": -1,
+        "assignments": [],
+        "configs": [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()],
+    }
+    (created,) = ask(broker, CREATE_TOPICS, topics=[wanted], timeout=1000).topics
+    assert created.error_code == 0
+
+
+def produce(broker: Broker, name: str, *times_ms: int) -> None:
+    records = [Record(b"v" * 100, timestamp_ms=time_ms) for time_ms in times_ms]
+    data = [{"name": name, "partition_data": [{"index": 0, "records": bytes(encode_batch(records))}]}]
+    answer = ask(broker, PRODUCE, 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data)
+    assert answer.responses[0].partition_responses[0].error_code == 0
+
+
+def offset_at(broker: Broker, name: str, time_ms: int) -> Asked:
+    asked = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": time_ms}
+    topics = [{"name": name, "partitions": [asked]}]
+    return Asked(broker, LIST_OFFSETS, replica_id=-1, isolation_level=0, timeout=1000, topics=topics)
+
+
+def found_in(asked: Asked) -> tuple[int, int]:
+    (found,) = asked.answer().topics[0].partitions
+    return found.error_code, found.offset
+
+
+def delete_below(broker: Broker, name: str, offset: int) -> None:
+    topics = [{"name": name, "partitions": [{"partition_index": 0, "offset": offset}]}]
+    assert ask(broker, DELETE_RECORDS, topics=topics, timeout=1000).topics[0].partitions[0].error_code == 0
+
+
+def after_each_step(begin: Callable[[Broker], Asked], then: Callable[[Broker, Asked], T]) -> list[T]:
+    """Do something after the first step of a request, in another broker after the second, and so on to the last."""
+    steps, goes_on = 0, True
+    came_of_it: list[T] = []
+    while goes_on:
+        steps += 1
+
+        def attempt(broker: Broker, steps: int = steps) -> None:
+            nonlocal goes_on
+            asked = begin(broker)
+            goes_on = all(asked.step() for _ in range(steps))
+            if goes_on:
+                came_of_it.append(then(broker, asked))
+
+        in_a_broker(attempt)
+    return came_of_it
+
+
+BATCH = 12
+
+
+def test_a_time_is_found_however_the_log_moves_meanwhile() -> None:
+    """Segments come and go between any two steps of the search, or the whole topic does."""
+
+    def begin(broker: Broker) -> Asked:
+        create(broker, "orders", segment_bytes="1024")
+        # What is late enough in the first batch is gone already.
+        produce(broker, "orders", 9, *[5] * (BATCH - 1))
+        for number in range(1, 4):
+            produce(broker, "orders", *[10 * number] * BATCH)
+        delete_below(broker, "orders", 6)
+        return offset_at(broker, "orders", 6)
+
+    def delete_to(offset: int) -> Callable[[Broker, Asked], tuple[int, int]]:
+        def delete(broker: Broker, asked: Asked) -> tuple[int, int]:
+            delete_below(broker, "orders", offset)
+            return found_in(asked)
+
+        return delete
+
+    def append(broker: Broker, asked: Asked) -> tuple[int, int]:
+        produce(broker, "orders", *[50] * BATCH)
+        return found_in(asked)
+
+    def delete_topic(broker: Broker, asked: Asked) -> tuple[int, int]:
+        topics = [{"name": "orders", "topic_id": bytes(16)}]
+        assert ask(broker, DELETE_TOPICS, topics=topics, timeout=1000).responses[0].error_code == 0
+        return found_in(asked)
+
+    assert set(after_each_step(begin, append)) == {(0, BATCH)}
+    assert set(after_each_step(begin, delete_to(BATCH))) == {(0, BATCH)}
+    in_part, wholly = after_each_step(begin, delete_to(BATCH + 7)), after_each_step(begin, delete_topic)
+    # Once it is found it is found, whatever happens before the answer is written.
+    steps = wholly.index((0, BATCH))
+    assert steps > BATCH
+    assert set(wholly[:steps]) == {(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)}
+    assert set(in_part[:steps]) == {(0, BATCH + 7)}
+
+
+def test_a_time_is_found_in_a_segment_that_grows_meanwhile() -> None:
+    def begin(broker: Broker) -> Asked:
+        create(broker, "orders")
+        produce(broker, "orders", 9, *[5] * (BATCH - 1))
+        delete_below(broker, "orders", 6)
+        return offset_at(broker, "orders", 6)
+
+    def append(broker: Broker, asked: Asked) -> tuple[int, int]:
+        produce(broker, "orders", *[1] * 700)
+        produce(broker, "orders", 7)
+        return found_in(asked)
+
+    found = after_each_step(begin, append)
+    assert found[0] == (0, BATCH + 700)
+    assert set(found) <= {found[0], (0, -1)}

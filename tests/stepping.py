@@ -1,0 +1,72 @@
+"""Requests that are served by hand, a step at a time, so that a test can do something between any two of them.
+
+A request is given to its handler as a connection would give it; nothing here may know what an API does.
+"""
+
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from asking import NEWEST
+from semel.broker.apis import served_by_its_handler
+from semel.broker.broker import Broker
+from semel.core.steps import Pace
+from semel.wire import messages
+from semel.wire.frames import SIZE_BYTES, parse_request_header, parse_response_header
+
+if TYPE_CHECKING:
+    from semel.broker.connection import Exchange
+
+# Every end is prepared, and every offset has an entry of its own.
+SMALL_STEPS: Final = Pace(pieces_per_turn=1, unprepared_max=0, offsets_per_entry_max=1)
+
+
+class HungUp(Exception):
+    """The connection would have been closed instead of an answer."""
+
+
+class Asked:
+    """A request that came over a connection of this number."""
+
+    def __init__(self, broker: Broker, api_key: int, version: int | None = None, *, over: int = 1, **values: Any):
+        self.api_key = api_key
+        self.version = NEWEST[api_key] if version is None else version
+        self.correlation_id = 7
+        self.client_id = "by hand"
+        self.peer = "hand:1"
+        self.connection_number = over
+        self.is_lost = False
+        self.after = -1
+        self._answer: bytes | None = None
+        request = messages.build_request(api_key, self.version, **values)
+        frame = memoryview(
+            bytearray(messages.encode_request(api_key, self.version, self.correlation_id, self.client_id, request))
+        )[SIZE_BYTES:]
+        body = frame[parse_request_header(frame).body :]
+        self._steps = served_by_its_handler(broker, cast("Exchange", self), body)
+
+    def reply(self, answer: Any, after: int = 0) -> None:
+        self._answer, self.after = b"".join(answer), after
+
+    def reply_by_hanging_up(self, after: int = 0) -> None:
+        raise HungUp
+
+    @property
+    def is_answered(self) -> bool:
+        return self._answer is not None
+
+    def step(self) -> bool:
+        """Take one step; whether there may be another."""
+        return next(self._steps, None) is not None
+
+    def answer(self) -> Any:
+        """Take all steps that are left; the answer."""
+        while self.step():
+            pass
+        assert self._answer is not None
+        frame = self._answer[SIZE_BYTES:]
+        _, body = parse_response_header(self.api_key, self.version, frame)
+        return messages.decode_response(self.api_key, self.version, frame[body:])
+
+
+def ask(broker: Broker, api_key: int, version: int | None = None, *, over: int = 1, **values: Any) -> Any:
+    """The answer to a request that nothing comes between."""
+    return Asked(broker, api_key, version, over=over, **values).answer()
