@@ -3,7 +3,9 @@
 A request is given to its handler as a connection would give it; nothing here may know what an API does.
 """
 
-from typing import TYPE_CHECKING, Any, Final, cast
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from asking import NEWEST
 from semel.broker.apis import served_by_its_handler
@@ -11,9 +13,12 @@ from semel.broker.broker import Broker
 from semel.core.steps import Pace
 from semel.wire import messages
 from semel.wire.frames import SIZE_BYTES, parse_request_header, parse_response_header
+from semel.wire.versions import CREATE_TOPICS
 
 if TYPE_CHECKING:
     from semel.broker.connection import Exchange
+
+T = TypeVar("T")
 
 # Every end is prepared, and every offset has an entry of its own.
 SMALL_STEPS: Final = Pace(pieces_per_turn=1, unprepared_max=0, offsets_per_entry_max=1)
@@ -70,3 +75,44 @@ class Asked:
 def ask(broker: Broker, api_key: int, version: int | None = None, *, over: int = 1, **values: Any) -> Any:
     """The answer to a request that nothing comes between."""
     return Asked(broker, api_key, version, over=over, **values).answer()
+
+
+def in_a_broker(test: Callable[[Broker], None]) -> None:
+    """Run this on the loop of a broker for which what is written counts at once."""
+
+    async def run() -> None:
+        async with Broker(durability="os", pace=SMALL_STEPS) as broker:
+            test(broker)
+            broker.log.sync_now()
+
+    asyncio.run(run())
+
+
+def create(broker: Broker, name: str, partitions: int = 1, **configs: str) -> None:
+    wanted = {
+        "name": name,
+        "num_partitions": partitions,
+        "replication_factor": -1,
+        "assignments": [],
+        "configs": [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()],
+    }
+    (created,) = ask(broker, CREATE_TOPICS, topics=[wanted], timeout=1000).topics
+    assert created.error_code == 0
+
+
+def after_each_step(begin: Callable[[Broker], Asked], then: Callable[[Broker, Asked], T]) -> list[T]:
+    """Do something after the first step of a request, in another broker after the second, and so on to the last."""
+    steps, goes_on = 0, True
+    came_of_it: list[T] = []
+    while goes_on:
+        steps += 1
+
+        def attempt(broker: Broker, steps: int = steps) -> None:
+            nonlocal goes_on
+            asked = begin(broker)
+            goes_on = all(asked.step() for _ in range(steps))
+            if goes_on:
+                came_of_it.append(then(broker, asked))
+
+        in_a_broker(attempt)
+    return came_of_it

@@ -421,8 +421,8 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "pending offsets pass for stable ones",
         "semel.broker.apis.offset_fetch:_committed",
-        "stable and group.offsets.is_pending(name)",
-        "stable and offset is None and group.offsets.is_pending(name)",
+        "view.is_pending(name)",
+        "view.is_pending(name) and view.committed.get(name.number, {}).get(name.partition) is None",
         ("tests/broker/apis/test_offset_apis.py",),
     ),
     Bug(

@@ -48,6 +48,45 @@ STEP_BUGS: Final[tuple[Bug, ...]] = (
         ("tests/broker/apis/test_between_steps.py",),
     ),
     Bug(
+        "a request that was timely when it came is taken for timely behind its steps",
+        "semel.broker.transactions:TransactionCoordinator.end",
+        "check_timely()",
+        "pass",
+        ("tests/broker/apis/test_transactions_between_steps.py",),
+    ),
+    Bug(
+        "partitions of a request that was overtaken get into the next transaction",
+        "semel.broker.apis.add_partitions_to_txn:_outcome",
+        "check_timely(broker, exchange, asked.producer_id)",
+        "pass",
+        ("tests/broker/apis/test_transactions_between_steps.py",),
+    ),
+    Bug(
+        "offsets of a request that was overtaken get into the next transaction",
+        "semel.broker.apis.txn_offset_commit:handle.commit_some",
+        "exchange.version < _JOINS_FROM",
+        "False",
+        ("tests/broker/apis/test_transactions_between_steps.py",),
+    ),
+    Bug(
+        "a transaction is timed out for the one before it",
+        "semel.broker.transactions:TransactionCoordinator._time_out",
+        """
+        prepared = yield from broker.log.prepare_end(entry)
+        if not self._is_overdue(producer_id, steady_ms):
+            return
+        """,
+        "prepared = yield from broker.log.prepare_end(entry)",
+        ("tests/broker/apis/test_transactions_between_steps.py",),
+    ),
+    Bug(
+        "offsets are shown of two moments",
+        "semel.core.groups.offsets:GroupOffsets.view",
+        "OffsetsView(self.committed.snapshot(), pending)",
+        "OffsetsView(self.committed._by_topic, pending)",
+        ("tests/broker/apis/test_transactions_between_steps.py",),
+    ),
+    Bug(
         "the next request overtakes one that takes several turns",
         "semel.broker.connection:Connection._may_serve",
         "self._has_to_wait",

@@ -32,7 +32,7 @@ from semel.broker.serving import serve_on
 from semel.broker.sessions import FetchSessions
 from semel.broker.transactions import TransactionCoordinator
 from semel.broker.turns import Turns
-from semel.core.entries import Entry
+from semel.core.entries import Entry, TransactionEnded
 from semel.core.steps import Pace, Steps
 from semel.storage.checkpoint import CheckpointJob
 from semel.storage.contents import PreparedEnd
@@ -325,6 +325,14 @@ class Broker:
         """Make a decision part of the log. OSError, after it was counted, if the disk would not take it."""
         try:
             self.log.commit(entry, prepared)
+        except OSError as error:
+            self.storage_error(error)
+            raise
+
+    def prepare_end(self, entry: TransactionEnded) -> Steps[PreparedEnd]:
+        """Write the markers of an end that is to come. OSError, after it was counted, if the disk would not take it."""
+        try:
+            return (yield from self.log.prepare_end(entry))
         except OSError as error:
             self.storage_error(error)
             raise

@@ -12,6 +12,7 @@ than to that of their transactions, though both are here; so each has a count of
 """
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from semel.broker.deadlines import DUE_AGAIN_MS, Deadlines
@@ -66,7 +67,7 @@ class TransactionCoordinator:
         prepared = None
         for entry in claim.entries:
             if isinstance(entry, TransactionEnded) and len(entry.partitions) > broker.pace.unprepared_max:
-                prepared = yield from broker.log.prepare_end(entry)
+                prepared = yield from broker.prepare_end(entry)
                 # Others were served meanwhile.
                 claim = decide()
         for entry in claim.entries:
@@ -101,19 +102,28 @@ class TransactionCoordinator:
             self.note_grown(producer_id)
 
     def end(
-        self, transactional_id: str, producer_id: int, producer_epoch: int, committed: bool, *, raises_epoch: bool
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        committed: bool,
+        *,
+        raises_epoch: bool,
+        check_timely: Callable[[], None],
     ) -> Steps[End]:
+        """End a transaction. `check_timely` breaks off where the one that was meant may have ended meanwhile."""
         broker = self._broker
         now_ms = broker.now_ms()
 
         def decide() -> End:
+            check_timely()
             said = transactional_id, producer_id, producer_epoch, committed
             return broker.log.transactions.decide_end(*said, self.new_producer_id, now_ms, raises_epoch=raises_epoch)
 
         end = decide()
         prepared = None
         if end.entry is not None and len(end.entry.partitions) > broker.pace.unprepared_max:
-            prepared = yield from broker.log.prepare_end(end.entry)
+            prepared = yield from broker.prepare_end(end.entry)
             # Others were served meanwhile.
             end = decide()
         if end.entry is not None:
@@ -165,7 +175,7 @@ class TransactionCoordinator:
         for producer_id in self._deadlines.due(steady_ms):
             self._deadlines.forget(producer_id)
             due_ms = self._due_ms.get(producer_id)
-            if due_ms is not None and due_ms <= steady_ms:
+            if self._is_overdue(producer_id, steady_ms):
                 overdue.append(producer_id)
                 # Should it break off it is due again, and holds up nobody else until then.
                 due_ms = steady_ms + DUE_AGAIN_MS
@@ -176,14 +186,19 @@ class TransactionCoordinator:
     def _time_out_all(self, producer_ids: list[int], steady_ms: int) -> Steps[None]:
         for producer_id in producer_ids:
             try:
-                # It may have ended, and another one begun, since it was found overdue.
-                if self._due_ms.get(producer_id, steady_ms + 1) <= steady_ms:
-                    yield from self._time_out(producer_id)
+                yield from self._time_out(producer_id, steady_ms)
             except Exception as error:
                 self._broker.chores.note_end(error)
             yield APPEND_PIECES
 
-    def _time_out(self, producer_id: int) -> Steps[None]:
+    def _is_overdue(self, producer_id: int, steady_ms: int) -> bool:
+        due_ms = self._due_ms.get(producer_id)
+        return due_ms is not None and due_ms <= steady_ms
+
+    def _time_out(self, producer_id: int, steady_ms: int) -> Steps[None]:
+        # It may have ended, and another one begun, since it was found overdue.
+        if not self._is_overdue(producer_id, steady_ms):
+            return
         broker = self._broker
         now_ms = broker.now_ms()
         transactions = broker.log.transactions
@@ -191,7 +206,7 @@ class TransactionCoordinator:
         prepared = None
         if len(entry.partitions) > broker.pace.unprepared_max:
             prepared = yield from broker.log.prepare_end(entry)
-            if not transactions.is_open(producer_id):
+            if not self._is_overdue(producer_id, steady_ms):
                 return
             entry = transactions.decide_timeout(producer_id, now_ms)
         broker.log.commit(entry, prepared)

@@ -1,39 +1,12 @@
 """What comes between two steps of a request: what was found before a step is not trusted behind it."""
 
-import asyncio
 from collections.abc import Callable
-from typing import TypeVar
 
 from semel.broker.broker import Broker
 from semel.wire.errors import ErrorCode
 from semel.wire.records import Record, encode_batch
-from semel.wire.versions import CREATE_TOPICS, DELETE_RECORDS, DELETE_TOPICS, LIST_OFFSETS, PRODUCE
-from stepping import SMALL_STEPS, Asked, ask
-
-T = TypeVar("T")
-
-
-def in_a_broker(test: Callable[[Broker], None]) -> None:
-    """Run this on the loop of a broker for which what is written counts at once."""
-
-    async def run() -> None:
-        async with Broker(durability="os", pace=SMALL_STEPS) as broker:
-            test(broker)
-            broker.log.sync_now()
-
-    asyncio.run(run())
-
-
-def create(broker: Broker, name: str, partitions: int = 1, **configs: str) -> None:
-    wanted = {
-        "name": name,
-        "num_partitions": partitions,
-        "replication_factor": -1,
-        "assignments": [],
-        "configs": [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()],
-    }
-    (created,) = ask(broker, CREATE_TOPICS, topics=[wanted], timeout=1000).topics
-    assert created.error_code == 0
+from semel.wire.versions import DELETE_RECORDS, DELETE_TOPICS, LIST_OFFSETS, PRODUCE
+from stepping import Asked, after_each_step, ask, create
 
 
 def produce(broker: Broker, name: str, *times_ms: int) -> None:
@@ -57,24 +30,6 @@ def found_in(asked: Asked) -> tuple[int, int]:
 def delete_below(broker: Broker, name: str, offset: int) -> None:
     topics = [{"name": name, "partitions": [{"partition_index": 0, "offset": offset}]}]
     assert ask(broker, DELETE_RECORDS, topics=topics, timeout=1000).topics[0].partitions[0].error_code == 0
-
-
-def after_each_step(begin: Callable[[Broker], Asked], then: Callable[[Broker, Asked], T]) -> list[T]:
-    """Do something after the first step of a request, in another broker after the second, and so on to the last."""
-    steps, goes_on = 0, True
-    came_of_it: list[T] = []
-    while goes_on:
-        steps += 1
-
-        def attempt(broker: Broker, steps: int = steps) -> None:
-            nonlocal goes_on
-            asked = begin(broker)
-            goes_on = all(asked.step() for _ in range(steps))
-            if goes_on:
-                came_of_it.append(then(broker, asked))
-
-        in_a_broker(attempt)
-    return came_of_it
 
 
 BATCH = 12

@@ -7,7 +7,7 @@ behind it in the journal and are waited for.
 from typing import TYPE_CHECKING, Any, Final
 
 from semel.broker.apis.answered import Fields, answer_in_steps, decoded
-from semel.broker.apis.transactional import attempted_for_owner, is_straggler
+from semel.broker.apis.transactional import attempted_for_owner, check_timely, hanging_up_on_stragglers
 from semel.core.steps import Steps
 
 if TYPE_CHECKING:
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 _FENCED_FROM: Final = 2
 
 
+@hanging_up_on_stragglers
 def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[None]:
     request = yield from decoded(exchange, body)
-    if is_straggler(broker, exchange, request.producer_id):
-        return
+    check_timely(broker, exchange, request.producer_id)
     added = attempted_for_owner(broker, exchange, lambda: _add(broker, exchange, request), fenced_from=_FENCED_FROM)
     yield from answer_in_steps(exchange, added)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from semel.broker.apis.answered import Fields, answer_in_steps, decoded
 from semel.broker.apis.lookup import partition_of
-from semel.broker.apis.transactional import attempted_for_owner, is_straggler
+from semel.broker.apis.transactional import attempted_for_owner, check_timely, hanging_up_on_stragglers
 from semel.core.entries import PartitionName
 from semel.core.refusals import Refused
 from semel.core.steps import APPEND_PIECES, Steps, each
@@ -40,12 +40,11 @@ class _Asked(NamedTuple):
     partitions: dict[_Named, None]
 
 
+@hanging_up_on_stragglers
 def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[None]:
     request = yield from decoded(exchange, body)
     several = exchange.version >= _SEVERAL_FROM
     asked = (yield from each(request.transactions, _asked)) if several else [_asked_alone(request)]
-    if not several and is_straggler(broker, exchange, asked[0].producer_id):
-        return
     results = []
     for one in asked:
         outcome = yield from _outcome(broker, exchange, one)
@@ -96,6 +95,8 @@ def _outcome(broker: "Broker", exchange: "Exchange", asked: _Asked) -> Steps[Map
         found[named] = _found(broker, *named)
         yield 2
     # From here on there is no step in between: all of them or none.
+    if exchange.version < _SEVERAL_FROM:
+        check_timely(broker, exchange, asked.producer_id)
     gone = {number for number, _ in filter(None, found.values()) if broker.log.catalog.numbered(number) is None}
     if gone:
         found = {named: None if name is None or name.number in gone else name for named, name in found.items()}

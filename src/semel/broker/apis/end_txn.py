@@ -6,7 +6,7 @@ Version 5 is the second version of transactions: it raises the epoch, and answer
 from typing import TYPE_CHECKING, Any, Final
 
 from semel.broker.apis.answered import Fields, answer_in_steps, decoded
-from semel.broker.apis.transactional import attempted_for_owner_in_steps, is_straggler
+from semel.broker.apis.transactional import attempted_for_owner_in_steps, check_timely, hanging_up_on_stragglers
 from semel.core.steps import Steps
 from semel.core.transaction_register import NO_EPOCH, NO_PRODUCER
 
@@ -19,11 +19,10 @@ _FENCED_FROM: Final = 2
 _RAISES_EPOCH_FROM: Final = 5
 
 
+@hanging_up_on_stragglers
 def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[None]:
     request = yield from decoded(exchange, body)
     raises_epoch = exchange.version >= _RAISES_EPOCH_FROM
-    if not raises_epoch and is_straggler(broker, exchange, request.producer_id):
-        return
     ended = yield from attempted_for_owner_in_steps(
         broker, exchange, _end(broker, exchange, request, raises_epoch), fenced_from=_FENCED_FROM
     )
@@ -33,12 +32,18 @@ def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[No
 
 
 def _end(broker: "Broker", exchange: "Exchange", request: Any, raises_epoch: bool) -> Steps[Fields]:
+    def check() -> None:
+        # Since version 5 the epoch says which transaction is meant.
+        if not raises_epoch:
+            check_timely(broker, exchange, request.producer_id)
+
     end = yield from broker.transactions.end(
         request.transactional_id,
         request.producer_id,
         request.producer_epoch,
         request.committed,
         raises_epoch=raises_epoch,
+        check_timely=check,
     )
     if not raises_epoch:
         broker.transactions.note_heard(request.producer_id, exchange.connection_number)

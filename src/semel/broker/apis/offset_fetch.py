@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from semel.broker.apis.answered import Fields, answered_in_steps, attempted_in_steps
 from semel.core.entries import PartitionName
-from semel.core.groups.groups import Group
+from semel.core.groups.offsets import OffsetsView
 from semel.core.steps import Steps, each
 from semel.wire import messages
 from semel.wire.errors import ErrorCode
@@ -44,8 +44,10 @@ def _look_up(broker: "Broker", asked: Any, stable: bool) -> Steps[Fields]:
     if group is not None:
         # Only versions from 9 on say who asks.
         group.check_fetch(getattr(asked, "member_id", None), getattr(asked, "member_epoch", -1))
+    # Of one moment, or a transaction that ends meanwhile would be seen half done.
+    view = None if group is None else group.offsets.view(with_pending=stable)
     if asked.topics is None:
-        return {"topics": [] if group is None else (yield from _all_topics(broker, group, stable))}
+        return {"topics": [] if view is None else (yield from _all_topics(broker, view))}
     wanted: dict[str | bytes, dict[int, None]] = {}
     for topic in asked.topics:
         handle = topic.name if hasattr(topic, "name") else messages.topic_id_bytes(topic.topic_id)
@@ -53,36 +55,35 @@ def _look_up(broker: "Broker", asked: Any, stable: bool) -> Steps[Fields]:
         yield 1
     topics = []
     for handle, indexes in wanted.items():
-        topics.append((yield from _asked_topic(broker, group, handle, indexes, stable)))
+        topics.append((yield from _asked_topic(broker, view, handle, indexes)))
         yield 1
     return {"topics": topics}
 
 
-def _all_topics(broker: "Broker", group: Group, stable: bool) -> Steps[list[Fields]]:
-    committed = group.offsets.committed
+def _all_topics(broker: "Broker", view: OffsetsView) -> Steps[list[Fields]]:
     topics: list[Fields] = []
-    for number in list(committed.topics):
+    for number, offsets in view.committed.items():
         topic = broker.log.catalog.numbered(number)
         if topic is not None:
-            partitions = yield from _partitions(group, number, list(committed.of_topic(number)), stable)
+            partitions = yield from _partitions(view, number, offsets)
             topics.append({"name": topic.name, "topic_id": topic.topic_id, "partitions": partitions})
         yield 1
     return topics
 
 
 def _asked_topic(
-    broker: "Broker", group: Group | None, handle: str | bytes, indexes: Iterable[int], stable: bool
+    broker: "Broker", view: OffsetsView | None, handle: str | bytes, indexes: Iterable[int]
 ) -> Steps[Fields]:
     catalog = broker.log.catalog
     by_id = isinstance(handle, bytes)
     topic = catalog.identified(handle) if isinstance(handle, bytes) else catalog.named(handle)
     partitions: list[Fields]
-    if topic is None or group is None:
+    if topic is None or view is None:
         # A name may yet come to be; an id that is not known never will.
         error = ErrorCode.UNKNOWN_TOPIC_ID if topic is None and by_id else ErrorCode.NONE
         partitions = yield from each(indexes, lambda index: _unknown(index, error))
     else:
-        partitions = yield from _partitions(group, topic.number, indexes, stable)
+        partitions = yield from _partitions(view, topic.number, indexes)
     return {"name": handle, "topic_id": handle, "partitions": partitions}
 
 
@@ -90,20 +91,20 @@ def _unknown(index: int, error: int) -> Fields:
     return {"partition_index": index, "error_code": error, **_NOTHING}
 
 
-def _partitions(group: Group, number: int, indexes: Iterable[int], stable: bool) -> Steps[list[Fields]]:
+def _partitions(view: OffsetsView, number: int, indexes: Iterable[int]) -> Steps[list[Fields]]:
     partitions: list[Fields] = []
     for index in indexes:
         name = PartitionName(number, index)
-        partitions.append({"partition_index": index, **_committed(group, name, stable)})
+        partitions.append({"partition_index": index, **_committed(view, name)})
         # Every transaction that is open in the group is asked whether it may move it.
-        yield 1 + len(group.offsets.pending) if stable else 1
+        yield 1 + len(view.pending)
     return partitions
 
 
-def _committed(group: Group, name: PartitionName, stable: bool) -> Fields:
-    if stable and group.offsets.is_pending(name):
+def _committed(view: OffsetsView, name: PartitionName) -> Fields:
+    if view.is_pending(name):
         return {"error_code": ErrorCode.UNSTABLE_OFFSET_COMMIT, **_NOTHING}
-    offset = group.offsets.committed.get(name)
+    offset = view.committed.get(name.number, {}).get(name.partition)
     if offset is None:
         return _NOTHING
     return {

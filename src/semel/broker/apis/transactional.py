@@ -5,6 +5,7 @@ them take that for what it is. This file must never decide anything.
 """
 
 from collections.abc import Callable
+from functools import wraps
 from typing import TYPE_CHECKING
 
 from semel.broker.apis.answered import Fields, attempted, attempted_in_steps
@@ -15,7 +16,7 @@ from semel.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
-    from semel.broker.connection import Exchange
+    from semel.broker.connection import Exchange, Handler
 
 
 def attempted_for_owner(
@@ -44,12 +45,28 @@ def _told(broker: "Broker", exchange: "Exchange", fields: Fields, fenced_from: i
     return fields
 
 
-def is_straggler(broker: "Broker", exchange: "Exchange", producer_id: int, talk: Talk = "transaction") -> bool:
-    """Whether this came over a connection that its client has given up; if so it is closed, and nothing is to be done.
-
-    Why that is needed is said in `semel.broker.transactions`.
+class Straggler(Exception):
+    """A request came over a connection that its client has given up. Why that matters is said in
+    `semel.broker.transactions`.
     """
+
+
+def check_timely(broker: "Broker", exchange: "Exchange", producer_id: int, talk: Talk = "transaction") -> None:
+    """`Straggler` if this came over a connection that its client has given up; to be asked again behind every step."""
     if broker.transactions.is_straggler(producer_id, exchange.connection_number, talk):
-        exchange.reply_by_hanging_up()
-        return True
-    return False
+        raise Straggler
+
+
+def hanging_up_on_stragglers(handler: "Handler") -> "Handler":
+    """A handler that closes the connection of a straggler, which gets no answer."""
+
+    @wraps(handler)
+    def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[None]:
+        try:
+            yield from handler(broker, exchange, body)
+        except Straggler:
+            # What came of it while it was timely has to become durable all the same.
+            broker.follow_journal()
+            exchange.reply_by_hanging_up()
+
+    return handle

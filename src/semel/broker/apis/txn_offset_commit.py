@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from semel.broker.apis.answered import Fields, answer_in_steps, attempted, decoded
 from semel.broker.apis.committing import commit, committed, partition_names
-from semel.broker.apis.transactional import is_straggler
+from semel.broker.apis.transactional import check_timely, hanging_up_on_stragglers
 from semel.core.entries import StoredOffset, TransactionalOffsets
 from semel.core.groups.committing import Committer
 from semel.core.refusals import Refused
@@ -32,12 +32,13 @@ _TOLD: Final[dict[object, ErrorCode]] = {
 }
 
 
+@hanging_up_on_stragglers
 def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[None]:
     request = yield from decoded(exchange, body)
-    if exchange.version < _JOINS_FROM and is_straggler(broker, exchange, request.producer_id, "offsets"):
-        return
 
     def commit_some(offsets: list[StoredOffset]) -> Fields:
+        if exchange.version < _JOINS_FROM:
+            check_timely(broker, exchange, request.producer_id, "offsets")
         outcome = attempted(_commit, broker, exchange, request, offsets)
         error = outcome.get("error_code", ErrorCode.NONE)
         if error == ErrorCode.PRODUCER_FENCED:

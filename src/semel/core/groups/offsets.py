@@ -8,7 +8,7 @@ Partitions go by their topic's number, so nothing here outlives its topic. Which
 decided in `groups`, where members are known; this file must not know any.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from semel.core.entries import PartitionName, StoredOffset
@@ -83,11 +83,6 @@ class OffsetTable:
             if offset.at_ms <= until_ms or offset.retention_ms != DEFAULT_RETENTION
         ]
 
-    @property
-    def topics(self) -> Iterable[int]:
-        """The numbers of the topics there are offsets of."""
-        return self._by_topic.keys()
-
     def put(self, name: PartitionName, offset: CommittedOffset) -> None:
         self.discard(name)
         self._own(name.number)[name.partition] = offset
@@ -133,6 +128,18 @@ def growth(table: OffsetTable | None, offsets: Iterable[StoredOffset]) -> tuple[
     return len(new) - len(known), sum(new.values()) - sum(len(offset.metadata) for offset in known)
 
 
+class OffsetsView(NamedTuple):
+    """The offsets of a group as they are at one moment, by topic and partition; nothing later changes them."""
+
+    committed: Mapping[int, Mapping[int, CommittedOffset]]
+    # One for each transaction that is open in the group.
+    pending: Sequence[Mapping[int, Mapping[int, CommittedOffset]]]
+
+    def is_pending(self, name: PartitionName) -> bool:
+        """Whether a transaction that is open may still move the group in this partition."""
+        return any(name.partition in table.get(name.number, ()) for table in self.pending)
+
+
 class GroupOffsets:
     """The offsets of one group."""
 
@@ -155,6 +162,11 @@ class GroupOffsets:
     def is_pending(self, name: PartitionName) -> bool:
         """Whether a transaction that is open may still move the group in this partition."""
         return any(table.get(name) is not None for table in self.pending.values())
+
+    def view(self, *, with_pending: bool) -> OffsetsView:
+        """All of them as of now, for who looks at them for long: a transaction may end meanwhile."""
+        pending = [table.snapshot() for table in self.pending.values()] if with_pending else []
+        return OffsetsView(self.committed.snapshot(), pending)
 
     def commit(self, offsets: Iterable[StoredOffset], at_ms: int, retention_ms: int) -> None:
         self._note(self.committed, offsets, at_ms, retention_ms)
