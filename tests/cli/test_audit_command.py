@@ -59,6 +59,15 @@ def test_what_is_wrong_is_named_and_the_end_is_1(source: str, tmp_path: Path) ->
     assert f"key {KEY}" in ran.stdout
 
 
+def test_what_cannot_be_read_is_named_and_the_end_is_1(source: str, tmp_path: Path) -> None:
+    stored = sink(tmp_path, ("p1", 0, 1.5), ("p2", "soon", 2.0), ("p3", 120_000, "much"))  # type: ignore[arg-type]
+    ran = semel("audit", "--source", source, "--sink", stored, "--window", "1m")
+    assert (ran.returncode, ran.stderr) == (1, "")
+    told = ran.stdout.replace(f"sqlite:{tmp_path}/app.db/payments: ", "")
+    assert "2 rows whose time or amount cannot be read, so nothing can be said of it\n  p2\n  p3\n" in told
+    assert ran.stdout.endswith("NOT CLEAN: 2 altered, 2 unreadable\n")
+
+
 def test_a_script_gets_the_verdict_as_json(source: str, tmp_path: Path) -> None:
     stored = sink(tmp_path, ("p1", 0, 1.5), ("p2", 60_000, 2.0))
     ran = semel("audit", "--source", source, "--sink", stored, "--json", "--limit", "0")

@@ -35,6 +35,13 @@ PIPELINE_BUGS: Final[tuple[Bug, ...]] = (
         ("tests/audit/test_strange_values.py", "-k", "row_without_one"),
     ),
     Bug(
+        "an amount that cannot be read is none, and nobody hears of it",
+        "semel.audit.rows:_read",
+        "pa.nulls(1, kind), pa.array([True])",
+        "pa.nulls(1, kind), pa.array([False])",
+        ("tests/audit/test_strange_values.py", "-k", "told_from_its_neighbours"),
+    ),
+    Bug(
         "an absence of the query is everybody's silence",
         "semel.spark.dedup.silence:heard",
         "at_ms + absent_ms",

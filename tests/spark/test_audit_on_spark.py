@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import PySparkException
 
 from semel.audit import AuditFailed, Given, SinkVerdict, audit, on_spark
 from semel.audit.verdict import KINDS
@@ -100,18 +99,28 @@ def test_what_is_no_id_is_refused(spark: SparkSession) -> None:
         on_spark(spark.range(1), spark.range(1), id="id", window_ms=10)
 
 
-@pytest.mark.parametrize("amount", ["'1e40'", "'ten'", "double('NaN')"])
-def test_an_amount_that_cannot_be_compared_fails_in_sessions_that_would_make_it_null(
-    spark: SparkSession, amount: str
-) -> None:
-    rows = spark.sql(f"SELECT 'a' AS id, {amount} AS amount")
+@pytest.mark.parametrize("is_ansi", ["true", "false"])
+def test_an_amount_that_cannot_be_read_is_a_finding_in_every_session(spark: SparkSession, is_ansi: str) -> None:
+    rows = spark.sql(
+        "SELECT * FROM VALUES ('a', '1'), ('b', '1e40'), ('c', 'ten'), ('d', '0.1234567891'), ('e', null) "
+        "AS (id, amount)"
+    )
     ansi = str(spark.conf.get("spark.sql.ansi.enabled"))
-    spark.conf.set("spark.sql.ansi.enabled", "false")
+    spark.conf.set("spark.sql.ansi.enabled", is_ansi)
     try:
-        with pytest.raises(PySparkException, match="an amount is no decimal"):
-            on_spark(rows, spark.sql("SELECT 'a' AS id, 1 AS amount"), id="id", amount="amount")
+        verdict = on_spark(rows, rows, id="id", amount="amount", limit=2)
     finally:
         spark.conf.set("spark.sql.ansi.enabled", ansi)
+    assert not verdict.is_clean
+    for counted in (verdict.source, verdict.sinks[0].sink):
+        assert (counted.rows, counted.unreadable.rows) == (5, 3)
+        assert [one.text for one in counted.unreadable.listed] == ["b", "c"]
+
+
+@pytest.mark.parametrize("amount", ["double('NaN')", "cast(0.1234567891 AS decimal(20, 10))", "double('1e30')"])
+def test_a_number_that_no_amount_can_be_is_a_finding(spark: SparkSession, amount: str) -> None:
+    verdict = on_spark(spark.range(1), spark.range(1), id="id", amount=(amount, "1"))
+    assert (verdict.source.unreadable.rows, verdict.sinks[0].sink.unreadable.rows) == (1, 0)
 
 
 def test_a_frame_that_is_another_one_each_time_gets_no_verdict(spark: SparkSession) -> None:

@@ -128,10 +128,11 @@ class _PieceToCount:
     wanted: Wanted
     span: Span
     grid: Grid
+    listed_max: int
 
 
 def _count(task: _PieceToCount) -> Tally:
-    tally = Tally(task.grid)
+    tally = Tally(task.grid, task.listed_max)
     for rows in task.piece.read(task.wanted):
         rows = task.span.within(rows)
         tally.without_id += rows.ids.null_count
@@ -150,8 +151,9 @@ class _Audit:
 
     def count(self, side: _Side, workers: Workers) -> Tally:
         """The sums of all that is in a place."""
-        tally = Tally(self.grid)
-        tasks = [_PieceToCount(piece, self._wanted(side), self._span, self.grid) for piece in side.pieces]
+        listed_max = self._plan.listed_max
+        tally = Tally(self.grid, listed_max)
+        tasks = [_PieceToCount(piece, self._wanted(side), self._span, self.grid, listed_max) for piece in side.pieces]
         for piece_tally in workers.each(_count, tasks):
             tally.merge(piece_tally)
             self._progress(f"counting {side.place.name}", tally.rows, side.rows)
@@ -238,4 +240,4 @@ def _rows_of(tally: Tally, window: int) -> int:
 
 def _counted(side: _Side, tally: Tally) -> Counted:
     amount: Decimal | None = None if side.place.wanted.amount is None else tally.amount
-    return Counted(side.place.name, tally.rows, tally.without_id, amount)
+    return Counted(side.place.name, tally.rows, tally.without_id, amount, tally.unreadable)

@@ -2,7 +2,8 @@
 
 An id is its text: 17 in a column of integers, the JSON number 17 and the bytes `17` in a record's key are one id, and a
 UUID is its 36 lower-case characters. Bytes stay as they are. What has more than one text, such as floating-point
-numbers and times, is refused as an id. Nothing here may guess: two rows have the same id if, and only if, these bytes
+numbers and times, is refused as an id. What is no time or no amount is null, and said to be unreadable: it must never
+end an audit. Nothing here may guess: two rows have the same id if, and only if, these bytes
 are the same.
 """
 
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -28,11 +30,15 @@ _AMOUNT_CHARACTERS_MAX: Final = 200
 
 
 class Rows(NamedTuple):
-    """Some rows as they are compared: ids that are not null, and times and amounts where they were asked for."""
+    """Some rows as they are compared: ids that are not null, and times and amounts where they were asked for.
+
+    `unreadable` says of each row whether its time or amount is null for what stands there; it is None where none is so.
+    """
 
     ids: Any
     times_ms: Any | None = None
     amounts: Any | None = None
+    unreadable: Any | None = None
 
     @property
     def id_bytes(self) -> int:
@@ -79,11 +85,13 @@ class Wanted:
 
     def rows_of(self, columns: dict[str, Any]) -> Rows:
         """From Arrow arrays as a place gives them; the ids may still hold nulls."""
-        return Rows(
-            ids_of(_values(columns, self.id, _json_id), self.id),
-            None if self.time is None else times_of(_values(columns, self.time, _json_time), self.time),
-            None if self.amount is None else amounts_of(_values(columns, self.amount, _json_amount), self.amount),
-        )
+        times = amounts = unreadable = None
+        if self.time is not None:
+            times, unreadable = times_of(_values(columns, self.time, _json_time), self.time)
+        if self.amount is not None:
+            amounts, unreadable_too = amounts_of(_values(columns, self.amount, _json_amount), self.amount)
+            unreadable = unreadable_too if unreadable is None else _either(unreadable, unreadable_too)
+        return Rows(ids_of(_values(columns, self.id, _json_id), self.id), times, amounts, unreadable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +102,7 @@ class Span:
     before_ms: int | None = None
 
     def within(self, rows: Rows) -> Rows:
-        """A row without a time is in no span, and in that of all times."""
+        """A row without a time is in no span, and in that of all times; one whose time cannot be read may be in any."""
         if rows.times_ms is None or (self.since_ms is None and self.before_ms is None):
             return rows
         mask = pc.is_valid(rows.times_ms)
@@ -102,7 +110,7 @@ class Span:
             mask = pc.and_(mask, pc.greater_equal(rows.times_ms, self.since_ms))
         if self.before_ms is not None:
             mask = pc.and_(mask, pc.less(rows.times_ms, self.before_ms))
-        return filtered(rows, pc.fill_null(mask, False))
+        return filtered(rows, _either(pc.fill_null(mask, False), rows.unreadable))
 
 
 def filtered(rows: Rows, mask: Any) -> Rows:
@@ -126,39 +134,52 @@ def ids_of(values: Any, name: object) -> Any:
     raise AuditFailed(f"{name} is of type {kind}: an id is text, bytes, a whole number or a UUID")
 
 
-def times_of(values: Any, name: object) -> Any:
+# Values, and whether each of them is null because it could not be read; None where all could.
+Readable = tuple[Any, Any | None]
+
+
+def times_of(values: Any, name: object) -> Readable:
     """Milliseconds since 1970. A whole number is that already, text is ISO 8601, and what has no zone is in UTC."""
     kind = values.type
-    try:
-        if pa.types.is_integer(kind) or pa.types.is_null(kind):
-            return values.cast(TIME_TYPE)
-        if _is_text(kind) or _is_bytes(kind):
-            return _times_in_text(values.cast(pa.string()))
-        if pa.types.is_date(kind):
-            return values.cast(pa.timestamp("ms")).cast(TIME_TYPE)
-        if pa.types.is_timestamp(kind):
-            return _floored(values.cast(pa.int64()), _UNITS_PER_MS[kind.unit])
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise AuditFailed(f"{name} holds something that is no time: {_one_line(error)}") from None
+    if _is_text(kind) or _is_bytes(kind):
+        return _read(values, lambda part: _times_in_text(part.cast(pa.string())), TIME_TYPE, name)
+    if pa.types.is_integer(kind) or pa.types.is_null(kind):
+        return _read(values, lambda part: part.cast(TIME_TYPE), TIME_TYPE, name)
+    if pa.types.is_date(kind):
+        return _read(values, lambda part: part.cast(pa.timestamp("ms")).cast(TIME_TYPE), TIME_TYPE, name)
+    if pa.types.is_timestamp(kind):
+        return _read(values, lambda part: _floored(part.cast(TIME_TYPE), _UNITS_PER_MS[kind.unit]), TIME_TYPE, name)
     raise AuditFailed(f"{name} is of type {kind}: a time is a timestamp, ISO 8601 or milliseconds since 1970")
 
 
-def amounts_of(values: Any, name: object) -> Any:
+def amounts_of(values: Any, name: object) -> Readable:
     """Decimals with nine digits behind the point, exactly; a floating-point number counts as its shortest text."""
     kind = values.type
-    try:
-        if pa.types.is_floating(kind):
-            return values.cast(pa.string()).cast(AMOUNT_TYPE)
-        if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-            return values.cast(pa.string()).cast(AMOUNT_TYPE)
-        if _is_text(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind):
-            return values.cast(AMOUNT_TYPE)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise AuditFailed(
-            f"{name} holds something that is no number with at most 29 digits before and 9 behind the point: "
-            f"{_one_line(error)}"
-        ) from None
+    if pa.types.is_floating(kind) or _is_bytes(kind):
+        return _read(values, lambda part: part.cast(pa.string()).cast(AMOUNT_TYPE), AMOUNT_TYPE, name)
+    if _is_text(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind):
+        return _read(values, lambda part: part.cast(AMOUNT_TYPE), AMOUNT_TYPE, name)
     raise AuditFailed(f"{name} is of type {kind}: an amount is a number")
+
+
+def _read(values: Any, convert: Callable[[Any], Any], kind: Any, name: object) -> Readable:
+    """All values at once, as they nearly always can be; else half by half, until those that cannot stand alone."""
+    try:
+        return convert(values), None
+    except pa.ArrowNotImplementedError:
+        raise AuditFailed(f"{name} is of type {values.type}, which cannot be read as {kind}") from None
+    except pa.ArrowInvalid:
+        pass
+    if len(values) == 1:
+        return pa.nulls(1, kind), pa.array([True])
+    middle = len(values) // 2
+    halves = [_read(half, convert, kind, name) for half in (values[:middle], values[middle:])]
+    masks = [pa.array(np.zeros(len(half), np.bool_)) if mask is None else mask for half, mask in halves]
+    return pa.concat_arrays([half for half, _ in halves]), pa.concat_arrays(masks)
+
+
+def _either(mask: Any, other: Any | None) -> Any:
+    return mask if other is None else pc.or_(mask, other)
 
 
 _UNITS_PER_MS: Final = {"s": 0, "ms": 1, "us": 1_000, "ns": 1_000_000}
@@ -166,7 +187,7 @@ _UNITS_PER_MS: Final = {"s": 0, "ms": 1, "us": 1_000, "ns": 1_000_000}
 
 def _floored(units: Any, units_per_ms: int) -> Any:
     if units_per_ms == 0:
-        return pc.multiply(units, 1_000)
+        return pc.multiply_checked(units, 1_000)
     quotient = pc.divide(units, units_per_ms)
     # Arrow rounds towards zero; before 1970 that would be the millisecond after.
     is_above = pc.greater(pc.multiply(quotient, units_per_ms), units)
@@ -197,7 +218,11 @@ def _is_bytes(kind: Any) -> bool:
 # -- JSON ---------------------------------------------------------------------------------------------------------
 
 
-def _values(columns: dict[str, Any], selector: Selector, convert: Callable[[Any, Selector], str | None]) -> Any:
+# What no time and no amount can be read from, as what is there and is neither.
+_UNREADABLE: Final = "?"
+
+
+def _values(columns: dict[str, Any], selector: Selector, convert: Callable[[object], str | None]) -> Any:
     """The column itself, or what the path leads to in each of its values."""
     values = columns[selector.column]
     if not selector.path:
@@ -205,7 +230,7 @@ def _values(columns: dict[str, Any], selector: Selector, convert: Callable[[Any,
     if not (_is_text(values.type) or _is_bytes(values.type)):
         raise AuditFailed(f"{selector} looks for JSON, but {selector.column} is of type {values.type}")
     found = [_look(value, selector.path) for value in values.to_pylist()]
-    return pa.array([None if value is None else convert(value, selector) for value in found], pa.string())
+    return pa.array([None if value is None else convert(value) for value in found], pa.string())
 
 
 def _look(value: str | bytes | None, path: tuple[str, ...]) -> object:
@@ -226,23 +251,18 @@ def _look(value: str | bytes | None, path: tuple[str, ...]) -> object:
     return inner
 
 
-def _json_id(value: object, _: Selector) -> str | None:
+def _json_id(value: object) -> str | None:
     """Anybody may send anything: what cannot be an id is none, and its row is counted as one without."""
     return _text(value)
 
 
-def _json_time(value: object, selector: Selector) -> str:
-    text = _text(value)
-    if text is None:
-        raise AuditFailed(f"{selector} holds something that is no time: {_shown(value)}")
-    return text
+def _json_time(value: object) -> str:
+    return _text(value) or _UNREADABLE
 
 
-def _json_amount(value: object, selector: Selector) -> str:
+def _json_amount(value: object) -> str:
     text = f"{value:f}" if isinstance(value, Decimal) and _is_short(value) else _text(value)
-    if text is None or len(text) > _AMOUNT_CHARACTERS_MAX:
-        raise AuditFailed(f"{selector} holds something that is no amount: {_shown(value)}")
-    return text
+    return _UNREADABLE if text is None or len(text) > _AMOUNT_CHARACTERS_MAX else text
 
 
 def _text(value: object) -> str | None:
@@ -263,13 +283,3 @@ def _is_encodable(text: str) -> bool:
 def _is_short(number: Decimal) -> bool:
     """Whether it has a few digits when it is written out: an exponent alone stands for as many as there is memory."""
     return number.is_finite() and abs(number.adjusted()) < _AMOUNT_CHARACTERS_MAX // 2
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, dict | list):
-        return "an object" if isinstance(value, dict) else "a list"
-    return ascii(value if isinstance(value, str | bool) else str(value))[:80]
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())

@@ -25,6 +25,7 @@ from semel.audit.verdict import (
     Finding,
     Findings,
     SinkVerdict,
+    Unreadable,
     Verdict,
     WindowCount,
 )
@@ -38,9 +39,13 @@ Expression = str | tuple[str, str]
 _ID_TYPES: Final = ("string", "binary", "tinyint", "smallint", "int", "bigint")
 _TIME_TYPES: Final = ("timestamp", "timestamp_ntz", "date")
 _AMOUNT_TYPE: Final = "decimal(38,9)"
+# Twice the digits behind the point, by which it is seen that an amount has more than are compared.
+_FINER_TYPE: Final = "decimal(38,18)"
 _SUMMED_TYPE: Final = "decimal(38,0)"
 # The bucket of what has no id.
 _NO_BUCKET: Final = -1
+# Whether there is something that is no amount.
+_BAD: Final = "unreadable"
 _CELL: Final = ["window", "bucket"]
 _ROW: Final = ["id", "window", "amount"]
 _SIDES: Final = ("source", "sink")
@@ -76,7 +81,10 @@ def on_spark(
         found = _compare(rows, chosen, compared, once, limit) if compared["rows"] else dict.fromkeys(KINDS, Findings())
         windows = _windows(cells, limit) if window_ms is not None else ()
     amounts = [totals[f"{side}_amount"] if amount is not None else None for side in _SIDES]
-    counted = [_counted(side, totals, one) for side, one in zip(_SIDES, amounts, strict=True)]
+    counted = [
+        _counted(side, totals, one, _unreadable(frame, totals[f"{side}_unreadable"] or 0, limit))
+        for side, one, frame in zip(_SIDES, amounts, rows, strict=True)
+    ]
     verdict = SinkVerdict(
         counted[1],
         **found,
@@ -137,7 +145,9 @@ def _rows(
     window = f.lit(0).cast("bigint") if window_ms is None else _window(types["time"], window_ms)
     ids = f.col("id").cast("string").cast("binary") if types["id"] != "binary" else f.col("id")
     _refuse_types(types, window_ms is not None)
-    columns = [ids.alias("id"), window.alias("window"), _amount().alias("amount")]
+    amount = _amount(types["amount"])
+    unreadable = f.col("amount").isNotNull() & amount.isNull()
+    columns = [ids.alias("id"), window.alias("window"), amount.alias("amount"), unreadable.cast("int").alias(_BAD)]
     return (
         picked.select(columns)
         .withColumn("bucket", hashing.bucket())
@@ -145,13 +155,15 @@ def _rows(
     )
 
 
-def _amount() -> "Column":
-    """An amount that no such decimal can hold fails, also where the session would make null of it, as of any other."""
+def _amount(kind: str) -> "Column":
+    """The amount; null where it is none, in every session, and where it has more digits than are compared."""
     from pyspark.sql import functions as f
 
-    given, amount = f.col("amount"), f.col("amount").cast(_AMOUNT_TYPE)
-    refusal = f.concat(f.lit(f"an amount is no {_AMOUNT_TYPE}: "), given.cast("string"))
-    return f.when(given.isNotNull() & amount.isNull(), f.raise_error(refusal)).otherwise(amount)
+    amount = f.col("amount").try_cast(_AMOUNT_TYPE)
+    if kind == "string" or kind.startswith("decimal"):
+        finer = f.col("amount").try_cast(_FINER_TYPE)
+        return f.when(finer.isNull() | (finer == amount.try_cast(_FINER_TYPE)), amount)
+    return amount
 
 
 def _refuse_types(types: dict[str, str], has_windows: bool) -> None:
@@ -177,7 +189,7 @@ def _cells(source: "DataFrame", sink: "DataFrame") -> "DataFrame":
     """A row for each window and bucket, with the count and sums of both sides; zeros where one has nothing."""
     from pyspark.sql import functions as f
 
-    measures = ("count", "hash1", "hash2", "amount")
+    measures = ("count", "hash1", "hash2", "amount", _BAD)
     summed = []
     for side, rows in zip(_SIDES, (source, sink), strict=True):
         sums = {"count": f.count("*"), **{name: f.sum(name) for name in measures[1:]}}
@@ -217,12 +229,23 @@ def _totals(cells: "DataFrame") -> Any:
             f.sum(f.when(has_id, f.col(f"{side}_count"))).alias(f"{side}_rows"),
             f.sum(f.when(~has_id, f.col(f"{side}_count"))).alias(f"{side}_without_id"),
             f.sum(f.when(has_id, f.col(f"{side}_amount"))).alias(f"{side}_amount"),
+            f.sum(f.when(has_id, f.col(f"{side}_{_BAD}"))).alias(f"{side}_{_BAD}"),
         ]
     return _only(cells.agg(*sums))
 
 
-def _counted(side: str, totals: Any, amount: Decimal | None) -> Counted:
-    return Counted(side, totals[f"{side}_rows"] or 0, totals[f"{side}_without_id"] or 0, amount)
+def _counted(side: str, totals: Any, amount: Decimal | None, unreadable: Unreadable) -> Counted:
+    return Counted(side, totals[f"{side}_rows"] or 0, totals[f"{side}_without_id"] or 0, amount, unreadable)
+
+
+def _unreadable(rows: "DataFrame", count: int, limit: int) -> Unreadable:
+    from pyspark.sql import functions as f
+
+    if not count or not limit:
+        return Unreadable(count)
+    of_ids = rows.where((f.col(_BAD) == 1) & f.col("id").isNotNull()).groupBy("id").count()
+    listed = of_ids.orderBy("id").limit(limit).collect()
+    return Unreadable(count, tuple(Finding(bytes(row["id"]), row["count"]) for row in listed))
 
 
 def _windows(cells: "DataFrame", limit: int) -> tuple[WindowCount, ...]:

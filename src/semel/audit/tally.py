@@ -6,6 +6,7 @@ bucket is a function of the id, a window a function of the event's own time: not
 where a row was found.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -19,6 +20,7 @@ from semel.audit.bucketing import buckets_of
 from semel.audit.errors import AuditFailed
 from semel.audit.rows import Rows, filtered
 from semel.audit.siphash import Digests, hash_words, siphash_words
+from semel.audit.verdict import LISTED_DEFAULT, Finding, Unreadable
 from semel.audit.words import Words, in_words
 
 # All windows together have at most so many buckets: 128 MiB of sums in each process that counts.
@@ -96,8 +98,10 @@ class Tally:
     """What was counted of one place, or of a piece of it."""
 
     grid: Grid
+    listed_max: int = LISTED_DEFAULT
     rows: int = 0
     without_id: int = 0
+    unreadable: Unreadable = field(default_factory=Unreadable)
     id_bytes: int = 0
     amount: Decimal = Decimal(0)
     windows: dict[int, Cells] = field(default_factory=dict)
@@ -105,6 +109,10 @@ class Tally:
     def add(self, rows: Rows) -> None:
         """Count rows."""
         self.rows += len(rows.ids)
+        if rows.unreadable is not None:
+            ids = Counter(rows.ids.filter(rows.unreadable).to_pylist())
+            listed = tuple(Finding(id, count) for id, count in ids.items())
+            self.unreadable = self.unreadable.plus(Unreadable(ids.total(), listed), self.listed_max)
         self.id_bytes += rows.id_bytes
         self.amount += rows.amount
         if len(rows.ids):
@@ -140,6 +148,7 @@ class Tally:
     def merge(self, other: "Tally") -> None:
         self.rows += other.rows
         self.without_id += other.without_id
+        self.unreadable = self.unreadable.plus(other.unreadable, self.listed_max)
         self.id_bytes += other.id_bytes
         self.amount += other.amount
         for window, cells in other.windows.items():

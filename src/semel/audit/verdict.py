@@ -1,6 +1,7 @@
 """What came of an audit: counts that are exact, and the ids behind them as far as they were asked for."""
 
 import heapq
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
@@ -47,6 +48,21 @@ class Findings:
 
 
 @dataclass(frozen=True, slots=True)
+class Unreadable:
+    """Rows in which a time or an amount cannot be read: how many, and the first of their ids."""
+
+    rows: int = 0
+    listed: tuple[Finding, ...] = ()
+
+    def plus(self, other: "Unreadable", listed_max: int) -> "Unreadable":
+        """With those of another piece, which may have the same ids."""
+        rows = Counter({one.id: one.rows for one in self.listed})
+        rows.update({one.id: one.rows for one in other.listed})
+        listed = heapq.nsmallest(listed_max, (Finding(id, count) for id, count in rows.items()))
+        return Unreadable(self.rows + other.rows, tuple(listed))
+
+
+@dataclass(frozen=True, slots=True)
 class WindowCount:
     """A window in which source and sink do not agree, by its beginning: None for rows without a time."""
 
@@ -57,12 +73,21 @@ class WindowCount:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What was counted in one place. `amount` is None where no amounts were compared."""
+    """What was counted in one place. `amount` is None where no amounts were compared.
+
+    `unreadable` are rows that have an id, and something in the place of their time or amount that is none.
+    """
 
     name: str
     rows: int
     without_id: int
     amount: Decimal | None
+    unreadable: Unreadable = Unreadable()
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether something can be said of every row."""
+        return not self.without_id and not self.unreadable.rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +109,12 @@ class SinkVerdict:
 
     @property
     def is_clean(self) -> bool:
-        return self.sink.without_id == 0 and not any(getattr(self, kind).rows for kind in KINDS)
+        return self.sink.is_readable and not any(getattr(self, kind).rows for kind in KINDS)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether every sink holds what the source holds. Rows without an id prove nothing, so a clean audit has none."""
+    """Whether every sink holds what the source holds. What cannot be read proves nothing: a clean audit has none."""
 
     source: Counted
     sinks: tuple[SinkVerdict, ...]
@@ -97,7 +122,7 @@ class Verdict:
 
     @property
     def is_clean(self) -> bool:
-        return self.source.without_id == 0 and all(sink.is_clean for sink in self.sinks)
+        return self.source.is_readable and all(sink.is_clean for sink in self.sinks)
 
     def as_json(self) -> dict[str, Any]:
         """All of it, as plain values for a program."""
@@ -111,7 +136,13 @@ class Verdict:
 
 def _counted_as_json(counted: Counted) -> dict[str, Any]:
     amount = {} if counted.amount is None else {"amount": f"{counted.amount.normalize():f}"}
-    return {"name": counted.name, "rows": counted.rows, "without_id": counted.without_id, **amount}
+    return {
+        "name": counted.name,
+        "rows": counted.rows,
+        "without_id": counted.without_id,
+        "unreadable": {"rows": counted.unreadable.rows, "listed": _listed_as_json(counted.unreadable.listed)},
+        **amount,
+    }
 
 
 def _sink_as_json(verdict: SinkVerdict) -> dict[str, Any]:
@@ -125,5 +156,8 @@ def _sink_as_json(verdict: SinkVerdict) -> dict[str, Any]:
 
 
 def _findings_as_json(findings: Findings) -> dict[str, Any]:
-    listed = [{"id": finding.text, "rows": finding.rows} for finding in findings.listed]
-    return {"rows": findings.rows, "ids": findings.ids, "listed": listed}
+    return {"rows": findings.rows, "ids": findings.ids, "listed": _listed_as_json(findings.listed)}
+
+
+def _listed_as_json(listed: Iterable[Finding]) -> list[dict[str, Any]]:
+    return [{"id": finding.text, "rows": finding.rows} for finding in listed]

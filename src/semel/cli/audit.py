@@ -160,6 +160,7 @@ def _show(verdict: "Verdict", seconds: float) -> None:
     for counted in (verdict.source, *(sink.sink for sink in verdict.sinks)):
         if counted.without_id:
             print(f"\n{counted.name}: {counted.without_id:,} more rows have no id, so nothing can be said of them")
+        _show_unreadable(counted)
     for sink in verdict.sinks:
         _show_findings(sink)
     compared = sum(sink.rows_compared for sink in verdict.sinks)
@@ -197,11 +198,22 @@ def _show_findings(verdict: "SinkVerdict") -> None:
         _print_table(rows)
 
 
+def _show_unreadable(counted: "Counted") -> None:
+    rows, listed = counted.unreadable.rows, counted.unreadable.listed
+    if rows:
+        cut = f"; the first {len(listed)}" if sum(finding.rows for finding in listed) < rows else ""
+        whose = f"{rows:,} {'row' if rows == 1 else 'rows'} whose time or amount cannot be read"
+        print(f"\n{counted.name}: {whose}, so nothing can be said of it{cut}")
+        for finding in listed:
+            print(f"  {finding.text}" + (f"  ({finding.rows} times)" if finding.rows > 1 else ""))
+
+
 def _summary(verdict: "Verdict") -> str:
     wrong = {kind: sum(getattr(sink, kind).rows for sink in verdict.sinks) for kind in _WORDS}
-    without_id = verdict.source.without_id + sum(sink.sink.without_id for sink in verdict.sinks)
-    parts = [f"{rows:,} {kind}" for kind, rows in wrong.items() if rows]
-    return ", ".join([*parts, *([f"{without_id:,} without an id"] if without_id else [])])
+    counted = [verdict.source, *(sink.sink for sink in verdict.sinks)]
+    wrong["without an id"] = sum(one.without_id for one in counted)
+    wrong["unreadable"] = sum(one.unreadable.rows for one in counted)
+    return ", ".join(f"{rows:,} {kind}" for kind, rows in wrong.items() if rows)
 
 
 def _time_text(at_ms: int | None) -> str:
