@@ -324,6 +324,52 @@ def test_a_column_of_sqlite_that_keeps_a_value_takes_it(tmp_path: Path, spark: S
     assert asked(url, "SELECT * FROM rows") == [kept]
 
 
+NARROWER = [
+    ("numeric(10,2)", "1.005BD"),
+    ("numeric(10,2)", "cast(1.005 AS double)"),
+    ("numeric(10,2)", "'1.005'"),
+    ("numeric(5,-2)", "12345"),
+    ("real", "12345678.5BD"),
+    ("real", "123456789"),
+    ("double precision", "9007199254740993L"),
+    ("date", "timestamp '2026-07-01 12:00:00Z'"),
+    ("timestamp(3) with time zone", "timestamp '2026-07-01 12:00:00.000001Z'"),
+    ("character(9)", "'a'"),
+    ("cents", "1.005BD"),
+]
+
+
+def test_a_column_of_postgresql_that_would_round_a_value_or_cut_it_off_is_refused(
+    postgres: PostgresServer, spark: SparkSession
+) -> None:
+    """What does not fit PostgreSQL refuses by itself; these it would store as another value, without a word."""
+    url = postgres.new_database()
+    changed(url, "CREATE DOMAIN cents AS numeric(10,2)")
+    for number, (declared, value) in enumerate(NARROWER):
+        changed(url, f"CREATE TABLE rows{number} (id bigint, amount {declared})")
+        rows = spark.sql(f"SELECT 1L AS id, {value} AS amount")
+        with pytest.raises(ValueError, match=rf"column 'amount' is .* in the rows and .* in rows{number}, where"):
+            sql_sink(url, f"rows{number}").write(rows, FIRST)
+        assert asked(url, f"SELECT * FROM rows{number}") == []
+
+
+def test_a_column_of_postgresql_that_keeps_a_value_takes_it(postgres: PostgresServer, spark: SparkSession) -> None:
+    url = postgres.new_database()
+    changed(
+        url,
+        "CREATE TABLE rows (amount numeric(12,3), total numeric, text numeric, part real, number double precision, "
+        "at timestamp(6) with time zone, name character varying(9))",
+    )
+    rows = spark.sql(
+        "SELECT 1.05BD AS amount, 1.005BD AS total, '1.005' AS text, 1.5BD AS part, 9007199 AS number, "
+        "timestamp '2026-07-01 12:00:00.000001Z' AS at, 'a' AS name"
+    )
+    sql_sink(url, "rows").write(rows, FIRST)
+    at = datetime(2026, 7, 1, 12, 0, 0, 1, tzinfo=UTC)
+    kept = (Decimal("1.050"), Decimal("1.005"), Decimal("1.005"), 1.5, 9007199.0, at, "a")
+    assert asked(url, "SELECT * FROM rows") == [kept]
+
+
 @pytest.mark.parametrize("value", ["'12abc'", "date '2026-07-01'", "timestamp '2026-07-01 12:00:00'", "X'31'"])
 def test_sqlite_adds_up_nothing_but_numbers(tmp_path: Path, spark: SparkSession, value: str) -> None:
     sink = sql_sink(f"sqlite:///{tmp_path}/rows.db", "sums", "merge", key="id", merge={"amount": "sum"})

@@ -18,6 +18,7 @@ from pyspark.sql.types import BinaryType
 
 from semel.spark.tables.claims import Claim
 from semel.spark.tables.columns import POSTGRES_TYPES, TIMESTAMPS, travelling, types_of
+from semel.spark.tables.postgres_columns import check_columns
 from semel.spark.tables.sink import Outcome
 from semel.spark.tables.sql_sink import Rule, Staged, Target
 from semel.spark.tables.statements import (
@@ -89,18 +90,21 @@ class PostgresConnection:
                 )
                 if not by_statement:
                     self.run(create_table(self.target.table, self.types, self.target.write.key))
-        found: dict[str, str] = dict(
-            self.connection.execute(
-                "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute "
-                "WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped",
-                [qualified(self.target.table)],
-            ).fetchall()
-        )
+        columns = self.connection.execute(
+            "SELECT attname, format_type(atttypid, atttypmod), "
+            "CASE typtype WHEN 'd' THEN format_type(typbasetype, typtypmod) ELSE format_type(atttypid, atttypmod) END "
+            "FROM pg_attribute JOIN pg_type ON pg_type.oid = atttypid "
+            "WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped",
+            [qualified(self.target.table)],
+        ).fetchall()
+        found: dict[str, str] = {name: type_ for name, type_, _ in columns}
         missing = [name for name in self.types if name not in found]
         if missing and not by_statement:
             raise ValueError(f"table {self.target.table} has no column {missing[0]!r}: it has {', '.join(found)}")
         self.types |= {name: found[name] for name in self.types if name in found}
         self.check_bytes()
+        # A domain rounds like the type below it.
+        check_columns(self.target.table, self.schema, {name: below for name, _, below in columns})
 
     def check_bytes(self) -> None:
         """Bytes travel as digits, which any text would take for itself."""

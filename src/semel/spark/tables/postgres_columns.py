@@ -1,0 +1,80 @@
+"""What PostgreSQL makes of a value that it stores in a column of a user's own table, by the column's type.
+
+It refuses by itself what does not fit, but for what it can round or cut off: 1.005 in a `numeric(10,2)` becomes 1.01, a
+moment in a `date` loses its hours, a long in a `real` its last digits. Where that would change what a row says it is
+refused, before a row is written; nothing here may let a value pass that comes out of the table as another one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import types as spark_types
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructType
+
+_NUMERIC: Final = re.compile(r"numeric\((\d+),(-?\d+)\)")
+_PRECISE_MOMENT: Final = re.compile(r"timestamp(\(6\))? with(out)? time zone")
+_MOMENT: Final = re.compile(r"timestamp\b.*|date|time\b.*")
+_LENGTH: Final = re.compile(r"character(?! varying).*")
+# So many digits of a decimal come out of it as they went in.
+_FLOAT_DIGITS: Final = {"real": 6, "double precision": 15}
+_BIT_LENGTHS: Final[Mapping[type[DataType], int]] = {
+    spark_types.ByteType: 8,
+    spark_types.ShortType: 16,
+    spark_types.IntegerType: 32,
+    spark_types.LongType: 64,
+}
+# Whole numbers of so many bits come out of it as they went in.
+_FLOAT_BITS: Final = {"real": 24, "double precision": 53}
+_TEXTS: Final = (spark_types.StringType, spark_types.VarcharType, spark_types.CharType)
+_MOMENTS: Final = (spark_types.TimestampType, spark_types.TimestampNTZType)
+_FLOATS: Final = (spark_types.FloatType, spark_types.DoubleType)
+
+
+def check_columns(table: str, schema: StructType, declared: Mapping[str, str]) -> None:
+    """Raises where a column of the table would change what is written into it. `declared` are the types of those that
+    are there, as PostgreSQL writes them."""
+    for field in schema.fields:
+        type_name = declared.get(field.name)
+        change = None if type_name is None else _change(field.dataType, type_name)
+        if change is not None:
+            raise ValueError(
+                f"column {field.name!r} is {field.dataType.simpleString()} in the rows and {type_name} in {table}, "
+                f"where PostgreSQL {change}: give the column a type that keeps it, or cast the rows (columns=...)"
+            )
+
+
+def _change(kind: DataType, type_name: str) -> str | None:
+    """What would be done to the values; None where nothing is, or where PostgreSQL refuses what does not fit."""
+    numeric = _NUMERIC.fullmatch(type_name)
+    if numeric is not None:
+        return _rounding(kind, int(numeric[2]))
+    if type_name in _FLOAT_DIGITS:
+        return _loss(kind, type_name)
+    if isinstance(kind, _MOMENTS) and _MOMENT.fullmatch(type_name) and not _PRECISE_MOMENT.fullmatch(type_name):
+        return "keeps a part of a moment"
+    if isinstance(kind, _TEXTS) and _LENGTH.fullmatch(type_name):
+        return "fills up a text with spaces"
+    return None
+
+
+def _rounding(kind: DataType, scale: int) -> str | None:
+    has_more_digits = isinstance(kind, spark_types.DecimalType) and kind.scale > scale
+    may_have_more = isinstance(kind, (*_FLOATS, *_TEXTS))
+    if has_more_digits or may_have_more or (type(kind) in _BIT_LENGTHS and scale < 0):
+        return f"rounds to {scale} digits behind the point"
+    return None
+
+
+def _loss(kind: DataType, type_name: str) -> str | None:
+    if isinstance(kind, spark_types.DecimalType) and kind.precision > _FLOAT_DIGITS[type_name]:
+        return f"keeps {_FLOAT_DIGITS[type_name]} digits of a decimal"
+    if _BIT_LENGTHS.get(type(kind), 0) > _FLOAT_BITS[type_name]:
+        return "makes a floating-point number of it"
+    if isinstance(kind, spark_types.DoubleType) and type_name == "real":
+        return "keeps 6 digits of it"
+    return None
