@@ -23,6 +23,8 @@ def settings(**options: str) -> ClientSettings:
 def test_servers_are_read_as_kafka_reads_them() -> None:
     assert settings().bootstrap == (("one", 9092), ("::1", 9093), ("three", 9092))
     assert settings().for_librdkafka()["bootstrap.servers"] == "one:9092,[::1]:9093,three:9092"
+    # A driver lives for months: its clients have to find the brokers again that were all away.
+    assert settings().for_librdkafka()["metadata.recovery.strategy"] == "none"
 
 
 @pytest.mark.parametrize("servers", ["", "one:0", "one:99999", "one two:9092", "one:9092:9092"])

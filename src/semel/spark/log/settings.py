@@ -81,6 +81,8 @@ class ClientSettings:
         """The same connection under librdkafka's names."""
         named: dict[str, Any] = {
             "bootstrap.servers": ",".join(_address_text(address) for address in self.bootstrap),
+            # Else librdkafka forgets the brokers when all of them are away, and what was under way with them.
+            "metadata.recovery.strategy": "none",
             "client.id": self.client_id,
             "security.protocol": self.security_protocol,
             "socket.timeout.ms": self.request_timeout_ms,
