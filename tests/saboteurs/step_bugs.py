@@ -87,6 +87,27 @@ STEP_BUGS: Final[tuple[Bug, ...]] = (
         ("tests/broker/apis/test_transactions_between_steps.py",),
     ),
     Bug(
+        "a request waits for a client that is gone",
+        "semel.broker.connection:Exchange.park",
+        "self.is_lost",
+        "False",
+        ("tests/broker/test_lost_in_between.py",),
+    ),
+    Bug(
+        "a lost connection gives back the room that a handler still works in",
+        "semel.broker.connection:Connection.connection_lost",
+        "not self._has_to_wait",
+        "True",
+        ("tests/broker/test_lost_in_between.py",),
+    ),
+    Bug(
+        "a member is heard over a connection that is gone",
+        "semel.broker.coordinator:GroupCoordinator.note_heard",
+        "exchange.is_lost",
+        "False",
+        ("tests/broker/test_lost_in_between.py",),
+    ),
+    Bug(
         "the next request overtakes one that takes several turns",
         "semel.broker.connection:Connection._may_serve",
         "self._has_to_wait",

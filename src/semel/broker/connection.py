@@ -111,12 +111,20 @@ class Exchange:
 
     def park(self, parked: Parked) -> None:
         """Have `parked` told when the connection is lost or the client stops sending, until it is unparked."""
+        if self.is_lost:
+            parked.give_up()
+            return
         self._connection._parked[parked] = None
         if self._connection._finished:
             asyncio.get_running_loop().call_soon(self._connection.hurry)
 
     def unpark(self, parked: Parked) -> None:
         self._connection._parked.pop(parked, None)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the connection was lost while this was served: nobody will hear the answer."""
+        return self._connection._transport is None
 
     @property
     def peer(self) -> str:
@@ -172,7 +180,8 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._note_unsent()
-        self.broker.receive_room.taken_bytes -= max(len(self._buffer) - RECEIVE_BYTES, 0)
+        if not self._has_to_wait:
+            self._give_back_room()
         self._exchanges.clear()
         for parked in list(self._parked):
             parked.give_up()
@@ -263,6 +272,8 @@ class Connection(asyncio.BufferedProtocol):
     def _go_on(self) -> None:
         """The request is done with, though it may not be answered yet."""
         self._has_to_wait = False
+        if self._transport is None:
+            self._give_back_room()
         self._process()
 
     def _check_size(self, size: int, available: int) -> None:
@@ -310,6 +321,14 @@ class Connection(asyncio.BufferedProtocol):
         self.broker.receive_room.taken_bytes += max(size - base, 0) - max(len(old) - base, 0)
         if size < len(old):
             self.broker.receive_room.note_returned()
+
+    def _give_back_room(self) -> None:
+        """The connection was lost, and no handler works on the buffer any more."""
+        room = self.broker.receive_room
+        room.taken_bytes -= max(len(self._buffer) - RECEIVE_BYTES, 0)
+        self._buffer = bytearray()
+        self._view = memoryview(self._buffer)
+        room.note_returned()
 
     def room_may_be_there(self) -> None:
         """Another connection has given back some of its buffer."""

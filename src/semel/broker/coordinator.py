@@ -137,7 +137,10 @@ class GroupCoordinator:
     def sync(self, exchange: "Exchange", name: str, request: SyncRequest, reply: Callable[[SyncAnswer], None]) -> None:
         """Answer a SyncGroup, now or later."""
         waiter = WaitingRequest(self._broker, exchange, name, reply, SyncAnswer(REBALANCE_IN_PROGRESS))
+        self._sync(name, request, waiter)
         self.note_heard(exchange, name, request.member_id)
+
+    def _sync(self, name: str, request: SyncRequest, waiter: WaitingRequest[SyncAnswer]) -> None:
         try:
             consumer_group = self._consumer_groups.with_members(name)
             if consumer_group is not None:
@@ -173,12 +176,12 @@ class GroupCoordinator:
 
     def hear(self, exchange: "Exchange", name: str, member_id: str) -> None:
         """A member has shown in some other way that it is there."""
-        self.note_heard(exchange, name, member_id)
         group = self._broker.log.groups.named(name)
         if group is not None and isinstance(group.machine, ClassicGroup):
             member = group.machine.members.get(member_id)
             if member is not None:
                 group.machine.hear(member, self._broker.steady_ms())
+        self.note_heard(exchange, name, member_id)
 
     def forget(self, name: str, waiter: WaitingRequest[A]) -> None:
         """Nobody would hear the answer any more."""
@@ -190,9 +193,13 @@ class GroupCoordinator:
     # -- connections --------------------------------------------------------------------------------------------
 
     def note_heard(self, exchange: "Exchange", name: str, member_id: str) -> None:
-        """Whoever says to be this member is at the other end of this connection, whatever it is answered."""
+        """Whoever says to be this member is at the other end of this connection, whatever it is answered; or was, if
+        that was lost while the request was served.
+        """
         if self._machine_with(name, member_id) is not None:
             self.heard_over.note(MemberName(name, member_id), exchange.connection_number)
+            if exchange.is_lost:
+                self.connection_lost(exchange.connection_number)
 
     def connection_lost(self, connection_number: int) -> None:
         """Whoever was heard over it last may have died: let them show themselves soon."""
