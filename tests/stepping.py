@@ -54,6 +54,12 @@ class Asked:
     def reply_by_hanging_up(self, after: int = 0) -> None:
         raise HungUp
 
+    def park(self, parked: object) -> None:
+        """Nothing is told to who waits: the connection stays."""
+
+    def unpark(self, parked: object) -> None:
+        """Nothing more waits."""
+
     @property
     def is_answered(self) -> bool:
         return self._answer is not None

@@ -108,6 +108,13 @@ STEP_BUGS: Final[tuple[Bug, ...]] = (
         ("tests/broker/test_lost_in_between.py",),
     ),
     Bug(
+        "a fetch waits for a topic that went while it was looked at",
+        "semel.broker.apis.fetch:_ParkedFetch.__init__",
+        "_until(request, partition) != until or self._is_gone(partition)",
+        "_until(request, partition) != until",
+        ("tests/broker/apis/test_between_steps.py",),
+    ),
+    Bug(
         "the next request overtakes one that takes several turns",
         "semel.broker.connection:Connection._may_serve",
         "self._has_to_wait",

@@ -1,12 +1,14 @@
 """What comes between two steps of a request: what was found before a step is not trusted behind it."""
 
+import asyncio
 from collections.abc import Callable
 
+from asking import fetch_fields
 from semel.broker.broker import Broker
 from semel.wire.errors import ErrorCode
 from semel.wire.records import Record, encode_batch
-from semel.wire.versions import DELETE_RECORDS, DELETE_TOPICS, LIST_OFFSETS, PRODUCE
-from stepping import Asked, after_each_step, ask, create
+from semel.wire.versions import DELETE_RECORDS, DELETE_TOPICS, FETCH, LIST_OFFSETS, PRODUCE
+from stepping import SMALL_STEPS, Asked, after_each_step, ask, create
 
 
 def produce(broker: Broker, name: str, *times_ms: int) -> None:
@@ -88,3 +90,30 @@ def test_a_time_is_found_in_a_segment_that_grows_meanwhile() -> None:
     found = after_each_step(begin, append)
     assert found[0] == (0, BATCH + 700)
     assert set(found) <= {found[0], (0, -1)}
+
+
+def test_a_fetch_does_not_wait_for_a_topic_that_went_while_it_was_looked_at() -> None:
+    wanted = fetch_fields("orders", wait_ms=10_000)
+    (partition,) = wanted["topics"][0]["partitions"]
+    wanted["topics"][0]["partitions"] = [{**partition, "partition": index} for index in range(2)]
+
+    async def waits_after(steps: int) -> bool | None:
+        """Whether the fetch waits if the topic goes after so many steps of it; None if it has not so many."""
+        async with Broker(durability="os", pace=SMALL_STEPS) as broker:
+            create(broker, "orders", 2)
+            asked = Asked(broker, FETCH, 12, **wanted)
+            if not all(asked.step() for _ in range(steps)):
+                return None
+            topics = [{"name": "orders", "topic_id": bytes(16)}]
+            assert ask(broker, DELETE_TOPICS, topics=topics, timeout=1000).responses[0].error_code == 0
+            while asked.step():
+                pass
+            for _ in range(20):
+                await asyncio.sleep(0)
+            return not asked.is_answered
+
+    steps = 1
+    while (waits := asyncio.run(waits_after(steps))) is not None:
+        assert not waits, steps
+        steps += 1
+    assert steps > 2

@@ -115,8 +115,8 @@ class _ParkedFetch(Watcher):
         broker.waiting_partitions += len(context.interests)
         exchange.park(self)
         for partition, (until, _) in list(self._watched.items()):
-            # Those that were looked at first may have moved while others were.
-            if _until(request, partition) != until:
+            # Those that were looked at first may have moved, or gone, while others were.
+            if _until(request, partition) != until or self._is_gone(partition):
                 self.moved(partition)
 
     def moved(self, partition: PartitionLog) -> None:
@@ -125,10 +125,12 @@ class _ParkedFetch(Watcher):
         more = min(partition.bytes_between(until, now), bytes_left)
         self._watched[partition] = now, bytes_left - more
         self._bytes += more
-        is_gone = self._broker.log.catalog.numbered(partition.topic_number) is None
         # Several partitions may move in one turn of the event loop: answer once, when all have.
-        if self._retry is None and (self._bytes >= self._request.bytes_min or is_gone):
+        if self._retry is None and (self._bytes >= self._request.bytes_min or self._is_gone(partition)):
             self._retry = asyncio.get_running_loop().call_soon(self._finish)
+
+    def _is_gone(self, partition: PartitionLog) -> bool:
+        return self._broker.log.catalog.numbered(partition.topic_number) is None
 
     def warmed(self) -> None:
         """The disk has given what it was asked for."""
