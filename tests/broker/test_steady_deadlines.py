@@ -97,7 +97,7 @@ def test_a_transaction_has_a_time_of_its_own_whenever_the_one_before_it_began() 
         partitions = [PartitionName(broker.log.catalog.existing("orders").number, 0)]
         broker.transactions.add_partitions(*producer, partitions)
         await asyncio.sleep(TIMEOUT_S / 2)
-        finish(broker.transactions.end(*producer, True, raises_epoch=False))
+        finish(broker.transactions.end(*producer, True, raises_epoch=False, check_timely=lambda: None))
         broker.transactions.add_partitions(*producer, partitions)
         await asyncio.sleep(TIMEOUT_S - 0.1)
         assert broker.log.transactions.is_open(claim.producer_id)
