@@ -294,6 +294,20 @@ SINK_BUGS: Final[tuple[Bug, ...]] = (
         (_PATIENCE, "-k", "first_said_to_be"),
     ),
     Bug(
+        "a driver of an older version goes on beside the new one",
+        "semel.spark.tables.delta_sink:DeltaSink.claimed",
+        "NOBODYS_QUERY",
+        "int(asked.query)",
+        ("tests/spark/tables/test_delta_sink.py", "-k", "older_version"),
+    ),
+    Bug(
+        "claims of an older version are forgotten",
+        "semel.spark.tables.delta_sink:held",
+        "claim_under(table, older_app_ids(sink)) if found is None else found",
+        "found",
+        ("tests/spark/tables/test_delta_sink.py", "-k", "older_version"),
+    ),
+    Bug(
         "a Delta table takes files wherever they lie",
         "semel.spark.tables.delta_sink:files_of",
         "[partition_of(name)[0] for name in path.relative_to(directory).parts[:-1]] == wanted",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow
 import pytest
-from deltalake import DeltaTable, Field, Schema, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction, write_deltalake
 from deltalake.schema import PrimitiveType
 from pyspark.sql import DataFrame, SparkSession
 
@@ -40,6 +40,44 @@ def test_a_batch_that_is_written_twice_is_in_the_table_once(tmp_path: Path, paym
     assert sink.write(payments, Batch("query", 2)) is Outcome.ACCEPTED
     assert ids(tmp_path / "table") == sorted([*range(100), *range(100)])
     assert list(tmp_path.glob("**/_SUCCESS")) == []
+
+
+def noted(path: Path, **versions: int) -> None:
+    """A commit of another writer's, with application transactions of its own."""
+    noted = [Transaction(app_id, version) for app_id, version in versions.items()]
+    rows = pyarrow.table({"id": pyarrow.array([], pyarrow.int64()), "name": pyarrow.array([], pyarrow.string())})
+    write_deltalake(path, rows, mode="append", commit_properties=CommitProperties(app_transactions=noted))
+
+
+def test_an_application_id_of_the_users_own_that_is_the_name_of_the_sink_is_no_claim(
+    tmp_path: Path, payments: DataFrame
+) -> None:
+    """Spark's own writer takes option txnAppId, and `semel` or `billing` are names that anybody may choose."""
+    noted(tmp_path, semel=41, billing=7)
+    for sink_id in (None, "billing"):
+        sink = delta_sink(tmp_path, sink_id=sink_id)
+        assert sink.write(payments, FIRST) is Outcome.ACCEPTED
+        assert sink.write(payments, FIRST) is Outcome.DUPLICATE
+    assert [DeltaTable(tmp_path).transaction_version(app_id) for app_id in ("semel", "billing")] == [41, 7]
+
+
+def test_a_table_with_claims_of_an_older_version_is_gone_on_from_and_that_version_writes_no_more(
+    tmp_path: Path, payments: DataFrame
+) -> None:
+    """Its ids had no prefix. A driver that still runs it must not take its own last claim for that of the table."""
+    older = delta.numbered(delta.claim_of(FIRST))
+    noted(
+        tmp_path,
+        **{"semel": 0, "semel/query": int(older.query), "semel/digest": int(older.digest), "semel/attempt": 7},
+    )
+    sink = delta_sink(tmp_path)
+    assert sink.write(payments, FIRST) is Outcome.DUPLICATE
+    with pytest.raises(BatchRefused, match="a gap"):
+        sink.write(payments, Batch("query", 2))
+    assert sink.write(payments, SECOND) is Outcome.ACCEPTED
+    assert sink.write(payments, SECOND) is Outcome.DUPLICATE
+    assert DeltaTable(tmp_path).transaction_version("semel/query") not in (None, int(older.query))
+    assert ids(tmp_path) == [*range(100)]
 
 
 def test_what_an_attempt_that_came_too_late_left_is_in_no_commit(tmp_path: Path) -> None:

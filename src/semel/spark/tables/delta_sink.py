@@ -41,6 +41,9 @@ PARQUET_SETTINGS = {
 }
 # The commit of the table says that the files are whole, and no file beside them.
 NO_MARK = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
+APP_ID_PREFIX = "semel-sink-"
+# The digests that stand for queries are above it.
+NOBODYS_QUERY = 0
 # How long a table keeps application transactions, where it does not keep them for good.
 FORGETTING = "delta.setTransactionRetentionDuration"
 # Promises of a table which a writer has to keep for each row, and which nobody would check here.
@@ -80,21 +83,22 @@ class DeltaSink(Sink):
                     return Outcome.ACCEPTED
                 shutil.rmtree(directory)
                 return Outcome.DUPLICATE
-            if committed(table, added, self.claimed(asked, attempt)):
+            if committed(table, added, self.claimed(table, asked, attempt)):
                 return Outcome.ACCEPTED
             table = opened(self.path, rows, self.partition_by)
         raise RuntimeError(
             f"{COMMITS_MAX} commits to {self.path} were lost to other writers: there are too many of them"
         )
 
-    def claimed(self, asked: Claim, attempt: int) -> CommitProperties:
+    def claimed(self, table: DeltaTable, asked: Claim, attempt: int) -> CommitProperties:
         from deltalake import CommitProperties, Transaction
 
-        versions = zip(
-            app_ids(self.sink_id), (asked.batch_id, int(asked.query), int(asked.digest), attempt), strict=True
-        )
+        versions = (asked.batch_id, int(asked.query), int(asked.digest), attempt)
+        noted = dict(zip(app_ids(self.sink_id), versions, strict=True))
+        if goes_over(table, self.sink_id):
+            noted[older_app_ids(self.sink_id)[1]] = NOBODYS_QUERY
         return CommitProperties(
-            app_transactions=[Transaction(app_id, version) for app_id, version in versions],
+            app_transactions=[Transaction(app_id, version) for app_id, version in noted.items()],
             # It would look for conflicts with its own eyes, which are not ours.
             max_commit_retries=0,
         )
@@ -139,12 +143,29 @@ def number_of(text: str) -> int:
 
 def app_ids(sink: str) -> tuple[str, str, str, str]:
     """The application transactions of one claim. All of them change in the same commit."""
+    return older_app_ids(f"{APP_ID_PREFIX}{sink}")
+
+
+def older_app_ids(sink: str) -> tuple[str, str, str, str]:
+    """Those of older versions, which may be a user's own: an option of Spark's Delta writer takes any name."""
     return sink, f"{sink}/query", f"{sink}/digest", f"{sink}/attempt"
 
 
 def held(table: DeltaTable, sink: str) -> Claim | None:
-    batch_id, query, digest, _ = map(table.transaction_version, app_ids(sink))
-    return None if batch_id is None else Claim(str(query), batch_id, str(digest))
+    found = claim_under(table, app_ids(sink))
+    return claim_under(table, older_app_ids(sink)) if found is None else found
+
+
+def claim_under(table: DeltaTable, ids: tuple[str, str, str, str]) -> Claim | None:
+    """What these say, if all of them are there: one alone is somebody else's."""
+    batch_id, query, digest, attempt = map(table.transaction_version, ids)
+    return None if batch_id is None or None in (query, digest, attempt) else Claim(str(query), batch_id, str(digest))
+
+
+def goes_over(table: DeltaTable, sink: str) -> bool:
+    """Whether the next commit is the first under the ids of today. It puts a query's number that no query has in the
+    place of the older one, so that a driver which still goes by that refuses its batch, as one of another query."""
+    return claim_under(table, app_ids(sink)) is None and claim_under(table, older_app_ids(sink)) is not None
 
 
 def opened(path: Path, rows: DataFrame, partition_by: Sequence[str]) -> DeltaTable:
