@@ -77,6 +77,15 @@ def test_an_offset_behind_the_end_is_refused_and_not_waited_for(log: LogUnderTes
         tasks(log, subscribe=topic, endingOffsets=json.dumps({topic: {"0": 9}}))
 
 
+def test_a_batch_that_begins_behind_the_last_stable_offset_is_empty(log: LogUnderTest) -> None:
+    """Whether what is there will be committed nobody knows, and a batch does not wait for it."""
+    topic = log.make()
+    with log.transaction(topic, *"abc"):
+        assert read(log, topic, startingOffsets=json.dumps({topic: {"0": 2}})) == []
+        with pytest.raises(OptionRefused, match=f"{topic}-0 ends at offset 0 for committed records"):
+            tasks(log, subscribe=topic, endingOffsets=json.dumps({topic: {"0": 2}}))
+
+
 def test_a_topic_that_is_not_there_is_named(log: LogUnderTest) -> None:
     with pytest.raises(UnknownTopic, match="there is no topic source-nowhere"):
         tasks(log, subscribe="source-nowhere")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from log_under_test import LogUnderTest
 from small_driver import Checkpoint, SmallDriver, query, values
 
-from semel.spark.source.errors import DataLoss
+from semel.spark.source.errors import DataLoss, OptionRefused
 
 
 @pytest.mark.parametrize("lenient", ["true", "false"])
@@ -24,6 +26,28 @@ def test_a_query_that_stands_behind_the_last_stable_offset_waits_there(log: LogU
         log.put(topic, "g")
         assert committed.batch() is None
     assert [row["value"] for row in committed.everything()] == [b"g"]
+
+
+def test_a_query_that_begins_behind_the_last_stable_offset_waits_there_and_reads_nothing_before(
+    log: LogUnderTest,
+) -> None:
+    """Offsets that a consumer of uncommitted records has written down, for example."""
+    topic = log.make()
+    with log.transaction(topic, *"abcde"):
+        log.put(topic, "f")
+        begin = {"startingOffsets": json.dumps({topic: {"0": 5}})}
+        driver, now = (
+            SmallDriver(query(log, topic, **begin)),
+            SmallDriver(query(log, topic, **begin), available_now=True),
+        )
+        for run in (driver, now):
+            assert values(run.batch()) == []
+            assert run.batch() is None
+        with pytest.raises(OptionRefused, match=f"{topic}-0 ends at offset 6, and the options name offset 7"):
+            SmallDriver(query(log, topic, startingOffsets=json.dumps({topic: {"0": 7}}))).batch()
+    assert [row["value"] for row in driver.everything()] == [b"f"]
+    again = SmallDriver(query(log, topic, **begin), now.checkpoint)
+    assert [row["value"] for row in again.everything()] == [b"f"]
 
 
 def test_a_topic_that_is_read_again_goes_on_where_it_was_and_not_at_its_beginning(

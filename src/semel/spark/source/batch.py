@@ -54,4 +54,5 @@ class SemelBatchReader(DataSourceReader):
         return [
             Slice(topics[place.topic], place.partition, max(begin, log_starts[place]), ends[place])
             for place, begin in sorted(begins.items())
+            if begin <= ends[place]
         ]

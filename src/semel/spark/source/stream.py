@@ -24,6 +24,7 @@ from semel.spark.log.client import LogClient
 from semel.spark.log.errors import LogError
 from semel.spark.log.places import Slice, Topic, TopicPartition
 from semel.spark.source import losses, planning, reading
+from semel.spark.source.bounds import AtOffsets
 from semel.spark.source.errors import told_in_one_line
 from semel.spark.source.group import GroupOffsets
 from semel.spark.source.offsets import Offsets
@@ -64,8 +65,10 @@ class SemelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with told_in_one_line():
             if self._initial is None:
                 topics = self._observer.topics_that_exist()
-                begins = self._observer.starting(topics, self._options.begins(streaming=True))
-                self._initial = self._up_to_target(Offsets(ids_of(topics), begins)).to_json()
+                bound = self._options.begins(streaming=True)
+                begins = Offsets(ids_of(topics), self._observer.starting(topics, bound))
+                # What comes before an offset that was named is never read.
+                self._initial = (begins if isinstance(bound, AtOffsets) else self._up_to_target(begins)).to_json()
             return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:

@@ -81,7 +81,7 @@ class Observer:
                 return self._edge(partitions, edge)
             case AtOffsets(positions):
                 self._check_named(partitions, positions)
-                return self._at_positions(positions)
+                return self._at_positions(positions, is_start=is_start)
             case AtTimestamp(timestamp_ms):
                 return self._at_times(dict.fromkeys(partitions, timestamp_ms), is_start=is_start)
             case AtTimestamps(timestamps_ms):
@@ -97,14 +97,28 @@ class Observer:
         if strange:
             raise OptionRefused(f"offsets and times name what is not read: {', '.join(map(str, strange))}")
 
-    def _at_positions(self, positions: Mapping[TopicPartition, Edge | int]) -> dict[TopicPartition, int]:
+    def _at_positions(
+        self, positions: Mapping[TopicPartition, Edge | int], *, is_start: bool
+    ) -> dict[TopicPartition, int]:
+        """To begin where a transaction is open is to wait for its end; to end there would be to guess it."""
         ends = self._edge(positions, LATEST)
         begins = self._edge([place for place, position in positions.items() if position is EARLIEST], EARLIEST)
-        found = {}
-        for place, position in positions.items():
-            found[place] = position if isinstance(position, int) else begins.get(place, ends[place])
-            if found[place] > ends[place]:
-                raise OptionRefused(f"{place} ends at offset {ends[place]}, and the options name offset {position}")
+        found = {
+            place: position if isinstance(position, int) else begins.get(place, ends[place])
+            for place, position in positions.items()
+        }
+        ahead = [place for place, offset in found.items() if offset > ends[place]]
+        log_ends = self.log_ends(ahead) if ahead else {}
+        for place in ahead:
+            if found[place] > log_ends[place]:
+                raise OptionRefused(
+                    f"{place} ends at offset {log_ends[place]}, and the options name offset {found[place]}"
+                )
+            if not is_start:
+                raise OptionRefused(
+                    f"{place} ends at offset {ends[place]} for committed records, where a transaction is open, and the "
+                    f"options name offset {found[place]}: read up to latest, or read again when it is over"
+                )
         return found
 
     def _at_times(self, timestamps_ms: Mapping[TopicPartition, int], *, is_start: bool) -> dict[TopicPartition, int]:
