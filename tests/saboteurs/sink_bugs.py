@@ -294,6 +294,13 @@ SINK_BUGS: Final[tuple[Bug, ...]] = (
         (_PATIENCE, "-k", "first_said_to_be"),
     ),
     Bug(
+        "an empty answer is the end, whoever gives it",
+        "semel.spark.log.client:_Fetching._is_empty_to_the_end",
+        "answer.last_stable_offset >= self._wanted.end",
+        "answer.last_stable_offset >= 0",
+        ("tests/spark/log/test_empty_end.py",),
+    ),
+    Bug(
         "a driver of an older version goes on beside the new one",
         "semel.spark.tables.delta_sink:DeltaSink.claimed",
         "NOBODYS_QUERY",
