@@ -40,7 +40,7 @@ def shown(partition: PartitionLog) -> tuple[bytes, ...]:
     if log_start >= until.offset:
         return ()
     batches = (bytes(data) for _, data in partition.batches(log_start, until))
-    return tuple(unaborted(batches, partition.state.aborted.between(log_start, until.offset)))
+    return tuple(unaborted(batches, partition.aborted.between(log_start, until.offset)))
 
 
 def visible(everything: Sequence[bytes], log_start: int) -> tuple[bytes, ...]:

@@ -44,12 +44,14 @@ from semel.core.refusals import Refused
 from semel.core.steps import finish
 from semel.core.topics import Topic
 from semel.core.transaction_register import Owner
+from semel.storage.aborted_blocks import BlockLayout
 from semel.storage.checkpoint import CheckpointJob
 from semel.storage.files import Files
 from semel.storage.log import Appended, Log, LogSettings
 from semel.storage.partition_log import PartitionLog
 
-SETTINGS = LogSettings(journal_file_bytes=4096, checkpoint_bytes=8192)
+# Blocks and their files are tiny, so that there are some wherever there are transactions.
+SETTINGS = LogSettings(journal_file_bytes=4096, checkpoint_bytes=8192, aborted_blocks=BlockLayout(1, 2))
 NOW_MS = 1_700_000_000_000
 
 
@@ -437,7 +439,7 @@ REFUSED = object()
 
 def check_tidy(files: Files, log: Log) -> None:
     """Nothing lies about that nothing knows: to be asked after a checkpoint."""
-    known = {segment.path for partition in log.partitions() for segment in partition.segments}
+    known = {path for partition in log.partitions() for path in partition.paths}
     for topic_name in files.names("topics"):
         partition_names = files.names(f"topics/{topic_name}")
         assert partition_names, f"topics/{topic_name} is empty"

@@ -5,14 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from asking import Asker
+from asking import READ_COMMITTED, Asker
 from producing import deliver, idempotent_producer
+from semel.storage.aborted_blocks import BLOCK_LAYOUT
 from semel.storage.files import DiskFile
 from semel.storage.log import Log
-from semel.storage.partition_log import Stretch
+from semel.storage.segment import Stretch
 from semel.testing.broker import FaultyBroker
 from semel.wire.records import Record
 from semel.wire.versions import FETCH
+from transacting import TransactionalProducer
 
 
 @pytest.fixture
@@ -79,6 +81,34 @@ def test_no_more_is_brought_into_memory_than_one_answer_holds(tmp_path: Path, mo
     assert [len(sent) > 10_000 for sent in records] == [True, True] + [False] * 18
     assert len(brought) == 1
     assert sum(map(len, records)) <= brought[0] <= 30_000
+
+
+def test_the_list_of_what_was_aborted_is_whole_though_it_left_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without it a consumer would take records for committed that are not."""
+    monkeypatch.setattr(DiskFile, "is_cached", lambda self, size, position: size != BLOCK_LAYOUT.block_bytes)
+    brought: list[str] = []
+    original = Log.warm
+
+    def warm(log: Log, stretches: list[Stretch]) -> None:
+        brought.extend(stretch.path for stretch in stretches)
+        original(log, stretches)
+
+    monkeypatch.setattr(Log, "warm", warm)
+    aborted_count = BLOCK_LAYOUT.aborted_per_block + 2
+    with FaultyBroker(tmp_path, durability="os") as broker:
+        asker = Asker(broker.bootstrap)
+        asker.create("orders")
+        producer = TransactionalProducer(asker)
+        producer.claim()
+        for number in range(aborted_count):
+            producer.send("orders", f"{number}", version=12)
+            producer.end(committed=False)
+        told = asker.fetch("orders", 0, isolation_level=READ_COMMITTED)
+        asker.close()
+    assert [found.first_offset for found in told.aborted_transactions] == list(range(0, 2 * aborted_count, 2))
+    assert [path.rpartition(".")[2] for path in brought] == ["aborted"]
 
 
 def test_what_was_just_written_is_in_memory(tmp_path: Path) -> None:

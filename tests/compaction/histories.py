@@ -149,12 +149,16 @@ class History:
             DIRECTORY,
             self.sealed,
             cleaned_until,
-            list(self.aborted),
+            self.spans,
             settled,
             key_bytes,
             segment_bytes,
             lambda: None,
         )
+
+    def spans(self, begin: int, end: int) -> list[tuple[int, int, int]]:
+        """The aborted transactions that reach into a stretch."""
+        return [span for span in self.aborted if span[1] < end and span[2] >= begin]
 
     # -- what is there -------------------------------------------------------------------------------------------
 

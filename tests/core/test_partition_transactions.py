@@ -1,5 +1,6 @@
 """Transactions in one partition: its promises one by one, then a machine that holds it against a list of everything."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import pytest
@@ -37,6 +38,11 @@ def end(partition: Partition, producer_id: int, *, committed: bool, epoch: int =
     partition.apply_marker(read_header(marker), now_ms, committed)
 
 
+def aborted_in(partition: Partition, begin: int, end: int) -> list[tuple[int, int]]:
+    """What is listed for a stretch, where nothing was put away."""
+    return partition.aborted.between(begin, end, lambda numbers: pytest.fail(f"there are no blocks {numbers}"))
+
+
 def test_what_is_stable_ends_where_the_oldest_open_transaction_begins() -> None:
     partition = Partition()
     send(partition, batch(NO_PRODUCER, -1, 2, transactional=False))
@@ -65,7 +71,7 @@ def test_the_end_of_a_transaction_without_a_record_here_leaves_nothing_but_its_m
     partition = Partition()
     end(partition, ONE, committed=committed)
     assert (partition.next_offset, partition.stable_offset) == (1, 1)
-    assert partition.aborted.between(0, 1) == []
+    assert aborted_in(partition, 0, 1) == []
 
 
 def test_the_list_of_the_aborted_has_those_that_began_before_in_the_order_in_which_they_were_aborted() -> None:
@@ -76,11 +82,11 @@ def test_the_list_of_the_aborted_has_those_that_began_before_in_the_order_in_whi
     end(partition, THREE, committed=True)
     end(partition, TWO, committed=False)
     end(partition, ONE, committed=False)
-    assert partition.aborted.between(0, 6) == [(TWO, 1), (ONE, 0)]
-    assert partition.aborted.between(2, 6) == [(TWO, 1), (ONE, 0)]
-    assert partition.aborted.between(5, 6) == [(ONE, 0)]
-    assert partition.aborted.between(0, 1) == [(ONE, 0)]
-    assert partition.aborted.between(6, 6) == []
+    assert aborted_in(partition, 0, 6) == [(TWO, 1), (ONE, 0)]
+    assert aborted_in(partition, 2, 6) == [(TWO, 1), (ONE, 0)]
+    assert aborted_in(partition, 5, 6) == [(ONE, 0)]
+    assert aborted_in(partition, 0, 1) == [(ONE, 0)]
+    assert aborted_in(partition, 6, 6) == []
 
 
 def test_a_batch_outside_of_its_producers_open_transaction_is_refused_once_its_number_is_right() -> None:
@@ -167,17 +173,25 @@ def test_what_is_stable_never_ends_below_the_log_start() -> None:
     partition.apply_log_start(3)
     assert partition.stable_offset == 3
     end(partition, ONE, committed=False)
-    assert partition.aborted.between(3, 6) == [(ONE, 0)]
+    assert aborted_in(partition, 3, 6) == [(ONE, 0)]
     partition.apply_log_start(5)
-    assert partition.aborted.between(5, 6) == [(ONE, 0)]
+    assert aborted_in(partition, 5, 6) == [(ONE, 0)]
     partition.apply_log_start(6)
-    assert len(partition.aborted) == 0
+    assert aborted_in(partition, 0, 6) == []
 
 
-def test_of_very_many_aborted_transactions_all_are_listed_that_reach_into_a_stretch() -> None:
+@pytest.mark.parametrize("in_block", [7, 128, 10_000])
+def test_of_very_many_aborted_transactions_all_are_listed_that_reach_into_a_stretch(in_block: int) -> None:
     long_open, held_open = 1, 2
     partition = Partition()
     aborted: list[tuple[int, int, int]] = []
+    blocks: dict[int, bytes] = {}
+    looked_into: list[int] = []
+
+    def read(numbers: Sequence[int]) -> list[bytes]:
+        looked_into.extend(numbers)
+        return [blocks[number] for number in numbers]
+
     began: dict[int, int] = {}
     send(partition, batch(long_open, 0))
     for number in range(1_000):
@@ -190,12 +204,34 @@ def test_of_very_many_aborted_transactions_all_are_listed_that_reach_into_a_stre
         for ended in (producer_id, held_open) if number % 300 == 299 else (producer_id,):
             aborted.append((ended, began[ended], partition.next_offset))
             end(partition, ended, committed=False)
+        if partition.aborted.young_count >= in_block:
+            blocks[partition.aborted.next_block] = partition.aborted.oldest(in_block)
+            partition.aborted.put_away(in_block)
         if number == 500:
             end(partition, long_open, committed=True)
     for begin in range(0, partition.next_offset, 41):
         for behind in range(begin + 1, partition.next_offset, 97):
             expected = [(pid, first) for pid, first, marker in aborted if marker >= begin and first < behind]
-            assert partition.aborted.between(begin, behind) == expected
+            assert partition.aborted.between(begin, behind, read) == expected
+    # Where no transaction is open for long, a search looks into one block, or two at a border.
+    looked_into.clear()
+    for begin in range(1_600, 1_700):
+        partition.aborted.between(begin, begin + 1, read)
+    assert len(looked_into) <= 2 * 100
+
+
+def test_what_ended_below_where_compaction_came_to_is_not_listed_though_its_block_is_still_there() -> None:
+    """Its marker is gone: a reader that is told of it leaves out everything that the producer wrote later."""
+    partition = Partition()
+    for producer_id in (ONE, TWO):
+        send(partition, batch(producer_id, 0))
+        end(partition, producer_id, committed=False)
+    block = partition.aborted.oldest(2)
+    partition.aborted.put_away(2)
+    partition.aborted.forget_below(2)
+    again = AbortedTransactions.from_bytes(*partition.aborted.to_bytes())
+    for aborted in (partition.aborted, again):
+        assert aborted.between(0, 4, lambda numbers: [block]) == [(TWO, 2)]
 
 
 # Against a list of everything
@@ -223,6 +259,7 @@ class TransactionsAgainstAList(RuleBasedStateMachine):
         self.items: list[Item] = []
         self.sequences: dict[int, tuple[int, int]] = {}
         self.log_start = 0
+        self.blocks: dict[int, bytes] = {}
 
     # The model
 
@@ -306,8 +343,39 @@ class TransactionsAgainstAList(RuleBasedStateMachine):
         again.log_start, again.next_offset = before.log_start, before.next_offset
         again.producers = Producers(before.producers.snapshot().items())
         again.open_transactions = dict(before.open_transactions)
-        again.aborted = AbortedTransactions.from_bytes(before.aborted.to_bytes())
+        again.aborted = AbortedTransactions.from_bytes(*before.aborted.to_bytes())
         self.partition = again
+
+    @rule(count=st.integers(1, 3))
+    def put_away(self, count: int) -> None:
+        """Some of what was aborted goes into a block, wherever blocks are kept."""
+        aborted = self.partition.aborted
+        if aborted.young_count >= count:
+            self.blocks[aborted.next_block] = aborted.oldest(count)
+            aborted.put_away(count)
+
+    @rule(share=st.floats(0, 1))
+    def compact(self, share: float) -> None:
+        """What was aborted and ended below an offset goes, markers included: nothing of it may be listed any more, or a
+        reader would leave out what the same producer wrote later."""
+        # The last offset of all stays.
+        below = int(min(self.stable_offset(), max(self.log_end - 1, 0)) * share)
+        gone = {
+            (producer_id, item.offset)
+            for producer_id, first, marker, committed in self.transactions()
+            if marker is not None and not committed and marker < below
+            for item in self.items
+            if item.producer_id == producer_id and item.transactional and first <= item.offset <= marker
+        }
+        self.items = [item for item in self.items if (item.producer_id, item.offset) not in gone]
+        self.partition.aborted.forget_below(below)
+
+    def read(self, numbers: Sequence[int]) -> list[bytes]:
+        assert set(numbers) <= self.kept_blocks()
+        return [self.blocks[number] for number in numbers]
+
+    def kept_blocks(self) -> set[int]:
+        return set(range(self.partition.aborted.first_block, self.partition.aborted.next_block))
 
     # The readers
 
@@ -323,7 +391,7 @@ class TransactionsAgainstAList(RuleBasedStateMachine):
         given = [item for item in self.items if begin < item.offset + item.count and item.offset < stable]
         given = given[: data.draw(st.integers(1, len(given)), "batches")]
         behind = given[-1].offset + given[-1].count
-        listed = self.partition.aborted.between(begin, behind)
+        listed = self.partition.aborted.between(begin, behind, self.read)
         assert listed == self.aborted(begin, behind)
         assert self.seen(given, listed) == [item for item in given if self.is_visible(item)]
 

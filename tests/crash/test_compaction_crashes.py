@@ -253,7 +253,7 @@ def check_aborted(caller: Caller) -> None:
 
 def by_list(target: PartitionLog, batches: list[bytes]) -> list[Shown]:
     """The records that a consumer leaves out because of the list."""
-    spans = list(target.state.aborted)
+    spans = target.aborted.for_thread()(0, target.state.next_offset)
     return [
         Shown(record.offset, record.key, record.value, batch.producer_id)
         for stored in batches

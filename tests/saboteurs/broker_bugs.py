@@ -175,27 +175,6 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
         ("tests/storage/test_log_transactions.py",),
     ),
     Bug(
-        "an aborted transaction that began before the fetch is not named",
-        "semel.core.aborted:AbortedTransactions.between",
-        "pair[1] < end",
-        "begin <= pair[1] < end",
-        ("tests/core/test_partition_transactions.py",),
-    ),
-    Bug(
-        "the search for aborted transactions breaks off one too early",
-        "semel.core.aborted:AbortedTransactions.between",
-        "self._stable_offsets",
-        "self._marker_offsets",
-        ("tests/core/test_partition_transactions.py",),
-    ),
-    Bug(
-        "a fetch names no aborted transaction",
-        "semel.broker.apis.fetch:_read",
-        "partition.state.aborted.between(asked.fetch_offset, behind)",
-        "()",
-        ("tests/broker/apis/test_isolation.py",),
-    ),
-    Bug(
         "a transaction ends in the first of its partitions only",
         "semel.storage.contents:Contents._write_markers",
         "entry.partitions",

@@ -39,7 +39,7 @@ from semel.storage.contents import PreparedEnd
 from semel.storage.files import OUT_OF_SPACE, DiskFiles, Files, MemoryFiles
 from semel.storage.journal import SyncJob
 from semel.storage.log import Log, LogSettings, Torn
-from semel.storage.partition_log import Stretch
+from semel.storage.segment import Stretch
 from semel.wire.errors import ProtocolError
 
 Durability = Literal["fsync", "os"]

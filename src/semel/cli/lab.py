@@ -293,9 +293,8 @@ class Lab:
 def _records(partition: PartitionLog, committed: bool) -> Iterator[str]:
     """Offset and payload of each record that a consumer gets; a word says so where an open transaction stops it."""
     until = partition.stable if committed else partition.readable
-    aborted = partition.state.aborted
     for header, batch in partition.batches(0, until):
-        reached = aborted.between(header.base_offset, header.next_offset)
+        reached = partition.aborted.between(header.base_offset, header.next_offset)
         is_aborted = header.is_transactional and any(producer_id == header.producer_id for producer_id, _ in reached)
         if not header.is_control and not (committed and is_aborted):
             for decoded in decode_batches(batch):

@@ -8,7 +8,7 @@ Made on the event loop of values that do not change, run in a thread, and never 
 Memory is bounded by the table of keys, by one batch and what it decompresses to, and by a piece of output.
 """
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -26,7 +26,7 @@ from semel.compaction.rewriting import (
     marker_with_horizon,
     without_superseded,
 )
-from semel.compaction.transactions import TransactionsPassed
+from semel.compaction.transactions import AbortedSpans, TransactionsPassed
 from semel.core.batch import CHECKED_FROM, BatchHeader, Buffer, read_header
 from semel.storage.files import Files
 from semel.storage.journal import Damaged
@@ -79,8 +79,7 @@ class Pass:
     directory: str
     segments: list[Segment]
     cleaned_until: int
-    # Producer id, first offset and marker's offset of aborted transactions, in the order of the markers.
-    aborted: Iterable[tuple[int, int, int]]
+    aborted: AbortedSpans
     rules: Rules
     key_bytes_max: int
     segment_bytes: int
@@ -94,7 +93,7 @@ class Pass:
     postponed_from: int = _NOWHERE
 
     def __post_init__(self) -> None:
-        self.transactions = TransactionsPassed(())
+        self.transactions = TransactionsPassed(self.aborted)
         self.last_offsets = LastOffsets(self.key_bytes_max, self.segments[-1].next_offset)
 
     @property

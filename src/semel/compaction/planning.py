@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from semel.compaction.cleaning import Pass
 from semel.compaction.rewriting import Rules, has_gone_by
-from semel.core.aborted import AbortedTransactions
 from semel.core.configs import TopicConfigs
 from semel.storage.files import Files
 from semel.storage.partition_log import PartitionLog
@@ -42,7 +41,7 @@ class Plan:
             directory=partition.directory,
             segments=self.segments,
             cleaned_until=partition.cleaned_until,
-            aborted=AbortedTransactions.from_bytes(partition.state.aborted.to_bytes()),
+            aborted=partition.aborted.for_thread(),
             rules=Rules(
                 now_ms=now_ms,
                 delete_retention_ms=configs.delete_retention_ms,

@@ -7,33 +7,49 @@ for is only known to a pass that has seen all that came before it.
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Final
+
+# From an offset to before another: producer id, first offset and marker's offset of the aborted transactions that reach
+# into there, in the order of the markers.
+AbortedSpans = Callable[[int, int], Iterable[tuple[int, int, int]]]
+
+# A pass looks up at once what was aborted in so many offsets: each takes one at least, so this bounds the memory.
+_STRETCH_OFFSETS: Final = 50_000
 
 
 class TransactionsPassed:
     """What a pass has to know about transactions, and has seen of them."""
 
-    __slots__ = ("_aborted", "_with_records")
+    __slots__ = ("_aborted", "_begin", "_end", "_spans", "_with_records")
 
-    def __init__(self, aborted: Iterable[tuple[int, int, int]]) -> None:
-        """`aborted` has producer id, first offset and marker's offset of each, in the order of the markers."""
-        # By producer id: first offsets and markers' offsets. Transactions of one producer do not overlap.
+    def __init__(self, spans: AbortedSpans) -> None:
+        self._spans = spans
+        # The stretch of the log that is known just now. By producer id, the first offsets and the markers' offsets of
+        # what was aborted and reaches into it. Transactions of one producer do not overlap.
+        self._begin = self._end = 0
         self._aborted: dict[int, tuple[array[int], array[int]]] = {}
-        for producer_id, first_offset, marker_offset in aborted:
-            firsts, markers = self._aborted.setdefault(producer_id, (array("q"), array("q")))
-            firsts.append(first_offset)
-            markers.append(marker_offset)
         # Producers of whose transaction, up to here, at least one record stays.
         self._with_records: set[int] = set()
 
     def is_aborted(self, producer_id: int, offset: int) -> bool:
         """Whether a transactional batch at this offset belongs to a transaction that was aborted."""
+        if not self._begin <= offset < self._end:
+            self._look(offset)
         found = self._aborted.get(producer_id)
         if found is None:
             return False
         firsts, markers = found
         slot = bisect_left(markers, offset)
         return slot < len(markers) and firsts[slot] <= offset
+
+    def _look(self, offset: int) -> None:
+        self._begin, self._end = offset, offset + _STRETCH_OFFSETS
+        self._aborted = {}
+        for producer_id, first_offset, marker_offset in self._spans(self._begin, self._end):
+            firsts, markers = self._aborted.setdefault(producer_id, (array("q"), array("q")))
+            firsts.append(first_offset)
+            markers.append(marker_offset)
 
     def note_kept(self, producer_id: int) -> None:
         """A batch of the producer's transaction stays, or some of it."""

@@ -7,75 +7,156 @@ markers, which is the order in which they were aborted.
 
 Markers only ever come behind those that are there, so a search begins at the right one by bisection. It need not go to
 the end: each abort bears the stable offset as it was just afterwards, and no transaction that ended later begins below
-that. Four numbers for each abort, packed: there may be as many as a partition has batches.
+that. Four numbers for each abort, packed.
+
+There may be as many as a partition has batches, so only the youngest are here. The others were put away in blocks, and
+of a block three numbers are kept, which say whether a search has to look into it. Where blocks lie is not known here:
+whoever searches says how to read them. What a search must never do is to name a transaction whose marker compaction has
+removed: a consumer would leave out everything that the producer wrote later.
 """
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from struct import Struct
 from typing import Final
 
+# Gives the blocks of these numbers, each as `oldest` packed it.
+ReadBlocks = Callable[[Sequence[int]], Iterable[bytes]]
+_Columns = tuple["array[int]", "array[int]", "array[int]", "array[int]"]
+
+ABORTED_BYTES: Final = 32
 _COLUMNS: Final = 4
-# A search looks at so many at once. Behind a transaction that was open for long there may be a hundred thousand.
-_STRIDE: Final = 256
+_BLOCK_COLUMNS: Final = 3
+_BLOCKS_HEAD: Final = Struct("<qq")
 
 
 class AbortedTransactions:
     """The aborted transactions of one partition that still reach into its log."""
 
-    __slots__ = ("_first_offsets", "_marker_offsets", "_producer_ids", "_stable_offsets")
+    __slots__ = ("_blocks", "_floor", "_youngest", "first_block", "next_block")
 
     def __init__(self) -> None:
-        self._producer_ids = array("q")
-        self._first_offsets = array("q")
-        self._marker_offsets = array("q")
-        # The stable offset right after each abort.
-        self._stable_offsets = array("q")
+        # Producer id, first offset, marker's offset, and the stable offset right after the abort.
+        self._youngest = _columns()
+        # One behind the other for each block that was put away: the last marker's offset, the lowest first offset, and
+        # the stable offset after the last abort.
+        self._blocks = array("q")
+        # The number of the first of them. Numbers rise, and none comes a second time.
+        self.first_block = 0
+        # The number of the next block to be put away.
+        self.next_block = 0
+        # What ended below this concerns nobody any more, though it may stand in a block beside others.
+        self._floor = 0
 
-    def __len__(self) -> int:
-        return len(self._marker_offsets)
+    @property
+    def young_count(self) -> int:
+        """How many have not been put away."""
+        return len(self._youngest[0])
 
-    def __iter__(self) -> Iterator[tuple[int, int, int]]:
-        """Producer id, first offset and marker's offset of each, in the order of the markers."""
-        return zip(self._producer_ids, self._first_offsets, self._marker_offsets, strict=True)
+    @property
+    def block_count(self) -> int:
+        return self.next_block - self.first_block
 
     def note(self, producer_id: int, first_offset: int, marker_offset: int, stable_offset: int) -> None:
         """A transaction was aborted, by a marker behind all those before."""
-        self._producer_ids.append(producer_id)
-        self._first_offsets.append(first_offset)
-        self._marker_offsets.append(marker_offset)
-        self._stable_offsets.append(stable_offset)
+        values = producer_id, first_offset, marker_offset, stable_offset
+        for column, value in zip(self._youngest, values, strict=True):
+            column.append(value)
 
-    def between(self, begin: int, end: int) -> list[tuple[int, int]]:
+    # -- searching ----------------------------------------------------------------------------------------------
+
+    def between(self, begin: int, end: int, read: ReadBlocks) -> list[tuple[int, int]]:
         """Producer id and first offset of those that have a record or their marker from `begin` to before `end`."""
         found: list[tuple[int, int]] = []
-        for slot in range(bisect_left(self._marker_offsets, begin), len(self), _STRIDE):
-            first_offsets = self._first_offsets[slot : slot + _STRIDE]
-            if min(first_offsets) < end:
-                producer_ids = self._producer_ids[slot : slot + _STRIDE]
-                found += [pair for pair in zip(producer_ids, first_offsets, strict=True) if pair[1] < end]
-            if self._stable_offsets[slot + len(first_offsets) - 1] >= end:
-                break
+        for producer_ids, first_offsets, _ in self._reaching(begin, end, read):
+            pairs = zip(producer_ids, first_offsets, strict=True)
+            # There may be tens of thousands, and most often all of them begin in the stretch or before it.
+            found += pairs if max(first_offsets) < end else [pair for pair in pairs if pair[1] < end]
         return found
 
+    def spans(self, begin: int, end: int, read: ReadBlocks) -> list[tuple[int, int, int]]:
+        """The same with the marker's offset of each."""
+        return [
+            span for columns in self._reaching(begin, end, read) for span in zip(*columns, strict=True) if span[1] < end
+        ]
+
+    def _reaching(self, begin: int, end: int, read: ReadBlocks) -> Iterator[list["array[int]"]]:
+        """Producer ids, first offsets and markers' offsets of all that reach into a stretch, and of some that begin
+        behind it.
+        """
+        begin = max(begin, self._floor)
+        numbers = self.blocks_between(begin, end)
+        for columns in (*map(_columns, read(numbers) if numbers else ()), self._youngest):
+            # Nothing that ended later than the first of which the stable offset is not below `end` begins below it.
+            near = slice(bisect_left(columns[2], begin), bisect_left(columns[3], end) + 1)
+            if columns[2][near]:
+                yield [column[near] for column in columns[:3]]
+
+    def blocks_between(self, begin: int, end: int) -> list[int]:
+        """The numbers of the blocks that a search from `begin` to before `end` has to look into."""
+        blocks, first = self._blocks, self.first_block
+        begin = max(begin, self._floor)
+        numbers: list[int] = []
+        slot = bisect_left(range(self.block_count), begin, key=lambda number: blocks[number * _BLOCK_COLUMNS])
+        for at in range(slot * _BLOCK_COLUMNS, len(blocks), _BLOCK_COLUMNS):
+            if blocks[at + 1] < end:
+                numbers.append(first + at // _BLOCK_COLUMNS)
+            if blocks[at + 2] >= end:
+                break
+        return numbers
+
+    # -- keeping little -----------------------------------------------------------------------------------------
+
+    def oldest(self, count: int) -> bytes:
+        """The oldest of the young ones, so many of them, packed: the next block."""
+        return b"".join(column[:count].tobytes() for column in self._youngest)
+
+    def put_away(self, count: int) -> None:
+        """The oldest of the young ones, so many of them, can be read as block `next_block` from now on."""
+        _, first_offsets, marker_offsets, stable_offsets = self._youngest
+        self.next_block += 1
+        self._blocks.extend((marker_offsets[count - 1], min(first_offsets[:count]), stable_offsets[count - 1]))
+        for column in self._youngest:
+            del column[:count]
+
     def forget_below(self, offset: int) -> None:
-        """The log begins at `offset` now: what ended before it concerns nobody."""
-        gone = bisect_left(self._marker_offsets, offset)
+        """The log begins at `offset` now, or compaction came so far: what ended before it concerns nobody."""
+        self._floor = max(self._floor, offset)
+        gone = 0
+        while gone < len(self._blocks) and self._blocks[gone] < offset:
+            gone += _BLOCK_COLUMNS
+        self.first_block += gone // _BLOCK_COLUMNS
+        del self._blocks[:gone]
+        gone = bisect_left(self._youngest[2], offset)
         if gone:
-            for column in self._columns():
+            for column in self._youngest:
                 del column[:gone]
 
-    def to_bytes(self) -> bytes:
-        """All of them, packed. There are many partitions, and few of them have any: that costs nothing."""
-        return b"".join([column.tobytes() for column in self._columns()]) if self._marker_offsets else b""
+    # -- for checkpoints ----------------------------------------------------------------------------------------
+
+    def to_bytes(self) -> tuple[bytes, bytes]:
+        """The young ones, packed, and what is known of the blocks. There are many partitions, and few of them have any:
+        that costs nothing.
+        """
+        young = self.oldest(self.young_count) if self.young_count else b""
+        blocks = _BLOCKS_HEAD.pack(self._floor, self.first_block) + self._blocks.tobytes() if self._blocks else b""
+        return young, blocks
 
     @classmethod
-    def from_bytes(cls, data: bytes | memoryview) -> "AbortedTransactions":
+    def from_bytes(cls, young: bytes | memoryview, blocks: bytes | memoryview = b"") -> "AbortedTransactions":
         aborted = cls()
-        column_bytes = len(data) // _COLUMNS
-        for number, column in enumerate(aborted._columns()):
-            column.frombytes(data[number * column_bytes : (number + 1) * column_bytes])
+        aborted._youngest = _columns(young)
+        if blocks:
+            aborted._floor, aborted.first_block = _BLOCKS_HEAD.unpack_from(blocks)
+            aborted._blocks.frombytes(blocks[_BLOCKS_HEAD.size :])
+            aborted.next_block = aborted.first_block + len(aborted._blocks) // _BLOCK_COLUMNS
         return aborted
 
-    def _columns(self) -> tuple["array[int]", ...]:
-        return self._producer_ids, self._first_offsets, self._marker_offsets, self._stable_offsets
+
+def _columns(packed: bytes | memoryview = b"") -> _Columns:
+    columns = array("q"), array("q"), array("q"), array("q")
+    size = len(packed) // _COLUMNS
+    for number, column in enumerate(columns):
+        column.frombytes(packed[number * size : (number + 1) * size])
+    return columns

@@ -6,7 +6,7 @@ So there is always one good checkpoint, and it is either the old one or the new 
     magic, size of the JSON part, size of the packed part, CRC-32C of both
     JSON    what there is little of: topics, producer ids, the segments of each partition
     packed  what there may be a million of: the indexes of growing segments, the states of producers, where open
-            transactions began and where aborted ones lie
+            transactions began and where the youngest aborted ones lie
 
 A disk that is full must not keep the log from checkpointing, because only a checkpoint lets go of old files: a reserve
 of `RESERVE_BYTES` is held for that moment.
@@ -49,8 +49,9 @@ class PartitionParts(NamedTuple):
     producers: dict[int, bytes]
     # By producer id, in the order in which they began.
     open_transactions: dict[int, Mark]
-    # As `core.aborted` packs them, which is cheaper than to copy them.
+    # As `core.aborted` packs them, which is cheaper than to copy them: those that are in no block, and the blocks.
     aborted: bytes
+    aborted_blocks: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +210,7 @@ def pack(parts: PartitionParts) -> list[bytes]:
         pack_producers(parts.producers.items()),
         b"".join(open_transactions),
         parts.aborted,
+        parts.aborted_blocks,
     ]
 
 
@@ -220,7 +222,8 @@ def unpack(records: list[dict[str, Any]], packed: memoryview) -> Iterator[tuple[
         for size in record["packed"]:
             parts.append(packed[at : at + size])
             at += size
-        index, producers, open_transactions, aborted = parts
+        # An older checkpoint has no blocks.
+        index, producers, open_transactions, aborted, *blocks = parts
         opened = {key: Mark(*mark) for key, *mark in _OPEN_TRANSACTION.iter_unpack(open_transactions)}
         yield (
             record,
@@ -229,6 +232,7 @@ def unpack(records: list[dict[str, Any]], packed: memoryview) -> Iterator[tuple[
                 dict(unpack_producers(producers)),
                 opened,
                 bytes(aborted),
+                b"".join(blocks),
             ),
         )
 

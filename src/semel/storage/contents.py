@@ -17,6 +17,7 @@ from semel.core.steps import APPEND_PIECES, Steps
 from semel.core.topics import Catalog, Topic
 from semel.core.transactions import Transactions
 from semel.storage import checkpoint, journal
+from semel.storage.aborted_blocks import BlockLayout
 from semel.storage.encoding import decode, name_of
 from semel.storage.files import Files
 from semel.storage.journal import Damaged
@@ -46,7 +47,9 @@ class PreparedEnd(NamedTuple):
 class Contents(Machines):
     """Everything that is kept, in memory and in segments."""
 
-    def __init__(self, files: Files, catalog: Catalog, transactions: Transactions, groups: Groups) -> None:
+    def __init__(
+        self, files: Files, catalog: Catalog, transactions: Transactions, groups: Groups, layout: BlockLayout
+    ) -> None:
         super().__init__(catalog, transactions, groups)
         self.files = files
         self.cluster_id = ""
@@ -55,6 +58,7 @@ class Contents(Machines):
         # Pairs of producer and partition on record.
         self.producer_states = 0
         self._segment_files = SegmentFiles(files)
+        self._layout = layout
         self._partitions: dict[int, list[PartitionLog]] = {}
         # Files and directories that nothing needs any more, once the next checkpoint is durable.
         self._unnamed: list[str] = []
@@ -163,10 +167,13 @@ class Contents(Machines):
         No entry says so, because nothing depends on it: after a crash before the next checkpoint the old segments are
         as they were, and the new one is a stranger.
         """
-        if self.catalog.numbered(partition.topic_number) is None or not partition.swap(old, new):
+        if self.catalog.numbered(partition.topic_number) is None:
+            return False
+        freed = partition.swap(old, new)
+        if freed is None:
             return False
         self._segment_files.grown.add(partition.directory)
-        self._unnamed += [segment.path for segment in old]
+        self._unnamed += freed
         return True
 
     def _apply(self, entry: Entry) -> None:
@@ -195,14 +202,14 @@ class Contents(Machines):
     def _new_partition(self, topic: Topic, index: int) -> PartitionLog:
         # The name is for people; a file system has no room for the longest ones behind a number.
         directory = f"{TOPICS}/{topic.number}-{topic.name[:200]}/{index}"
-        partition = PartitionLog(topic.number, index, directory, self._segment_files)
+        partition = PartitionLog(topic.number, index, directory, self._segment_files, self._layout)
         partition.state.forgotten_below = self.catalog.lenient_below(topic.name)
         return partition
 
     def _drop(self, topic_number: int) -> None:
         for partition in self._partitions.pop(topic_number):
             self.producer_states -= len(partition.state.producers)
-            self._unnamed += [segment.path for segment in partition.segments]
+            self._unnamed += partition.paths
             for watcher in tuple(partition.watchers):
                 watcher.moved(partition)
 
@@ -252,7 +259,7 @@ class Contents(Machines):
 
     def _remove_strangers(self) -> None:
         """Remove what a crash left of files that were being made or removed. The checkpoint before may name them."""
-        known = {segment.path for partition in self.partitions() for segment in partition.segments}
+        known = {path for partition in self.partitions() for path in partition.paths}
         for topic_name in self.files.names(TOPICS):
             for partition_name in self.files.names(f"{TOPICS}/{topic_name}"):
                 directory = f"{TOPICS}/{topic_name}/{partition_name}"

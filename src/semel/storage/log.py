@@ -37,14 +37,15 @@ from semel.core.steps import APPEND_PIECES, Steps, finish
 from semel.core.topics import Catalog, Topic
 from semel.core.transactions import TRANSACTION_BOUNDS, TransactionBounds, Transactions
 from semel.storage import checkpoint, journal
+from semel.storage.aborted_blocks import BLOCK_LAYOUT, BlockLayout
 from semel.storage.checkpoint import CheckpointJob, PartitionParts
 from semel.storage.contents import Contents, PreparedEnd
 from semel.storage.encoding import BATCH_HEAD, BATCH_KIND, encode, name_of
 from semel.storage.files import Files
 from semel.storage.journal import Bookmark, Damaged, Journal, SyncJob
-from semel.storage.partition_log import PartitionLog, Stretch
+from semel.storage.partition_log import PartitionLog
 from semel.storage.repairing import Repair
-from semel.storage.segment import Mark
+from semel.storage.segment import Mark, Stretch
 
 # One state is at most 350 bytes with its place in the table: a million of them is what a small machine can carry.
 PRODUCER_STATES_MAX: Final = 1_000_000
@@ -58,12 +59,13 @@ PRODUCER_STATE_BYTES: Final = 140
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """How the log keeps its house; every number may be changed between one start and the next."""
+    """How the log keeps its house; every number but those of blocks may change between two starts."""
 
     journal_file_bytes: int = journal.FILE_BYTES
     # A checkpoint is due when the journal has grown by this much, so recovery never replays much more.
     # Small, because the files of the journal go round in that many bytes of cached pages, and only those are cheap.
     checkpoint_bytes: int = 64 * 1024 * 1024
+    aborted_blocks: BlockLayout = BLOCK_LAYOUT
     producer_expiration_ms: int = PRODUCER_EXPIRATION_MS
     producer_states_max: int = PRODUCER_STATES_MAX
     topics_max: int = 10_000
@@ -103,6 +105,7 @@ class Log(Contents):
                 name_bytes_max=settings.group_name_bytes_max,
                 offsets_max=settings.group_offsets_max,
             ),
+            settings.aborted_blocks,
         )
         self.settings = settings
         # What recovery had to read, for the operator.

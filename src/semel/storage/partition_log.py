@@ -9,7 +9,7 @@ sync, or after the write where the user chose so.
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from itertools import takewhile, zip_longest
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from semel.core.aborted import AbortedTransactions
 from semel.core.batch import (
@@ -26,21 +26,14 @@ from semel.core.entries import PartitionName
 from semel.core.leader_epochs import LeaderEpochs
 from semel.core.partition import Partition
 from semel.core.producers import Producers
+from semel.storage.aborted_blocks import AbortedBlocks, BlockLayout
 from semel.storage.checkpoint import PartitionParts
 from semel.storage.journal import Damaged
-from semel.storage.segment import Index, Mark, Segment, SegmentFiles, headers
+from semel.storage.segment import Index, Mark, Segment, SegmentFiles, Stretch, headers
 
 # How many places where the next fetch will probably begin are remembered for a partition.
 _REMEMBERED_PLACES_MAX: Final = 16
 _SCAN_BYTES: Final = 64 * 1024
-
-
-class Stretch(NamedTuple):
-    """A part of a segment's file."""
-
-    path: str
-    position: int
-    size: int
 
 
 class PartitionLog:
@@ -55,6 +48,7 @@ class PartitionLog:
         "_segment_files",
         "_segments",
         "_writes",
+        "aborted",
         "cleaned_until",
         "directory",
         "index",
@@ -67,7 +61,9 @@ class PartitionLog:
         "watchers",
     )
 
-    def __init__(self, topic_number: int, index: int, directory: str, segment_files: SegmentFiles) -> None:
+    def __init__(
+        self, topic_number: int, index: int, directory: str, segment_files: SegmentFiles, layout: BlockLayout
+    ) -> None:
         self.topic_number = topic_number
         self.index = index
         self.name = PartitionName(topic_number, index)
@@ -81,6 +77,7 @@ class PartitionLog:
         # A checkpoint that is being taken has one here, which takes the state as it is before it changes.
         self.keeper: Callable[[PartitionLog], None] | None = None
         self._segment_files = segment_files
+        self.aborted = AbortedBlocks(self.state, directory, segment_files, layout)
         self._segments: list[Segment] = []
         self._bases: list[int] = []
         # Where each open transaction begins, by producer id, in the order in which they began.
@@ -94,6 +91,7 @@ class PartitionLog:
     def write(self, header: BatchHeader, batch: Buffer, at_ms: int, configs: TopicConfigs) -> None:
         """Write a batch where it will belong. Until `apply_append` this has changed nothing anybody can see."""
         self._before_change()
+        self.aborted.put_away()
         self._writes += 1
         segment = self._segment_for(header.length + LENGTH_PREFIX_BYTES, at_ms, configs)
         self._segment_files.write(segment, [batch], segment.size)
@@ -117,6 +115,7 @@ class PartitionLog:
     def apply_log_start(self, offset: int) -> list[str]:
         """Records below `offset` are gone; answer the files that no longer hold anything."""
         self._before_change()
+        first_block = self.state.aborted.first_block
         self.state.apply_log_start(offset)
         gone = 0
         for segment in self._segments:
@@ -127,7 +126,7 @@ class PartitionLog:
         paths = [segment.path for segment in self._segments[:gone]]
         del self._segments[:gone]
         del self._bases[:gone]
-        return paths
+        return paths + self.aborted.freed(first_block)
 
     def roll(self, at_ms: int) -> None:
         """Let the next batch begin a segment, so that the one that grows can be compacted."""
@@ -140,21 +139,23 @@ class PartitionLog:
         self._before_change()
         return self.state.forget_silent(before_ms, at_most)
 
-    def swap(self, old: list[Segment], new: Segment | None) -> bool:
-        """Put a segment with all that is of value in sealed ones, or none, in their place; False if they are not here.
+    def swap(self, old: list[Segment], new: Segment | None) -> list[str] | None:
+        """Put a segment with all that is of value in sealed ones, or none, in their place; answer the files that nobody
+        needs any more, None if they are not here.
 
         Whoever reads notices nothing: what is gone from between two batches is as if it had never been there. Of what
         was aborted, nothing is left below the end of what is swapped.
         """
         at = bisect_right(self._bases, old[0].base_offset) - 1
         if at < 0 or self._segments[at : at + len(old)] != old:
-            return False
+            return None
         self._before_change()
+        first_block = self.state.aborted.first_block
         self._segments[at : at + len(old)] = [] if new is None else [new]
         self._bases = [segment.base_offset for segment in self._segments]
         self._places.clear()
         self.state.aborted.forget_below(old[-1].next_offset)
-        return True
+        return [segment.path for segment in old] + self.aborted.freed(first_block)
 
     def _before_change(self) -> None:
         if self.keeper is not None:
@@ -329,6 +330,12 @@ class PartitionLog:
         return sum(segment.size for segment in self._segments)
 
     @property
+    def paths(self) -> list[str]:
+        """The files that it may have."""
+        paths = [segment.path for segment in self._segments]
+        return paths + self.aborted.paths() if self.state.aborted.next_block else paths
+
+    @property
     def segments(self) -> list[Segment]:
         """The segments, oldest first; the last one grows."""
         return self._segments
@@ -337,7 +344,8 @@ class PartitionLog:
     def weight(self) -> int:
         """How much there is to copy for a checkpoint, in pieces of work."""
         growing = self._segments[-1].index if self._segments else None
-        copied = len(self.state.producers) + 4 * len(self.state.aborted)
+        aborted = self.state.aborted
+        copied = len(self.state.producers) + 4 * aborted.young_count + 3 * aborted.block_count
         return (len(self._segments) * 20 + copied + (0 if growing is None else 3 * len(growing.offsets))) // 100
 
     @property
@@ -360,12 +368,11 @@ class PartitionLog:
     def to_parts(self) -> PartitionParts:
         """What a checkpoint remembers beside that, packed."""
         growing = self._segments[-1].index if self._segments else None
-        state = self.state
         return PartitionParts(
             growing.copy() if growing is not None else Index(),
-            state.producers.snapshot(),
+            self.state.producers.snapshot(),
             dict(self._opened),
-            state.aborted.to_bytes(),
+            *self.state.aborted.to_bytes(),
         )
 
     def restore(self, record: dict[str, Any], parts: PartitionParts) -> None:
@@ -379,6 +386,7 @@ class PartitionLog:
             self._segments[-1].index = parts.growing_index
         for segment in self._segments:
             self._segment_files.check(segment)
+        self.aborted.check()
 
     def cut_behind_end(self) -> None:
         """Remove what was once written behind the end of the growing segment, and is not part of the log."""
@@ -464,7 +472,7 @@ def restore_state(state: Partition, record: dict[str, Any], parts: PartitionPart
     state.epochs = LeaderEpochs(record.get("epochs", ()))
     state.producers = Producers(parts.producers.items())
     state.open_transactions = {key: mark.offset for key, mark in parts.open_transactions.items()}
-    state.aborted = AbortedTransactions.from_bytes(parts.aborted)
+    state.aborted = AbortedTransactions.from_bytes(parts.aborted, parts.aborted_blocks)
 
 
 def _latest_ms(segment: Segment, following: Segment | None, now_ms: int) -> int:

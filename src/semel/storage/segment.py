@@ -38,6 +38,14 @@ class Mark(NamedTuple):
     position: int
 
 
+class Stretch(NamedTuple):
+    """A part of a file."""
+
+    path: str
+    position: int
+    size: int
+
+
 class Index:
     """For every 64 KiB of a segment: offset and place of the first batch, and the latest timestamp in there."""
 
@@ -172,22 +180,33 @@ class SegmentFiles:
 
     def check(self, segment: Segment) -> None:
         """`Damaged` if the file of a segment that a checkpoint names is not there, or is shorter than it was."""
-        if segment.size == 0:
-            return
+        if segment.size:
+            self.check_size(segment.path, segment.size)
+
+    def check_size(self, path: str, known_bytes: int) -> None:
+        """`Damaged` if the file is not there, or is shorter than a checkpoint knew it."""
         try:
-            file = self.files.open(segment.path)
+            file = self.files.open(path)
         except FileNotFoundError:
-            raise Damaged(f"{self.files.describe(segment.path)}: missing, the checkpoint names it") from None
+            raise Damaged(f"{self.files.describe(path)}: missing, the checkpoint names it") from None
         size = file.size()
         file.close()
-        if size < segment.size:
+        if size < known_bytes:
             raise Damaged(
-                f"{self.files.describe(segment.path)}: ends at offset {size}, the checkpoint knows {segment.size} bytes"
+                f"{self.files.describe(path)}: ends at offset {size}, the checkpoint knows {known_bytes} bytes"
             )
 
     def write(self, segment: Segment, parts: list[Buffer], position: int) -> None:
         self.file_of(segment).write_at(parts, position)
         self.dirty.add(segment.path)
+
+    def write_beside(self, path: str, parts: list[Buffer], position: int) -> None:
+        """Write to a file that stands beside the segments; without one it is made."""
+        file = self._open.get(path)
+        if file is None:
+            file = self._created(path)
+        file.write_at(parts, position)
+        self.dirty.add(path)
 
     def _create_directory(self, path: str) -> None:
         """Make a directory and those above it, and remember to sync the names."""
@@ -198,17 +217,25 @@ class SegmentFiles:
         self.grown.add("")
 
     def file_of(self, segment: Segment) -> File:
-        file = self._open.get(segment.path)
+        if segment.size == 0 and segment.path not in self._open:
+            return self._created(segment.path)
+        return self.opened(segment.path)
+
+    def opened(self, path: str) -> File:
+        """A file that is there."""
+        file = self._open.get(path)
         if file is not None:
-            self._open.move_to_end(segment.path)
+            self._open.move_to_end(path)
             return file
-        if segment.size == 0:
-            # The directory may have been removed since the segment was begun: it was empty.
-            self._create_directory(segment.path.rpartition("/")[0])
-            file = self.files.open(segment.path, create=True)
-        else:
-            file = self.files.open(segment.path)
-        self._open[segment.path] = file
+        return self._keep_open(path, self.files.open(path))
+
+    def _created(self, path: str) -> File:
+        # The directory may have been removed since the segment was begun: it was empty.
+        self._create_directory(path.rpartition("/")[0])
+        return self._keep_open(path, self.files.open(path, create=True))
+
+    def _keep_open(self, path: str, file: File) -> File:
+        self._open[path] = file
         if len(self._open) > self._open_max:
             self._open.popitem(last=False)[1].close()
         return file

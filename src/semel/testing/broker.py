@@ -208,6 +208,6 @@ class _Misbehaving(Broker):
 
 def _was_aborted(partition: PartitionLog, header: BatchHeader) -> bool:
     return header.is_transactional and any(
-        producer_id == header.producer_id and first_offset <= header.base_offset < marker_offset
-        for producer_id, first_offset, marker_offset in partition.state.aborted
+        producer_id == header.producer_id
+        for producer_id, _ in partition.aborted.between(header.base_offset, header.next_offset)
     )

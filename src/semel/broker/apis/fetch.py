@@ -19,8 +19,8 @@ from semel.broker.sessions import FetchContext, Interest
 from semel.core.steps import Steps
 from semel.core.topics import Topic
 from semel.storage.journal import Damaged
-from semel.storage.partition_log import PartitionLog, Stretch, Watcher
-from semel.storage.segment import Mark
+from semel.storage.partition_log import PartitionLog, Watcher
+from semel.storage.segment import Mark, Stretch
 from semel.wire.errors import ErrorCode
 from semel.wire.fetch import (
     FetchPartitionAnswer,
@@ -210,7 +210,14 @@ def _read(
             first = gathered.bytes == gathered.cold_bytes == 0
             data, behind = partition.read(asked.fetch_offset, bytes_max, until, whole_first_batch=first)
             if committed_only and data:
-                aborted = partition.state.aborted.between(asked.fetch_offset, behind)
+                blocks = [] if gathered.patient else partition.aborted.cold(asked.fetch_offset, behind)
+                if blocks:
+                    # Without the list of what was aborted nobody may have the records.
+                    gathered.cold += blocks
+                    gathered.cold_bytes += len(data)
+                    data = b""
+                else:
+                    aborted = partition.aborted.between(asked.fetch_offset, behind)
     except (OSError, Damaged) as error:
         broker.unreadable(error)
         return FetchPartitionAnswer(index, ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, log_start)

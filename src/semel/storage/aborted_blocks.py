@@ -1,0 +1,145 @@
+"""The blocks of a partition's aborted transactions on disk: where each lies, and how they are written and read.
+
+A block is written once, when it is full, and never changed; it counts when the checkpoint that names it is durable, and
+until then the journal has what is in it. So whatever a crash leaves behind the last block that a checkpoint names is
+written over. Files hold many blocks each, and one goes when the last of its blocks does.
+
+What is in a block, and which ones a search has to look into, is the business of `core.aborted`; nothing here may decide
+that a block is not needed.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from itertools import groupby
+from struct import Struct
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from semel.core.aborted import ABORTED_BYTES, AbortedTransactions
+from semel.core.partition import Partition
+from semel.storage.files import Buffer, File
+from semel.storage.journal import Damaged
+from semel.storage.segment import SegmentFiles, Stretch
+
+# In front of each block: a checksum, also of the block's number, which is not written.
+_CHECKSUM: Final = Struct("<I")
+_NUMBER: Final = Struct("<q")
+
+
+class BlockLayout(NamedTuple):
+    """How many aborted transactions a block has, and how many blocks a file. A directory keeps what it began with."""
+
+    aborted_per_block: int = 128
+    blocks_per_file: int = 1024
+
+    @property
+    def block_bytes(self) -> int:
+        return _CHECKSUM.size + self.aborted_per_block * ABORTED_BYTES
+
+
+BLOCK_LAYOUT: Final = BlockLayout()
+
+
+class AbortedBlocks:
+    """The blocks of one partition, and the search through all that was aborted there."""
+
+    __slots__ = ("_directory", "_layout", "_segment_files", "_state")
+
+    def __init__(self, state: Partition, directory: str, segment_files: SegmentFiles, layout: BlockLayout) -> None:
+        self._state = state
+        self._directory = directory
+        self._segment_files = segment_files
+        self._layout = layout
+
+    # -- searching ----------------------------------------------------------------------------------------------
+
+    def between(self, begin: int, end: int) -> list[tuple[int, int]]:
+        """Producer id and first offset of those that reach into a stretch of the log, in the order of their markers."""
+        return self._state.aborted.between(begin, end, lambda numbers: self._read(numbers, self._segment_files.opened))
+
+    def cold(self, begin: int, end: int) -> list[Stretch]:
+        """What `between` with these arguments would have to wait for the disk to get."""
+        numbers = self._state.aborted.blocks_between(begin, end)
+        return [
+            stretch
+            for stretch, _ in self._stretches(numbers)
+            if not self._segment_files.opened(stretch.path).is_cached(stretch.size, stretch.position)
+        ]
+
+    def for_thread(self) -> Callable[[int, int], list[tuple[int, int, int]]]:
+        """What was aborted as of now, to be searched in a thread: producer id, first offset and marker's offset of each
+        that reaches into the stretch from one offset to before another.
+        """
+        aborted = AbortedTransactions.from_bytes(*self._state.aborted.to_bytes())
+        return lambda begin, end: aborted.spans(begin, end, self._read_alone)
+
+    def _read(self, numbers: Iterable[int], opened: Callable[[str], File]) -> Iterator[bytes]:
+        """These blocks, from the files that `opened` gives; `Damaged` if one is not as it was written."""
+        block_bytes = self._layout.block_bytes
+        for (path, position, size), found in self._stretches(numbers):
+            data = opened(path).read_at(size, position)
+            for at, number in enumerate(found):
+                block = data[at * block_bytes : (at + 1) * block_bytes]
+                content = block[_CHECKSUM.size :]
+                if len(block) < block_bytes or _CHECKSUM.unpack_from(block)[0] != _checksum(number, content):
+                    raise Damaged(f"{path}: no block of aborted transactions at offset {position + at * block_bytes}")
+                yield content
+
+    def _read_alone(self, numbers: Iterable[int]) -> Iterator[bytes]:
+        """The same for a thread, which opens its files by itself."""
+        with ExitStack() as opened:
+
+            def file_of(path: str) -> File:
+                file = self._segment_files.files.open(path)
+                opened.callback(file.close)
+                return file
+
+            yield from self._read(numbers, file_of)
+
+    # -- keeping ------------------------------------------------------------------------------------------------
+
+    def put_away(self) -> None:
+        """If a block is full, write it. What the disk refuses has not happened, and is tried again the next time."""
+        aborted, count = self._state.aborted, self._layout.aborted_per_block
+        if aborted.young_count >= count:
+            number = aborted.next_block
+            content = aborted.oldest(count)
+            ((stretch, _),) = self._stretches([number])
+            parts: list[Buffer] = [_CHECKSUM.pack(_checksum(number, content)), content]
+            self._segment_files.write_beside(stretch.path, parts, stretch.position)
+            aborted.put_away(count)
+
+    def check(self) -> None:
+        """`Damaged` if a file is not there that has a block, or is shorter than its blocks are."""
+        aborted = self._state.aborted
+        for (path, position, size), _ in self._stretches(range(aborted.first_block, aborted.next_block)):
+            self._segment_files.check_size(path, position + size)
+
+    def paths(self) -> list[str]:
+        """The files that there may be; the next block may go into one that has no other left."""
+        aborted, per_file = self._state.aborted, self._layout.blocks_per_file
+        return self._paths(aborted.first_block // per_file, -(-aborted.next_block // per_file))
+
+    def freed(self, first_block_before: int) -> list[str]:
+        """The files that no block is in any more, nor ever will be, where the first block was another one before."""
+        per_file = self._layout.blocks_per_file
+        return self._paths(first_block_before // per_file, self._state.aborted.first_block // per_file)
+
+    def _stretches(self, numbers: Iterable[int]) -> Iterator[tuple[Stretch, list[int]]]:
+        """Where these blocks are, in as few pieces as possible, and which ones are in each. `numbers` rise."""
+        per_file, block_bytes = self._layout.blocks_per_file, self._layout.block_bytes
+        for (file_number, _), some in groupby(enumerate(numbers), lambda i: (i[1] // per_file, i[1] - i[0])):
+            found = [number for _, number in some]
+            position = found[0] % per_file * block_bytes
+            yield Stretch(self._path(file_number), position, len(found) * block_bytes), found
+
+    def _paths(self, first: int, behind: int) -> list[str]:
+        return [self._path(file_number) for file_number in range(first, behind)]
+
+    def _path(self, file_number: int) -> str:
+        return f"{self._directory}/{file_number:020d}.aborted"
+
+
+def _checksum(number: int, content: bytes) -> int:
+    return crc32c(content, crc32c(_NUMBER.pack(number)))

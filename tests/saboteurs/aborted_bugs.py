@@ -1,0 +1,71 @@
+"""The planted bugs of the list of aborted transactions: what a reader must leave out, and nothing else."""
+
+from typing import Final
+
+from saboteurs.planting import Bug
+
+ABORTED_BUGS: Final[tuple[Bug, ...]] = (
+    Bug(
+        "an aborted transaction that began before the fetch is not named",
+        "semel.core.aborted:AbortedTransactions.between",
+        "pairs if max(first_offsets) < end else [pair for pair in pairs if pair[1] < end]",
+        "[pair for pair in pairs if begin <= pair[1] < end]",
+        ("tests/core/test_partition_transactions.py",),
+    ),
+    Bug(
+        "the search for aborted transactions breaks off one too early",
+        "semel.core.aborted:AbortedTransactions._reaching",
+        "bisect_left(columns[3], end) + 1",
+        "bisect_left(columns[3], end)",
+        ("tests/core/test_partition_transactions.py",),
+    ),
+    Bug(
+        "the search for blocks of aborted transactions breaks off where the first one ends behind the stretch",
+        "semel.core.aborted:AbortedTransactions.blocks_between",
+        "blocks[at + 2] >= end",
+        "blocks[at] >= end",
+        ("tests/core/test_partition_transactions.py",),
+    ),
+    Bug(
+        "a transaction whose marker compaction has removed is named, because it stands in a block with others",
+        "semel.core.aborted:AbortedTransactions._reaching",
+        "begin = max(begin, self._floor)",
+        "pass",
+        ("tests/core/test_partition_transactions.py",),
+    ),
+    Bug(
+        "a checkpoint names blocks of aborted transactions that were not synced",
+        "semel.storage.segment:SegmentFiles.write_beside",
+        "self.dirty.add(path)",
+        "pass",
+        ("tests/crash/test_matrix.py", "-k", "transactions"),
+    ),
+    Bug(
+        "a checkpoint forgets the blocks of aborted transactions",
+        "semel.storage.partition_log:restore_state",
+        "AbortedTransactions.from_bytes(parts.aborted, parts.aborted_blocks)",
+        "AbortedTransactions.from_bytes(parts.aborted)",
+        ("tests/storage/test_log_transactions.py",),
+    ),
+    Bug(
+        "a file of aborted transactions goes that the next block is written to",
+        "semel.storage.aborted_blocks:AbortedBlocks.freed",
+        "self._state.aborted.first_block // per_file",
+        "-(-self._state.aborted.first_block // per_file)",
+        ("tests/storage/test_aborted_blocks.py",),
+    ),
+    Bug(
+        "a block of aborted transactions is believed whatever is in it",
+        "semel.storage.aborted_blocks:AbortedBlocks._read",
+        "_CHECKSUM.unpack_from(block)[0] != _checksum(number, content)",
+        "False",
+        ("tests/storage/test_aborted_blocks.py",),
+    ),
+    Bug(
+        "a fetch names no aborted transaction",
+        "semel.broker.apis.fetch:_read",
+        "partition.aborted.between(asked.fetch_offset, behind)",
+        "()",
+        ("tests/broker/apis/test_isolation.py",),
+    ),
+)
