@@ -22,9 +22,10 @@ class ConnectionEnded(Exception):
 class Asker:
     """Call it with an API and a version to get the answer as kio's dataclass."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, *, source: str = "") -> None:
+        """`source` is the address to connect from, where it matters."""
         host, _, port = bootstrap.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), timeout=30)
+        self._socket = socket.create_connection((host, int(port)), timeout=30, source_address=(source, 0))
         self._correlation_id = 0
 
     def __enter__(self) -> Self:

@@ -21,9 +21,11 @@ from semel.broker.limits import Limits
 from semel.core.steps import finish
 from semel.testing.served import ServedBroker
 from semel.wire import messages
+from semel.wire.errors import ErrorCode
 from semel.wire.frames import parse_response_header
 from semel.wire.records import Record, encode_batch
 from semel.wire.versions import API_VERSIONS, FETCH, METADATA, PRODUCE
+from transacting import TransactionalProducer
 
 MEGABYTE = 1024 * 1024
 
@@ -36,8 +38,8 @@ class Watched:
         self._embedded = embedded
         self._askers: list[Asker] = []
 
-    def connect(self) -> Asker:
-        asker = Asker(self.bootstrap)
+    def connect(self, *, source: str = "") -> Asker:
+        asker = Asker(self.bootstrap, source=source)
         self._askers.append(asker)
         return asker
 
@@ -436,3 +438,36 @@ def test_a_process_under_attack_stays_small_and_serves_the_honest(tmp_path: Path
     allowed = limits["unsent_bytes_max"] + limits["receive_bytes_max"] + len(attackers) * (MEGABYTE + UNSENT_BYTES_HIGH)
     assert grown < allowed, f"it grew by {grown} bytes"
     assert broker.exit_code == 0
+
+
+def test_a_stranger_who_fills_the_record_of_producers_locks_nobody_out() -> None:
+    """Whether it writes under very many ids, or only announces partitions to transactions that it ends."""
+    with serving(producer_states_max=40) as broker:
+        stranger, honest = broker.connect(source="127.0.0.2"), broker.connect()
+        stranger.create("orders", partitions=20)
+        numbered = {
+            number: encode_batch([Record(b"")], producer_id=number, producer_epoch=0, base_sequence=0)
+            for number in range(5_000, 5_050)
+        }
+
+        def sent(ask: Asker, record_batch: bytearray) -> int:
+            data = [{"name": "orders", "partition_data": [{"index": 0, "records": bytes(record_batch)}]}]
+            answer = ask(PRODUCE, 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data)
+            return int(answer.responses[0].partition_responses[0].error_code)
+
+        told = [sent(stranger, first) for first in numbered.values()]
+        assert (told.count(0), told.count(ErrorCode.POLICY_VIOLATION)) == (20, 30)
+        transactional = TransactionalProducer(stranger, "many")
+        transactional.claim()
+        assert transactional.add("orders", partition=1) == [ErrorCode.POLICY_VIOLATION]
+        assert broker.look(lambda b: b.metrics.refused_producers) == 31
+        # It goes on with what it has, and others find room: by batches, and by transactions.
+        more = encode_batch([Record(b"")], producer_id=5_000, producer_epoch=0, base_sequence=1)
+        assert sent(stranger, more) == 0
+        assert sent(honest, numbered[5_049]) == 0
+        mine = TransactionalProducer(honest, "mine")
+        mine.claim()
+        assert mine.add("orders") == [0]
+        assert mine.send("orders", "value") == 0
+        assert mine.end() == 0
+        assert broker.look(lambda b: b.log.producer_room.charged("127.0.0.1", None)) == 2

@@ -118,4 +118,31 @@ JOURNAL_BUGS: Final[tuple[Bug, ...]] = (
         "True",
         (_CLEANING,),
     ),
+    # -- room for producers: shared out, and given back by time alone ------------------------------------------------
+    Bug(
+        "an address gets all the room that there is",
+        "semel.core.producer_room:ProducerRoom.check",
+        "self.charged(address, horizon_ms) + 2 * wanted - 1 > free",
+        "False",
+        (
+            "tests/core/test_producer_room.py",
+            "tests/broker/test_limits.py",
+            "-k",
+            "room or stranger or greed or address",
+        ),
+    ),
+    Bug(
+        "partitions that are announced are charged to nobody",
+        "semel.storage.log:Log.take_producer_room",
+        "self.producer_room.charge(wanted, address, now_ms, self.silence.horizon_ms)",
+        "pass",
+        ("tests/broker/test_limits.py", "-k", "stranger"),
+    ),
+    Bug(
+        "a checkpoint forgets who took the room for producers",
+        "semel.storage.contents:Contents._restore",
+        'state.get("producer_room", ())',
+        "()",
+        ("tests/storage/test_sharing_room.py",),
+    ),
 )

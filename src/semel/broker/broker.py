@@ -33,6 +33,7 @@ from semel.broker.sessions import FetchSessions
 from semel.broker.transactions import TransactionCoordinator
 from semel.broker.turns import Turns
 from semel.core.entries import Entry, TransactionEnded
+from semel.core.producer_room import NoRoom
 from semel.core.steps import Pace, Steps
 from semel.storage.checkpoint import CheckpointJob
 from semel.storage.contents import PreparedEnd
@@ -45,6 +46,8 @@ from semel.wire.errors import ProtocolError
 Durability = Literal["fsync", "os"]
 
 STOP_SECONDS_MAX: Final = 1.5
+# How often it is told that there is no room for more producers.
+NO_ROOM_TOLD_MS: Final = 60_000
 # Turns of the event loop that a sync waits at most. Clients send a request for each partition, one right behind the
 # other: a sync that begins with the first has the others wait for two. More turns would leave the disk idle under load.
 GATHERING_TURNS_MAX: Final = 8
@@ -125,6 +128,7 @@ class Broker:
         # After a checkpoint found no space there is a pause before the next one.
         self._checkpoint_postponed = False
         # Whether something was done about a full disk since the house was kept last.
+        self._no_room_told_ms = -NO_ROOM_TOLD_MS
         self._space_sought = False
 
     # -- life ---------------------------------------------------------------------------------------------------
@@ -345,6 +349,14 @@ class Broker:
             # A checkpoint gives files of the journal and deleted segments back; then retention can be written down.
             self._space_sought = True
             self._loop.call_soon(self._begin_checkpoint)
+
+    def no_room(self, refused: NoRoom) -> None:
+        """One more producer was refused. A client that is may try again at once, so not each time is told."""
+        self.metrics.refused_producers += 1
+        now_ms = self.steady_ms()
+        if now_ms >= self._no_room_told_ms + NO_ROOM_TOLD_MS:
+            self._no_room_told_ms = now_ms
+            self.events.tell(logging.WARNING, "producer_refused", reason=refused)
 
     def unreadable(self, error: Exception) -> None:
         """Records that should be there cannot be read."""

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
+from semel.core.producer_room import address_of
 from semel.core.steps import Steps
 from semel.wire.errors import ProtocolError
 from semel.wire.frames import SIZE_BYTES, RequestHeader, frame_size, parse_request_header
@@ -131,6 +132,10 @@ class Exchange:
         return self._connection.peer
 
     @property
+    def address(self) -> str:
+        return self._connection.address
+
+    @property
     def connection_number(self) -> int:
         """Which connection it came over: a later one has a higher number."""
         return self._connection.number
@@ -163,6 +168,8 @@ class Connection(asyncio.BufferedProtocol):
         self._bytes_since_progress = 0
         self.last_progress_at = broker.uptime()
         self.peer = ""
+        # What others may come from, too; of IPv6 the network.
+        self.address = ""
         # Later connections have higher numbers.
         self.number = 0
 
@@ -172,6 +179,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         address = transport.get_extra_info("peername")
         self.peer = f"{address[0]}:{address[1]}" if isinstance(address, tuple) else "local"
+        self.address = address_of(address[0] if isinstance(address, tuple) else "local")
         self._transport.set_write_buffer_limits(high=UNSENT_BYTES_HIGH)
         if not self.broker.welcome(self):
             self._transport.abort()

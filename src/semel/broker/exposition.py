@@ -104,6 +104,12 @@ def _transactions(broker: "Broker") -> Iterator[str]:
     )
     yield from _family(
         "counter",
+        "refused_producers_total",
+        "Refusals to put a producer on record, because there was no room, or one address had taken its share.",
+        metrics.refused_producers,
+    )
+    yield from _family(
+        "counter",
         "forgotten_transactional_ids_total",
         "Transactional ids that nobody used for too long.",
         metrics.forgotten_transactional_ids,

@@ -46,7 +46,8 @@ class Limits:
     topics_max: int = 10_000
     # Partitions of all topics together.
     partitions_max: int = 20_000
-    # Pairs of producer id and partition on record; all of them are 140 MB in a checkpoint and 300 MB in memory.
+    # Pairs of producer id and partition on record; all of them are 140 MB in a checkpoint and 300 MB in memory. Once
+    # half of that is taken, an address may put no more on record than there is room for others: alone it gets half.
     producer_states_max: int = 1_000_000
     # How long a producer is remembered after its last batch, in time in which the broker was there: seven days. Whoever
     # sends again later what was acknowledged has it stored twice, so this is longer than any client goes on trying.

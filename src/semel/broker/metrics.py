@@ -58,6 +58,7 @@ class Metrics:
         "latencies",
         "protocol_errors",
         "refused_batches",
+        "refused_producers",
         "storage_errors",
         "sync_waiters",
         "synced_entries_bytes",
@@ -98,6 +99,8 @@ class Metrics:
         self.forgotten_offsets = 0
         # What was not used for too long: producers, each counted in each of its partitions, and transactional ids.
         self.forgotten_producers = 0
+        # Those for which there was no room, each time one was tried.
+        self.refused_producers = 0
         self.forgotten_transactional_ids = 0
         self.syncs = 0
         # Answers that waited for those syncs: divided by `syncs` this is the batch of the group commit.

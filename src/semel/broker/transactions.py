@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal, get_args
 from semel.broker.deadlines import DUE_AGAIN_MS, Deadlines
 from semel.broker.metrics import TransactionOutcome
 from semel.core.entries import PartitionName, TransactionEnded
+from semel.core.producer_room import NoRoom
 from semel.core.steps import APPEND_PIECES, Steps, finish
 from semel.core.transactions import Claim, End
 
@@ -81,14 +82,24 @@ class TransactionCoordinator:
         return claim
 
     def add_partitions(
-        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: list[PartitionName]
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: list[PartitionName],
+        address: str | None = None,
     ) -> None:
         broker = self._broker
+        now_ms = broker.now_ms()
         grew = broker.log.transactions.decide_add_partitions(
-            transactional_id, producer_id, producer_epoch, partitions, broker.now_ms()
+            transactional_id, producer_id, producer_epoch, partitions, now_ms
         )
         if grew is not None:
-            broker.log.check_producer_room(producer_id, grew.partitions)
+            try:
+                broker.log.take_producer_room(producer_id, grew.partitions, address, now_ms)
+            except NoRoom as refused:
+                broker.no_room(refused)
+                raise
             broker.commit(grew)
             self.note_grown(producer_id)
 

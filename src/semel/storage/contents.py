@@ -13,6 +13,7 @@ from semel.core import batch as batches
 from semel.core.batch import BatchHeader
 from semel.core.entries import BatchAppended, Entry, LogStartMoved, TopicDeleted, TransactionEnded
 from semel.core.groups.groups import Groups
+from semel.core.producer_room import ProducerRoom
 from semel.core.steps import APPEND_PIECES, Steps
 from semel.core.topics import Catalog, Topic
 from semel.core.transactions import Transactions
@@ -48,7 +49,13 @@ class Contents(Machines):
     """Everything that is kept, in memory and in segments."""
 
     def __init__(
-        self, files: Files, catalog: Catalog, transactions: Transactions, groups: Groups, layout: BlockLayout
+        self,
+        files: Files,
+        catalog: Catalog,
+        transactions: Transactions,
+        groups: Groups,
+        layout: BlockLayout,
+        producer_room: ProducerRoom,
     ) -> None:
         super().__init__(catalog, transactions, groups)
         self.files = files
@@ -57,6 +64,7 @@ class Contents(Machines):
         self.leader_epoch = 0
         # Pairs of producer and partition on record.
         self.producer_states = 0
+        self.producer_room = producer_room
         self._segment_files = SegmentFiles(files)
         self._layout = layout
         self._partitions: dict[int, list[PartitionLog]] = {}
@@ -281,7 +289,12 @@ class Contents(Machines):
 
     def _snapshot(self) -> dict[str, Any]:
         """All state as of now but for the partitions, in words; nothing that happens later changes it."""
-        return {"cluster_id": self.cluster_id, "leader_epoch": self.leader_epoch, **self._machines_snapshot()}
+        return {
+            "cluster_id": self.cluster_id,
+            "leader_epoch": self.leader_epoch,
+            "producer_room": self.producer_room.snapshot(),
+            **self._machines_snapshot(),
+        }
 
     def _partition_snapshots(
         self, records: list[dict[str, Any]], parts: list[checkpoint.PartitionParts]
@@ -313,6 +326,7 @@ class Contents(Machines):
     def _restore(self, state: dict[str, Any], packed: memoryview) -> None:
         self.cluster_id = state["cluster_id"]
         self.leader_epoch = state.get("leader_epoch", 0)
+        self.producer_room.restore(state.get("producer_room", ()))
         self._restore_machines(state)
         for topic in self.catalog:
             self._partitions[topic.number] = [self._new_partition(topic, i) for i in range(topic.partition_count)]

@@ -32,7 +32,8 @@ from semel.core.entries import (
 )
 from semel.core.groups.groups import GROUP_NAME_BYTES_MAX, GROUP_OFFSETS_MAX, GROUPS_MAX, Groups
 from semel.core.partition import PRODUCER_EXPIRATION_MS, answered_timestamp
-from semel.core.producers import ACCEPTED, GAP, Outcome, Producers
+from semel.core.producer_room import ProducerRoom
+from semel.core.producers import ACCEPTED, GAP, Outcome
 from semel.core.steps import APPEND_PIECES, Steps, finish
 from semel.core.topics import Catalog, Topic
 from semel.core.transactions import TRANSACTION_BOUNDS, TransactionBounds, Transactions
@@ -106,6 +107,7 @@ class Log(Contents):
                 offsets_max=settings.group_offsets_max,
             ),
             settings.aborted_blocks,
+            ProducerRoom(settings.producer_states_max),
         )
         self.settings = settings
         # What recovery had to read, for the operator.
@@ -226,13 +228,14 @@ class Log(Contents):
         now_ms: int,
         *,
         joins: bool = False,
+        address: str | None = None,
     ) -> Appended:
         """Judge a batch that was found consistent and, if it is new, append it; its base offset is written into it.
 
         `joins`: a transactional batch may make its partition part of the open transaction, or open one by itself.
-        OSError means that nothing happened, Torn that nothing in memory counts any more. Whatever the outcome, the
-        answer is due when `end` as it stands after this call is durable: for a duplicate, too, whose original may still
-        be on its way to the disk.
+        `address`: its sender's. OSError means that nothing happened, Torn that nothing in memory counts any more.
+        Whatever the outcome, the answer is due when `end` as it stands after this call is durable: for a duplicate,
+        too, whose original may still be on its way to the disk.
         """
         self._check_whole()
         state = partition.state
@@ -251,8 +254,12 @@ class Log(Contents):
             if original is None:
                 return Appended(outcome, error=decision.error, message=decision.message)
             return Appended(outcome, original.base_offset, original.timestamp_ms)
-        if self.producer_states >= self.settings.producer_states_max and header.producer_id != batches.NO_PRODUCER:
-            self._refuse_one_more_producer(state.producers, header.producer_id)
+        is_first = header.producer_id != batches.NO_PRODUCER and state.producers.get(header.producer_id) is None
+        if is_first:
+            self.producer_room.check(1, self.producer_states, address, self.silence.horizon_ms)
+            if self.transactions.takes_part(header.producer_id, partition.name):
+                # Room was taken when that was announced.
+                address = None
         configs = topic.parsed
         if configs.log_append_time:
             header = batches.stamp(batch, header, now_ms)
@@ -266,6 +273,8 @@ class Log(Contents):
             partition.write(header, batch, now_ms, configs)
             end = self._journal.append(BATCH_KIND, [head, batch])
             self._apply_append(partition, header, now_ms)
+            if is_first:
+                self.producer_room.charge(1, address, now_ms, self.silence.horizon_ms)
             self._expect(end, partition)
         except BaseException as error:
             self._note_broken_off(f"a batch for {partition.directory}", end, error)
@@ -369,21 +378,18 @@ class Log(Contents):
                 yield 1 + forgotten
         return in_all
 
-    def check_producer_room(self, producer_id: int, partitions: Iterable[PartitionName]) -> None:
+    def take_producer_room(
+        self, producer_id: int, partitions: Iterable[PartitionName], address: str | None, now_ms: int
+    ) -> None:
         """Refused if a transaction's end would put its producer on record in these partitions, and there is no room.
 
         What was announced before and has not ended is not counted; that has a bound of its own.
         """
-        if self.producer_states >= self.settings.producer_states_max:
-            for number, index in partitions:
-                self._refuse_one_more_producer(self._partitions[number][index].state.producers, producer_id)
-
-    def _refuse_one_more_producer(self, producers: Producers, producer_id: int) -> None:
-        if producers.get(producer_id) is None:
-            raise refusals.Refused(
-                refusals.POLICY_VIOLATION,
-                f"{self.settings.producer_states_max} producers are on record, no more are allowed",
-            )
+        places = [self._partitions[number][index].state for number, index in partitions]
+        wanted = sum(place.producers.get(producer_id) is None for place in places)
+        if wanted:
+            self.producer_room.check(wanted, self.producer_states, address, self.silence.horizon_ms)
+            self.producer_room.charge(wanted, address, now_ms, self.silence.horizon_ms)
 
     # -- syncing ------------------------------------------------------------------------------------------------
 

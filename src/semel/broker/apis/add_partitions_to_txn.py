@@ -122,7 +122,7 @@ def _attempt(broker: "Broker", exchange: "Exchange", asked: _Asked, names: Mappi
     owner = (asked.transactional_id, asked.producer_id, asked.producer_epoch)
     if asked.verify_only:
         return {"missing": broker.log.transactions.missing_partitions(*owner, names.values())}
-    broker.transactions.add_partitions(*owner, list(names.values()))
+    broker.transactions.add_partitions(*owner, list(names.values()), exchange.address)
     if exchange.version < _SEVERAL_FROM:
         broker.transactions.note_heard(asked.producer_id, exchange.connection_number)
     return {"missing": set()}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from semel.compaction.opening import KeylessRecords, check_keys
 from semel.core import batch as batches
 from semel.core.batch import CODEC_LAST, CODEC_MASK
+from semel.core.producer_room import NoRoom
 from semel.core.producers import ACCEPTED, DUPLICATE, GAP
 from semel.core.refusals import Refused
 from semel.core.steps import APPEND_PIECES, Steps
@@ -50,7 +51,7 @@ def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[No
     acks, transactional_id = request.acks, request.transactional_id
     answers: list[ProduceTopicAnswer] = []
     for topic in request.topics:
-        answered = yield from _produce_to(broker, topic, acks, transactional_id, version)
+        answered = yield from _produce_to(broker, exchange, topic, acks, transactional_id)
         answers.append(answered)
     # Here and not with the answer, because what nobody waits for has to become durable as well.
     broker.follow_journal()
@@ -65,7 +66,7 @@ def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[No
 
 
 def _produce_to(
-    broker: "Broker", asked: ProduceTopic, acks: int, transactional_id: str | None, version: int
+    broker: "Broker", exchange: "Exchange", asked: ProduceTopic, acks: int, transactional_id: str | None
 ) -> Steps[ProduceTopicAnswer]:
     name, topic_id, partitions = asked
     catalog = broker.log.catalog
@@ -79,7 +80,7 @@ def _produce_to(
                 raise Refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks} is none of -1, 0 and 1")
             if topic is None:
                 raise Refused(unknown, "there is no such topic")
-            answers.append((yield from _append(broker, topic, index, records, transactional_id, version)))
+            answers.append((yield from _append(broker, exchange, topic, index, records, transactional_id)))
         except KeylessRecords as refused:
             broker.metrics.refused_batches += 1
             errors = [(place, "a record without a key") for place in refused.places]
@@ -97,9 +98,14 @@ def _produce_to(
 
 
 def _append(
-    broker: "Broker", topic: Topic, index: int, records: memoryview | None, transactional_id: str | None, version: int
+    broker: "Broker",
+    exchange: "Exchange",
+    topic: Topic,
+    index: int,
+    records: memoryview | None,
+    transactional_id: str | None,
 ) -> Steps[ProducePartitionAnswer]:
-    log = broker.log
+    log, version = broker.log, exchange.version
     partition = _partition(broker, topic, index)
     if not records:
         raise Refused(ErrorCode.INVALID_RECORD, "there is no record batch for this partition")
@@ -115,7 +121,18 @@ def _append(
         if log.catalog.numbered(topic.number) is None:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic '{topic.name}' has just been deleted")
     try:
-        appended = log.append(topic, partition, header, records, broker.now_ms(), joins=version >= _JOINS_FROM)
+        appended = log.append(
+            topic,
+            partition,
+            header,
+            records,
+            broker.now_ms(),
+            joins=version >= _JOINS_FROM,
+            address=exchange.address,
+        )
+    except NoRoom as refused:
+        broker.no_room(refused)
+        raise
     except Refused as refused:
         if refused.error == ErrorCode.INVALID_TXN_STATE and header.is_transactional and version >= _ABORTABLE_FROM:
             raise Refused(ErrorCode.TRANSACTION_ABORTABLE, refused.message) from None
