@@ -13,10 +13,11 @@ from semel.broker.alarm import RING_AGAIN_MS
 from semel.broker.broker import Broker
 from semel.broker.expiry import forget_silent_transactional_ids
 from semel.broker.exposition import exposition
-from semel.core.entries import Entry, PartitionName
+from semel.core.entries import Entry, PartitionName, TransactionEnded
 from semel.core.steps import finish
 from semel.core.transaction_register import State
 from semel.embedded import EmbeddedBroker
+from semel.storage.contents import PreparedEnd
 from semel.storage.files import MemoryFiles
 from semel.storage.log import Log
 from semel.testing.clock import Clock
@@ -164,6 +165,39 @@ def test_an_end_that_the_disk_refuses_is_tried_again_until_it_is_done(
             assert broker.metrics.storage_errors == refused
 
     run(scenario)
+
+
+def test_an_overdue_transaction_that_cannot_be_ended_holds_up_none_of_those_behind_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    commit, stuck = Log.commit, 0
+    tried: list[int] = []
+
+    def slip(log: Log, entry: Entry, prepared: PreparedEnd | None = None) -> None:
+        if isinstance(entry, TransactionEnded) and entry.producer_id == stuck:
+            tried.append(stuck)
+            raise ValueError("this cannot follow on what is there")
+        commit(log, entry, prepared)
+
+    async def scenario(loop: SkippingLoop) -> None:
+        nonlocal stuck
+
+        def skip() -> None:
+            loop.skipped_s += RING_AGAIN_MS / 1000
+
+        async with Broker() as broker:
+            stuck = begin(broker, "stuck", 10_000)
+            begin(broker, "behind", 10_001)
+            monkeypatch.setattr(Log, "commit", slip)
+            loop.skipped_s += 11
+            await until(lambda: state_of(broker, "behind") is State.COMPLETE_ABORT)
+            await until(lambda: len(tried) >= 2, skip)
+            assert state_of(broker, "stuck") is State.ONGOING
+            monkeypatch.undo()
+            await until(lambda: state_of(broker, "stuck") is State.COMPLETE_ABORT, skip)
+
+    run(scenario)
+    assert "event=housekeeping_failed" in [record.getMessage() for record in caplog.records]
 
 
 def test_ids_that_nobody_used_for_a_week_are_forgotten_for_good() -> None:

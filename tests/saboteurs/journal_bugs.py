@@ -118,6 +118,20 @@ JOURNAL_BUGS: Final[tuple[Bug, ...]] = (
         "True",
         (_CLEANING,),
     ),
+    Bug(
+        "who waits for a generation that cannot follow is never answered",
+        "semel.broker.coordinator:GroupCoordinator._carry_out",
+        "(OSError, ValueError)",
+        "(OSError, KeyError)",
+        ("tests/broker/apis/test_classic_groups.py", "-k", "follow_on"),
+    ),
+    Bug(
+        "an overdue transaction that breaks off starves those behind it",
+        "semel.broker.transactions:TransactionCoordinator._time_out_all",
+        "Exception",
+        "KeyError",
+        ("tests/broker/test_transaction_timeouts.py", "-k", "behind"),
+    ),
     # -- room for producers: shared out, and given back by time alone ------------------------------------------------
     Bug(
         "an address gets all the room that there is",

@@ -8,6 +8,8 @@ import pytest
 from asking import Asker
 from semel.broker.exposition import exposition
 from semel.broker.limits import Limits
+from semel.core.entries import ClassicGroupChanged, Entry
+from semel.storage.log import Log
 from semel.testing.broker import FaultyBroker
 from semel.testing.faulty import Fault, FaultyFiles
 from semel.wire.errors import ErrorCode
@@ -170,6 +172,35 @@ def test_who_leaves_makes_room_for_the_others_at_once(pair: tuple[Member, Member
     assert leader.leave().error_code == ErrorCode.NONE
     assert follower.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
     assert follower.join().leader == follower.member_id
+
+
+def test_whoever_waits_hears_of_a_generation_that_cannot_follow_on_what_is_there(
+    semel_broker: FaultyBroker, pair: tuple[Member, Member], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would wait for ever: nobody comes back to a step that broke off."""
+    leader, follower = pair
+    # What comes over one connection is served in its order.
+    follower.close()
+    follower.ask = leader.ask
+    check = Log.check
+
+    def slip(log: Log, entry: Entry) -> None:
+        if isinstance(entry, ClassicGroupChanged):
+            raise ValueError("no such generation")
+        check(log, entry)
+
+    monkeypatch.setattr(Log, "check", slip)
+    joins = [member.post_join(member_id=member.member_id) for member in pair]
+    for member, joined in zip(pair, joins, strict=True):
+        member.take(joined())
+    waiting = [follower.post_sync(), leader.post_sync({leader.member_id: b"all", follower.member_id: b"none"})]
+    assert [answer().error_code for answer in waiting] == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 2
+    monkeypatch.undo()
+    joins = [member.post_join(member_id=member.member_id) for member in pair]
+    for member, joined in zip(pair, joins, strict=True):
+        member.take(joined())
+    waiting = [follower.post_sync(), leader.post_sync({leader.member_id: b"all", follower.member_id: b"none"})]
+    assert [answer().assignment for answer in waiting] == [b"none", b"all"]
 
 
 def test_a_restart_of_the_broker_costs_no_rebalance(semel_broker: FaultyBroker, pair: tuple[Member, Member]) -> None:
