@@ -8,13 +8,14 @@ Members of the classic protocol come from `semel.broker.coordinator`, which has 
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from semel.broker.deadlines import Deadlines
 from semel.broker.member_connections import MemberName
+from semel.core.configs import Definition, canonical
 from semel.core.entries import ConsumerGroupChanged, PartitionName
-from semel.core.groups import consumer_migration, consumer_requests
+from semel.core.groups import consumer_migration, consumer_requests, group_configs
 from semel.core.groups.classic import ClassicGroup
 from semel.core.groups.classic_steps import JoinAnswer, JoinRequest, Leaver, SyncAnswer, SyncRequest
 from semel.core.groups.consumer import ConsumerGroup, ConsumerRules
@@ -52,7 +53,7 @@ class ConsumerGroupCoordinator:
 
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
-        self.rules = ConsumerRules(
+        self._rules = ConsumerRules(
             session_timeout_ms=broker.limits.consumer_group_session_timeout_ms,
             heartbeat_interval_ms=broker.limits.consumer_group_heartbeat_interval_ms,
             heartbeat_interval_in_motion_ms=broker.limits.consumer_group_heartbeat_interval_in_motion_ms,
@@ -66,12 +67,30 @@ class ConsumerGroupCoordinator:
         self._size_bytes = 0
         self._deadlines = Deadlines[str]()
 
+    @property
+    def definitions(self) -> Mapping[str, Definition]:
+        """What may be set on a group."""
+        return group_configs.definitions(self._rules)
+
+    def rules_of(self, name: str) -> ConsumerRules:
+        """What holds for a group: what is set on it, and for the rest what the broker is set to."""
+        return group_configs.rules_with(self._rules, self._broker.log.groups.configs_of(name))
+
+    def configure(self, name: str, configs: Mapping[str, str | None], *, validate_only: bool) -> None:
+        """Let these be all that is set on a group from now on; its members hear of it with their next heartbeats."""
+        groups = self._broker.log.groups
+        settled = canonical(configs, self.definitions)
+        group_configs.check(settled, self._rules)
+        entry = groups.decide_configs(name, settled)
+        if settled != groups.configs_of(name) and not validate_only:
+            self._broker.commit(entry)
+
     def begin(self) -> None:
         """The log was recovered: members have their whole session to show that they are still there."""
         self._broker.alarm.watch(self._deadlines.next_ms, self.pass_time)
         for group in self._broker.log.groups:
             if isinstance(group.machine, ConsumerGroup):
-                group.machine.hear_all(self.rules, self._broker.steady_ms())
+                group.machine.hear_all(self.rules_of(group.name), self._broker.steady_ms())
                 self._note_size(group.name, group.machine.size_bytes)
                 self._note_deadline(group.name, group.machine)
 
@@ -100,19 +119,19 @@ class ConsumerGroupCoordinator:
         else:
             if pattern is not None:
                 machine.topics.remember(pattern)
-            entry = machine.decide_heartbeat(name, beat, catalog, self.rules, now_ms)
+            entry = machine.decide_heartbeat(name, beat, catalog, self.rules_of(name), now_ms)
         if upgrade is not None:
             self._upgrade(name, upgrade)
         machine = self._keep(name, machine, entry)
         if beat.leaves:
             self._downgrade_if_due(name, machine)
             return Heard(beat.member_id, beat.epoch, None, 0, self._broker.log.end)
-        machine.hear(beat.member_id, self.rules, now_ms)
+        machine.hear(beat.member_id, self.rules_of(name), now_ms)
         self._note_deadline(name, machine)
         member = machine.members[beat.member_id]
         must_be_told = beat.says_all or member.held.keys() != could_read
         may_read = tuple(member.held) if must_be_told else None
-        interval_ms = machine.heartbeat_interval_ms(self.rules, now_ms)
+        interval_ms = machine.heartbeat_interval_ms(self.rules_of(name), now_ms)
         return Heard(beat.member_id, member.epoch, may_read, interval_ms, self._changed.get(name, 0))
 
     def _machine(self, name: str, beat: Heartbeat) -> tuple[ConsumerGroup, ConsumerGroupChanged | None]:
@@ -129,7 +148,9 @@ class ConsumerGroupCoordinator:
         # Who was told an id and has not come back with it is no member: it will join whatever group is here then.
         if not isinstance(machine, ClassicGroup) or not len(machine.members):
             return new, None
-        upgrade = consumer_migration.upgrade(machine, self._broker.log.catalog, self.rules, self._broker.steady_ms())
+        upgrade = consumer_migration.upgrade(
+            machine, self._broker.log.catalog, self.rules_of(name), self._broker.steady_ms()
+        )
         new.apply(upgrade)
         return new, upgrade
 
@@ -191,22 +212,24 @@ class ConsumerGroupCoordinator:
         """Answer a JoinGroup, which waits for nobody."""
         catalog, now_ms = self._broker.log.catalog, self._broker.steady_ms()
         try:
-            member_id, entry = consumer_migration.decide_join(name, machine, request, catalog, self.rules, now_ms)
+            member_id, entry = consumer_migration.decide_join(
+                name, machine, request, catalog, self.rules_of(name), now_ms
+            )
             self._keep(name, machine, entry)
         except Refused as refused:
             needs_id = refused.error == MEMBER_ID_REQUIRED
             return JoinAnswer(refused.error, request.new_member_id if needs_id else request.member_id)
-        machine.hear(member_id, self.rules, now_ms)
+        machine.hear(member_id, self.rules_of(name), now_ms)
         machine.note_joined(member_id)
         self._note_deadline(name, machine)
         answer = consumer_migration.join_answer(machine.members[member_id])
         self._downgrade_if_due(name, machine)
         return answer
 
-    def sync(self, machine: ConsumerGroup, request: SyncRequest) -> SyncAnswer:
+    def sync(self, name: str, machine: ConsumerGroup, request: SyncRequest) -> SyncAnswer:
         """Answer a SyncGroup."""
         answer = consumer_migration.sync_answer(machine, request, self._broker.log.catalog)
-        machine.hear(request.member_id, self.rules, self._broker.steady_ms())
+        machine.hear(request.member_id, self.rules_of(name), self._broker.steady_ms())
         return answer
 
     def classic_heartbeat(
@@ -219,10 +242,10 @@ class ConsumerGroupCoordinator:
         except Refused as refused:
             if refused.error == REBALANCE_IN_PROGRESS:
                 machine.expect_to_join(member_id, now_ms)
-                machine.hear(member_id, self.rules, now_ms)
+                machine.hear(member_id, self.rules_of(name), now_ms)
                 self._note_deadline(name, machine)
             raise
-        machine.hear(member_id, self.rules, now_ms)
+        machine.hear(member_id, self.rules_of(name), now_ms)
 
     def leave(self, name: str, machine: ConsumerGroup, leavers: Iterable[Leaver]) -> list[int]:
         """What becomes of each who leaves."""
@@ -243,7 +266,7 @@ class ConsumerGroupCoordinator:
 
     def _upgrade(self, name: str, entry: ConsumerGroupChanged) -> None:
         machine = self._keep(name, ConsumerGroup(), entry)
-        machine.hear_all(self.rules, self._broker.steady_ms())
+        machine.hear_all(self.rules_of(name), self._broker.steady_ms())
         self._note_deadline(name, machine)
 
     def _downgrade_if_due(self, name: str, machine: ConsumerGroup) -> None:
@@ -263,7 +286,7 @@ class ConsumerGroupCoordinator:
 
     def connection_lost(self, name: str, machine: ConsumerGroup, member_id: str) -> None:
         """A member may have died: let it show itself soon."""
-        machine.connection_lost(member_id, self.rules, self._broker.steady_ms())
+        machine.connection_lost(member_id, self.rules_of(name), self._broker.steady_ms())
         self._note_deadline(name, machine)
 
     def _note_deadline(self, name: str, machine: ConsumerGroup) -> None:

@@ -144,7 +144,7 @@ class GroupCoordinator:
         try:
             consumer_group = self._consumer_groups.with_members(name)
             if consumer_group is not None:
-                waiter.answer(self._consumer_groups.sync(consumer_group, request))
+                waiter.answer(self._consumer_groups.sync(name, consumer_group, request))
                 return
             machine = self._existing(name)
         except Refused as refused:

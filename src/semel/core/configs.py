@@ -317,12 +317,12 @@ class Alteration:
     value: str | None = None
 
 
-def canonical(configs: Mapping[str, str | None]) -> dict[str, str]:
+def canonical(configs: Mapping[str, str | None], definitions: Mapping[str, Definition] = DEFINITIONS) -> dict[str, str]:
     """The same configurations in the one way to write them, or InvalidConfig for the first that cannot be set.
 
-    What a topic keeps is this and not the client's text, so that a megabyte of blanks around a digit is not kept.
+    What is kept is this and not the client's text, so that a megabyte of blanks around a digit is not kept.
     """
-    return {name: _definition(name).canonical(_given(name, value)) for name, value in configs.items()}
+    return {name: _definition(name, definitions).canonical(_given(name, value)) for name, value in configs.items()}
 
 
 def parse(configs: Mapping[str, str | None]) -> TopicConfigs:
@@ -355,12 +355,16 @@ def parse(configs: Mapping[str, str | None]) -> TopicConfigs:
     )
 
 
-def altered(configs: Mapping[str, str], alterations: Iterable[Alteration]) -> dict[str, str]:
+def altered(
+    configs: Mapping[str, str],
+    alterations: Iterable[Alteration],
+    definitions: Mapping[str, Definition] = DEFINITIONS,
+) -> dict[str, str]:
     """All configurations as they stand after an incremental change, or InvalidConfig; `configs` stays as it is."""
     result = dict(configs)
     seen: set[str] = set()
     for alteration in alterations:
-        definition = _definition(alteration.name)
+        definition = _definition(alteration.name, definitions)
         if alteration.name in seen:
             raise InvalidConfig(f"{alteration.name} is changed twice in one request", INVALID_REQUEST)
         seen.add(alteration.name)
@@ -380,7 +384,7 @@ def altered(configs: Mapping[str, str], alterations: Iterable[Alteration]) -> di
         else:
             words = [word for word in words if word not in change]
         result[alteration.name] = ",".join(words)
-    return canonical(result)
+    return canonical(result, definitions)
 
 
 def listed(text: str) -> list[str]:
@@ -388,10 +392,11 @@ def listed(text: str) -> list[str]:
     return list(dict.fromkeys(word for word in (part.strip() for part in text.split(",")) if word))
 
 
-def _definition(name: str) -> Definition:
-    definition = DEFINITIONS.get(name)
+def _definition(name: str, definitions: Mapping[str, Definition]) -> Definition:
+    definition = definitions.get(name)
     if definition is None:
-        raise InvalidConfig(f"unknown topic configuration {_shown(name)}; known are {', '.join(DEFINITIONS)}")
+        whose = "topic" if definitions is DEFINITIONS else "group"
+        raise InvalidConfig(f"unknown {whose} configuration {_shown(name)}; known are {', '.join(definitions)}")
     return definition
 
 

@@ -208,6 +208,14 @@ class GroupDeleted:
     group: str
 
 
+@dataclass(frozen=True, slots=True)
+class GroupConfigsChanged:
+    """These are the configurations set on a group from now on: all of them, whether the group exists or not."""
+
+    group: str
+    configs: dict[str, str]
+
+
 class ConsumerSubscription(NamedTuple):
     """What a member of a consumer group last said of itself. An empty `topic_regex` is none.
 
@@ -290,5 +298,6 @@ Entry = (
     | OffsetsForgotten
     | ClassicGroupChanged
     | GroupDeleted
+    | GroupConfigsChanged
     | ConsumerGroupChanged
 )

@@ -35,6 +35,7 @@ _KINDS: Final[dict[int, type[Any]]] = {
     15: entries.GroupDeleted,
     16: entries.ClassicGroupChanged,
     17: entries.ConsumerGroupChanged,
+    18: entries.GroupConfigsChanged,
 }
 _KIND_OF: Final = {entry_type: kind for kind, entry_type in _KINDS.items()}
 _FIELD_NAMES: Final = {entry_type: tuple(field.name for field in fields(entry_type)) for entry_type in _KIND_OF}

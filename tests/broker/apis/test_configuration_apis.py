@@ -1,10 +1,12 @@
 """Configurations are shown with where they come from, and changed all together or not at all."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from asking import Asker
+from semel.broker.limits import Limits
 from semel.core.configs import DEFINITIONS
 from semel.testing.broker import FaultyBroker
 from semel.wire.errors import ErrorCode
@@ -12,7 +14,8 @@ from semel.wire.versions import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALT
 
 TOPIC, BROKER, GROUP = 2, 4, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
-TOPIC_CONFIG, STATIC_BROKER_CONFIG, DEFAULT_CONFIG = 1, 4, 5
+TOPIC_CONFIG, STATIC_BROKER_CONFIG, DEFAULT_CONFIG, GROUP_CONFIG = 1, 4, 5, 8
+SESSION, INTERVAL = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
 
 
 def describe(
@@ -102,7 +105,8 @@ def test_the_broker_shows_what_it_was_started_with(ask: Asker, name: str) -> Non
         (TOPIC, "..", ErrorCode.INVALID_TOPIC_EXCEPTION),
         (BROKER, "9", ErrorCode.INVALID_REQUEST),
         (BROKER, "one", ErrorCode.INVALID_REQUEST),
-        (GROUP, "g", ErrorCode.INVALID_REQUEST),
+        (GROUP, "", ErrorCode.INVALID_REQUEST),
+        (16, "g", ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_what_has_no_configurations_says_so(ask: Asker, kind: int, name: str, error: ErrorCode) -> None:
@@ -174,9 +178,10 @@ def test_a_replacement_that_cannot_be_changes_nothing_at_all(
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "error"), [(TOPIC, "none", 3), (BROKER, "1", 42), (BROKER, "9", 42), (GROUP, "g", 42)]
+    ("kind", "name", "error"),
+    [(TOPIC, "none", 3), (BROKER, "1", 42), (BROKER, "9", 42), (GROUP, "", 42), (16, "g", 42)],
 )
-def test_only_topics_have_configurations_that_change(ask: Asker, kind: int, name: str, error: int) -> None:
+def test_what_has_no_configurations_that_change_says_so(ask: Asker, kind: int, name: str, error: int) -> None:
     assert replace(ask, name, ("retention.ms", "1"), kind=kind).error_code == error
     assert change(ask, name, ("retention.ms", SET, "1"), kind=kind).error_code == error
 
@@ -197,3 +202,77 @@ def test_a_change_is_there_after_a_kill(ask: Asker, semel_broker: FaultyBroker) 
     again = Asker(semel_broker.bootstrap)
     assert values(again) == {"retention.ms": "2000"}
     again.close()
+
+
+def group_values(ask: Asker, name: str = "tills") -> dict[str, tuple[str, int]]:
+    """The value of each configuration of a group, and where it comes from."""
+    return {config.name: (config.value, config.config_source) for config in describe(ask, GROUP, name).configs}
+
+
+def test_a_group_shows_what_holds_for_it_whether_it_exists_or_not(ask: Asker) -> None:
+    assert group_values(ask) == {SESSION: ("45000", DEFAULT_CONFIG), INTERVAL: ("5000", DEFAULT_CONFIG)}
+    assert change(ask, "tills", (SESSION, SET, "50000"), kind=GROUP).error_code == 0
+    assert group_values(ask) == {SESSION: ("50000", GROUP_CONFIG), INTERVAL: ("5000", DEFAULT_CONFIG)}
+    (shown,) = describe(ask, GROUP, "tills", [SESSION], explain=True).configs
+    assert [(synonym.value, synonym.source) for synonym in shown.synonyms] == [
+        ("50000", GROUP_CONFIG),
+        ("45000", DEFAULT_CONFIG),
+    ]
+    assert (shown.config_type, shown.read_only, bool(shown.documentation)) == (3, False, True)
+    assert group_values(ask, "others")[SESSION] == ("45000", DEFAULT_CONFIG)
+    assert replace(ask, "tills", (INTERVAL, "6000"), kind=GROUP).error_code == 0
+    assert group_values(ask) == {SESSION: ("45000", DEFAULT_CONFIG), INTERVAL: ("6000", GROUP_CONFIG)}
+    assert change(ask, "tills", (INTERVAL, SET, "7000"), kind=GROUP, dry=True).error_code == 0
+    assert change(ask, "tills", (INTERVAL, DELETE, None), kind=GROUP).error_code == 0
+    assert group_values(ask)[INTERVAL] == ("5000", DEFAULT_CONFIG)
+
+
+@pytest.mark.parametrize(
+    "configs",
+    [
+        [("share.session.timeout.ms", "45000")],
+        [("retention.ms", "1")],
+        [(SESSION, "44999")],
+        [(SESSION, "60001")],
+        [(INTERVAL, "4999")],
+        [(INTERVAL, "15001")],
+        [(SESSION, "soon")],
+    ],
+)
+def test_a_group_takes_what_apache_kafka_would_and_nothing_else(ask: Asker, configs: list[tuple[str, str]]) -> None:
+    answer = change(ask, "tills", *[(name, SET, value) for name, value in configs], kind=GROUP)
+    assert answer.error_code == ErrorCode.INVALID_CONFIG
+    assert configs[0][0] in answer.error_message
+    assert replace(ask, "tills", *configs, kind=GROUP).error_code == ErrorCode.INVALID_CONFIG
+    assert all(source == DEFAULT_CONFIG for _, source in group_values(ask).values())
+
+
+def test_a_session_is_longer_than_the_interval_of_heartbeats() -> None:
+    limits = Limits(consumer_group_session_timeout_ms=6_000, consumer_group_heartbeat_interval_ms=5_000)
+    with FaultyBroker(limits=limits) as broker, Asker(broker.bootstrap) as ask:
+        assert change(ask, "tills", (SESSION, SET, "7000"), kind=GROUP).error_code == 0
+        answer = change(ask, "tills", (INTERVAL, SET, "7000"), kind=GROUP)
+        assert (answer.error_code, answer.error_message) == (
+            ErrorCode.INVALID_CONFIG,
+            f"{SESSION} (7000) must be above {INTERVAL} (7000)",
+        )
+
+
+def test_what_is_set_on_a_group_outlives_the_group_a_kill_and_a_stop(tmp_path: Path) -> None:
+    with FaultyBroker(tmp_path) as broker:
+        for end in (broker.kill, broker.stop, broker.kill):
+            with Asker(broker.bootstrap) as again:
+                assert change(again, "tills", (SESSION, SET, "50000"), kind=GROUP).error_code == 0
+            end()
+            broker.start()
+            with Asker(broker.bootstrap) as again:
+                assert group_values(again)[SESSION] == ("50000", GROUP_CONFIG)
+
+
+def test_no_more_groups_have_configurations_than_there_may_be() -> None:
+    with FaultyBroker(limits=Limits(groups_max=1, group_name_bytes_max=5)) as broker, Asker(broker.bootstrap) as ask:
+        assert change(ask, "tills", (SESSION, SET, "50000"), kind=GROUP).error_code == 0
+        assert change(ask, "carts", (SESSION, SET, "50000"), kind=GROUP).error_code == ErrorCode.POLICY_VIOLATION
+        assert change(ask, "baskets", (SESSION, SET, "50000"), kind=GROUP).error_code == ErrorCode.INVALID_GROUP_ID
+        assert change(ask, "tills", (SESSION, DELETE, None), kind=GROUP).error_code == 0
+        assert change(ask, "carts", (SESSION, SET, "50000"), kind=GROUP).error_code == 0

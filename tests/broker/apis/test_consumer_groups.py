@@ -13,6 +13,7 @@ from semel.wire.versions import (
     CONSUMER_GROUP_HEARTBEAT,
     DELETE_GROUPS,
     DESCRIBE_GROUPS,
+    INCREMENTAL_ALTER_CONFIGS,
     LIST_GROUPS,
     OFFSET_COMMIT,
 )
@@ -227,3 +228,25 @@ def test_a_member_under_several_instance_ids_does_not_keep_the_broker_from_start
     ask = Asker(semel_broker.bootstrap)
     assert partitions(join(ask, "m3", "orders", instance_id="x").assignment) == [0, 1]
     ask.close()
+
+
+def test_members_of_a_group_with_configurations_of_its_own_live_by_those() -> None:
+    session, interval = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+    # At rest from the beginning, so that members are told the interval itself.
+    limits = Limits(consumer_group_heartbeat_interval_in_motion_ms=60_000)
+    with FaultyBroker(limits=limits) as broker, Asker(broker.bootstrap) as ask:
+        ask.create("orders")
+        configs = [{"name": session, "config_operation": 0, "value": "60000"}]
+        configs += [{"name": interval, "config_operation": 0, "value": "7000"}]
+        resource = {"resource_type": 32, "resource_name": "patient", "configs": configs}
+        (altered,) = ask(INCREMENTAL_ALTER_CONFIGS, resources=[resource], validate_only=False).responses
+        assert altered.error_code == 0
+        intervals = [join(ask, "a", "orders", group=name).heartbeat_interval for name in ("patient", "others")]
+        assert [told.total_seconds() for told in intervals] == [7, 5]
+        broker.skip(46)
+        assert beat(ask, "a", 1, group="patient").error_code == 0
+        assert beat(ask, "a", 1, group="others").error_code == ErrorCode.UNKNOWN_MEMBER_ID
+        broker.skip(59)
+        assert beat(ask, "a", 1, group="patient").error_code == 0
+        broker.skip(61)
+        assert beat(ask, "a", 1, group="patient").error_code == ErrorCode.UNKNOWN_MEMBER_ID

@@ -1,26 +1,26 @@
-"""AlterConfigs (33), versions 0 to 2: the configurations of a topic are these, and no others are set any more.
+"""AlterConfigs (33), versions 0 to 2: the configurations of a topic or group are these, and no others are set any more.
 
-What all changes of configurations have in common is here as well: only topics have any that can be changed, each
-resource once in a request, and all of its changes or none.
+What all changes of configurations have in common is here as well: topics have some, and groups, which need not exist;
+each resource once in a request, and all of its changes or none.
 """
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from semel.broker.apis.answered import Fields, answered_in_steps, attempted
-from semel.broker.apis.configurations import BROKER, TOPIC, check_broker
+from semel.broker.apis.configurations import BROKER, GROUP, TOPIC, check_broker, check_group
 from semel.broker.apis.lookup import repeated
+from semel.core.configs import DEFINITIONS, Definition
 from semel.core.refusals import Refused
 from semel.core.steps import APPEND_PIECES, Steps, finish
-from semel.core.topics import Topic
 from semel.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
     from semel.broker.connection import Exchange
 
-# What is to be set on a topic, all of it, according to one resource of a request.
-Wish = Callable[[Topic, Any], Mapping[str, str | None]]
+# What is to be set, all of it, according to what is set, what may be, and one resource of a request.
+Wish = Callable[[Mapping[str, str], Mapping[str, Definition], Any], Mapping[str, str | None]]
 
 
 @answered_in_steps
@@ -28,7 +28,9 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields
     return alter(broker, request, _replaced)
 
 
-def _replaced(topic: Topic, asked: Any) -> Mapping[str, str | None]:
+def _replaced(
+    configs: Mapping[str, str], definitions: Mapping[str, Definition], asked: Any
+) -> Mapping[str, str | None]:
     twice = finish(repeated(config.name for config in asked.configs))
     if twice:
         raise Refused(ErrorCode.INVALID_REQUEST, f"{' and '.join(sorted(twice))} set more than once in one request")
@@ -52,11 +54,17 @@ def _alter(broker: "Broker", asked: Any, twice: bool, wish: Wish, validate_only:
     if asked.resource_type == BROKER:
         check_broker(asked.resource_name)
         raise Refused(ErrorCode.INVALID_REQUEST, "the broker's configurations are set when it is started")
+    if asked.resource_type == GROUP:
+        groups, name = broker.consumer_groups, asked.resource_name
+        check_group(name)
+        wished = wish(broker.log.groups.configs_of(name), groups.definitions, asked)
+        groups.configure(name, wished, validate_only=validate_only)
+        return {}
     if asked.resource_type != TOPIC:
         message = f"resources of type {asked.resource_type} have no configurations here"
         raise Refused(ErrorCode.INVALID_REQUEST, message)
     topic = broker.log.catalog.existing(asked.resource_name)
-    entry = broker.log.catalog.decide_configs(topic.name, wish(topic, asked))
+    entry = broker.log.catalog.decide_configs(topic.name, wish(topic.configs, DEFINITIONS, asked))
     if entry.configs != topic.configs and not validate_only:
         broker.commit(entry)
     return {}

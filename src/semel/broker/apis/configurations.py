@@ -1,4 +1,4 @@
-"""What a configuration looks like in an answer, and whose configurations there are: a topic's, and the broker's own.
+"""What a configuration looks like in an answer, and whose there are: a topic's, a group's, and the broker's own.
 
 A topic shows every configuration that `semel.core.configs` knows. The broker shows the handful that clients and their
 tools ask for; they are set when it is started, so none of them can be changed from here.
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from semel.broker.limits import NODE_ID
-from semel.core.configs import DEFINITIONS
+from semel.core.configs import DEFINITIONS, Definition
 from semel.core.groups.groups import METADATA_CHARACTERS_MAX
 from semel.core.refusals import Refused
 from semel.wire.errors import ErrorCode
@@ -19,11 +19,13 @@ if TYPE_CHECKING:
 # Kafka's numbers for the kinds of resources.
 TOPIC: Final = 2
 BROKER: Final = 4
+GROUP: Final = 32
 
 # For where a value comes from.
 _TOPIC_CONFIG: Final = 1
 _STATIC_BROKER_CONFIG: Final = 4
 _DEFAULT_CONFIG: Final = 5
+_GROUP_CONFIG: Final = 8
 
 # And for what it is.
 _TYPES: Final = {"boolean": 1, "string": 2, "int": 3, "long": 5, "double": 6, "list": 7}
@@ -52,7 +54,7 @@ class Configuration(NamedTuple):
         synonyms = []
         if with_synonyms:
             synonyms = [{"name": self.name, "value": self.value, "source": self.source}]
-            if self.source == _TOPIC_CONFIG:
+            if self.source in (_TOPIC_CONFIG, _GROUP_CONFIG):
                 synonyms.append({"name": self.name, "value": self.default, "source": _DEFAULT_CONFIG})
         return {
             **self.shown(),
@@ -64,16 +66,25 @@ class Configuration(NamedTuple):
 
 def of_topic(configs: Mapping[str, str]) -> list[Configuration]:
     """Everything that could be set on a topic on which `configs` are set."""
+    return _all_of(DEFINITIONS, configs, _TOPIC_CONFIG)
+
+
+def of_group(configs: Mapping[str, str], definitions: Mapping[str, Definition]) -> list[Configuration]:
+    """The same for a group."""
+    return _all_of(definitions, configs, _GROUP_CONFIG)
+
+
+def _all_of(definitions: Mapping[str, Definition], configs: Mapping[str, str], source: int) -> list[Configuration]:
     return [
         Configuration(
             definition.name,
             configs.get(definition.name, definition.default),
-            _TOPIC_CONFIG if definition.name in configs else _DEFAULT_CONFIG,
+            source if definition.name in configs else _DEFAULT_CONFIG,
             definition.kind,
             definition.default,
             definition.documentation,
         )
-        for definition in DEFINITIONS.values()
+        for definition in definitions.values()
     ]
 
 
@@ -122,6 +133,11 @@ def check_broker(name: str) -> None:
     """Refuse a name that is not this broker's; the empty one stands for every broker."""
     if name not in ("", str(NODE_ID)):
         raise Refused(ErrorCode.INVALID_REQUEST, f"there is one broker, {NODE_ID}, and none of this name")
+
+
+def check_group(name: str) -> None:
+    if not name:
+        raise Refused(ErrorCode.INVALID_REQUEST, "a group has a name")
 
 
 def _fixed(name: str, value: str, kind: Literal["boolean", "string", "int", "long", "list"], why: str) -> Configuration:

@@ -1,4 +1,4 @@
-"""DescribeConfigs (32), versions 1 to 4: what is set on a topic or on this broker, and what holds where nothing is.
+"""DescribeConfigs (32), versions 1 to 4: what is set on a topic, group or this broker, and what holds where nothing is.
 
 Synonyms and documentation come when asked for. No keys, like an empty list of them, means all; a key that nobody knows
 is left out.
@@ -50,4 +50,8 @@ def _configurations(broker: "Broker", asked: Any) -> list[configurations.Configu
     if asked.resource_type == configurations.BROKER:
         configurations.check_broker(asked.resource_name)
         return configurations.of_broker(broker)
+    if asked.resource_type == configurations.GROUP:
+        configurations.check_group(asked.resource_name)
+        configs = broker.log.groups.configs_of(asked.resource_name)
+        return configurations.of_group(configs, broker.consumer_groups.definitions)
     raise Refused(ErrorCode.INVALID_REQUEST, f"resources of type {asked.resource_type} have no configurations here")

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs (44), versions 0 and 1: some configurations of a topic change, the others stay.
+"""IncrementalAlterConfigs (44), versions 0 and 1: some configurations of a topic or a group change, the others stay.
 
 A value is set, deleted (the default holds again), appended to a list, or subtracted from one.
 """
@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from semel.broker.apis.alter_configs import alter
 from semel.broker.apis.answered import Fields, answered_in_steps
-from semel.core.configs import Alteration, altered
+from semel.core.configs import Alteration, Definition, altered
 from semel.core.refusals import Refused
 from semel.core.steps import Steps
-from semel.core.topics import Topic
 from semel.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -31,8 +30,8 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields
     return alter(broker, request, _changed)
 
 
-def _changed(topic: Topic, asked: Any) -> Mapping[str, str | None]:
-    return altered(topic.configs, [_alteration(config) for config in asked.configs])
+def _changed(configs: Mapping[str, str], definitions: Mapping[str, Definition], asked: Any) -> Mapping[str, str | None]:
+    return altered(configs, [_alteration(config) for config in asked.configs], definitions)
 
 
 def _alteration(config: Any) -> Alteration:

@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 from semel.core.entries import (
     ClassicGroupChanged,
     ConsumerGroupChanged,
+    GroupConfigsChanged,
     GroupDeleted,
     OffsetsCommitted,
     OffsetsForgotten,
@@ -53,6 +54,7 @@ GroupEntry = (
     | TransactionEnded
     | ClassicGroupChanged
     | ConsumerGroupChanged
+    | GroupConfigsChanged
     | GroupDeleted
 )
 
@@ -181,6 +183,8 @@ class Groups:
         self._offsets_max = offsets_max
         self._metadata_characters_total_max = metadata_characters_total_max
         self._groups: dict[str, Group] = {}
+        # What is set on groups, by name, whether they exist or not.
+        self._configs: dict[str, dict[str, str]] = {}
         self._tally = Tally()
 
     # Looking up
@@ -205,16 +209,30 @@ class Groups:
             raise Refused(GROUP_ID_NOT_FOUND, f"there is no group '{name}'")
         return group
 
+    def configs_of(self, name: str) -> Mapping[str, str]:
+        """What is set on a group of this name, whether it exists or not."""
+        return self._configs.get(name, {})
+
     # Deciding
+
+    def decide_configs(self, name: str, configs: Mapping[str, str]) -> GroupConfigsChanged:
+        """The entry that makes these, found to be right, all that is set on a group."""
+        self._check_name(name)
+        if configs and name not in self._configs and len(self._configs) >= self._groups_max:
+            raise Refused(POLICY_VIOLATION, f"{self._groups_max} groups have configurations, no more are allowed")
+        return GroupConfigsChanged(name, dict(configs))
 
     def check_room(self, name: str) -> None:
         """Refused if this group does not exist and cannot be added."""
         if name in self._groups:
             return
-        if len(name.encode()) > self._name_bytes_max:
-            raise Refused(INVALID_GROUP_ID, f"a group's name has at most {self._name_bytes_max} bytes")
+        self._check_name(name)
         if len(self._groups) >= self._groups_max:
             raise Refused(POLICY_VIOLATION, f"there are {self._groups_max} groups, no more are allowed")
+
+    def _check_name(self, name: str) -> None:
+        if len(name.encode()) > self._name_bytes_max:
+            raise Refused(INVALID_GROUP_ID, f"a group's name has at most {self._name_bytes_max} bytes")
 
     def check_commit(self, name: str, who: Committer) -> None:
         """Refused unless the group takes commits from who says to be this member. Who says nothing is no member."""
@@ -310,6 +328,10 @@ class Groups:
                 self.classic(entry.group).apply(entry)
             case ConsumerGroupChanged():
                 self.consumer(entry.group).apply(entry)
+            case GroupConfigsChanged():
+                self._configs.pop(entry.group, None)
+                if entry.configs:
+                    self._configs[entry.group] = entry.configs
             case GroupDeleted():
                 group = self._groups.pop(entry.group, None)
                 if group is not None:
@@ -324,10 +346,11 @@ class Groups:
 
     def snapshot(self) -> dict[str, Any]:
         """All of the state, in what JSON can say; nothing that happens later changes it."""
-        return {"groups": [group.snapshot() for group in self]}
+        return {"groups": [group.snapshot() for group in self], "configs": dict(self._configs)}
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Become what `snapshot` says. Nothing may have been here before."""
+        self._configs = dict(snapshot.get("configs", {}))
         for kept in snapshot["groups"]:
             group = Group(kept["name"], GroupOffsets.restore(kept["offsets"], self._tally))
             self._groups[group.name] = group

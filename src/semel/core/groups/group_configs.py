@@ -1,0 +1,58 @@
+"""The configurations of a group: what may be set on one group of the new protocol where it is to differ from others.
+
+As in Apache Kafka a group need not exist for that, and its configurations stay when it goes. Those of share groups and
+of Kafka Streams are refused by name, since there are no such groups here. How members are treated by them is the
+business of `consumer.py`; nothing here may depend on whether there are any.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from semel.core.configs import Definition, InvalidConfig, Number
+from semel.core.groups.consumer import ConsumerRules
+
+SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
+HEARTBEAT_INTERVAL: Final = "consumer.heartbeat.interval.ms"
+
+# Apache Kafka's bounds by default (group.consumer.min.session.timeout.ms and the like). What the broker is set to is
+# always within them.
+_SESSION_MS: Final = range(45_000, 60_000)
+_HEARTBEAT_MS: Final = range(5_000, 15_000)
+
+
+def definitions(rules: ConsumerRules) -> Mapping[str, Definition]:
+    """What may be set on a group; where nothing is, what the broker is set to holds."""
+    return {
+        SESSION_TIMEOUT: _number(
+            SESSION_TIMEOUT, rules.session_timeout_ms, _SESSION_MS, "How long a member may be silent."
+        ),
+        HEARTBEAT_INTERVAL: _number(
+            HEARTBEAT_INTERVAL, rules.heartbeat_interval_ms, _HEARTBEAT_MS, "How often a member is told to speak."
+        ),
+    }
+
+
+def check(configs: Mapping[str, str], rules: ConsumerRules) -> None:
+    """InvalidConfig unless these, each of them right by itself, go together."""
+    together = rules_with(rules, configs)
+    if together.session_timeout_ms <= together.heartbeat_interval_ms:
+        raise InvalidConfig(
+            f"{SESSION_TIMEOUT} ({together.session_timeout_ms}) must be above {HEARTBEAT_INTERVAL} "
+            f"({together.heartbeat_interval_ms})"
+        )
+
+
+def rules_with(rules: ConsumerRules, configs: Mapping[str, str]) -> ConsumerRules:
+    """The rules for a group on which `configs` are set."""
+    if not configs:
+        return rules
+    return replace(
+        rules,
+        session_timeout_ms=int(configs.get(SESSION_TIMEOUT, rules.session_timeout_ms)),
+        heartbeat_interval_ms=int(configs.get(HEARTBEAT_INTERVAL, rules.heartbeat_interval_ms)),
+    )
+
+
+def _number(name: str, default: int, bounds: range, documentation: str) -> Number:
+    return Number(name, "int", str(default), min(bounds.start, default), max(bounds.stop, default), documentation)
