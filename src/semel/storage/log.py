@@ -283,8 +283,7 @@ class Log(Contents):
 
     def commit(self, entry: Entry, prepared: PreparedEnd | None = None) -> None:
         """Make any other decision part of the log. OSError means that nothing happened, as does ValueError for one that
-        cannot follow on what is there; Torn that nothing in memory counts any more. `prepared` is an end's.
-        """
+        cannot follow on what is there; Torn that nothing in memory counts any more. `prepared` is an end's."""
         self._check_whole()
         self.check(entry)
         kind, parts = encode(entry)
