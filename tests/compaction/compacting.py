@@ -1,6 +1,7 @@
 """A broker that compacts when it is told to, on a clock that stands still, and what its clients see."""
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -49,17 +50,20 @@ class CompactingBroker(FaultyBroker):
 class HeldThreads:
     """The threads of a broker, one of which does nothing before it is told to."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "semel-compact") -> None:
         self.held: list[tuple[Callable[[], None], Callable[[Outcome], None]]] = []
+        self.has_a_job = threading.Event()
+        self._name = name
 
     def __call__(self, name: str, loop: asyncio.AbstractEventLoop) -> DiskThread:
         thread = DiskThread(name, loop)
-        if name == "semel-compact":
+        if name == self._name:
             thread.run = self._hold  # type: ignore[method-assign]
         return thread
 
     def _hold(self, job: Callable[[], None], done: Callable[[Outcome], None]) -> None:
         self.held.append((job, done))
+        self.has_a_job.set()
 
     def step(self, meanwhile: Callable[[], None] = lambda: None) -> bool:
         """Do one job, then something else, then hand over the outcome; False if there is no job. On the event loop."""

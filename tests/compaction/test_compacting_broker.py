@@ -18,6 +18,8 @@ from semel.wire.errors import ErrorCode
 from semel.wire.records import CODECS, Record, encode_batch
 from semel.wire.versions import DELETE_RECORDS, DELETE_TOPICS, PRODUCE
 
+SECONDS_MAX = 30
+
 
 @pytest.fixture
 def broker() -> Iterator[CompactingBroker]:
@@ -234,6 +236,39 @@ def test_a_batch_that_could_never_be_compacted_is_refused(batch: bytes) -> None:
             answer = ask(PRODUCE, 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data)
             assert answer.responses[0].partition_responses[0].error_code == error
         ask.close()
+
+
+# What takes long to open: what becomes of it, and of its topic meanwhile.
+LONG_TO_OPEN = {
+    "it is stored": (4_000_000, None, ErrorCode.NONE),
+    "it is refused": (8_000_000, None, ErrorCode.INVALID_RECORD),
+    "its topic goes": (4_000_000, DELETE_TOPICS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+}
+
+
+@pytest.mark.parametrize("what", LONG_TO_OPEN)
+def test_others_are_served_while_a_batch_is_opened(what: str) -> None:
+    size, deletion, error = LONG_TO_OPEN[what]
+    batch = bytes(encode_batch([Record(b"0" * size, key=b"a")], codec="zstd"))
+    threads = HeldThreads("semel-open")
+    limits = Limits(compacted_batch_bytes_max=5_000_000)
+    with (
+        CompactingBroker(disk_threads=threads, limits=limits) as broker,
+        Asker(broker.bootstrap) as one,
+        Asker(broker.bootstrap) as other,
+    ):
+        one.create(TOPIC, **COMPACTED)
+        other.create("other", **COMPACTED)
+        data = [{"name": TOPIC, "partition_data": [{"index": 0, "records": batch}]}]
+        answer = one.ask_later(PRODUCE, 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data)
+        assert threads.has_a_job.wait(SECONDS_MAX)
+        assert other.produce("other", [record(b"a")]) == 0
+        if deletion is not None:
+            other(deletion, 3, topic_names=[TOPIC], timeout=1000)
+        # It goes on with what is left to do there, and not before.
+        assert broker.metrics.accepted_batches == 1
+        broker.run(lambda _: threads.step())
+        assert answer().responses[0].partition_responses[0].error_code == error
 
 
 # Beside other things

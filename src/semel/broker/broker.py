@@ -2,9 +2,9 @@
 
 All requests are served on one event loop, so no state needs a lock. The disk is waited for in four threads: one syncs
 the journal, over and over as long as there is something to sync, and everything that was appended meanwhile shares the
-next sync; another writes checkpoints; the third brings records into memory that have left it; the fourth compacts. If a
-sync of the journal fails, or the log is torn, the broker stops serving at once and for good, because nothing that was
-not durable yet can be trusted any more; a restart recovers what was.
+next sync; another writes checkpoints; the third brings records into memory that have left it; the fourth compacts. A
+fifth opens what clients have compressed. If a sync of the journal fails, or the log is torn, the broker stops serving
+at once and for good, because nothing that was not durable yet can be trusted any more; a restart recovers what was.
 """
 
 import asyncio
@@ -119,6 +119,7 @@ class Broker:
         self._syncer: DiskThread
         self._checkpointer: DiskThread
         self._reader: DiskThread
+        self._opener: DiskThread
         self._sync_under_way = False
         self._sync_scheduled = False
         self._threads_running = False
@@ -168,9 +169,10 @@ class Broker:
         self._syncer = self._disk_threads("semel-sync", self._loop)
         self._checkpointer = self._disk_threads("semel-checkpoint", self._loop)
         self._reader = self._disk_threads("semel-read", self._loop)
+        self._opener = self._disk_threads("semel-open", self._loop)
         self.compactor.begin(self._disk_threads("semel-compact", self._loop), self.chores.attempt)
         self._threads_running = True
-        self.turns = Turns(self._note_progress, self.pace.pieces_per_turn)
+        self.turns = Turns(self._note_progress, self._opener.run, self.pace.pieces_per_turn)
         self._stopping = False
         self._uptime_began_s = self._clock() - self.uptime()
         self.alarm = Alarm(self._loop, self.steady_ms, self.chores.attempt)
@@ -246,7 +248,7 @@ class Broker:
         self.turns.stop()
         self._threads_running = False
         self.compactor.stop()
-        for thread in (self._syncer, self._checkpointer, self._reader):
+        for thread in (self._syncer, self._checkpointer, self._reader, self._opener):
             thread.stop()
         # The outcomes are in the event loop's queue, in front of us.
         await asyncio.sleep(0)

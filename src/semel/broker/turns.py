@@ -2,35 +2,41 @@
 
 Requests and chores are `Steps`: they say how much they have done as they go on. What is short is done at once, in the
 turn in which it came; of the rest one slice is done in each turn, in the order of a queue that goes round. So a turn
-takes as long as one slice however much is asked for, and by however many. This file must never know what the work is.
+takes as long as one slice however much is asked for, and by however many. What they hand over to be done elsewhere goes
+into a thread, and the steps go on when it is done. This file must never know what the work is.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable
 
-from semel.core.steps import Steps
+from semel.core.steps import Elsewhere, Steps
 
 # Hears that the work is done, or what it broke off with.
 Done = Callable[[Exception | None], None]
+# Does the first in a thread, and then the second on the event loop.
+RunElsewhere = Callable[[Callable[[], None], Callable[[BaseException | None], None]], None]
 
 
 class Turns:
     """The work of one event loop that takes several turns."""
 
-    def __init__(self, note_idle: Callable[[], None], pieces_per_turn: int) -> None:
+    def __init__(self, note_idle: Callable[[], None], run_elsewhere: RunElsewhere, pieces_per_turn: int) -> None:
         """`note_idle` is called when there is nothing more to do for now."""
         self.pieces_per_turn = pieces_per_turn
         # All pieces ever done, for those who do several short things one behind the other.
         self.pieces = 0
         self._queue: deque[tuple[Steps[None], Done]] = deque()
         self._note_idle = note_idle
+        self._run_elsewhere = run_elsewhere
+        # How many go on when something is done elsewhere.
+        self._away = 0
         self._next: asyncio.Handle | None = None
         self._stopped = False
 
     @property
     def is_idle(self) -> bool:
-        return not self._queue
+        return not self._queue and not self._away
 
     def begin(self, steps: Steps[None], done: Done) -> None:
         """Do this, as much of it as fits into one turn at once; `done` is called when all of it is."""
@@ -62,11 +68,23 @@ class Turns:
         if not self._queue:
             self._note_idle()
 
+    def _come_back(self, steps: Steps[None], done: Done) -> None:
+        self._away -= 1
+        if self._stopped:
+            steps.close()
+        else:
+            self._queue.append((steps, done))
+            self._go_on()
+
     def _advance(self, steps: Steps[None], done: Done) -> bool:
-        """Do one slice; whether that was the end of it."""
+        """Do one slice; whether that was all there is to do for now."""
         left = self.pieces_per_turn
         try:
             for pieces in steps:
+                if isinstance(pieces, Elsewhere):
+                    self._away += 1
+                    self._run_elsewhere(pieces.do, lambda _: self._come_back(steps, done))
+                    return True
                 self.pieces += pieces
                 left -= pieces
                 if left <= 0:

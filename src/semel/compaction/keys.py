@@ -15,9 +15,9 @@ _DIGEST_BYTES: Final = PLAIN_KEY_BYTES_MAX + 1
 BYTES_PER_KEY: Final = 210
 
 
-def digest(key: bytes) -> bytes:
+def digest(key: bytes | memoryview) -> bytes:
     """What a key is known by."""
-    return key if len(key) <= PLAIN_KEY_BYTES_MAX else blake2b(key, digest_size=_DIGEST_BYTES).digest()
+    return bytes(key) if len(key) <= PLAIN_KEY_BYTES_MAX else blake2b(key, digest_size=_DIGEST_BYTES).digest()
 
 
 class LastOffsets:

@@ -11,18 +11,22 @@ from typing import Final
 
 from semel.core.batch import BatchHeader, Buffer
 from semel.core.refusals import INVALID_RECORD, Refused
-from semel.core.steps import Steps
+from semel.core.steps import Steps, elsewhere
 from semel.wire.errors import ProtocolError
-from semel.wire.records import opened
+from semel.wire.records import opened_in_place
 
 # A 64-bit number in pieces of seven bits takes ten bytes.
 _SHIFT_MAX: Final = 63
+
+# What is opened on the event loop, compressed and decompressed; more is opened elsewhere, for it takes up to 200 ms.
+_COMPRESSED_HERE_MAX: Final = 256 * 1024
+_OPENED_HERE_MAX: Final = 1024 * 1024
 
 # So many records without a key are named in an answer: nobody needs more of them to see what is wrong.
 KEYLESS_NAMED_MAX: Final = 1_000
 
 # Where a record begins and ends among all, its offset less the batch's, its key, and whether it has a value.
-FoundRecord = tuple[int, int, int, bytes | None, bool]
+FoundRecord = tuple[int, int, int, bytes | memoryview | None, bool]
 
 
 class KeylessRecords(Refused):
@@ -33,8 +37,8 @@ class KeylessRecords(Refused):
         self.places = places
 
 
-def records_in(records: bytes, header: BatchHeader) -> Iterator[FoundRecord]:
-    """All records of a batch whose header this is, given what `semel.wire.records.opened` made of it."""
+def records_in(records: bytes | memoryview, header: BatchHeader) -> Iterator[FoundRecord]:
+    """All records of a batch whose header this is, given what `semel.wire.records` made of it when it opened it."""
     at = 0
     size = len(records)
     left = header.record_count
@@ -94,7 +98,7 @@ def check_keys(batch: Buffer, header: BatchHeader, opened_bytes_max: int) -> Ste
     """
     places: list[int] = []
     try:
-        records = opened(batch, header.attributes, opened_bytes_max)
+        records = yield from _opened(batch, header, opened_bytes_max)
         for place, found in enumerate(records_in(records, header)):
             if found[3] is None:
                 places.append(place)
@@ -107,6 +111,17 @@ def check_keys(batch: Buffer, header: BatchHeader, opened_bytes_max: int) -> Ste
         raise KeylessRecords(places)
 
 
+def _opened(batch: Buffer, header: BatchHeader, bytes_max: int) -> Steps[bytes | memoryview]:
+    """The records, whatever they take; nobody can tell beforehand what that will be."""
+    if len(batch) <= _COMPRESSED_HERE_MAX:
+        try:
+            return opened_in_place(batch, header.attributes, min(bytes_max, _OPENED_HERE_MAX))
+        except ProtocolError:
+            if bytes_max <= _OPENED_HERE_MAX:
+                raise
+    return (yield from elsewhere(lambda: opened_in_place(batch, header.attributes, bytes_max)))
+
+
 def timestamp_delta(records: bytes, begin: int) -> tuple[int, int, int, int]:
     """Of the record at `begin`: its length, where what is so long begins, its timestamp delta, and where that ends."""
     length, attributes_at = _unsigned(records, begin)
@@ -114,7 +129,7 @@ def timestamp_delta(records: bytes, begin: int) -> tuple[int, int, int, int]:
     return length >> 1, attributes_at, delta >> 1 ^ -(delta & 1), end
 
 
-def _unsigned(buffer: bytes, at: int) -> tuple[int, int]:
+def _unsigned(buffer: bytes | memoryview, at: int) -> tuple[int, int]:
     """A number in pieces of seven bits, the lowest first, and where it ends."""
     value = shift = 0
     while True:

@@ -4,6 +4,8 @@ A function that may have much to do is a generator: after each little piece it y
 it returns its result. Whoever drives it decides when others go first. One piece of work is about what one element of a
 message takes, some millionths of a second; an append takes `APPEND_PIECES` of them.
 
+What is computing alone, and cannot be cut into pieces, is handed over as it is, to be done elsewhere.
+
 Between two pieces anything else may happen: what is looked up before a `yield` is looked up again behind it, and what
 must not be seen half done has no `yield` in it. This file must never know what the work is.
 """
@@ -16,7 +18,28 @@ from typing import Final, NamedTuple, TypeVar
 A = TypeVar("A")
 T = TypeVar("T")
 
-Steps = Generator[int, None, T]
+
+class Elsewhere:
+    """Work that touches nothing but what it was given, so that it may be done in a thread while others go on here."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+        self._error: Exception | None = None
+
+    def do(self) -> None:
+        """All of it, with nothing raised."""
+        try:
+            self._work()
+        except Exception as error:
+            self._error = error
+
+    def check(self) -> None:
+        """Raise what it broke off with."""
+        if self._error is not None:
+            raise self._error
+
+
+Steps = Generator[int | Elsewhere, None, T]
 
 # What is written to the journal and to a segment takes as long as so many elements of a message.
 APPEND_PIECES: Final = 20
@@ -41,10 +64,21 @@ def finish(steps: Steps[T]) -> T:
     """All of it at once, for those who have nobody waiting."""
     while True:
         try:
-            next(steps)
+            step = next(steps)
         except StopIteration as end:
             result: T = end.value
             return result
+        if isinstance(step, Elsewhere):
+            step.do()
+
+
+def elsewhere(work: Callable[[], A]) -> Steps[A]:
+    """What `work` computes, which takes the processor for long and lets others have the interpreter meanwhile."""
+    computed: list[A] = []
+    handed_over = Elsewhere(lambda: computed.append(work()))
+    yield handed_over
+    handed_over.check()
+    return computed[0]
 
 
 def at_once(work: Callable[[], None]) -> Steps[None]:

@@ -6,6 +6,7 @@ alone, when somebody looks for one, and compaction for the decompressed bytes. O
 never be imported by the path that serves Fetch, nor by that of Produce but for what compacted topics ask for.
 """
 
+import mmap
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
@@ -54,6 +55,8 @@ _VARINT_BYTES_MAX: Final = 10
 _TIME_BITS_MAX: Final = 63
 
 _GZIP_WINDOW_BITS: Final = 31
+# What is decompressed or copied in one go while other threads wait.
+_PIECE_BYTES: Final = 1024 * 1024
 # What Kafka's clients take where nobody says.
 _LZ4_LEVEL: Final = 0
 _ZSTD_LEVEL: Final = 3
@@ -223,6 +226,11 @@ def _check_format(magic: int) -> None:
 
 def opened(batch: Buffer, attributes: int, decompressed_bytes_max: int) -> bytes:
     """The records of one batch, decompressed, one behind the other; ProtocolError if that is too much or no codec's."""
+    return bytes(opened_in_place(batch, attributes, decompressed_bytes_max))
+
+
+def opened_in_place(batch: Buffer, attributes: int, decompressed_bytes_max: int) -> bytes | memoryview:
+    """The same where they were decompressed to, for who only looks at them: no copy holds up the other threads."""
     payload = bytes(memoryview(batch)[HEADER_BYTES:])
     codec = attributes & CODEC_MASK
     if codec >= len(CODECS):
@@ -400,7 +408,7 @@ def compressed(attributes: int, payload: Buffer, level: int | None = None) -> Bu
     return bytes(cramjam.zstd.compress(payload, level=_ZSTD_LEVEL if level is None else level))
 
 
-def _decompress(codec: str, payload: bytes, bytes_max: int) -> bytes:
+def _decompress(codec: str, payload: bytes, bytes_max: int) -> bytes | memoryview:
     if codec == "gzip":
         return _gunzip(payload, bytes_max)
     import cramjam
@@ -415,47 +423,75 @@ def _decompress(codec: str, payload: bytes, bytes_max: int) -> bytes:
         raise ProtocolError(f"records that are not {codec}, or more than {bytes_max} bytes: {error}") from error
 
 
-def _gunzip(payload: bytes, bytes_max: int) -> bytes:
+def _room(size: int) -> memoryview:
+    """Memory to decompress to. Nobody has to clear it: the kernel gives it page by page as it is written to."""
+    if size <= _PIECE_BYTES:
+        return memoryview(bytearray(size))
+    return memoryview(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+
+
+def _gunzip(payload: bytes, bytes_max: int) -> bytes | memoryview:
     inflater = zlib.decompressobj(wbits=_GZIP_WINDOW_BITS)
+    room: memoryview | None = None
+    size = at = 0
+    left = b""
     try:
-        records = inflater.decompress(payload, bytes_max)
+        while not inflater.eof:
+            if not left:
+                left = payload[at : at + _PIECE_BYTES]
+                at += _PIECE_BYTES
+            piece = inflater.decompress(left, _PIECE_BYTES)
+            if size + len(piece) > bytes_max or not (piece or left):
+                raise ProtocolError(f"gzip records that are cut short, or more than {bytes_max} bytes")
+            left = inflater.unconsumed_tail
+            if room is None:
+                if inflater.eof:
+                    return piece
+                room = _room(bytes_max)
+            room[size : size + len(piece)] = piece
+            size += len(piece)
     except zlib.error as error:
         raise ProtocolError(f"records that are not gzip: {error}") from error
-    if not inflater.eof:
-        raise ProtocolError(f"gzip records that are cut short, or more than {bytes_max} bytes")
-    return records
+    return b"" if room is None else room[:size]
 
 
 def _grow(
-    decompress_into: Callable[[bytes, bytearray], int], refusal: type[Exception], payload: bytes, bytes_max: int
-) -> bytes:
+    decompress_into: Callable[[bytes, Buffer], int], refusal: type[Exception], payload: bytes, bytes_max: int
+) -> bytes | memoryview:
     """Decompress into ever larger buffers, because neither lz4 nor zstd has to say how large its content is."""
     size = min(bytes_max, max(4 * len(payload), 4096))
     while True:
-        records = bytearray(size)
+        records = _room(size)
         try:
-            return bytes(memoryview(records)[: decompress_into(payload, records)])
+            return records[: decompress_into(payload, records)]
         except refusal:
             if size >= bytes_max:
                 raise
             size = min(bytes_max, 4 * size)
 
 
-def _unsnap(snappy: Any, block: bytes, bytes_max: int) -> bytes:
-    size = snappy.decompress_raw_len(block)
-    if size > bytes_max:
-        raise ProtocolError(f"a snappy block of {size} bytes is larger than {bytes_max}")
-    return bytes(snappy.decompress_raw(block))
+def _unsnap(snappy: Any, block: bytes, bytes_max: int) -> memoryview:
+    records = _room(_unsnapped_bytes(snappy, block, bytes_max))
+    return records[: snappy.decompress_raw_into(block, records)]
 
 
-def _unsnap_blocks(snappy: Any, payload: bytes, bytes_max: int) -> bytes:
-    records = bytearray()
-    at = _XERIAL_HEADER_BYTES
+def _unsnap_blocks(snappy: Any, payload: bytes, bytes_max: int) -> memoryview:
+    records = _room(bytes_max)
+    at, end = _XERIAL_HEADER_BYTES, 0
     while at < len(payload):
         size = int.from_bytes(payload[at : at + 4], "big")
         at += 4
         if size > len(payload) - at:
             raise ProtocolError(f"a snappy block of {size} bytes where {len(payload) - at} bytes are left")
-        records += _unsnap(snappy, payload[at : at + size], bytes_max - len(records))
-        at += size
-    return bytes(records)
+        block = payload[at : at + size]
+        block_end = end + _unsnapped_bytes(snappy, block, bytes_max - end)
+        snappy.decompress_raw_into(block, records[end:block_end])
+        at, end = at + size, block_end
+    return records[:end]
+
+
+def _unsnapped_bytes(snappy: Any, block: bytes, bytes_max: int) -> int:
+    size = int(snappy.decompress_raw_len(block))
+    if size > bytes_max:
+        raise ProtocolError(f"a snappy block of {size} bytes is larger than {bytes_max}")
+    return size
