@@ -11,7 +11,7 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from semel.database.times import Clock
-from semel.publish.remedies import remedy_of
+from semel.publish.remedies import lacking, remedy_of
 
 # Shorter than anybody looks at a log, longer than a broker that is started again is away.
 SAY_AFTER_MS: Final = 5_000
@@ -92,5 +92,5 @@ class Brokers:
                 continue
             if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 return NO_TOPIC.format(topic)
-            return f"topic {topic!r} cannot be read: {error.str()}"
+            return f"topic {topic!r} cannot be read: {error.str()}{lacking(error, 'Read', topic)}"
         return None

@@ -28,6 +28,7 @@ from semel.inbox.outcomes import Outcome
 from semel.inbox.progress import Place
 from semel.inbox.reaper import reap
 from semel.inbox.settings import DUE_COUNT_MAX, DUE_MS_MAX, POLL_SECONDS, for_confluent
+from semel.publish.remedies import lacking
 
 Handler = Callable[[Connection, Message], object]
 
@@ -69,6 +70,7 @@ class Inbox(Looping[Engine]):
         The handler gets a connection in the transaction of the claim, and the message. Its error rolls both back.
         """
         brokers = self._brokers = Brokers(self._clock)
+        self._group = str(kafka.get("group.id"))
         client = Consumer(for_confluent(kafka, brokers.doubt))
         try:
             client.subscribe(list(topics), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
@@ -213,7 +215,9 @@ class Inbox(Looping[Engine]):
             if error.code() != KafkaError._PARTITION_EOF:
                 self._brokers.doubt(error)
             return True
-        raise LoopFailed(f"the broker refuses to be read: {error.str()}")
+        is_of_group = error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
+        right = lacking(error, "Read", self._group if is_of_group else received.topic())
+        raise LoopFailed(f"the broker refuses to be read: {error.str()}{right}")
 
     def _read_again(self, client: Consumer, message: Message) -> None:
         """Poll for it once more: who does not poll loses his partitions, however long the outage is."""

@@ -23,6 +23,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from semel.publish.cursor import Cursor, NoCursor, decode
 from semel.publish.deadline import Deadline
 from semel.publish.errors import CursorRefused, PublishFailed
+from semel.publish.remedies import lacking
 from semel.publish.settings import PublishSettings
 
 T = TypeVar("T")
@@ -180,7 +181,10 @@ class CursorTopic:
                     return found
                 patience = Deadline(min(deadline.left_seconds, _UNDECIDED_SECONDS_MAX))
             elif error.code() not in _PASSING | _NOT_THERE:
-                raise CursorRefused(f"the cursor of publisher {self._name!r} cannot be read: {error.str()}")
+                # It joins no group, but asks who would coordinate the one that it names.
+                is_of_group = error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
+                right = lacking(error, "Describe" if is_of_group else "Read", self._topic)
+                raise CursorRefused(f"the cursor of publisher {self._name!r} cannot be read: {error.str()}{right}")
         if patience is deadline:
             raise PublishFailed(f"no broker showed the cursor of publisher {self._name!r} in time")
         raise Undecided(
@@ -237,9 +241,9 @@ class CursorTopic:
             except KafkaException as error:
                 reason: KafkaError = error.args[0]
                 if reason.code() not in passing:
-                    lacking = f"; this user needs the right {right} on it" if reason.code() in _FORBIDDEN else ""
+                    named = f"; this user needs the right {right} on it" if reason.code() in _FORBIDDEN else ""
                     raise CursorRefused(
-                        f"topic {self._topic!r} of publisher {self._name!r}: {reason.str()} ({reason.name()}){lacking}"
+                        f"topic {self._topic!r} of publisher {self._name!r}: {reason.str()} ({reason.name()}){named}"
                     ) from None
                 last = reason.str()
         # It tells what it met only when it is asked.

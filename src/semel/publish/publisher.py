@@ -28,7 +28,7 @@ from semel.publish.errors import (
     PublishUncertain,
 )
 from semel.publish.record import Record
-from semel.publish.remedies import NO_COORDINATOR
+from semel.publish.remedies import NO_COORDINATOR, lacking
 from semel.publish.settings import settings_of
 from semel.publish.transaction import FencedOff, Interrupted, Transaction, claim
 
@@ -255,7 +255,8 @@ class Publisher:
         except FencedOff:
             self._end_fenced()
         except Interrupted as reason:
-            why = self._settings.heard.why(str(reason), NO_COORDINATOR)
+            right = lacking(reason.error, "Write", self._settings.transactional_id) if reason.error else ""
+            why = f"{reason}{right}" if right else self._settings.heard.why(str(reason), NO_COORDINATOR)
             raise PublishFailed(f"publisher {self._settings.name!r} could not be claimed: {why}") from None
 
     def _read(self, producer: Producer, deadline: Deadline) -> Cursor | None:

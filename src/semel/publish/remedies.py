@@ -21,6 +21,19 @@ NO_COORDINATOR: Final = (
 )
 
 
+_GUARDED: Final = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "topic",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "group",
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "transactional id",
+}
+
+
+def lacking(error: KafkaError, right: str, name: str | None) -> str:
+    """The right that a cluster with ACLs wants for what was refused, to put behind the reason; else nothing."""
+    kind = _GUARDED.get(error.code())
+    return "" if kind is None else f"; this user needs the right {right} on {kind} {name!r}"
+
+
 def remedy_of(error: KafkaError) -> str:
     """What a user can look at."""
     return _REMEDIES.get(error.code(), NO_WAY_THERE)

@@ -70,6 +70,10 @@ class PublishSettings:
     connection: Mapping[str, Any] = field(repr=False)
     heard: Heard = field(repr=False)
 
+    @property
+    def transactional_id(self) -> str:
+        return str(self.producer["transactional.id"])
+
 
 def settings_of(
     bootstrap: str, name: str, gaps: str, timeout_seconds: float, cursor_topic: str | None, client: Mapping[str, Any]

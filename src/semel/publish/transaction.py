@@ -15,6 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from semel.publish.deadline import Deadline
 from semel.publish.errors import RecordRefused
 from semel.publish.record import Record
+from semel.publish.remedies import lacking
 
 # Readers of committed records wait for a transaction that is left open, so some time is spent on ending it.
 _ABORT_SECONDS_MAX: Final = 5.0
@@ -41,6 +42,7 @@ class Interrupted(Exception):
 
     def __init__(self, reason: KafkaError | str) -> None:
         super().__init__(reason if isinstance(reason, str) else f"{reason.str()} ({reason.name()})")
+        self.error = None if isinstance(reason, str) else reason
 
 
 def claim(producer: Producer, deadline: Deadline) -> None:
@@ -145,7 +147,7 @@ class Transaction:
         if reason.code() in _FENCED:
             return FencedOff()
         if reason.code() in _OF_THE_RECORD:
-            return RecordRefused(record, reason.str())
+            return RecordRefused(record, reason.str() + lacking(reason, "Write", record.topic))
         return Interrupted(reason)
 
 
