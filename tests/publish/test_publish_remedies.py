@@ -8,7 +8,8 @@ from confluent_kafka import KafkaError
 from semel.chaos.plan import Fault, FaultPlan
 from semel.chaos.proxy import ChaosProxy
 from semel.publish import Publisher, PublishFailed
-from semel.publish.remedies import NO_COORDINATOR, Heard
+from semel.publish.remedies import NO_COORDINATOR, Heard, lacking
+from semel.publish.transaction import Interrupted
 from semel.testing.broker import FaultyBroker
 
 INIT_PRODUCER_ID = 22
@@ -61,3 +62,27 @@ def test_what_was_met_before_an_answer_is_over_and_the_users_own_callback_hears_
     heard.forget()
     assert heard.why("timed out") == "timed out"
     assert heard.why("timed out", "look there") == "timed out: look there"
+
+
+@pytest.mark.parametrize(
+    ("code", "named"),
+    [
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, "; this user needs the right Write on topic 'orders'"),
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, "; this user needs the right Write on group 'orders'"),
+        (
+            KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "; this user needs the right Write on transactional id 'orders'",
+        ),
+        (KafkaError._TRANSPORT, ""),
+    ],
+)
+def test_a_right_that_is_missing_is_named_and_no_other_error_is_said_to_be_for_want_of_one(
+    code: int, named: str
+) -> None:
+    assert lacking(KafkaError(code), "Write", "orders") == named
+
+
+def test_a_transaction_that_was_refused_a_partition_says_what_it_most_often_lacks() -> None:
+    """As Apache Kafka refuses it: the client purges the records, and tells nobody of the refusal."""
+    assert str(Interrupted(KafkaError(KafkaError._PURGE_QUEUE))).endswith("the right Write on one of its topics")
+    assert "Write" not in str(Interrupted(KafkaError(KafkaError._TRANSPORT)))

@@ -85,6 +85,8 @@ class Publisher:
         self._cursor = NOTHING
         # Whether the cursor's record names this instance: then anybody else in it is one that fenced this one.
         self._is_noted = False
+        # Why the note of this claim did not come to be, the last time that it was tried.
+        self._note_interrupted: str | None = None
         # The number whose commit was asked for, as long as nobody knows what became of it.
         self._uncertain: int | None = None
         self._ended: PublishError | None = None
@@ -193,6 +195,7 @@ class Publisher:
             self._cursor_topic.let_go()
 
     def _claim(self, deadline: Deadline) -> Producer:
+        self._note_interrupted = None
         while True:
             producer = self._new_producer()
             if not self._is_noted:
@@ -209,7 +212,7 @@ class Publisher:
             if deadline.is_over:
                 raise PublishFailed(
                     f"publisher {self._settings.name!r} could not note itself in topic {self._settings.topic!r}, and "
-                    "has published nothing since"
+                    f"has published nothing since: {self._note_interrupted}"
                 )
 
     def _note(self, producer: Producer, cursor: Cursor | None, deadline: Deadline) -> bool:
@@ -228,6 +231,7 @@ class Publisher:
             self._end_fenced()
         except Interrupted as reason:
             logger.info("publisher %s: its note was interrupted: %s", self._settings.name, reason)
+            self._note_interrupted = f"{reason}"
             return False
         self._stands(producer, number)
         return True
@@ -256,7 +260,11 @@ class Publisher:
             self._end_fenced()
         except Interrupted as reason:
             right = lacking(reason.error, "Write", self._settings.transactional_id) if reason.error else ""
-            why = f"{reason}{right}" if right else self._settings.heard.why(str(reason), NO_COORDINATOR)
+            why = (
+                f"{reason}{right}"
+                if right
+                else self._note_interrupted or self._settings.heard.why(str(reason), NO_COORDINATOR)
+            )
             raise PublishFailed(f"publisher {self._settings.name!r} could not be claimed: {why}") from None
 
     def _read(self, producer: Producer, deadline: Deadline) -> Cursor | None:
