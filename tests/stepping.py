@@ -37,6 +37,7 @@ class Asked:
         self.correlation_id = 7
         self.client_id = "by hand"
         self.peer = "hand:1"
+        self.address = "hand"
         self.connection_number = over
         self.is_lost = False
         self.after = -1
