@@ -51,7 +51,14 @@ def handle(connection: Connection, message: Message) -> None:
     """It is enough that it came."""
 
 
-def run_until(engine: Engine, bootstrap: str, topic: str, is_done: Callable[[Inbox], bool]) -> Inbox:
+def run_until(
+    engine: Engine,
+    bootstrap: str,
+    topic: str,
+    is_done: Callable[[Inbox], bool],
+    handle: Callable[[Connection, Message], object] = handle,
+    **more_settings: object,
+) -> Inbox:
     """A second passes for the loop each time it looks at its clock."""
     clock = Clock()
 
@@ -65,7 +72,7 @@ def run_until(engine: Engine, bootstrap: str, topic: str, is_done: Callable[[Inb
         engine, consumer="billing", identity=lambda message: json.loads(message.value or b"")["id"], clock=later
     )
     settings = {"bootstrap.servers": bootstrap, "group.id": topic, "topic.metadata.refresh.interval.ms": 100}
-    inbox.run(handle, settings, [topic])
+    inbox.run(handle, settings | more_settings, [topic])
     return inbox
 
 
@@ -102,6 +109,30 @@ def test_a_broker_that_is_away_is_said_once_and_once_that_it_is_back(
     assert waiting.startswith("waiting: no broker answers: ")
     assert waiting.endswith(remedy_of(KafkaError(KafkaError._TRANSPORT)))
     assert over == OVER
+
+
+def test_a_broker_that_goes_before_an_offset_is_committed_is_waited_for(
+    engine: Engine, faulty: FaultyBroker, topic: str
+) -> None:
+    """The client waits for the coordinator as long as a session lasts, and then gives the commit up."""
+    send(faulty.bootstrap, topic)
+    looks_without_it = iter(range(1_000_000))
+    away = False
+
+    def handle(connection: Connection, message: Message) -> None:
+        nonlocal away
+        if not away:
+            away = True
+            faulty.kill()
+
+    def is_done(inbox: Inbox) -> bool:
+        # Its first commit is due after some of these.
+        if away and next(looks_without_it) == 20:
+            faulty.restart()
+            send(faulty.bootstrap, topic)
+        return inbox.counts.consumed == 2
+
+    run_until(engine, faulty.bootstrap, topic, is_done, handle, **{"session.timeout.ms": 6_000})
 
 
 def test_nothing_is_asked_before_some_seconds_have_gone_by() -> None:

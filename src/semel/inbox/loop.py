@@ -55,7 +55,16 @@ _NO_MEMBER: Final = frozenset(
     }
 )
 # The same commit will do, later.
-_LATER: Final = frozenset({KafkaError.REBALANCE_IN_PROGRESS, KafkaError._TIMED_OUT, KafkaError._TRANSPORT})
+_LATER: Final = frozenset(
+    {
+        KafkaError.REBALANCE_IN_PROGRESS,
+        KafkaError._TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        # No broker told it where the coordinator is, for as long as a session lasts.
+        KafkaError._WAIT_COORD,
+    }
+)
 
 
 class Inbox(Looping[Engine]):
