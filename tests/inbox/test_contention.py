@@ -121,6 +121,9 @@ OUTAGES = [
     PoolExhausted("QueuePool limit reached"),
     wrapped(ConnectionResetError()),
     wrapped(psycopg.errors.LockNotAvailable("locked")),
+    # As an asyncio.TaskGroup of the handler's raises them.
+    ExceptionGroup("two calls", [ConnectionRefusedError(), ExceptionGroup("", [wrapped(TimeoutError())])]),
+    wrapped(ExceptionGroup("two calls", [psycopg.errors.DeadlockDetected("deadlock")])),
 ]
 
 
@@ -161,6 +164,7 @@ POISON = [
     sqlite3.IntegrityError("never"),
     sqlite3.InterfaceError("a type that is not supported"),
     InterfaceError("INSERT ...", {}, Exception("a value that does not fit")),
+    ExceptionGroup("one of two", [ConnectionRefusedError(), ValueError("never")]),
 ]
 
 
@@ -185,6 +189,27 @@ def test_a_value_that_does_not_fit_is_put_aside_also_where_asyncpg_says_so(engin
             await made.dispose()
 
     assert asyncio.run(work()) is Outcome.QUARANTINED
+
+
+def test_a_statement_that_can_never_be_sent_is_put_aside(engine: Engine, url: str) -> None:
+    """psycopg says of too many values what it says of a lost connection, and the connection is there."""
+    if engine.dialect.name == "sqlite":
+        pytest.skip("it takes more")
+    values = (1,) * 65_536
+    statement = f"SELECT 1 WHERE 1 IN ({','.join(['%s'] * len(values))})"
+    hindered = Hindered(lambda connection: connection.exec_driver_sql(statement, values))
+    assert take(engine, url, hindered, asynchronously=False) is Outcome.QUARANTINED
+    assert hindered.left == HINDRANCES - AT_ONCE.attempts
+
+
+def test_what_is_waited_for_is_said_in_a_line_that_can_be_read(
+    engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SQLAlchemy's errors hold the whole statement, and its values."""
+    with caplog.at_level(logging.WARNING, "semel.inbox"):
+        inbox_of(engine).take(Hindered(raise_it(ConnectionError("\x1b[2J" + "v" * 100_000))), message({"id": "a"}))
+    [waiting_for, _] = [record.getMessage() for record in caplog.records if record.name == "semel.inbox"]
+    assert (len(waiting_for) < 600, "\x1b" in waiting_for) == (True, False)
 
 
 def test_an_application_says_itself_what_passes(engine: Engine, url: str) -> None:

@@ -10,6 +10,7 @@ import logging
 import threading
 from collections.abc import AsyncIterator, Iterator
 
+from semel.database.saying import one_line
 from semel.http.claims import Fenced
 from semel.http.holding import Holder, drive, drive_async
 from semel.http.leases import Leased
@@ -69,4 +70,5 @@ def _outlived() -> Iterator[None]:
     except Fenced:
         raise
     except Exception as error:
-        logger.warning("a lease could not be prolonged, and is tried again: %s: %s", type(error).__name__, error)
+        said = one_line(error)
+        logger.warning("a lease could not be prolonged, and is tried again: %s: %s", type(error).__name__, said)

@@ -106,9 +106,10 @@ def put(connection: Connection, aside: Aside) -> bool:
 
 
 def one_line(reason: str) -> str:
-    """What PostgreSQL keeps and a terminal shows of any error."""
-    line = " ".join(reason.replace("\0", "").encode("utf-8", "backslashreplace").decode().split())
-    return line[:REASON_CHARACTERS_MAX]
+    """What PostgreSQL keeps and a terminal shows of any error, which may hold what a stranger has sent."""
+    line = " ".join(reason.replace("\0", "").split())[:REASON_CHARACTERS_MAX]
+    shown = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+    return "".join(shown)[:REASON_CHARACTERS_MAX]
 
 
 def entries(connection: Connection, *, consumer: str | None, states: Sequence[State]) -> list[Entry]:

@@ -9,7 +9,8 @@ import socket
 from typing import Final
 
 from semel.database import is_passing as is_passing_database
-from semel.database.passing import causes, is_of_a_kind
+from semel.database.passing import causes, is_of_a_kind, singly
+from semel.inbox.asides import one_line
 from semel.inbox.retries import Retries
 
 # From here on waits are as long as they get.
@@ -30,7 +31,9 @@ _NO_ANSWER: Final = frozenset(
 
 def is_passing(error: BaseException) -> bool:
     """Whether it passes by itself: contention in a database, or something that does not answer."""
-    return is_passing_database(error) or any(_is_no_answer(one) for one in causes(error))
+    return all(
+        is_passing_database(single) or any(_is_no_answer(one) for one in causes(single)) for single in singly(error)
+    )
 
 
 def _is_no_answer(error: BaseException) -> bool:
@@ -55,7 +58,7 @@ class Outage:
         self._count += 1
         # Of two who want the same row one is turned away, now and then. That is no news.
         if self._count == self._retries.attempts:
-            logger.warning("waiting: %s: %s", type(error).__name__, " ".join(str(error).split()))
+            logger.warning("waiting: %s", one_line(f"{type(error).__name__}: {error}"))
         # Far beyond the limit of any wait, and no farther.
         return self._retries.wait_seconds(min(self._count, _COUNT_MAX), chance)
 
