@@ -13,7 +13,7 @@ from effects import do, done
 from sqlalchemy import Engine, make_url, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
-from test_loop import AT_ONCE, committed, held, identity, message, send
+from test_loop import AT_ONCE, committed, held, identity, message, send, send_unreadable
 from test_quarantine import retry, waiting
 
 from semel.database import begin_immediately
@@ -133,3 +133,13 @@ def test_an_asynchronous_client_that_is_set_wrongly_is_refused(
 
     with pytest.raises(LoopFailed, match=says):
         asyncio.run(work())
+
+
+def test_a_header_that_aiokafka_cannot_read_is_named_with_the_way_on(
+    engine: Engine, url: str, bootstrap: str, topic: str
+) -> None:
+    """It decodes what was written together, and cannot be told to begin behind a record of that."""
+    send_unreadable(bootstrap, topic, {"id": "a"})
+    with pytest.raises(LoopFailed, match="run Inbox, which puts it aside"):
+        run_until(url, bootstrap, topic, lambda counts: counts.consumed == 1)
+    assert (done(engine), held(engine)) == ([], [])

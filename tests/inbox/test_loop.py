@@ -17,10 +17,11 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from effects import do, done
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from kafka import KafkaProducer
 from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import DBAPIError
 
-from semel.inbox import BrokerCoordinates, Counts, Inbox, LoopFailed, Message, Outcome, Retries, Version
+from semel.inbox import BrokerCoordinates, Counts, Inbox, LoopFailed, Message, Outcome, Retries, Version, quarantine
 from semel.inbox.asides import State, entries
 from semel.testing.clock import Clock
 
@@ -94,6 +95,33 @@ def test_each_event_is_done_once_and_poison_is_put_aside_in_its_place(
     assert [cause for cause, _ in held(engine)] == ["undecodable", "failed"]
     assert held(engine)[1][1] == "RuntimeError: cannot book {'id': 'bad', 'fails': True} at all"
     assert committed(bootstrap, topic) == 6
+
+
+class _Named(str):
+    """The name of a header that is not UTF-8, as any client but the Python ones can send it."""
+
+    def encode(self, *_: str) -> bytes:
+        return b"\xff"
+
+
+def send_unreadable(bootstrap: str, topic: str, event: object) -> None:
+    producer: Any = KafkaProducer(bootstrap_servers=bootstrap)
+    producer.send(topic, message(event).value, headers=[(_Named(), b"")], partition=0).get(30)
+    producer.close()
+
+
+def test_a_header_that_no_client_can_read_ends_nothing(engine: Engine, bootstrap: str, topic: str) -> None:
+    """Whoever may write to the topic would end the loop, and every restart of it."""
+    send(bootstrap, topic, {"id": "a"})
+    send_unreadable(bootstrap, topic, {"id": "b"})
+    send(bootstrap, topic, {"id": "c"})
+    inbox = run_until(engine, bootstrap, topic, lambda counts: counts.consumed == 3)
+    assert (done(engine), committed(bootstrap, topic)) == (["a", "c"], 3)
+    assert [cause for cause, _ in held(engine)] == ["undecodable"]
+    with engine.begin() as connection:
+        quarantine.retry(connection, [entry.number for entry in quarantine.open_entries(connection)])
+    inbox_of(engine).retry_due(handle)
+    assert (done(engine), held(engine), inbox.counts.quarantined) == (["a", "c", "b"], [], 1)
 
 
 CHILD = """

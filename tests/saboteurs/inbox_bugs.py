@@ -121,6 +121,13 @@ INBOX_BUGS: Final[tuple[Bug, ...]] = (
         seconds_max=20,
     ),
     Bug(
+        "a record whose headers nobody can read is taken for one without headers",
+        "semel.inbox.admission:Admission.identity_of",
+        "if not message.are_headers_readable: ...",
+        "",
+        (_LOOP, "-k", "no_client_can_read"),
+    ),
+    Bug(
         "an id that looks like its place ends the loop, whoever chose it",
         "semel.inbox.admission:Admission._follows_place",
         "self.identity(elsewhere) != found",

@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from semel.database.times import Clock
 from semel.inbox import asides, claims
 from semel.inbox.asides import Aside, Cause, State
-from semel.inbox.errors import BrokerCoordinates, IdentityIsPlace
+from semel.inbox.errors import BrokerCoordinates, HeadersUnreadable, IdentityIsPlace
 from semel.inbox.identities import Version, checked_id, checked_version
 from semel.inbox.messages import Message
 from semel.inbox.outcomes import Outcome
@@ -46,6 +46,8 @@ class Admission:
         """The identity, or why there is none. An identity that the program makes of the message's place is its own
         mistake; one that looks like a place, whichever, is a mistake of whoever sent it, who is not to stop everybody.
         """
+        if not message.are_headers_readable:
+            return HeadersUnreadable()
         try:
             found = self.identity(message)
             if isinstance(found, Version):

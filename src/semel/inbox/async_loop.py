@@ -48,7 +48,7 @@ class AsyncInbox(Looping[AsyncEngine]):
             client.subscribe(list(topics), listener=_listener(self, client, working))
             while not self._is_stopping:
                 await self._look_after(handler)
-                fetched = await client.getmany(timeout_ms=int(POLL_SECONDS * 1000), max_records=1)
+                fetched = await _fetched(client)
                 for place, records in fetched.items():
                     async with working:
                         # A rebalance may have come before the lock did.
@@ -217,6 +217,17 @@ class AsyncInbox(Looping[AsyncEngine]):
         with contextlib.suppress(LoopFailed):
             await self._commit(client, places)
         self._progress.forget(places)
+
+
+async def _fetched(client: Any) -> Any:
+    """One record at most. This client cannot read behind one that it cannot decode, whatever it is told."""
+    try:
+        return await client.getmany(timeout_ms=int(POLL_SECONDS * 1000), max_records=1)
+    except UnicodeDecodeError as error:
+        raise LoopFailed(
+            "a header has a name that is not UTF-8, and aiokafka reads neither its record nor those beside it: "
+            "run Inbox, which puts it aside, in this group until it is past it"
+        ) from error
 
 
 async def _wrong_with(client: Any, topics: Sequence[str]) -> str | None:

@@ -22,6 +22,13 @@ class IdentityIsPlace(BrokerCoordinates):
     """The program makes its identities of places: a mistake of its own, for which no message is put aside."""
 
 
+class HeadersUnreadable(ValueError):
+    """Kafka takes any bytes for the name of a header, and its clients have only text."""
+
+    def __init__(self) -> None:
+        super().__init__("a header has a name that is not UTF-8, so its client can read none of them")
+
+
 class RetentionTooShort(ValueError):
     """Claims would be thrown away that clocks which differ a little still need."""
 

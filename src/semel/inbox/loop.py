@@ -9,6 +9,7 @@ let the client do so.
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import methodcaller
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -23,7 +24,7 @@ from semel.inbox.attempts import Attempts
 from semel.inbox.brokers import Brokers
 from semel.inbox.errors import LoopFailed
 from semel.inbox.looping import Looping
-from semel.inbox.messages import Message
+from semel.inbox.messages import Headers, Message
 from semel.inbox.outcomes import Outcome
 from semel.inbox.progress import Place
 from semel.inbox.reaper import reap
@@ -65,6 +66,9 @@ _LATER: Final = frozenset(
         KafkaError._WAIT_COORD,
     }
 )
+# Where a name is not UTF-8 the client gives a result and an error at once. A plain call of a method may go on with the
+# result, and the error comes up anywhere behind it; this one raises it.
+_HEADERS_OF: Final = methodcaller("headers")
 
 
 class Inbox(Looping[Engine]):
@@ -276,17 +280,27 @@ class Inbox(Looping[Engine]):
 
 def message_of(received: Received) -> Message:
     kind, timestamp_ms = received.timestamp()
-    headers: Any = received.headers() or ()
+    headers, are_headers_readable = _headers(received)
     return Message(
         str(received.topic()),
         int(received.partition() or 0),
         int(received.offset() or 0),
         _bytes(received.key()),
         _bytes(received.value()),
-        tuple((name, _bytes(value)) for name, value in headers),
+        headers,
         # The time at which the broker stored it says nothing of the event.
         timestamp_ms if kind == 1 and timestamp_ms >= 0 else None,
+        are_headers_readable,
     )
+
+
+def _headers(received: Received) -> tuple[Headers, bool]:
+    """And whether they could be read. To be called once: what the client hands out after a failure has a hole in it."""
+    try:
+        found: Any = _HEADERS_OF(received) or ()
+    except (SystemError, UnicodeDecodeError):
+        return (), False
+    return tuple((name, _bytes(value)) for name, value in found), True
 
 
 def _bytes(given: str | bytes | None) -> bytes | None:

@@ -16,6 +16,8 @@ class Message:
     value: bytes | None
     headers: Headers = ()
     timestamp_ms: int | None = None
+    are_headers_readable: bool = True
+    """False where the client cannot hand them over; then there are none."""
 
     def header(self, name: str) -> bytes | None:
         """The value of the last header of this name; None where there is none."""
