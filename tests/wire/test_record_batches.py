@@ -50,6 +50,15 @@ def test_another_client_reads_what_is_written_here(records: list[Record], codec:
     assert read == [(7 + i, r.timestamp_ms, r.key, r.value, list(r.headers)) for i, r in enumerate(records)]
 
 
+def test_a_name_of_a_header_that_is_not_utf8_hides_no_record() -> None:
+    """Kafka takes any bytes, and `semel tail` is where somebody looks for them."""
+    written = encode_batch([Record(b"v", None, [("NAME", b"h")], 5, 0)])
+    encoded = bytearray(bytes(written).replace(b"NAME", b"N\xff\xfeE"))
+    encoded[17:21] = struct.pack(">I", crc32c(bytes(encoded[21:])))
+    [batch] = decode_batches(bytes(encoded))
+    assert batch.records[0].headers == [("N\\xff\\xfeE", b"h")]
+
+
 @pytest.mark.parametrize("codec", CODECS)
 def test_what_another_client_writes_is_read_here(codec: str) -> None:
     builder = DefaultRecordBatchBuilder(

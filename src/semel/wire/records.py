@@ -326,12 +326,13 @@ def _decode_records(
                 if name is None:
                     raise ProtocolError("a record header without a name")
                 header_value, at = _read_bytes(payload, at)
-                headers.append((name.decode(), header_value))
+                # Kafka takes any bytes for a name, and who looks for what went wrong has to see the record.
+                headers.append((name.decode(errors="backslashreplace"), header_value))
             if at != end:
                 raise ProtocolError(f"a record ends at byte {at} and announced byte {end}")
             timestamp_ms = base_timestamp_ms + timestamp_delta if append_time_ms is None else append_time_ms
             records.append(Record(value, key, headers, timestamp_ms, base_offset + offset_delta))
-    except (IndexError, UnicodeDecodeError) as error:
+    except IndexError as error:
         raise ProtocolError(f"a record in the batch at offset {base_offset}: {error}") from error
     if at != len(payload):
         raise ProtocolError(f"{len(payload) - at} bytes follow the last record of the batch at offset {base_offset}")
