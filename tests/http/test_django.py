@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import io
 import sqlite3
@@ -11,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import applications
+import httpx
 import pytest
 from applications import Gate, payments
 from conftest_http import caller
@@ -18,7 +20,7 @@ from sqlalchemy import Engine, func, select
 from sqlalchemy.exc import DBAPIError
 
 from semel.database import TransactionBroken
-from semel.http import Idempotency, WsgiIdempotency
+from semel.http import AsgiIdempotency, Idempotency, WsgiIdempotency
 
 View = Callable[[Any], Any]
 
@@ -77,18 +79,33 @@ def booked(engine: Engine) -> int:
         return connection.scalar(select(func.count()).select_from(payments)) or 0
 
 
-def post(idempotency: Idempotency, view: View, path: str = "/payments", *, signals: bool = True) -> tuple[str, bytes]:
-    """Through the whole of Django, with its signals."""
+@contextlib.contextmanager
+def routed(view: View, path: str = "/payments") -> Iterator[None]:
     import django_shop
-    from django.core.signals import request_started
-    from django.core.wsgi import get_wsgi_application
-    from django.db import close_old_connections
     from django.urls import clear_url_caches
     from django.urls import path as url_path
 
     patterns = list(django_shop.urlpatterns)
     django_shop.urlpatterns[:] = [url_path(path.lstrip("/"), view)]
     clear_url_caches()
+    try:
+        yield
+    finally:
+        django_shop.urlpatterns[:] = patterns
+        clear_url_caches()
+
+
+def post(idempotency: Idempotency, view: View, path: str = "/payments", *, signals: bool = True) -> tuple[str, bytes]:
+    """Through the whole of Django, with its signals."""
+    with routed(view, path):
+        return _post(idempotency, path, signals)
+
+
+def _post(idempotency: Idempotency, path: str, signals: bool) -> tuple[str, bytes]:
+    from django.core.signals import request_started
+    from django.core.wsgi import get_wsgi_application
+    from django.db import close_old_connections
+
     started: list[str] = []
     environ = {"REQUEST_METHOD": "POST", "PATH_INFO": path, "SERVER_NAME": "shop", "SERVER_PORT": "80"}
     environ |= {"HTTP_IDEMPOTENCY_KEY": "k-1", "HTTP_X_CALLER": "anna", "wsgi.input": io.BytesIO()}  # type: ignore[dict-item]
@@ -103,8 +120,6 @@ def post(idempotency: Idempotency, view: View, path: str = "/payments", *, signa
             close()
     finally:
         request_started.connect(close_old_connections)
-        django_shop.urlpatterns[:] = patterns
-        clear_url_caches()
     return started[-1], body
 
 
@@ -204,3 +219,37 @@ def test_a_function_that_rolls_back_instead_of_committing_is_found_out(engine: E
         ask()
     is_mended = True
     assert [ask(), ask(), booked(engine)] == [b"paid", b"paid", 1]
+
+
+def test_a_transaction_of_another_thread_than_the_views_is_refused_under_asgi(engine: Engine, alias: str) -> None:
+    """Django has a connection for each thread: the view's work would commit, whatever becomes of the key."""
+    from django.core.asgi import get_asgi_application
+    from django.http import HttpResponse
+
+    def view(_request: Any) -> Any:
+        payment.create(amount="5")
+        return HttpResponse("refused", status=422)
+
+    async def ask() -> None:
+        app: Any = AsgiIdempotency(get_asgi_application(), Idempotency(ours(alias), scope=caller))
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://shop") as client:
+            await client.post("/payments", headers={"Idempotency-Key": "k-1", "X-Caller": "anna"})
+
+    payment = model_on(alias)
+    with routed(view), pytest.raises(TypeError, match="WsgiIdempotency"):
+        asyncio.run(ask())
+    assert booked(engine) == 0
+
+
+def test_a_view_that_is_a_coroutine_commits_with_its_key_under_wsgi(engine: Engine, alias: str) -> None:
+    from django.http import HttpResponse
+
+    async def view(_request: Any) -> Any:
+        await payment.acreate(amount="5")
+        return HttpResponse("refused" if refuses else "paid", status=422 if refuses else 201)
+
+    payment = model_on(alias)
+    for refuses, count in ((True, 0), (False, 1), (False, 1)):
+        idempotency = Idempotency(ours(alias), scope=lambda _, whose=str(refuses): whose)
+        assert post(idempotency, view)[1] == (b"refused" if refuses else b"paid")
+        assert booked(engine) == count

@@ -276,6 +276,13 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
         ("tests/inbox/test_contention.py", "-k", "never_passes"),
     ),
     Bug(
+        "Django's transaction is begun in another thread than the view's",
+        "semel.http.idempotency:Idempotency.loop_transaction",
+        "if self._is_of_one_thread: ...",
+        "",
+        ("tests/http/test_django.py", "-k", "another_thread and postgresql"),
+    ),
+    Bug(
         "ids of strangers send commands to a terminal",
         "semel.cli.showing:print_table",
         "rows = [tuple(map(printable, row)) for row in rows]",

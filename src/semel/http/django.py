@@ -2,7 +2,8 @@
 
 It is begun around Django, before a request begins there, and ended behind it. Django drops a connection that it finds
 in a transaction when a request begins, so for that time the connection is not looked at. It must never end without an
-error where Django rolls back by itself, as it does after an error of the database that a view has caught.
+error where Django rolls back by itself, as it does after an error of the database that a view has caught. Nor may it
+be begun in another thread than the view's, where the ORM has another connection.
 """
 
 import contextlib
@@ -12,8 +13,10 @@ from typing import Any
 from django.db import connections, transaction
 
 from semel.database import TransactionBroken
+from semel.http.transactions import of_one_thread
 
 
+@of_one_thread
 @contextlib.contextmanager
 def transactions(using: str = "default") -> Iterator[Any]:
     """A transaction of this thread on the database `using`; of another one, hand over `partial(transactions, name)`."""

@@ -30,6 +30,7 @@ from semel.http.transactions import (
     Transaction,
     begin_of,
     is_asynchronous,
+    is_of_one_thread,
     transactions_max,
 )
 
@@ -90,6 +91,7 @@ class Idempotency:
         self.answer_bytes_max = _positive("answer_bytes_max", answer_bytes_max)
         self.clock = clock
         self.is_asynchronous = is_asynchronous(database)
+        self._is_of_one_thread = is_of_one_thread(database)
         # A function of the application's may end without a commit, and say nothing.
         self.confirms = not hasattr(database, "begin")
         self._scope = scope
@@ -166,6 +168,11 @@ class Idempotency:
     def loop_transaction(self) -> LoopTransaction:
         if self.is_asynchronous:
             return AsyncTransaction(self._begin, self._slots)
+        if self._is_of_one_thread:
+            raise TypeError(
+                "the database is a transaction of one thread, and an asynchronous application works in others, "
+                "where nothing would commit with the key: take WsgiIdempotency around the WSGI application"
+            )
         return ThreadTransaction(self._begin, self._slots, self._threads)
 
     def check_request_bytes(self, size: int) -> None:

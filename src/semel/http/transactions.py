@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
 from sqlalchemy import Connection, Engine
@@ -43,6 +44,19 @@ def _nothing(_connection: Connection) -> None:
 
 def is_asynchronous(database: Database | AsyncDatabase) -> bool:
     return isinstance(database, AsyncEngine | async_sessionmaker)
+
+
+BeginT = TypeVar("BeginT", bound=Callable[..., Any])
+
+
+def of_one_thread(begin: BeginT) -> BeginT:
+    """Marks a function whose transaction is there in the thread that has begun it, and in no other."""
+    begin.is_of_one_thread = True  # type: ignore[attr-defined]
+    return begin
+
+
+def is_of_one_thread(database: object) -> bool:
+    return getattr(database.func if isinstance(database, partial) else database, "is_of_one_thread", False)
 
 
 def begin_of(database: Any) -> Any:
