@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
@@ -287,6 +288,21 @@ def test_a_result_expires_and_the_key_is_free_again(new_shop: NewShop) -> None:
     clock.ms += 1
     assert shop.post(amount=2).json() == {"execution": 2}
     assert shop.post(amount=2).headers["idempotency-replayed"] == "true"
+
+
+def test_a_key_is_kept_by_the_clock_of_the_database(
+    engine: Engine, new_shop: NewShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine whose clock is off by more than a key is kept neither executes again nor has others do so."""
+    if engine.dialect.name == "sqlite":
+        pytest.skip("it is used on one machine")
+    shop = new_shop()
+    real_ns, day_ns = time.time_ns, 24 * 60 * 60 * 1_000_000_000
+    for off_ns in (-2 * day_ns, 0, 2 * day_ns):
+        with monkeypatch.context() as patch:
+            patch.setattr("time.time_ns", lambda off_ns=off_ns: real_ns() + off_ns)
+            assert shop.post().json() == {"execution": 1}
+    assert booked(engine) == 1
 
 
 def test_a_stream_of_a_wsgi_application_passes_and_is_closed(engine: Engine) -> None:

@@ -276,6 +276,13 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
         ("tests/inbox/test_contention.py", "-k", "never_passes"),
     ),
     Bug(
+        "a key is kept by the clock of the application",
+        "semel.http.idempotency:Idempotency.times",
+        "replace(self.lease_times(connection), lease_until_ms=NO_LEASE)",
+        "Times(self.clock(), self.clock() + self.result_ttl_ms, NO_LEASE)",
+        ("tests/http/test_http_middleware.py", "-k", "kept_by_the_clock and postgresql"),
+    ),
+    Bug(
         "Django's transaction is begun in another thread than the view's",
         "semel.http.idempotency:Idempotency.loop_transaction",
         "if self._is_of_one_thread: ...",

@@ -85,9 +85,8 @@ class InTransaction:
 
     def claim(self) -> Doing[Outcome]:
         self._idempotency.enter(self._name, self)
-        times = self._idempotency.times()
         outcome: Outcome = yield self._transaction.start(
-            lambda connection: claim(connection, self._name, self._fingerprint, times)
+            lambda connection: claim(connection, self._name, self._fingerprint, self._idempotency.times(connection))
         )
         if isinstance(outcome, Accepted):
             self._token = outcome.token

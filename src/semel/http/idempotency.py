@@ -8,7 +8,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any, Final, TypeAlias
 
@@ -137,12 +137,12 @@ class Idempotency:
     def fingerprint(self, request: Request, path: bytes, query: bytes, body: bytes) -> str:
         return fingerprint(request.method, path, query, request.headers.get("content-type", ""), body)
 
-    def times(self) -> Times:
-        at_ms = self.clock()
-        return Times(at_ms, at_ms + self.result_ttl_ms, NO_LEASE)
+    def times(self, connection: Connection) -> Times:
+        return replace(self.lease_times(connection), lease_until_ms=NO_LEASE)
 
     def lease_times(self, connection: Connection) -> Times:
-        """By the database's clock: those of two machines may differ by more than a lease."""
+        """By the database's clock. Those of two machines may differ by more than a lease, or than a key is kept: one
+        that is a day ahead would take every key for expired, and execute again."""
         at_ms = database_now_ms(connection) if self.clock is now_ms else self.clock()
         return Times(at_ms, at_ms + self.result_ttl_ms, at_ms + self.lease_ms)
 
