@@ -172,3 +172,11 @@ def test_an_amount_that_sqlite_keeps_as_a_float_is_its_shortest_text(tmp_path: P
     sent = Given(table, amount="amount")
     [sink] = audit(sent, f"sqlite:{tmp_path}/x.db/rows?id=id&amount=amount").sinks
     assert [finding.text for finding in sink.altered.listed] == ["altered", "another"]
+
+
+def test_a_sum_may_be_longer_than_each_of_its_amounts() -> None:
+    """Arrow's sum of decimals runs over without a word, and Python's is rounded."""
+    largest = Decimal("9" * 29 + "." + "9" * 9)
+    table = pa.table({"id": ["a", "b", "c"], "amount": pa.array([largest] * 3, pa.decimal128(38, 9))})
+    verdict = audit(Given(table, amount="amount"), Given(table, amount="amount"))
+    assert verdict.source.amount == verdict.sinks[0].sink.amount == Decimal("2" + "9" * 29 + "." + "9" * 8 + "7")

@@ -21,6 +21,7 @@ from semel.audit.errors import AuditFailed
 
 # Amounts are compared, and summed, as decimals with so many digits behind the point; more digits are refused.
 AMOUNT_TYPE: Final = pa.decimal128(38, 9)
+_SUM_TYPE: Final = pa.decimal256(76, 9)
 TIME_TYPE: Final = pa.int64()
 ID_TYPE: Final = pa.binary()
 
@@ -46,7 +47,8 @@ class Rows(NamedTuple):
 
     @property
     def amount(self) -> Decimal:
-        return Decimal(0) if self.amounts is None else pc.sum(self.amounts).as_py() or Decimal(0)
+        """Their sum, which may be longer than each of them: Arrow would have it run over without a word."""
+        return Decimal(0) if self.amounts is None else pc.sum(self.amounts.cast(_SUM_TYPE)).as_py() or Decimal(0)
 
 
 @dataclass(frozen=True, slots=True)
