@@ -180,3 +180,15 @@ def test_a_sum_may_be_longer_than_each_of_its_amounts() -> None:
     table = pa.table({"id": ["a", "b", "c"], "amount": pa.array([largest] * 3, pa.decimal128(38, 9))})
     verdict = audit(Given(table, amount="amount"), Given(table, amount="amount"))
     assert verdict.source.amount == verdict.sinks[0].sink.amount == Decimal("2" + "9" * 29 + "." + "9" * 8 + "7")
+
+
+def test_a_column_may_be_written_as_a_dictionary_whatever_it_holds() -> None:
+    """As pandas writes what it calls categories."""
+    columns = {"value": ['{"id": "a"}', None], "amount": ["1.50", "x"], "at": ["2026-01-02", "never"]}
+    plain = pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
+    coded = pa.table({name: column.dictionary_encode() for name, column in zip(columns, plain.columns, strict=True)})
+    wanted = Wanted(Selector.parse("value.$.id"), Selector.parse("at"), Selector.parse("amount"))
+    [rows, found] = [
+        wanted.rows_of({name: table.column(name).chunk(0) for name in columns}) for table in (plain, coded)
+    ]
+    assert found == rows

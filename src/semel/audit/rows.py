@@ -122,8 +122,6 @@ def filtered(rows: Rows, mask: Any) -> Rows:
 def ids_of(values: Any, name: object) -> Any:
     """The bytes of each id; null where there is none."""
     kind = values.type
-    if pa.types.is_dictionary(kind):
-        return ids_of(values.cast(kind.value_type), name)
     if isinstance(values, pa.ExtensionArray) and kind.extension_name == "arrow.uuid":
         texts = [None if value is None else str(value) for value in values.to_pylist()]
         return pa.array(texts, pa.string()).cast(ID_TYPE)
@@ -227,6 +225,8 @@ _UNREADABLE: Final = "?"
 def _values(columns: dict[str, Any], selector: Selector, convert: Callable[[object], str | None]) -> Any:
     """The column itself, or what the path leads to in each of its values."""
     values = columns[selector.column]
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
     if not selector.path:
         return values
     if not (_is_text(values.type) or _is_bytes(values.type)):
