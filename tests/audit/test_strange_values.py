@@ -179,6 +179,7 @@ def test_a_sum_may_be_longer_than_each_of_its_amounts() -> None:
     largest = Decimal("9" * 29 + "." + "9" * 9)
     table = pa.table({"id": ["a", "b", "c"], "amount": pa.array([largest] * 3, pa.decimal128(38, 9))})
     verdict = audit(Given(table, amount="amount"), Given(table, amount="amount"))
+    assert verdict.as_json()["source"]["amount"] == "2" + "9" * 29 + "." + "9" * 8 + "7"
     assert verdict.source.amount == verdict.sinks[0].sink.amount == Decimal("2" + "9" * 29 + "." + "9" * 8 + "7")
 
 

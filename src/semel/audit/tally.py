@@ -9,7 +9,7 @@ where a row was found.
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from decimal import Context, Decimal
+from decimal import Decimal
 from typing import Any, Final
 
 import numpy as np
@@ -20,13 +20,11 @@ from semel.audit.bucketing import buckets_of
 from semel.audit.errors import AuditFailed
 from semel.audit.rows import Rows, filtered
 from semel.audit.siphash import Digests, hash_words, siphash_words
-from semel.audit.verdict import LISTED_DEFAULT, Finding, Unreadable
+from semel.audit.verdict import EXACT, LISTED_DEFAULT, Finding, Unreadable
 from semel.audit.words import Words, in_words
 
 # All windows together have at most so many buckets: 128 MiB of sums in each process that counts.
 CELLS_MAX: Final = 4_194_304
-# More digits than any sum of amounts has; Python rounds to 28 by itself.
-_EXACT: Final = Context(prec=100)
 # The window of all rows where there are no windows.
 ALL_TIME: Final = 0
 # The window of the rows without a time: before every other one.
@@ -116,7 +114,7 @@ class Tally:
             listed = tuple(Finding(id, count) for id, count in ids.items())
             self.unreadable = self.unreadable.plus(Unreadable(ids.total(), listed), self.listed_max)
         self.id_bytes += rows.id_bytes
-        self.amount = _EXACT.add(self.amount, rows.amount)
+        self.amount = EXACT.add(self.amount, rows.amount)
         if len(rows.ids):
             self._add_digests(self.grid.windows_of(rows), *self.grid.digests_of(rows))
 
@@ -152,7 +150,7 @@ class Tally:
         self.without_id += other.without_id
         self.unreadable = self.unreadable.plus(other.unreadable, self.listed_max)
         self.id_bytes += other.id_bytes
-        self.amount = _EXACT.add(self.amount, other.amount)
+        self.amount = EXACT.add(self.amount, other.amount)
         for window, cells in other.windows.items():
             self._cells(window).add(cells.counts, cells.low, cells.high)
 

@@ -4,9 +4,11 @@ import heapq
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any, Final
 
+# More digits than any sum of amounts has; Python rounds to 28 by itself.
+EXACT: Final = Context(prec=100)
 # So many ids of each kind are named, unless more are asked for. The counts are exact whatever this is.
 LISTED_DEFAULT: Final = 100
 
@@ -85,6 +87,11 @@ class Counted:
     unreadable: Unreadable = Unreadable()
 
     @property
+    def plain_amount(self) -> Decimal | None:
+        """Without the noughts at its end."""
+        return None if self.amount is None else self.amount.normalize(EXACT)
+
+    @property
     def is_readable(self) -> bool:
         """Whether something can be said of every row."""
         return not self.without_id and not self.unreadable.rows
@@ -135,7 +142,7 @@ class Verdict:
 
 
 def _counted_as_json(counted: Counted) -> dict[str, Any]:
-    amount = {} if counted.amount is None else {"amount": f"{counted.amount.normalize():f}"}
+    amount = {} if counted.amount is None else {"amount": f"{counted.plain_amount:f}"}
     return {
         "name": counted.name,
         "rows": counted.rows,

@@ -170,7 +170,7 @@ def _show(verdict: "Verdict", seconds: float) -> None:
 
 
 def _amount(counted: "Counted") -> list[str]:
-    return [] if counted.amount is None else [f"{counted.amount.normalize():,f}"]
+    return [] if counted.amount is None else [f"{counted.plain_amount:,f}"]
 
 
 def _print_table(rows: list[list[str]]) -> None:
