@@ -193,3 +193,15 @@ def test_a_column_may_be_written_as_a_dictionary_whatever_it_holds() -> None:
         wanted.rows_of({name: table.column(name).chunk(0) for name in columns}) for table in (plain, coded)
     ]
     assert found == rows
+
+
+@pytest.mark.parametrize("column", ["id", "id REAL", "id NUMERIC"])
+def test_a_number_with_a_point_in_a_column_of_ids_is_a_row_without_one(tmp_path: Path, column: str) -> None:
+    """It never ends the audit: what is wrong elsewhere is found as well."""
+    with closing(sqlite3.connect(tmp_path / "x.db")) as connection, connection:
+        connection.execute(f"CREATE TABLE rows ({column})")
+        connection.executemany("INSERT INTO rows VALUES (?)", [("p-1",), (1.5,), ("p-9",)])
+    verdict = audit(Given(["p-1", "p-2"]), f"sqlite:{tmp_path}/x.db/rows?id=id")
+    [sink] = verdict.sinks
+    assert (sink.sink.rows, sink.sink.without_id) == (2, 1)
+    assert [[one.text for one in found.listed] for found in (sink.lost, sink.foreign)] == [["p-2"], ["p-9"]]

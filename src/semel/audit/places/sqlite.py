@@ -1,7 +1,7 @@
 """A table of SQLite as rows, read by one connection that may not write.
 
 Every value comes as text, so that 17 is the same id whether it was stored as a number or as text; SQLite lets both
-stand in one column. A floating-point number comes as its shortest text, and is refused as an id.
+stand in one column. A floating-point number comes as its shortest text. It is no id: its row is one without an id.
 """
 
 import sqlite3
@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -38,11 +37,6 @@ class SQLiteTable:
     def pieces(self) -> Sequence[Piece]:
         if not self.path.is_file():
             raise AuditFailed(f"{self.path}: there is no such file")
-        try:
-            with closing(self._connection()) as connection:
-                self._refuse_numbers_with_a_point(connection)
-        except sqlite3.Error as error:
-            raise AuditFailed(f"{self.name}: {error}") from None
         return [self]
 
     def read(self, wanted: Wanted) -> Iterator[Rows]:
@@ -51,8 +45,11 @@ class SQLiteTable:
             with closing(self._connection()) as connection:
                 cursor = connection.execute(f"SELECT {shown} FROM {self._from}")
                 while fetched := cursor.fetchmany(BATCH_ROWS):
-                    columns = zip(wanted.columns, zip(*fetched, strict=True), strict=True)
-                    yield wanted.rows_of({name: pa.array(map(_bytes_of, values), ID_TYPE) for name, values in columns})
+                    columns = dict(zip(wanted.columns, zip(*fetched, strict=True), strict=True))
+                    if not wanted.id.path:
+                        columns[wanted.id.column] = tuple(map(_id_of, columns[wanted.id.column]))
+                    arrays = {name: pa.array(map(_bytes_of, values), ID_TYPE) for name, values in columns.items()}
+                    yield wanted.rows_of(arrays)
         except sqlite3.Error as error:
             raise AuditFailed(f"{self.name}: {error}") from None
 
@@ -66,19 +63,16 @@ class SQLiteTable:
     def _from(self) -> str:
         return ".".join(_quoted(part) for part in self.table.split("."))
 
-    def _refuse_numbers_with_a_point(self, connection: sqlite3.Connection) -> None:
-        column = _quoted(self.wanted.id.column)
-        found: Any = connection.execute(
-            f"SELECT {column} FROM {self._from} WHERE typeof({column}) = 'real' LIMIT 1"
-        ).fetchone()
-        if found is not None:
-            raise AuditFailed(f"{self.name}: {self.wanted.id} holds {found[0]}, and a number with a point is no id")
-
 
 def _as_text(column: str) -> str:
     """A floating-point number as it is: SQLite's own text of it is rounded to 15 digits."""
     name = _quoted(column)
     return f"CASE typeof({name}) WHEN 'real' THEN {name} ELSE CAST({name} AS TEXT) END"
+
+
+def _id_of(value: bytes | float | None) -> bytes | None:
+    """None for a number with a point: it has more than one text."""
+    return None if isinstance(value, float) else value
 
 
 def _bytes_of(value: bytes | float | None) -> bytes | None:
