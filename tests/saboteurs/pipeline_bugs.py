@@ -138,9 +138,16 @@ PIPELINE_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a column of PostgreSQL may round what is written into it",
         "semel.spark.tables.postgres_columns:_change",
-        "numeric is not None",
-        "numeric is not None and kind is None",
+        "numeric is not None or type_name == _MONEY",
+        "kind is None",
         ("tests/spark/tables/test_sql_sink.py", "-k", "round_a_value"),
+    ),
+    Bug(
+        "PostgreSQL may cut off the last spaces of a text",
+        "semel.spark.tables.postgres_columns:staging_types",
+        "limited is not None",
+        "limited is not None and staged is types",
+        ("tests/spark/tables/test_sql_sink.py", "-k", "last_spaces"),
     ),
     Bug(
         "a moment is named as the session's zone writes it",

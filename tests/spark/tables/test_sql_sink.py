@@ -336,6 +336,11 @@ NARROWER = [
     ("timestamp(3) with time zone", "timestamp '2026-07-01 12:00:00.000001Z'"),
     ("character(9)", "'a'"),
     ("cents", "1.005BD"),
+    ("fee", "1.005BD"),
+    ("money", "1.005BD"),
+    ("money", "'1.005'"),
+    ("name", "repeat('a', 64)"),
+    ('"char"', "'ab'"),
 ]
 
 
@@ -345,6 +350,7 @@ def test_a_column_of_postgresql_that_would_round_a_value_or_cut_it_off_is_refuse
     """What does not fit PostgreSQL refuses by itself; these it would store as another value, without a word."""
     url = postgres.new_database()
     changed(url, "CREATE DOMAIN cents AS numeric(10,2)")
+    changed(url, "CREATE DOMAIN fee AS cents")
     for number, (declared, value) in enumerate(NARROWER):
         changed(url, f"CREATE TABLE rows{number} (id bigint, amount {declared})")
         rows = spark.sql(f"SELECT 1L AS id, {value} AS amount")
@@ -368,6 +374,22 @@ def test_a_column_of_postgresql_that_keeps_a_value_takes_it(postgres: PostgresSe
     at = datetime(2026, 7, 1, 12, 0, 0, 1, tzinfo=UTC)
     kept = (Decimal("1.050"), Decimal("1.005"), Decimal("1.005"), 1.5, 9007199.0, at, "a")
     assert asked(url, "SELECT * FROM rows") == [kept]
+
+
+def test_a_text_of_which_postgresql_would_cut_off_the_last_spaces_is_refused(
+    postgres: PostgresServer, spark: SparkSession
+) -> None:
+    """As it refuses by itself what is too long for other reasons; what fits keeps its spaces."""
+    url = postgres.new_database()
+    changed(url, "CREATE DOMAIN code AS character varying(3)")
+    changed(url, 'CREATE TABLE rows (name character varying(3), "a""code" code, "üß" varchar(3) PRIMARY KEY)')
+    sink = sql_sink(url, "rows", "upsert", key="üß")
+    for name, code in [("abc ", "abc"), ("abc", "abc ")]:
+        with pytest.raises(Exception, match=r"fits character varying\(3\)"):
+            sink.write(spark.sql(f"SELECT '{name}' AS name, '{code}' AS `a\"code`, 'üß' AS `üß`"), FIRST)
+        assert asked(url, "SELECT * FROM rows") == []
+    sink.write(spark.sql("""SELECT 'ab ' AS name, 'ä  ' AS `a"code`, '  ü' AS `üß`"""), FIRST)
+    assert asked(url, "SELECT * FROM rows") == [("ab ", "ä  ", "  ü")]
 
 
 @pytest.mark.parametrize("value", ["'12abc'", "date '2026-07-01'", "timestamp '2026-07-01 12:00:00'", "X'31'"])

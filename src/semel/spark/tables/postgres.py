@@ -18,7 +18,7 @@ from pyspark.sql.types import BinaryType
 
 from semel.spark.tables.claims import Claim
 from semel.spark.tables.columns import POSTGRES_TYPES, TIMESTAMPS, travelling, types_of
-from semel.spark.tables.postgres_columns import check_columns
+from semel.spark.tables.postgres_columns import check_columns, staging_types
 from semel.spark.tables.sink import Outcome
 from semel.spark.tables.sql_sink import Rule, Staged, Target
 from semel.spark.tables.statements import (
@@ -53,6 +53,19 @@ SINCE_1970 = {
     for type_ in ("timestamp with time zone", "timestamp without time zone")
 }
 
+# Each column of a table, its type, and the type below that if it is a domain, maybe one over another.
+_COLUMNS = """
+    WITH RECURSIVE typed AS (
+        SELECT attnum, attname, format_type(atttypid, atttypmod) AS declared, atttypid AS type, atttypmod AS modifier
+        FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped
+        UNION ALL
+        SELECT attnum, attname, declared, typbasetype, typtypmod
+        FROM typed JOIN pg_type ON pg_type.oid = typed.type WHERE typtype = 'd'
+    )
+    SELECT attname, declared, format_type(typed.type, modifier)
+    FROM typed JOIN pg_type ON pg_type.oid = typed.type WHERE typtype <> 'd' ORDER BY attnum
+"""
+
 
 class Postgres:
     def __init__(self, url: str, target: Target) -> None:
@@ -74,6 +87,7 @@ class PostgresConnection:
         self.target = target
         self.schema = schema
         self.types = types_of(schema, POSTGRES_TYPES)
+        self.below: dict[str, str] = {}
         self.claims = qualified(target.claims_table)
 
     def make_tables(self) -> None:
@@ -90,13 +104,7 @@ class PostgresConnection:
                 )
                 if not by_statement:
                     self.run(create_table(self.target.table, self.types, self.target.write.key))
-        columns = self.connection.execute(
-            "SELECT attname, format_type(atttypid, atttypmod), "
-            "CASE typtype WHEN 'd' THEN format_type(typbasetype, typtypmod) ELSE format_type(atttypid, atttypmod) END "
-            "FROM pg_attribute JOIN pg_type ON pg_type.oid = atttypid "
-            "WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped",
-            [qualified(self.target.table)],
-        ).fetchall()
+        columns = self.connection.execute(_COLUMNS, [qualified(self.target.table)]).fetchall()
         found: dict[str, str] = {name: type_ for name, type_, _ in columns}
         missing = [name for name in self.types if name not in found]
         if missing and not by_statement:
@@ -104,7 +112,8 @@ class PostgresConnection:
         self.types |= {name: found[name] for name in self.types if name in found}
         self.check_bytes()
         # A domain rounds like the type below it.
-        check_columns(self.target.table, self.schema, {name: below for name, _, below in columns})
+        self.below = {name: below for name, _, below in columns}
+        check_columns(self.target.table, self.schema, self.below)
 
     def check_bytes(self) -> None:
         """Bytes travel as digits, which any text would take for itself."""
@@ -144,7 +153,7 @@ class PostgresConnection:
             for field in self.schema.fields
             if isinstance(field.dataType, TIMESTAMPS) and self.types[field.name] in SINCE_1970
         }
-        types = {name: "bigint" if name in counted else type_ for name, type_ in self.types.items()}
+        types = staging_types(self.types, self.below) | dict.fromkeys(counted, "bigint")
         self.run(create_table(table, {**types, TASK_COLUMN: "bigint"}, (), "UNLOGGED TABLE"))
         try:
             copying = copy_task(self.url, table, counted)

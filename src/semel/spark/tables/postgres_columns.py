@@ -2,7 +2,8 @@
 
 It refuses by itself what does not fit, but for what it can round or cut off: 1.005 in a `numeric(10,2)` becomes 1.01, a
 moment in a `date` loses its hours, a long in a `real` its last digits. Where that would change what a row says it is
-refused, before a row is written; nothing here may let a value pass that comes out of the table as another one.
+refused, before a row is written; nothing here may let a value pass that comes out of the table as another one. Only of
+a `varchar(n)` the values decide, each as it is staged, for nearly all that such columns hold fits.
 """
 
 from __future__ import annotations
@@ -13,12 +14,19 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import types as spark_types
 
+from semel.spark.tables.statements import quoted
+
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 _NUMERIC: Final = re.compile(r"numeric\((\d+),(-?\d+)\)")
 _PRECISE_MOMENT: Final = re.compile(r"timestamp(\(6\))? with(out)? time zone")
 _MOMENT: Final = re.compile(r"timestamp\b.*|date|time\b.*")
+_MONEY: Final = "money"
+# In nearly every locale of a server.
+_MONEY_SCALE: Final = 2
+_LENGTH_MAX: Final = re.compile(r"character varying\((\d+)\)")
+_CUT: Final = {"name": "keeps the first 63 bytes of a text", '"char"': "keeps the first byte of a text"}
 _LENGTH: Final = re.compile(r"character(?! varying).*")
 # So many digits of a decimal come out of it as they went in.
 _FLOAT_DIGITS: Final = {"real": 6, "double precision": 15}
@@ -48,17 +56,36 @@ def check_columns(table: str, schema: StructType, declared: Mapping[str, str]) -
             )
 
 
+def staging_types(types: Mapping[str, str], below: Mapping[str, str]) -> dict[str, str]:
+    """The types with which rows are staged: as in the table, but for a text of limited length. Of one that is too long
+    PostgreSQL would cut off the last spaces. `below` are the types below domains."""
+    staged = dict(types)
+    for number, (name, type_name) in enumerate(types.items(), 1):
+        limited = _LENGTH_MAX.fullmatch(below.get(name, type_name))
+        if limited is not None:
+            staged[name] = _limited(number, name, int(limited[1]))
+    return staged
+
+
+def _limited(number: int, name: str, length_max: int) -> str:
+    # PostgreSQL cuts off names that are too long, so what makes them differ comes first.
+    promise = quoted(f"column {number} fits character varying({length_max}): {name}")
+    return f"text CONSTRAINT {promise} CHECK (char_length({quoted(name)}) <= {length_max})"
+
+
 def _change(kind: DataType, type_name: str) -> str | None:
     """What would be done to the values; None where nothing is, or where PostgreSQL refuses what does not fit."""
     numeric = _NUMERIC.fullmatch(type_name)
-    if numeric is not None:
-        return _rounding(kind, int(numeric[2]))
+    if numeric is not None or type_name == _MONEY:
+        return _rounding(kind, int(numeric[2]) if numeric is not None else _MONEY_SCALE)
     if type_name in _FLOAT_DIGITS:
         return _loss(kind, type_name)
     if isinstance(kind, _MOMENTS) and _MOMENT.fullmatch(type_name) and not _PRECISE_MOMENT.fullmatch(type_name):
         return "keeps a part of a moment"
     if isinstance(kind, _TEXTS) and _LENGTH.fullmatch(type_name):
         return "fills up a text with spaces"
+    if isinstance(kind, _TEXTS):
+        return _CUT.get(type_name)
     return None
 
 
