@@ -91,6 +91,9 @@ class RelayedCluster:
         self.stores_what_fails = False
         # The next answers about a transaction are these errors.
         self.coordinator_errors: list[ErrorCode] = []
+        # What the brokers say of every topic, and of whatever somebody asks a coordinator for.
+        self.topics_error: ErrorCode | None = None
+        self.find_error: ErrorCode | None = None
         # What the brokers say who are asked for configurations.
         self.configs_error: ErrorCode | None = None
         # Where every log ends at the latest, in the words of these brokers: they are cut off from the true leader.
@@ -151,7 +154,7 @@ class RelayedCluster:
             return b"".join(fetch.encode_response(version, correlation_id, 0, 0, topics))
         if api_key == FIND_COORDINATOR:
             # It is the broker behind the leader, so that more than one is talked to.
-            found = {"error_code": 0, "node_id": 0, "host": "127.0.0.1", "port": self.ports[-1]}
+            found = {"error_code": self.find_error or 0, "node_id": 0, "host": "127.0.0.1", "port": self.ports[-1]}
             return messages.encode_response(FIND_COORDINATOR, version, correlation_id, found)
         if api_key in _OF_TRANSACTIONS:
             return self._of_transaction(header, frame, ask_upstream)
@@ -229,7 +232,7 @@ class RelayedCluster:
 
     def _topic(self, topic: Any) -> dict[str, object]:
         return {
-            "error_code": topic.error_code,
+            "error_code": self.topics_error or topic.error_code,
             "name": topic.name,
             "topic_id": messages.topic_id_bytes(getattr(topic, "topic_id", None)),
             "is_internal": False,

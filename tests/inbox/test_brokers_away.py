@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from committed_records import make_topic
 from semel.database import begin_immediately
 from semel.inbox import AsyncInbox, Inbox, Message
-from semel.inbox.brokers import NO_TOPIC, SAY_AFTER_MS, Brokers
+from semel.inbox.brokers import NO_TOPIC, NO_TOPIC_SEEN, SAY_AFTER_MS, Brokers
 from semel.inbox.settings import for_confluent
 from semel.publish.remedies import remedy_of
 from semel.testing.broker import FaultyBroker
@@ -194,7 +194,7 @@ def test_a_loop_on_asyncio_says_the_same(
             "heartbeat_interval_ms": 100,
         }
         asyncio.run(inbox.run(handle_it, settings, [topic]))
-    assert said_of(caplog) == [f"waiting: {NO_TOPIC.format(topic)}", OVER]
+    assert said_of(caplog) == [f"waiting: {NO_TOPIC_SEEN.format(topic)}", OVER]
 
 
 def test_a_group_that_gives_no_partitions_is_named_with_what_to_look_at(caplog: pytest.LogCaptureFixture) -> None:

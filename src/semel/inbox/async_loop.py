@@ -19,7 +19,7 @@ from semel.inbox import asides
 from semel.inbox.admission import reason_of
 from semel.inbox.asides import State
 from semel.inbox.attempts import Attempts
-from semel.inbox.brokers import ASK_SECONDS, NO_BROKER, NO_TOPIC, Brokers
+from semel.inbox.brokers import ASK_SECONDS, NO_BROKER, NO_TOPIC_SEEN, Brokers
 from semel.inbox.errors import LoopFailed
 from semel.inbox.identities import Version
 from semel.inbox.looping import Looping
@@ -28,7 +28,7 @@ from semel.inbox.outcomes import Outcome
 from semel.inbox.progress import Place
 from semel.inbox.reaper import reap_async
 from semel.inbox.settings import DUE_COUNT_MAX, DUE_MS_MAX, POLL_SECONDS, for_aiokafka
-from semel.publish.remedies import NO_WAY_THERE
+from semel.publish.remedies import NO_WAY_THERE, lacking
 
 AsyncHandler = Callable[[AsyncConnection, Message], Awaitable[object]]
 
@@ -64,7 +64,7 @@ class AsyncInbox(Looping[AsyncEngine]):
                     if brokers.is_time_to_ask():
                         brokers.tell(await _wrong_with(client, topics))
         except aiokafka.errors.KafkaError as error:
-            raise LoopFailed(f"the broker refuses to be read: {error}") from error
+            raise LoopFailed(f"the broker refuses to be read: {error}{_lacking(error)}") from error
         finally:
             # Whatever ended the loop is more important than what the broker says to this.
             with contextlib.suppress(aiokafka.errors.KafkaError, LoopFailed):
@@ -203,7 +203,7 @@ class AsyncInbox(Looping[AsyncEngine]):
         except errors.KafkaError as error:
             if error.retriable:
                 return
-            raise LoopFailed(f"the broker refuses the offsets: {error}") from error
+            raise LoopFailed(f"the broker refuses the offsets: {error}{_lacking(error)}") from error
         self._progress.forget(offsets)
 
     def give_partitions(self) -> None:
@@ -237,7 +237,13 @@ async def _wrong_with(client: Any, topics: Sequence[str]) -> str | None:
     except (_aiokafka().errors.KafkaError, TimeoutError) as error:
         return NO_BROKER.format(str(error) or type(error).__name__, NO_WAY_THERE)
     missing = [topic for topic in topics if topic not in known]
-    return NO_TOPIC.format(missing[0]) if missing else None
+    return NO_TOPIC_SEEN.format(missing[0]) if missing else None
+
+
+def _lacking(error: Any) -> str:
+    """The right that is missing; nothing where that is not what it is about. The client names one thing, or a set."""
+    refused = error.args[0] if error.args else None
+    return lacking(error.errno, "Read", min(refused) if isinstance(refused, set) else refused)
 
 
 def _aiokafka() -> Any:

@@ -23,6 +23,8 @@ logger = logging.getLogger("semel.inbox")
 
 NO_BROKER: Final = "no broker answers: {}: {}"
 NO_TOPIC: Final = "there is no topic {!r}: make it (semel topics create), or mend its name"
+# To who may not see a topic some brokers say that there is none.
+NO_TOPIC_SEEN: Final = f"{NO_TOPIC}; a user of a cluster with ACLs needs the right Read on it"
 NO_PARTITIONS: Final = (
     "the group has given this loop no partitions{}: nobody coordinates it, or a member keeps the others waiting. On a "
     "new cluster look at offsets.topic.replication.factor, which must not be more than there are brokers"
@@ -92,5 +94,5 @@ class Brokers:
                 continue
             if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 return NO_TOPIC.format(topic)
-            return f"topic {topic!r} cannot be read: {error.str()}{lacking(error, 'Read', topic)}"
+            return f"topic {topic!r} cannot be read: {error.str()}{lacking(error.code(), 'Read', topic)}"
         return None

@@ -228,9 +228,11 @@ class Inbox(Looping[Engine]):
             if error.code() != KafkaError._PARTITION_EOF:
                 self._brokers.doubt(error)
             return True
+        raise LoopFailed(f"the broker refuses to be read: {error.str()}{self._lacking(error, received.topic())}")
+
+    def _lacking(self, error: KafkaError, topic: str | None) -> str:
         is_of_group = error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
-        right = lacking(error, "Read", self._group if is_of_group else received.topic())
-        raise LoopFailed(f"the broker refuses to be read: {error.str()}{right}")
+        return lacking(error.code(), "Read", self._group if is_of_group else topic)
 
     def _read_again(self, client: Consumer, message: Message) -> None:
         """Poll for it once more: who does not poll loses his partitions, however long the outage is."""
@@ -251,7 +253,8 @@ class Inbox(Looping[Engine]):
             if error.code() in _LATER or error.retriable():
                 return
             if error.code() not in _NO_MEMBER:
-                raise LoopFailed(f"the broker refuses the offsets: {error.str()}") from failure
+                right = self._lacking(error, min(offsets)[0])
+                raise LoopFailed(f"the broker refuses the offsets: {error.str()}{right}") from failure
         self._progress.forget(offsets)
 
     def _assigned(self, _client: Consumer, _partitions: list[TopicPartition]) -> None:

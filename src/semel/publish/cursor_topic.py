@@ -183,7 +183,7 @@ class CursorTopic:
             elif error.code() not in _PASSING | _NOT_THERE:
                 # It joins no group, but asks who would coordinate the one that it names.
                 is_of_group = error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
-                right = lacking(error, "Describe" if is_of_group else "Read", self._topic)
+                right = lacking(error.code(), "Describe" if is_of_group else "Read", self._topic)
                 raise CursorRefused(f"the cursor of publisher {self._name!r} cannot be read: {error.str()}{right}")
         if patience is deadline:
             raise PublishFailed(f"no broker showed the cursor of publisher {self._name!r} in time")

@@ -259,7 +259,7 @@ class Publisher:
         except FencedOff:
             self._end_fenced()
         except Interrupted as reason:
-            right = lacking(reason.error, "Write", self._settings.transactional_id) if reason.error else ""
+            right = lacking(reason.error.code(), "Write", self._settings.transactional_id) if reason.error else ""
             why = (
                 f"{reason}{right}"
                 if right

@@ -28,9 +28,10 @@ _GUARDED: Final = {
 }
 
 
-def lacking(error: KafkaError, right: str, name: str | None) -> str:
-    """The right that a cluster with ACLs wants for what was refused, to put behind the reason; else nothing."""
-    kind = _GUARDED.get(error.code())
+def lacking(code: int, right: str, name: str | None) -> str:
+    """The right that a cluster with ACLs wants for what it refused by this code, to put behind the reason; else
+    nothing."""
+    kind = _GUARDED.get(code)
     return "" if kind is None else f"; this user needs the right {right} on {kind} {name!r}"
 
 

@@ -153,7 +153,7 @@ class Transaction:
         if reason.code() in _FENCED:
             return FencedOff()
         if reason.code() in _OF_THE_RECORD:
-            return RecordRefused(record, reason.str() + lacking(reason, "Write", record.topic))
+            return RecordRefused(record, reason.str() + lacking(reason.code(), "Write", record.topic))
         return Interrupted(reason)
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from asking import Asker
 from relayed_cluster import RelayedCluster
-from semel.publish import CursorRefused, Publisher
+from semel.publish import CursorRefused, Publisher, PublishFailed
 from semel.spark.lanes import progress
 from semel.spark.lanes.progress import ProgressRefused
 from semel.spark.log import LogClient, LogError, Slice, from_options, read_slice
@@ -47,6 +47,27 @@ def test_a_reader_is_told_which_right_it_lacks(broker: FaultyBroker, ask: Asker)
             list(read_slice(client, Slice(topic, 0, 0, 1), ["value"]))
 
 
+def test_who_may_not_even_see_a_topic_is_told_what_it_takes_to_do_what_it_wants(
+    broker: FaultyBroker, ask: Asker
+) -> None:
+    """And not that it may not see it: the right to do that is part of the right that is missing."""
+    ask.create("payments")
+    ask.create("refunds")
+    with RelayedCluster(broker.bootstrap) as cluster, client_of(cluster) as client:
+        topic = client.topics(["payments"])["payments"]
+        client.topic_to_write("refunds")
+        client.forget("payments")
+        client.forget("refunds")
+        cluster.topics_error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        with pytest.raises(LogError, match="needs the right Read on topic 'payments'"):
+            list(read_slice(client, Slice(topic, 0, 0, 1), ["value"]))
+        with pytest.raises(LogError, match="needs the right Write on topic 'orders'"):
+            Transaction(client, "lane-0", 60_000).partition_count("orders")
+        # Its leader is looked for again.
+        with pytest.raises(LogError, match="needs the right Write on topic 'refunds'"):
+            client.leader_of(TopicPartition("refunds", 0))
+
+
 def test_a_writer_is_told_which_right_it_lacks(broker: FaultyBroker, ask: Asker) -> None:
     ask.create("payments")
     where = TopicPartition("payments", 0)
@@ -70,4 +91,8 @@ def test_a_publisher_is_told_which_right_it_lacks(broker: FaultyBroker) -> None:
     with RelayedCluster(broker.bootstrap) as cluster:
         cluster.configs_error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         with pytest.raises(CursorRefused, match="needs the right DescribeConfigs on it"):
+            Publisher(cluster.bootstrap, "orders").__enter__()
+        cluster.configs_error = None
+        cluster.coordinator_errors = [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * 9
+        with pytest.raises(PublishFailed, match="needs the right Write on transactional id 'semel-publish-orders'"):
             Publisher(cluster.bootstrap, "orders").__enter__()

@@ -55,6 +55,8 @@ class LogClient:
         self._topics: dict[str, Topic] = {}
         # Of each topic that is known, by partition.
         self._leaders: dict[str, dict[int, Address | None]] = {}
+        # The topics that are written to: who may not see them is told what that takes.
+        self._written: set[str] = set()
 
     def __enter__(self) -> "LogClient":
         return self
@@ -73,6 +75,8 @@ class LogClient:
 
     def topic_to_write(self, name: str) -> Topic:
         """The topic, made by the broker if it is not there and brokers make topics that somebody writes to."""
+
+        self._written.add(name)
 
         def attempt() -> Topic:
             found = self._describe([name], may_make=True).get(name)
@@ -251,7 +255,7 @@ class LogClient:
         for topic in answer.topics:
             for one in topic.partitions:
                 where = TopicPartition(topic.name, one.partition_index)
-                self.check(where, one.error_code, "Describe")
+                self.check(where, one.error_code, "Read")
                 found[where] = one.offset
         if found.keys() != set(partitions):
             raise Moved(f"the broker at {address[0]}:{address[1]} did not answer for all partitions")
@@ -277,7 +281,8 @@ class LogClient:
             if topic.error_code in codes.MOVED:
                 raise Moved(f"topic {topic.name!r} has no leaders yet ({codes.name_of(topic.error_code)})")
             if topic.error_code:
-                right = f"Describe on topic {topic.name!r}"
+                # Each of the two implies that it may be seen.
+                right = f"{'Write' if topic.name in self._written else 'Read'} on topic {topic.name!r}"
                 raise codes.refusal(f"topic {topic.name!r}", topic.error_code, right=right)
             topic_id = UUID(bytes=topic_id_bytes(getattr(topic, "topic_id", None)))
             found[topic.name] = self._topics[topic.name] = Topic(topic.name, topic_id, len(topic.partitions))
