@@ -192,6 +192,37 @@ def test_a_step_that_was_rolled_back_without_a_word_is_not_finished(engine: Engi
     assert booked(engine) == 1
 
 
+def test_a_block_that_django_undoes_without_an_error_is_no_success(engine: Engine, alias: str) -> None:
+    """As that of a view under ATOMIC_REQUESTS is undone, or under `@transaction.atomic`, which has caught an error."""
+    from django.db import IntegrityError, connections, transaction
+    from django.http import HttpResponse
+
+    def view(_request: Any) -> Any:
+        payment.create(amount="5")
+        # A block of its own, and a savepoint that the view goes back to by itself, are what it means.
+        with contextlib.suppress(IntegrityError), transaction.atomic(using=alias):
+            payment.create(amount=None)
+        savepoint = transaction.savepoint(using=alias)
+        payment.create(amount="6")
+        transaction.savepoint_rollback(savepoint, using=alias)
+        if not executions:
+            executions.append(1)
+            with contextlib.suppress(IntegrityError), transaction.atomic(using=alias, savepoint=False):
+                payment.create(amount=None)
+        return HttpResponse("paid", status=201)
+
+    executions: list[int] = []
+    payment = model_on(alias)
+    idempotency = Idempotency(ours(alias), scope=caller)
+    connections.settings[alias]["ATOMIC_REQUESTS"] = True
+    with pytest.raises(TransactionBroken):
+        post(idempotency, view)
+    assert booked(engine) == 0
+    for _ in range(2):
+        assert post(idempotency, view) == ("201 Created", b"paid")
+    assert booked(engine) == 1
+
+
 def test_a_function_that_rolls_back_instead_of_committing_is_found_out(engine: Engine, tmp_path: Any) -> None:
     """Whatever the framework."""
     if engine.dialect.name != "sqlite":

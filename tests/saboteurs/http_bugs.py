@@ -226,6 +226,13 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
         "if False: ...",
         ("tests/http/test_django.py", "-k", "rolls_back_instead"),
     ),
+    Bug(
+        "a block that Django undid without an error counts as done",
+        "semel.http.django:transactions",
+        "undone or connection.needs_rollback or connection.closed_in_transaction",
+        "connection.needs_rollback or connection.closed_in_transaction",
+        ("tests/http/test_django.py", "-k", "undoes_without_an_error"),
+    ),
     # -- half an answer is none, and an error ends neither lease nor heartbeat --------------------------------------
     Bug(
         "a lease is noted after it is committed",
