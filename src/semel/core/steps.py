@@ -35,8 +35,13 @@ class Elsewhere:
 
     def check(self) -> None:
         """Raise what it broke off with."""
-        if self._error is not None:
-            raise self._error
+        error, self._error = self._error, None
+        try:
+            if error is not None:
+                raise error
+        finally:
+            # Its traceback knows this frame and all that the work had in memory: in a circle, that would stay.
+            del error
 
 
 Steps = Generator[int | Elsewhere, None, T]

@@ -1,0 +1,137 @@
+"""Work that is handed over to a thread: what it leaves in memory is bounded, and no stop waits for the rest."""
+
+import asyncio
+import gc
+from collections import deque
+from collections.abc import Callable, Iterator
+from weakref import ref
+
+import pytest
+
+from semel.broker.turns import HOLDERS_MAX, Turns
+from semel.core.steps import Steps, elsewhere, finish
+
+Job = tuple[Callable[[], None], Callable[[BaseException | None], None]]
+
+
+class HeldThread:
+    """A thread that does a job when it is told to."""
+
+    def __init__(self) -> None:
+        self.jobs: deque[Job] = deque()
+
+    def run(self, job: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
+        self.jobs.append((job, done))
+
+    def work(self) -> None:
+        job, done = self.jobs.popleft()
+        job()
+        done(None)
+
+
+class Large:
+    """What takes much memory."""
+
+
+def opening(opened: list["ref[Large]"]) -> Steps[None]:
+    def make() -> Large:
+        large = Large()
+        opened.append(ref(large))
+        return large
+
+    large = yield from elsewhere(make)
+    for _ in range(20):
+        yield 1
+    del large
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_of_what_is_made_elsewhere_only_so_much_is_in_memory_at_once(fails: bool) -> None:
+    """Each of a thousand connections may send a megabyte that becomes 64 of them."""
+    opened: list[ref[Large]] = []
+    ended: list[Exception | None] = []
+
+    def steps() -> Steps[None]:
+        yield from opening(opened)
+        if fails:
+            raise ValueError("it breaks off")
+
+    async def scenario() -> None:
+        thread = HeldThread()
+        turns = Turns(lambda: None, thread.run, 3)
+        for _ in range(5 * HOLDERS_MAX):
+            turns.begin(steps(), ended.append)
+        while not turns.is_idle:
+            while thread.jobs:
+                thread.work()
+            assert sum(large() is not None for large in opened) <= HOLDERS_MAX
+            await asyncio.sleep(0)
+
+    asyncio.run(scenario())
+    assert len(opened) == len(ended) == 5 * HOLDERS_MAX
+
+
+def test_who_had_something_made_elsewhere_may_have_more_of_it() -> None:
+    """One request may have batches for many partitions: it must not wait for itself."""
+    opened: list[ref[Large]] = []
+
+    def steps() -> Steps[None]:
+        for _ in range(3):
+            yield from opening(opened)
+
+    async def scenario() -> None:
+        thread = HeldThread()
+        turns = Turns(lambda: None, thread.run, 3)
+        for _ in range(2 * HOLDERS_MAX):
+            turns.begin(steps(), lambda _: None)
+        while not turns.is_idle:
+            while thread.jobs:
+                thread.work()
+            await asyncio.sleep(0)
+
+    asyncio.run(scenario())
+    assert len(opened) == 6 * HOLDERS_MAX
+
+
+def test_nothing_more_is_made_elsewhere_once_all_stops() -> None:
+    """A broker that stops waits for its threads: for each thing that is still to be opened it would be 0.2 s."""
+    opened: list[ref[Large]] = []
+    ended: list[Exception | None] = []
+
+    async def scenario() -> None:
+        thread = HeldThread()
+        turns = Turns(lambda: None, thread.run, 3)
+        for _ in range(2 * HOLDERS_MAX):
+            turns.begin(opening(opened), ended.append)
+        thread.work()
+        turns.stop()
+        while thread.jobs:
+            thread.work()
+        await asyncio.sleep(0)
+
+    asyncio.run(scenario())
+    assert len(opened) == 1
+    assert not ended
+
+
+@pytest.fixture
+def without_a_collector() -> Iterator[None]:
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("without_a_collector")
+def test_what_breaks_off_elsewhere_leaves_nothing_in_memory() -> None:
+    """Where the collector of garbage is off, or looks rarely, what stands in a circle stays: 64 MiB a time."""
+    larges: list[ref[Large]] = []
+
+    def break_off() -> None:
+        large = Large()
+        larges.append(ref(large))
+        raise ValueError("it breaks off")
+
+    with pytest.raises(ValueError, match="it breaks off") as broken_off:
+        finish(elsewhere(break_off))
+    del broken_off
+    assert larges[0]() is None
