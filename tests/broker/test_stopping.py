@@ -2,15 +2,18 @@
 
 import asyncio
 import errno
+from collections.abc import Callable
 
 import pytest
 
 from asking import Asker, at
 from semel.broker.broker import Broker
+from semel.broker.disk_thread import DiskThread, Outcome
 from semel.storage import checkpoint
-from semel.storage.files import MemoryFiles
+from semel.storage.files import File, MemoryFiles
 from semel.storage.journal import SyncJob
 from semel.storage.log import CheckpointJob, Log
+from semel.storage.segment import Stretch
 
 
 def fail_once(monkeypatch: pytest.MonkeyPatch, job: type) -> None:
@@ -83,6 +86,36 @@ def test_nothing_happens_to_the_directory_once_a_broker_has_ended(monkeypatch: p
 
     asyncio.run(scenario())
     assert late == []
+
+
+def test_what_is_still_to_be_brought_from_the_disk_is_not_once_the_broker_stops() -> None:
+    """Stopping waits for the thread that brings it, and thousands of consumers may have asked for a megabyte."""
+    jobs: list[Callable[[], None]] = []
+    opened: list[str] = []
+
+    class WatchedFiles(MemoryFiles):
+        def open(self, path: str, *, create: bool = False) -> File:
+            opened.append(path)
+            return super().open(path, create=create)
+
+    class Held(DiskThread):
+        def run(self, job: Callable[[], None], done: Callable[[Outcome], None]) -> None:
+            jobs.append(job)
+
+    def thread(name: str, loop: asyncio.AbstractEventLoop) -> DiskThread:
+        return (Held if name == "semel-read" else DiskThread)(name, loop)
+
+    async def scenario() -> None:
+        async with Broker(files=WatchedFiles(), disk_threads=thread) as broker:
+            for _ in range(2):
+                broker.warm([Stretch("a segment", 0, 1)], lambda: None)
+            jobs[0]()
+            assert "a segment" in opened
+        opened.clear()
+        jobs[1]()
+        assert opened == []
+
+    asyncio.run(scenario())
 
 
 def test_requests_that_come_while_the_broker_stops_are_not_begun() -> None:

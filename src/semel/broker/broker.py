@@ -367,7 +367,13 @@ class Broker:
 
     def warm(self, stretches: list[Stretch], done: Callable[[], None]) -> None:
         """Have records brought from the disk into memory without waiting for it, then call `done`."""
-        self._reader.run(lambda: self.log.warm(stretches), lambda _: done())
+
+        def read() -> None:
+            # Who stops waits for this thread, and nobody would get what it brings.
+            if self._threads_running:
+                self.log.warm(stretches)
+
+        self._reader.run(read, lambda _: done())
 
     # -- becoming durable ---------------------------------------------------------------------------------------
 
