@@ -18,6 +18,7 @@ from semel.broker.broker import Broker, Durability
 from semel.broker.events import Events
 from semel.broker.limits import Limits
 from semel.core.steps import Pace
+from semel.storage.aborted_blocks import BlockLayout
 from semel.storage.log import LogSettings, Torn
 from semel.testing.faulty import Crashed, Fault, FaultKind, FaultyFiles
 from sim.disk import SimulatedDiskThread
@@ -31,7 +32,10 @@ BEGINNING_S: Final = 1_800_000_000.0
 RECOVERY_S_MAX: Final = 60.0
 
 # Small, so that files fill up, are sealed and are used again within one short history.
-SETTINGS: Final = LogSettings(journal_file_bytes=16 * 1024, checkpoint_bytes=24 * 1024)
+# One aborted transaction is enough for a block, and two blocks for a file.
+SETTINGS: Final = LogSettings(
+    journal_file_bytes=16 * 1024, checkpoint_bytes=24 * 1024, aborted_blocks=BlockLayout(1, 2)
+)
 COMPACTION_LOOK_S: Final = 1.0
 # Histories are short and their requests small: with this, others are served between any two steps of them.
 SMALL_STEPS: Final = Pace(pieces_per_turn=1, unprepared_max=0, offsets_per_entry_max=1)
