@@ -154,8 +154,8 @@ JOURNAL_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "partitions that are announced are charged to nobody",
-        "semel.storage.log:Log.take_producer_room",
-        "self.producer_room.charge(wanted, address, now_ms, self.silence.horizon_ms)",
+        "semel.broker.transactions:TransactionCoordinator.add_partitions",
+        "broker.log.producer_room.charge(wanted, address, now_ms, broker.log.silence.horizon_ms)",
         "pass",
         ("tests/broker/test_limits.py", "-k", "stranger"),
     ),

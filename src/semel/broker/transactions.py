@@ -96,11 +96,12 @@ class TransactionCoordinator:
         )
         if grew is not None:
             try:
-                broker.log.take_producer_room(producer_id, grew.partitions, address, now_ms)
+                wanted = broker.log.check_producer_room(producer_id, grew.partitions, address)
             except NoRoom as refused:
                 broker.no_room(refused)
                 raise
             broker.commit(grew)
+            broker.log.producer_room.charge(wanted, address, now_ms, broker.log.silence.horizon_ms)
             self.note_grown(producer_id)
 
     def add_group(self, transactional_id: str, producer_id: int, producer_epoch: int, group: str) -> None:

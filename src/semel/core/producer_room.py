@@ -61,7 +61,7 @@ class ProducerRoom:
 
     def charge(self, count: int, address: str | None, now_ms: int, horizon_ms: int | None) -> None:
         """So many were put on record on behalf of this address."""
-        if address is None:
+        if address is None or not count:
             return
         buckets = self._charges.setdefault(address, {})
         bucket = now_ms // BUCKET_MS

@@ -256,10 +256,10 @@ class Log(Contents):
             return Appended(outcome, original.base_offset, original.timestamp_ms)
         is_first = header.producer_id != batches.NO_PRODUCER and state.producers.get(header.producer_id) is None
         if is_first:
-            self.producer_room.check(1, self.producer_states, address, self.silence.horizon_ms)
             if self.transactions.takes_part(header.producer_id, partition.name):
                 # Room was taken when that was announced.
                 address = None
+            self.producer_room.check(1, self.producer_states, address, self.silence.horizon_ms)
         configs = topic.parsed
         if configs.log_append_time:
             header = batches.stamp(batch, header, now_ms)
@@ -377,10 +377,8 @@ class Log(Contents):
                 yield 1 + forgotten
         return in_all
 
-    def take_producer_room(
-        self, producer_id: int, partitions: Iterable[PartitionName], address: str | None, now_ms: int
-    ) -> None:
-        """Refused if a transaction's end would put its producer on record in these partitions, and there is no room.
+    def check_producer_room(self, producer_id: int, partitions: Iterable[PartitionName], address: str | None) -> int:
+        """In how many of these partitions a transaction's end would put its producer on record; refused without room.
 
         What was announced before and has not ended is not counted; that has a bound of its own.
         """
@@ -388,7 +386,7 @@ class Log(Contents):
         wanted = sum(place.producers.get(producer_id) is None for place in places)
         if wanted:
             self.producer_room.check(wanted, self.producer_states, address, self.silence.horizon_ms)
-            self.producer_room.charge(wanted, address, now_ms, self.silence.horizon_ms)
+        return wanted
 
     # -- syncing ------------------------------------------------------------------------------------------------
 
