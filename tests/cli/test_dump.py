@@ -3,12 +3,16 @@
 import random
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from semel_command import semel, semel_failure, semel_lines
 
+from ledger import SETTINGS, Caller, Ledger, batch
+from semel.core.batch import TRANSACTIONAL_BIT
 from semel.core.entries import OffsetsCommitted, PartitionName, StoredOffset, TransactionalOffsets
+from semel.storage.aborted_blocks import BLOCK_LAYOUT
 from semel.storage.examining import examine, segment_paths, walk_segment
 from semel.storage.files import DiskFiles, ReadOnlyFiles
 from semel.storage.journal import look_into, starts_of
@@ -150,6 +154,45 @@ def test_damage_in_a_segment_is_named_and_what_lies_behind_it_is_shown(copy: Pat
     assert "STOPPED: at offset 1800432 of 2000000 bytes: a batch of 300072 bytes that is cut short" in (
         semel("dump", str(copy), "--segments").stdout
     )
+
+
+def aborting(data: Path) -> Path:
+    """A directory in which so much was aborted that there is a block of it; answers the file of blocks."""
+    caller = Caller(DiskFiles(data), Ledger(), replace(SETTINGS, aborted_blocks=BLOCK_LAYOUT))
+    caller.create("records")
+    partition, producer_id = caller.log.partitions()[0], caller.claim("a")
+    for sequence in range(BLOCK_LAYOUT.aborted_per_block + 2):
+        caller.append(partition, batch(producer_id, sequence, attributes=TRANSACTIONAL_BIT))
+        caller.end("a", committed=False, raises_epoch=False)
+    caller.close()
+    (blocks,) = data.rglob("*.aborted")
+    return blocks
+
+
+def test_damage_in_a_block_of_aborted_transactions_is_named(tmp_path: Path) -> None:
+    """A backup is looked at in this way, and no consumer of committed records could read on behind such a block."""
+    blocks = aborting(tmp_path)
+    assert semel("dump", str(tmp_path), "--segments").returncode == 0
+    change(blocks, flip(1000))
+    done = semel("dump", str(tmp_path), "--segments")
+    assert done.returncode == 1
+    assert f"STOPPED: {blocks}: no block of aborted transactions at offset 0" in done.stdout
+
+
+@pytest.mark.parametrize("suffix", ["log", "aborted"])
+def test_what_a_start_would_miss_of_a_file_is_named(tmp_path: Path, suffix: str) -> None:
+    aborting(tmp_path)
+    (path,) = tmp_path.rglob(f"*.{suffix}")
+    assert examine(ReadOnlyFiles(tmp_path)).stopped is None
+    size = path.stat().st_size
+    with open(path, "r+b") as file:
+        file.truncate(100)
+    short = f"{path}: ends at offset 100, the checkpoint knows {size} bytes"
+    assert examine(ReadOnlyFiles(tmp_path)).stopped == short
+    path.unlink()
+    gone = f"{path}: missing, the checkpoint names it"
+    assert examine(ReadOnlyFiles(tmp_path)).stopped == gone
+    assert semel("repair", str(tmp_path)).stdout == f"a start would stop at {gone}\n"
 
 
 def test_what_is_no_directory_of_semel_is_one_line(tmp_path: Path) -> None:

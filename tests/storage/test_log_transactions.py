@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ledger import Caller, Ledger
+from ledger import SETTINGS, Caller, Ledger
 from log_contents import content_of
 from semel.core.entries import TransactionEnded
 from semel.core.partition import PRODUCER_EXPIRATION_MS, Partition
@@ -87,7 +87,7 @@ def test_after_a_restart_at_any_point_everything_about_transactions_is_as_it_was
         assert content_of(again.log) == content_of(caller.log) == caller.ledger.content(len(caller.ledger.changes))
         assert marks(again) == marks(caller)
         again.check_windows()
-        examined = examine(files.after_kill())
+        examined = examine(files.after_kill(), SETTINGS.aborted_blocks)
         assert examined.stopped is None
         assert list(examined.transactions.all_described()) == list(caller.log.transactions.all_described())
         assert examined.groups.snapshot() == caller.log.groups.snapshot()

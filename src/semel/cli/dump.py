@@ -23,6 +23,7 @@ from semel.storage.contents import TOPICS
 from semel.storage.encoding import decode
 from semel.storage.examining import Examined, StoredBatch, examine, segment_paths, walk_segment
 from semel.storage.files import Files, ReadOnlyFiles
+from semel.storage.journal import Damaged
 
 EXAMPLE: Final = """  semel dump ./data
   semel dump ./data --journal --producers"""
@@ -34,7 +35,11 @@ _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", metavar="DATA", help="the directory; a broker may be running on it")
     parser.add_argument("--journal", action="store_true", help="show every entry of the journal")
-    parser.add_argument("--segments", action="store_true", help="show every batch of every segment")
+    parser.add_argument(
+        "--segments",
+        action="store_true",
+        help="show every batch of every segment, and check the blocks of aborted transactions",
+    )
     parser.add_argument("--producers", action="store_true", help="show every producer, with its window of batches")
     parser.add_argument(
         "--transactions", action="store_true", help="show every transactional id, and what takes part in what is open"
@@ -58,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
     if options.journal:
         troubles += _show_journal(files, examined)
     if options.segments:
-        troubles += _show_segments(files)
+        troubles += _show_segments(files, examined)
     if options.producers:
         _show_producers(examined)
     if options.transactions:
@@ -182,8 +187,11 @@ def _describe_batch(header: BatchHeader) -> str:
 # -- segments ---------------------------------------------------------------------------------------------------
 
 
-def _show_segments(files: Files) -> list[str]:
-    """Every batch in every segment that is there, whether or not anything knows of it; answers what is wrong."""
+def _show_segments(files: Files, examined: Examined) -> list[str]:
+    """Every batch in every segment that is there, whether or not anything knows of it; answers what is wrong.
+
+    Of what was aborted long ago, and lies in blocks beside the segments, only what is wrong is shown.
+    """
     troubles: list[str] = []
     progress = Progress("reading segments")
     done_bytes = 0
@@ -216,6 +224,16 @@ def _show_segments(files: Files) -> list[str]:
                 else:
                     print(f"  {end.position:>12}  {'sealed, with an index' if end.is_sealed else 'end of the file'}")
     progress.end()
+    for blocks in examined.blocks:
+        try:
+            blocks.read_all()
+        except FileNotFoundError:
+            # Missing from the first, which the overview says, or removed meanwhile.
+            continue
+        except OSError as error:
+            troubles.append(_say(error.strerror or str(error)))
+        except Damaged as damage:
+            troubles.append(_say(str(damage)))
     return troubles
 
 

@@ -83,7 +83,8 @@ class AbortedBlocks:
                 block = data[at * block_bytes : (at + 1) * block_bytes]
                 content = block[_CHECKSUM.size :]
                 if len(block) < block_bytes or _CHECKSUM.unpack_from(block)[0] != _checksum(number, content):
-                    raise Damaged(f"{path}: no block of aborted transactions at offset {position + at * block_bytes}")
+                    where = self._segment_files.files.describe(path)
+                    raise Damaged(f"{where}: no block of aborted transactions at offset {position + at * block_bytes}")
                 yield content
 
     def _read_alone(self, numbers: Iterable[int]) -> Iterator[bytes]:
@@ -115,6 +116,12 @@ class AbortedBlocks:
         aborted = self._state.aborted
         for (path, position, size), _ in self._stretches(range(aborted.first_block, aborted.next_block)):
             self._segment_files.check_size(path, position + size)
+
+    def read_all(self) -> None:
+        """`Damaged` if any block is not as it was written."""
+        aborted = self._state.aborted
+        for _ in self._read_alone(range(aborted.first_block, aborted.next_block)):
+            pass
 
     def paths(self) -> list[str]:
         """The files that there may be; the next block may go into one that has no other left."""

@@ -38,6 +38,12 @@ _SNAPSHOT_PIECES: Final = 5
 Markers = list[tuple[PartitionLog, BatchHeader]]
 
 
+def directory_of(topic: Topic, index: int) -> str:
+    """Where a partition's files are."""
+    # The name is for people; a file system has no room for the longest ones behind a number.
+    return f"{TOPICS}/{topic.number}-{topic.name[:200]}/{index}"
+
+
 class PreparedEnd(NamedTuple):
     """An end whose markers are written already: the entry, but for its partitions, and which write of each it was."""
 
@@ -208,8 +214,7 @@ class Contents(Machines):
         return topic, partition
 
     def _new_partition(self, topic: Topic, index: int) -> PartitionLog:
-        # The name is for people; a file system has no room for the longest ones behind a number.
-        directory = f"{TOPICS}/{topic.number}-{topic.name[:200]}/{index}"
+        directory = directory_of(topic, index)
         partition = PartitionLog(topic.number, index, directory, self._segment_files, self._layout)
         partition.state.forgotten_below = self.catalog.lenient_below(topic.name)
         return partition

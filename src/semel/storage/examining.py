@@ -19,12 +19,14 @@ from semel.core.partition import Partition
 from semel.core.topics import Catalog
 from semel.core.transactions import Transactions
 from semel.storage import checkpoint, journal
+from semel.storage.aborted_blocks import BLOCK_LAYOUT, AbortedBlocks, BlockLayout
+from semel.storage.contents import directory_of
 from semel.storage.encoding import decode, name_of
 from semel.storage.files import File, Files
 from semel.storage.journal import Bookmark, Damaged, Misfit
 from semel.storage.machines import Machines
 from semel.storage.partition_log import restore_state
-from semel.storage.segment import FOOTER_MAGIC
+from semel.storage.segment import FOOTER_MAGIC, Segment, SegmentFiles
 
 # A broker at work may recycle what is being read; then a newer checkpoint is there to begin from.
 _ATTEMPTS: Final = 3
@@ -48,12 +50,33 @@ class Examined(Machines):
         self.position = 0
         # Why this is not all, in one line; None where it is.
         self.stopped: str | None = None
+        # The segments and the blocks of aborted transactions that the checkpoint names.
+        self.segments: list[Segment] = []
+        self.blocks: list[AbortedBlocks] = []
 
-    def restore(self, state: dict[str, Any], packed: memoryview) -> None:
+    def restore(self, state: dict[str, Any], packed: memoryview, files: Files, layout: BlockLayout) -> None:
         """Begin with what a checkpoint says."""
         self._restore_machines(state)
         for record, parts in checkpoint.unpack(state["partitions"], packed):
-            restore_state(self._partition(record["topic"], record["index"]), record, parts)
+            partition = self._partition(record["topic"], record["index"])
+            restore_state(partition, record, parts)
+            topic = self.catalog.numbered(record["topic"])
+            if topic is not None:
+                directory = directory_of(topic, record["index"])
+                self.segments += [Segment.from_record(directory, fields) for fields in record["segments"]]
+                if partition.aborted.block_count:
+                    # As the checkpoint knows them, whatever the journal makes of the partition.
+                    known = Partition()
+                    restore_state(known, record, parts)
+                    self.blocks.append(AbortedBlocks(known, directory, SegmentFiles(files), layout))
+
+    def check_files(self, files: Files) -> None:
+        """`Damaged` if a file that the checkpoint names is missing, or is shorter than it was."""
+        segment_files = SegmentFiles(files)
+        for segment in self.segments:
+            segment_files.check(segment)
+        for blocks in self.blocks:
+            blocks.check()
 
     def replay(self, entry: journal.JournalEntry) -> None:
         """Make an entry of the journal true."""
@@ -112,17 +135,17 @@ class Examined(Machines):
         return self.partitions.setdefault((number, index), Partition())
 
 
-def examine(files: Files) -> Examined:
+def examine(files: Files, layout: BlockLayout = BLOCK_LAYOUT) -> Examined:
     """The state of everything, up to the last entry of the journal or the first damage."""
     examined = Examined()
     for _ in range(_ATTEMPTS):
-        examined = _examine_once(files)
+        examined = _examine_once(files, layout)
         if examined.stopped is None:
             break
     return examined
 
 
-def _examine_once(files: Files) -> Examined:
+def _examine_once(files: Files, layout: BlockLayout) -> Examined:
     examined = Examined()
     try:
         found = checkpoint.read(files)
@@ -130,7 +153,7 @@ def _examine_once(files: Files) -> Examined:
             examined.stopped = f"{files.describe(checkpoint.NAME)}: not there; the first start had not come to an end"
             return examined
         state, packed = found
-        examined.restore(state, packed)
+        examined.restore(state, packed, files, layout)
         examined.checkpoint = state
         bookmark = Bookmark(*state["journal"])
         examined.position = bookmark.position
@@ -140,6 +163,7 @@ def _examine_once(files: Files) -> Examined:
             examined.replayed_entries += 1
             examined.position = entry.end
         examined.check_strays()
+        examined.check_files(files)
     except OSError as error:
         examined.stopped = f"{error.filename}: {error.strerror}"
     except Damaged as error:
