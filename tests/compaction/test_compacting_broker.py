@@ -271,6 +271,23 @@ def test_others_are_served_while_a_batch_is_opened(what: str) -> None:
         assert answer().responses[0].partition_responses[0].error_code == error
 
 
+def test_a_client_that_is_gone_keeps_no_place_from_those_who_wait_to_have_theirs_opened() -> None:
+    batch = bytes(encode_batch([Record(b"0" * 4_000_000, key=b"a")], codec="zstd"))
+    data = [{"name": TOPIC, "partition_data": [{"index": 0, "records": batch}]}]
+    threads = HeldThreads("semel-open")
+    with CompactingBroker(disk_threads=threads) as broker, Asker(broker.bootstrap) as other:
+        other.create(TOPIC, **COMPACTED)
+        with Asker(broker.bootstrap) as one:
+            one.ask_later(PRODUCE, 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data)
+            assert threads.has_a_job.wait(SECONDS_MAX)
+        answer = other.ask_later(PRODUCE, 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data)
+        for _ in range(2):
+            assert threads.has_a_job.wait(SECONDS_MAX)
+            threads.has_a_job.clear()
+            broker.run(lambda _: threads.step())
+        assert answer().responses[0].partition_responses[0].error_code == 0
+
+
 # Beside other things
 
 

@@ -128,4 +128,26 @@ STEP_BUGS: Final[tuple[Bug, ...]] = (
         "self._matches, self._numbers, self._changes = matches, frozenset(numbers), catalog.changes",
         ("tests/broker/test_held_loop.py",),
     ),
+    Bug(
+        "every connection may have a large batch opened at once",
+        "semel.compaction.opening:KeyChecks.__init__",
+        "Door(1)",
+        "Door(2_000)",
+        ("tests/compaction/test_key_checks.py",),
+    ),
+    Bug(
+        "who is given up at a door keeps the place that was kept for it",
+        "semel.core.steps:Door._enter",
+        """
+        if waiting in self._waiting:
+            self._waiting.remove(waiting)
+        else:
+            self._leave()
+        """,
+        """
+        if waiting in self._waiting:
+            self._waiting.remove(waiting)
+        """,
+        ("tests/compaction/test_key_checks.py",),
+    ),
 )

@@ -32,6 +32,7 @@ from semel.broker.serving import serve_on
 from semel.broker.sessions import FetchSessions
 from semel.broker.transactions import TransactionCoordinator
 from semel.broker.turns import Turns
+from semel.compaction.opening import KeyChecks
 from semel.core.entries import Entry, TransactionEnded
 from semel.core.producer_room import NoRoom
 from semel.core.steps import Pace, Steps
@@ -96,6 +97,7 @@ class Broker:
         self.transactions = TransactionCoordinator(self)
         self.groups = GroupCoordinator(self)
         self.compactor = Compactor(self)
+        self.key_checks = KeyChecks(self.limits.compacted_batch_bytes_max)
         self.chores = Chores(self)
         self.consumer_groups = ConsumerGroupCoordinator(self)
         self.fetch_sessions = FetchSessions(self.limits.fetch_sessions_max, self.limits.fetch_session_partitions_max)

@@ -9,9 +9,9 @@ header say. Nothing here decides which records stay.
 from collections.abc import Iterator
 from typing import Final
 
-from semel.core.batch import BatchHeader, Buffer
+from semel.core.batch import CODEC_MASK, HEADER_BYTES, BatchHeader, Buffer
 from semel.core.refusals import INVALID_RECORD, Refused
-from semel.core.steps import Steps, elsewhere
+from semel.core.steps import Door, Steps, elsewhere
 from semel.wire.errors import ProtocolError
 from semel.wire.records import opened_in_place
 
@@ -21,6 +21,8 @@ _SHIFT_MAX: Final = 63
 # What is opened on the event loop, compressed and decompressed; more is opened elsewhere, for it takes up to 200 ms.
 _COMPRESSED_HERE_MAX: Final = 256 * 1024
 _OPENED_HERE_MAX: Final = 1024 * 1024
+# How many of those may be open at once: 64 MiB, which is what a single large one may take by default.
+SMALL_AT_ONCE: Final = 64
 
 # So many records without a key are named in an answer: nobody needs more of them to see what is wrong.
 KEYLESS_NAMED_MAX: Final = 1_000
@@ -91,35 +93,63 @@ def records_in(records: bytes | memoryview, header: BatchHeader) -> Iterator[Fou
         raise ProtocolError(f"the batch at offset {header.base_offset} has {left} records less than it says")
 
 
-def check_keys(batch: Buffer, header: BatchHeader, opened_bytes_max: int) -> Steps[None]:
-    """Refuse a batch that a client sends to a compacted topic if a record has no key, or the batch cannot be opened.
+class KeyChecks:
+    """Looks through the batches that clients send to compacted topics, which are decompressed for that.
 
-    What cannot be opened could never be compacted; and here, unlike anywhere else, it is noticed in time.
+    A batch stays decompressed for as long as it is looked through, which is many turns of the event loop if it has very
+    many records, and every connection may have one. So only few small ones and one large one are open at once, whoever
+    sends them: the others wait.
     """
+
+    def __init__(self, opened_bytes_max: int, *, small_at_once: int = SMALL_AT_ONCE) -> None:
+        self._opened_bytes_max = opened_bytes_max
+        self._small = Door(small_at_once)
+        self._large = Door(1)
+
+    def check(self, batch: Buffer, header: BatchHeader) -> Steps[None]:
+        """Refuse a batch if a record has no key, or the batch cannot be opened.
+
+        What cannot be opened could never be compacted; and here, unlike anywhere else, it is noticed in time.
+        """
+        try:
+            if not header.attributes & CODEC_MASK:
+                # Nothing to open: the records lie in the request.
+                yield from _check_records(memoryview(batch)[HEADER_BYTES:], header)
+                return
+            is_checked = False
+            if len(batch) <= _COMPRESSED_HERE_MAX:
+                is_checked = yield from self._small.inside(self._check_small(batch, header))
+            if not is_checked:
+                yield from self._large.inside(self._check_large(batch, header))
+        except ProtocolError as error:
+            raise Refused(INVALID_RECORD, f"the topic is compacted, and the batch cannot be opened: {error}") from error
+
+    def _check_small(self, batch: Buffer, header: BatchHeader) -> Steps[bool]:
+        """False if it was not small; nobody can tell beforehand."""
+        try:
+            records = opened_in_place(batch, header.attributes, min(self._opened_bytes_max, _OPENED_HERE_MAX))
+        except ProtocolError:
+            if self._opened_bytes_max <= _OPENED_HERE_MAX:
+                raise
+            return False
+        yield from _check_records(records, header)
+        return True
+
+    def _check_large(self, batch: Buffer, header: BatchHeader) -> Steps[None]:
+        records = yield from elsewhere(lambda: opened_in_place(batch, header.attributes, self._opened_bytes_max))
+        yield from _check_records(records, header)
+
+
+def _check_records(records: bytes | memoryview, header: BatchHeader) -> Steps[None]:
     places: list[int] = []
-    try:
-        records = yield from _opened(batch, header, opened_bytes_max)
-        for place, found in enumerate(records_in(records, header)):
-            if found[3] is None:
-                places.append(place)
-                if len(places) == KEYLESS_NAMED_MAX:
-                    break
-            yield 1
-    except ProtocolError as error:
-        raise Refused(INVALID_RECORD, f"the topic is compacted, and the batch cannot be opened: {error}") from error
+    for place, found in enumerate(records_in(records, header)):
+        if found[3] is None:
+            places.append(place)
+            if len(places) == KEYLESS_NAMED_MAX:
+                break
+        yield 1
     if places:
         raise KeylessRecords(places)
-
-
-def _opened(batch: Buffer, header: BatchHeader, bytes_max: int) -> Steps[bytes | memoryview]:
-    """The records, whatever they take; nobody can tell beforehand what that will be."""
-    if len(batch) <= _COMPRESSED_HERE_MAX:
-        try:
-            return opened_in_place(batch, header.attributes, min(bytes_max, _OPENED_HERE_MAX))
-        except ProtocolError:
-            if bytes_max <= _OPENED_HERE_MAX:
-                raise
-    return (yield from elsewhere(lambda: opened_in_place(batch, header.attributes, bytes_max)))
 
 
 def timestamp_delta(records: bytes, begin: int) -> tuple[int, int, int, int]:

@@ -4,12 +4,14 @@ A function that may have much to do is a generator: after each little piece it y
 it returns its result. Whoever drives it decides when others go first. One piece of work is about what one element of a
 message takes, some millionths of a second; an append takes `APPEND_PIECES` of them.
 
-What is computing alone, and cannot be cut into pieces, is handed over as it is, to be done elsewhere.
+What is computing alone, and cannot be cut into pieces, is handed over as it is, to be done elsewhere. Where only so
+many may be at something at once, the others wait at a `Door`.
 
 Between two pieces anything else may happen: what is looked up before a `yield` is looked up again behind it, and what
 must not be seen half done has no `yield` in it. This file must never know what the work is.
 """
 
+from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from heapq import merge
 from itertools import islice
@@ -44,7 +46,27 @@ class Elsewhere:
             del error
 
 
-Steps = Generator[int | Elsewhere, None, T]
+class Waiting:
+    """Steps that do not go on before somebody lets them. Whoever drives them is told when that is."""
+
+    def __init__(self) -> None:
+        self._is_over = False
+        self._tell: Callable[[], None] | None = None
+
+    def tell(self, goes_on: Callable[[], None]) -> None:
+        """Call this when the wait is over, or now if it is."""
+        if self._is_over:
+            goes_on()
+        else:
+            self._tell = goes_on
+
+    def end(self) -> None:
+        self._is_over = True
+        if self._tell is not None:
+            self._tell()
+
+
+Steps = Generator[int | Elsewhere | Waiting, None, T]
 
 # What is written to the journal and to a segment takes as long as so many elements of a message.
 APPEND_PIECES: Final = 20
@@ -75,6 +97,8 @@ def finish(steps: Steps[T]) -> T:
             return result
         if isinstance(step, Elsewhere):
             step.do()
+        elif isinstance(step, Waiting):
+            raise RuntimeError("nobody else goes on meanwhile, so this would wait for ever")
 
 
 def elsewhere(work: Callable[[], A]) -> Steps[A]:
@@ -84,6 +108,48 @@ def elsewhere(work: Callable[[], A]) -> Steps[A]:
     yield handed_over
     handed_over.check()
     return computed[0]
+
+
+class Door:
+    """So many may be inside at once; who comes then waits, and goes in before all who come later.
+
+    Whoever is inside must not wait at another door, or two could wait for each other for ever.
+    """
+
+    def __init__(self, places: int) -> None:
+        self._free = places
+        self._waiting: deque[Waiting] = deque()
+
+    def inside(self, work: Steps[A]) -> Steps[A]:
+        """Do this work when there is a place. Its place is free for the next one however it ends."""
+        yield from self._enter()
+        try:
+            return (yield from work)
+        finally:
+            self._leave()
+
+    def _enter(self) -> Steps[None]:
+        if self._free:
+            self._free -= 1
+            return
+        waiting = Waiting()
+        self._waiting.append(waiting)
+        try:
+            yield waiting
+        except BaseException:
+            # Given up: it is still in the row, or a place was kept for it.
+            if waiting in self._waiting:
+                self._waiting.remove(waiting)
+            else:
+                self._leave()
+            raise
+
+    def _leave(self) -> None:
+        if self._waiting:
+            # A place passes from one to the other, so that nobody comes in between.
+            self._waiting.popleft().end()
+        else:
+            self._free += 1
 
 
 def at_once(work: Callable[[], None]) -> Steps[None]:

@@ -9,7 +9,7 @@ and end the connection when used, as they do in Apache Kafka 4.
 
 from typing import TYPE_CHECKING, Final
 
-from semel.compaction.opening import KeylessRecords, check_keys
+from semel.compaction.opening import KeylessRecords
 from semel.core import batch as batches
 from semel.core.batch import CODEC_LAST, CODEC_MASK
 from semel.core.producer_room import NoRoom
@@ -117,7 +117,7 @@ def _append(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional batch in a request without a transaction"
         )
     if topic.parsed.is_compacted:
-        yield from check_keys(records, header, broker.limits.compacted_batch_bytes_max)
+        yield from broker.key_checks.check(records, header)
         if log.catalog.numbered(topic.number) is None:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic '{topic.name}' has just been deleted")
     try:
