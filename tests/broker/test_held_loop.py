@@ -187,6 +187,11 @@ def topics_made(*wanted: tuple[str, int]) -> bytes:
     return frame_of(CREATE_TOPICS, 7, topics=made, timeout=1000, validate_only=False)
 
 
+def test_a_topic_of_very_many_partitions_is_made_with_few_calls_for_each() -> None:
+    # It is one entry, so there is no step in it.
+    assert asyncio.run(most_calls(topics_made(("t0", MANY)))) < 10 * MANY
+
+
 @pytest.mark.parametrize("many_at", [0, 1], ids=["many", "many in one"])
 @pytest.mark.parametrize("api_key", HANDLERS, ids=lambda key: next(n for n, v in vars(versions).items() if v == key))
 def test_a_request_of_any_api_is_served_in_many_turns(api_key: int, many_at: int) -> None:

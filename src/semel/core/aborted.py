@@ -38,10 +38,10 @@ class AbortedTransactions:
 
     def __init__(self) -> None:
         # Producer id, first offset, marker's offset, and the stable offset right after the abort.
-        self._youngest = _columns()
+        self._youngest = _NONE_YET
         # One behind the other for each block that was put away: the last marker's offset, the lowest first offset, and
         # the stable offset after the last abort.
-        self._blocks = array("q")
+        self._blocks = _NO_BLOCKS
         # The number of the first of them. Numbers rise, and none comes a second time.
         self.first_block = 0
         # The number of the next block to be put away.
@@ -60,6 +60,8 @@ class AbortedTransactions:
 
     def note(self, producer_id: int, first_offset: int, marker_offset: int, stable_offset: int) -> None:
         """A transaction was aborted, by a marker behind all those before."""
+        if self._youngest is _NONE_YET:
+            self._youngest = _columns(b"")
         values = producer_id, first_offset, marker_offset, stable_offset
         for column, value in zip(self._youngest, values, strict=True):
             column.append(value)
@@ -116,6 +118,8 @@ class AbortedTransactions:
         """The oldest of the young ones, so many of them, can be read as block `next_block` from now on."""
         _, first_offsets, marker_offsets, stable_offsets = self._youngest
         self.next_block += 1
+        if self._blocks is _NO_BLOCKS:
+            self._blocks = array("q")
         self._blocks.extend((marker_offsets[count - 1], min(first_offsets[:count]), stable_offsets[count - 1]))
         for column in self._youngest:
             del column[:count]
@@ -146,17 +150,23 @@ class AbortedTransactions:
     @classmethod
     def from_bytes(cls, young: bytes | memoryview, blocks: bytes | memoryview = b"") -> "AbortedTransactions":
         aborted = cls()
-        aborted._youngest = _columns(young)
+        if young:
+            aborted._youngest = _columns(young)
         if blocks:
             aborted._floor, aborted.first_block = _BLOCKS_HEAD.unpack_from(blocks)
-            aborted._blocks.frombytes(blocks[_BLOCKS_HEAD.size :])
+            aborted._blocks = array("q", bytes(blocks[_BLOCKS_HEAD.size :]))
             aborted.next_block = aborted.first_block + len(aborted._blocks) // _BLOCK_COLUMNS
         return aborted
 
 
-def _columns(packed: bytes | memoryview = b"") -> _Columns:
+def _columns(packed: bytes | memoryview) -> _Columns:
     columns = array("q"), array("q"), array("q"), array("q")
     size = len(packed) // _COLUMNS
     for number, column in enumerate(columns):
         column.frombytes(packed[number * size : (number + 1) * size])
     return columns
+
+
+# What twenty thousand partitions share for as long as nothing was aborted in them: these stay empty.
+_NONE_YET: Final = _columns(b"")
+_NO_BLOCKS: Final["array[int]"] = array("q")

@@ -5,7 +5,7 @@ There is one leader, and its epoch rises when it comes back and may have lost re
 ended, hears of an offset below its own, and knows. Without that it would go on in the middle of other records.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Final
 
 # Epochs that are remembered for a partition. The oldest become one with their successor: who stands there hears of an
@@ -18,8 +18,8 @@ class LeaderEpochs:
 
     __slots__ = ("_begins", "last")
 
-    def __init__(self, begins: Iterable[tuple[int, int]] = ()) -> None:
-        self._begins = [(epoch, offset) for epoch, offset in begins]
+    def __init__(self, begins: Sequence[tuple[int, int]] = ()) -> None:
+        self._begins = [(epoch, offset) for epoch, offset in begins] if begins else []
         # The epoch of the last record; 0 where there is none.
         self.last = self._begins[-1][0] if self._begins else 0
 

@@ -38,10 +38,10 @@ _SNAPSHOT_PIECES: Final = 5
 Markers = list[tuple[PartitionLog, BatchHeader]]
 
 
-def directory_of(topic: Topic, index: int) -> str:
-    """Where a partition's files are."""
+def directory_of(topic: Topic) -> str:
+    """Where a topic's files are, those of each partition in a directory of its own that has its index for a name."""
     # The name is for people; a file system has no room for the longest ones behind a number.
-    return f"{TOPICS}/{topic.number}-{topic.name[:200]}/{index}"
+    return f"{TOPICS}/{topic.number}-{topic.name[:200]}"
 
 
 class PreparedEnd(NamedTuple):
@@ -202,8 +202,7 @@ class Contents(Machines):
             self._drop(entry.number)
         elif topic is not None:
             partitions = self._partitions.setdefault(topic.number, [])
-            more = range(len(partitions), topic.partition_count)
-            partitions.extend(self._new_partition(topic, index) for index in more)
+            partitions += self._new_partitions(topic, len(partitions))
 
     def _named_by(self, entry: BatchAppended | LogStartMoved) -> tuple[Topic, PartitionLog]:
         """The partition that an entry speaks of; ValueError if there is none, as only a damaged journal says."""
@@ -213,11 +212,14 @@ class Contents(Machines):
             raise ValueError(f"there is no partition {entry.partition} of a topic with number {entry.number}")
         return topic, partition
 
-    def _new_partition(self, topic: Topic, index: int) -> PartitionLog:
-        directory = directory_of(topic, index)
-        partition = PartitionLog(topic.number, index, directory, self._segment_files, self._layout)
-        partition.state.forgotten_below = self.catalog.lenient_below(topic.name)
-        return partition
+    def _new_partitions(self, topic: Topic, first: int) -> list[PartitionLog]:
+        """A topic's partitions from this one on; there may be twenty thousand, while everybody waits."""
+        directory = directory_of(topic)
+        files, layout, forgotten_below = self._segment_files, self._layout, self.catalog.lenient_below(topic.name)
+        return [
+            PartitionLog(topic.number, index, f"{directory}/{index}", files, layout, forgotten_below)
+            for index in range(first, topic.partition_count)
+        ]
 
     def _drop(self, topic_number: int) -> None:
         for partition in self._partitions.pop(topic_number):
@@ -334,7 +336,7 @@ class Contents(Machines):
         self.producer_room.restore(state.get("producer_room", ()))
         self._restore_machines(state)
         for topic in self.catalog:
-            self._partitions[topic.number] = [self._new_partition(topic, i) for i in range(topic.partition_count)]
+            self._partitions[topic.number] = self._new_partitions(topic, 0)
         for record, parts in checkpoint.unpack(state["partitions"], packed):
             partition = self._partitions[record["topic"]][record["index"]]
             partition.restore(record, parts)

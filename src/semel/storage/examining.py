@@ -62,7 +62,7 @@ class Examined(Machines):
             restore_state(partition, record, parts)
             topic = self.catalog.numbered(record["topic"])
             if topic is not None:
-                directory = directory_of(topic, record["index"])
+                directory = f"{directory_of(topic)}/{record['index']}"
                 self.segments += [Segment.from_record(directory, fields) for fields in record["segments"]]
                 if partition.aborted.block_count:
                     # As the checkpoint knows them, whatever the journal makes of the partition.

@@ -34,6 +34,8 @@ from semel.storage.segment import Index, Mark, Segment, SegmentFiles, Stretch, h
 # How many places where the next fetch will probably begin are remembered for a partition.
 _REMEMBERED_PLACES_MAX: Final = 16
 _SCAN_BYTES: Final = 64 * 1024
+# Where a partition ends in which nothing is yet. Twenty thousand are made at once, so what can be made once is.
+_NOTHING: Final = Mark(0, 0, 0)
 
 
 class PartitionLog:
@@ -62,16 +64,22 @@ class PartitionLog:
     )
 
     def __init__(
-        self, topic_number: int, index: int, directory: str, segment_files: SegmentFiles, layout: BlockLayout
+        self,
+        topic_number: int,
+        index: int,
+        directory: str,
+        segment_files: SegmentFiles,
+        layout: BlockLayout,
+        forgotten_below: int = 0,
     ) -> None:
         self.topic_number = topic_number
         self.index = index
         self.name = PartitionName(topic_number, index)
         self.directory = directory
-        self.state = Partition()
+        self.state = Partition(forgotten_below)
         # Below this offset compaction has left one record of each key.
         self.cleaned_until = 0
-        self.readable = self.stable = Mark(0, 0, 0)
+        self.readable = self.stable = _NOTHING
         # Called, in the order in which they came, whenever a mark has moved; nothing here knows what they do.
         self.watchers: dict[Watcher, None] = {}
         # A checkpoint that is being taken has one here, which takes the state as it is before it changes.
