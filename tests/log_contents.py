@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 from committed import Committed, committed_in, shown, visible
 from semel.core.batch import HEADER_BYTES, control_batch, read_header
 from semel.core.entries import BatchAppended, LogStartMoved, TransactionEnded
+from semel.core.groups.groups import Groups
+from semel.core.steps import finish
 from semel.storage.log import Log
 from semel.storage.partition_log import PartitionLog
 
@@ -96,3 +98,11 @@ def brief(content: Content) -> dict[str, Any]:
         for number, topic in content.topics.items()
     }
     return {**topics, "owners": content.committed.owners, "offsets": content.committed.offsets}
+
+
+def snapshot_of(groups: Groups) -> dict[str, Any]:
+    """All that a checkpoint would have of the groups."""
+    snapshot = groups.begin_snapshot()
+    finish(groups.take_all())
+    groups.end_snapshot()
+    return snapshot

@@ -21,6 +21,7 @@ from asking import NEWEST, at
 from semel.broker.apis import HANDLERS
 from semel.broker.broker import Broker
 from semel.broker.expiry import forget_old_offsets, forget_silent_producers
+from semel.core.entries import OffsetsCommitted, StoredOffset
 from semel.wire import messages, versions
 from semel.wire.records import encode_batch
 from semel.wire.versions import (
@@ -336,6 +337,9 @@ def test_what_a_broker_does_from_time_to_time_is_done_in_many_turns(chore: str) 
                     broker.log.producer_states += 1
                 # As if something had been written.
                 partition.state.next_offset = 1
+            for number in range(2 * MANY):
+                offsets = (StoredOffset(0, 0, 1, -1, ""),)
+                broker.log.groups.apply(OffsetsCommitted(f"g{number}", offsets, -1, broker.now_ms()))
             broker.log.silence.horizon_ms = 0
             counter = Counter()
             sys.setprofile(counter.note)

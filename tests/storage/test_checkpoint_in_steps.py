@@ -14,10 +14,12 @@ def test_a_checkpoint_that_is_taken_bit_by_bit_is_of_the_moment_at_which_it_was_
     for partition in (first, last):
         caller.append(partition, bytearray(encode_batch(at(1))))
     caller.sync()
+    caller.commit_offset("readers", last, 1)
     steps = caller.log.begin_checkpoint_in_steps()
     next(steps)
     for partition in (first, last):
         caller.append(partition, bytearray(encode_batch(at(1))))
+        caller.commit_offset("readers", partition, 2)
     caller.delete("payments")
     while True:
         try:
@@ -26,6 +28,8 @@ def test_a_checkpoint_that_is_taken_bit_by_bit_is_of_the_moment_at_which_it_was_
             job = end.value
             break
     assert [record["next_offset"] for record in job.state["partitions"]] == [1, 1]
+    (readers,) = job.state["groups"]["groups"]
+    assert [offset[0] for offset in readers["offsets"]["committed"][last.topic_number].values()] == [1]
     assert caller.end_checkpoint(job)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from ledger import SETTINGS, Caller, Ledger
-from log_contents import content_of
+from log_contents import content_of, snapshot_of
 from semel.core.entries import TransactionEnded
 from semel.core.partition import PRODUCER_EXPIRATION_MS, Partition
 from semel.core.producers import Outcome
@@ -90,7 +90,7 @@ def test_after_a_restart_at_any_point_everything_about_transactions_is_as_it_was
         examined = examine(files.after_kill(), SETTINGS.aborted_blocks)
         assert examined.stopped is None
         assert list(examined.transactions.all_described()) == list(caller.log.transactions.all_described())
-        assert examined.groups.snapshot() == caller.log.groups.snapshot()
+        assert snapshot_of(examined.groups) == snapshot_of(caller.log.groups)
         for partition in caller.log.partitions():
             found = examined.partitions.get(partition.name, Partition())
             assert found.open_transactions == partition.state.open_transactions

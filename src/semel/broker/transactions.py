@@ -67,7 +67,7 @@ class TransactionCoordinator:
         claim = decide()
         prepared = None
         for entry in claim.entries:
-            if isinstance(entry, TransactionEnded) and len(entry.partitions) > broker.pace.unprepared_max:
+            if isinstance(entry, TransactionEnded) and entry.place_count > broker.pace.unprepared_max:
                 prepared = yield from broker.prepare_end(entry)
                 # Others were served meanwhile.
                 claim = decide()
@@ -134,7 +134,7 @@ class TransactionCoordinator:
 
         end = decide()
         prepared = None
-        if end.entry is not None and len(end.entry.partitions) > broker.pace.unprepared_max:
+        if end.entry is not None and end.entry.place_count > broker.pace.unprepared_max:
             prepared = yield from broker.prepare_end(end.entry)
             # Others were served meanwhile.
             end = decide()
@@ -216,7 +216,7 @@ class TransactionCoordinator:
         transactions = broker.log.transactions
         entry = transactions.decide_timeout(producer_id, now_ms)
         prepared = None
-        if len(entry.partitions) > broker.pace.unprepared_max:
+        if entry.place_count > broker.pace.unprepared_max:
             prepared = yield from broker.log.prepare_end(entry)
             if not self._is_overdue(producer_id, steady_ms):
                 return

@@ -161,6 +161,11 @@ class TransactionEnded:
     at_ms: int
     fenced: bool = False
 
+    @property
+    def place_count(self) -> int:
+        """In how many places something ends."""
+        return len(self.partitions) + len(self.groups)
+
 
 @dataclass(frozen=True, slots=True)
 class TransactionalIdsForgotten:

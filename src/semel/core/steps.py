@@ -77,7 +77,7 @@ class Pace(NamedTuple):
 
     # Pieces of work in one turn of the event loop: some milliseconds.
     pieces_per_turn: int = 500
-    # An end of a transaction in more partitions than this has its markers written beforehand, in steps.
+    # An end of a transaction in more partitions and groups than this is prepared, in steps.
     unprepared_max: int = 50
     # Offsets that are committed in one entry: a few milliseconds.
     offsets_per_entry_max: int = 500

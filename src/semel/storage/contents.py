@@ -147,6 +147,7 @@ class Contents(Machines):
             for partition, _ in self._write_markers(replace(entry, partitions=partitions), None):
                 written[partition] = partition.last_write
             yield APPEND_PIECES * len(partitions)
+        yield from self.groups.take(entry.groups)
         return PreparedEnd(replace(entry, partitions=()), written)
 
     def _write_markers(self, entry: TransactionEnded, prepared: PreparedEnd | None) -> Markers:
@@ -294,19 +295,20 @@ class Contents(Machines):
 
     # -- for checkpoints ----------------------------------------------------------------------------------------
 
-    def _snapshot(self) -> dict[str, Any]:
-        """All state as of now but for the partitions, in words; nothing that happens later changes it."""
+    def _begin_snapshot(self) -> dict[str, Any]:
+        """All state as of now but for the partitions, in words; nothing that happens later changes it. The groups come
+        with the partitions.
+        """
         return {
             "cluster_id": self.cluster_id,
             "leader_epoch": self.leader_epoch,
             "producer_room": self.producer_room.snapshot(),
-            **self._machines_snapshot(),
+            **self._begin_machines_snapshot(),
         }
 
-    def _partition_snapshots(
-        self, records: list[dict[str, Any]], parts: list[checkpoint.PartitionParts]
-    ) -> Steps[None]:
-        """Put the state of all partitions as of now into these lists, in words and packed.
+    def _snapshots(self, records: list[dict[str, Any]], parts: list[checkpoint.PartitionParts]) -> Steps[None]:
+        """Put the state of all partitions as of now into these lists, in words and packed, and that of all groups where
+        `_begin_snapshot` said.
 
         There may be twenty thousand of them, so they come one after the other; one that is about to change meanwhile
         is taken at that moment.
@@ -326,7 +328,9 @@ class Contents(Machines):
                 if partition.keeper is not None:
                     take(partition)
                 yield _SNAPSHOT_PIECES + partition.weight
+            yield from self.groups.take_all()
         finally:
+            self.groups.end_snapshot()
             for partition in partitions:
                 partition.keeper = None
 

@@ -447,12 +447,12 @@ class Log(Contents):
             "journal": self._journal.bookmark,
             "clean": clean,
             "acknowledges_unsynced": self.settings.acknowledges_unsynced,
-            **self._snapshot(),
+            **self._begin_snapshot(),
             "partitions": records,
         }
         job = CheckpointJob(self.files, self.end, frozenset(dirty), frozenset(grown), state, parts, unnamed)
         try:
-            yield from self._partition_snapshots(records, parts)
+            yield from self._snapshots(records, parts)
         except BaseException:
             # Nobody will run it. What was to be synced is left for the next one.
             self.fail_checkpoint(job)

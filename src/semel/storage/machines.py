@@ -74,12 +74,13 @@ class Machines:
             return topic
         return None
 
-    def _machines_snapshot(self) -> dict[str, Any]:
+    def _begin_machines_snapshot(self) -> dict[str, Any]:
+        """As of now; of the groups, which may be very many, it has what was taken of them."""
         return {
             "catalog": self.catalog.snapshot(),
             "producer_ids": self.producer_ids.snapshot(),
             "transactions": self.transactions.snapshot(),
-            "groups": self.groups.snapshot(),
+            "groups": self.groups.begin_snapshot(),
             "silence": self.silence.snapshot(),
         }
 

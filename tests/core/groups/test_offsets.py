@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from log_contents import snapshot_of
 from semel.core.entries import (
     GroupDeleted,
     OffsetsForgotten,
@@ -198,11 +199,39 @@ def test_a_deleted_group_takes_its_offsets_along_and_a_late_end_finds_nothing() 
     assert refusal.value.error == ErrorCode.GROUP_ID_NOT_FOUND
 
 
+def test_a_snapshot_that_is_taken_bit_by_bit_is_of_the_moment_at_which_it_was_begun() -> None:
+    groups = Groups()
+    for name in ("first", "second", "third", "fourth"):
+        commit(groups, offset(1), offset(2, number=PAYMENTS), group=name)
+    before = json.dumps(snapshot_of(groups)["groups"])
+    snapshot = groups.begin_snapshot()
+    steps = groups.take_all()
+    assert next(steps) > 0
+    groups.apply(GroupDeleted("second"))
+    commit(groups, offset(9), group="second")
+    groups.consumer("third")
+    groups.topic_deleted(PAYMENTS)
+    commit(groups, offset(9), group="new")
+    assert sum(steps) == 0
+    assert json.dumps(snapshot["groups"]) == before
+
+
+def test_those_who_have_offsets_in_a_topic_that_is_to_go_are_taken_before_one_by_one() -> None:
+    groups = Groups()
+    for name, number in (("one", ORDERS), ("two", PAYMENTS), ("three", PAYMENTS)):
+        commit(groups, offset(1, number=number), group=name)
+    snapshot = groups.begin_snapshot()
+    assert len([pieces for pieces in groups.take_readers(PAYMENTS) if pieces]) == 2
+    assert [kept["name"] for kept in snapshot["groups"]] == ["two", "three"]
+    groups.topic_deleted(PAYMENTS)
+    assert [kept["name"] for kept in snapshot["groups"]] == ["two", "three"]
+
+
 def test_what_happens_after_a_snapshot_does_not_change_it() -> None:
     groups = Groups()
     commit(groups, offset(1), offset(2, 1), offset(3, number=PAYMENTS))
     commit_in_transaction(groups, offset(9, 2))
-    snapshot = groups.snapshot()
+    snapshot = snapshot_of(groups)
     before = json.dumps(snapshot)
     commit(groups, offset(4), offset(5, 3))
     end(groups, committed=True)

@@ -6,10 +6,11 @@ client would be told that it never was.
 
 from typing import TYPE_CHECKING, Any
 
-from semel.broker.apis.answered import Fields, answered_in_steps, attempted
+from semel.broker.apis.answered import Fields, answered_in_steps, attempted_in_steps
 from semel.broker.apis.lookup import repeated, topic_identified
 from semel.core.refusals import Refused
 from semel.core.steps import APPEND_PIECES, Steps
+from semel.core.topics import Topic
 from semel.wire import messages
 from semel.wire.errors import ErrorCode
 from semel.wire.reading import NO_TOPIC_ID
@@ -32,7 +33,7 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields
     twice = yield from repeated(_name_of(broker, one) for one in asked)
     responses = []
     for name, topic_id in dict.fromkeys(asked):
-        outcome = attempted(_delete, broker, name, topic_id, twice)
+        outcome = yield from attempted_in_steps(_delete(broker, name, topic_id, twice))
         responses.append({"name": name, "topic_id": topic_id, **outcome})
         # Every group and every open transaction is asked whether it has something to do with the topic.
         yield APPEND_PIECES + len(broker.log.groups) + broker.log.transactions.open_count
@@ -45,12 +46,18 @@ def _name_of(broker: "Broker", asked: Handle) -> str | Handle:
     return asked[0] or (topic.name if topic is not None else asked)
 
 
-def _delete(broker: "Broker", name: str | None, topic_id: bytes, twice: set[str | Handle]) -> Fields:
+def _delete(broker: "Broker", name: str | None, topic_id: bytes, twice: set[str | Handle]) -> Steps[Fields]:
     if (name is None) == (topic_id == NO_TOPIC_ID):
         raise Refused(ErrorCode.INVALID_REQUEST, "a topic is deleted by its name or by its id: give one of them")
     if _name_of(broker, (name, topic_id)) in twice:
         raise Refused(ErrorCode.INVALID_REQUEST, "the topic is named more than once")
-    topic = topic_identified(broker, topic_id) if name is None else broker.log.catalog.existing(name)
     log = broker.log
+    yield from log.groups.take_readers(_topic(broker, name, topic_id).number)
+    # It may be gone by now, or another.
+    topic = _topic(broker, name, topic_id)
     broker.commit(log.catalog.decide_delete(topic.name, log.producer_ids.next_id, broker.now_ms()))
     return {"name": topic.name, "topic_id": topic.topic_id}
+
+
+def _topic(broker: "Broker", name: str | None, topic_id: bytes) -> Topic:
+    return topic_identified(broker, topic_id) if name is None else broker.log.catalog.existing(name)

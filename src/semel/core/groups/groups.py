@@ -6,7 +6,7 @@ as far as offsets are concerned, is `Machine`: they say who may commit and what 
 machine is one whose consumers share partitions out among themselves and only keep their offsets here.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from semel.core.entries import (
@@ -35,6 +35,7 @@ from semel.core.refusals import (
     UNKNOWN_MEMBER_ID,
     Refused,
 )
+from semel.core.steps import Steps
 
 # A group costs little, but each stands in every checkpoint; ten thousand is above what suites of clients leave behind.
 GROUPS_MAX: Final = 10_000
@@ -186,6 +187,9 @@ class Groups:
         # What is set on groups, by name, whether they exist or not.
         self._configs: dict[str, dict[str, str]] = {}
         self._tally = Tally()
+        # Of a snapshot that is being taken: the groups that are still as they were at its beginning, and the others.
+        self._untaken: dict[str, Group] = {}
+        self._taken: list[dict[str, Any]] = []
 
     # Looking up
 
@@ -285,6 +289,7 @@ class Groups:
         """The machine of the classic protocol for this group, which speaks that protocol from now on."""
         group = self.add(name)
         if not isinstance(group.machine, ClassicGroup):
+            self._before_change(name)
             group.machine = ClassicGroup(name)
         return group.machine
 
@@ -292,12 +297,14 @@ class Groups:
         """The machine of the new protocol for this group, which speaks that protocol from now on."""
         group = self.add(name)
         if not isinstance(group.machine, ConsumerGroup):
+            self._before_change(name)
             group.machine = ConsumerGroup()
         return group.machine
 
     def drop(self, group: Group) -> None:
         """Let go of a group of which nothing is stored and nothing is left."""
         if group.is_empty and not group.offsets and (group.machine is None or not group.machine.is_stored):
+            self._before_change(group.name)
             self._groups.pop(group.name, None)
 
     def check(self, entry: GroupEntry) -> None:
@@ -311,6 +318,8 @@ class Groups:
 
     def apply(self, entry: GroupEntry) -> None:
         """Make an entry true. One of a group that is not there has nothing to say."""
+        for name in entry.groups if isinstance(entry, TransactionEnded) else (entry.group,):
+            self._before_change(name)
         match entry:
             case OffsetsCommitted():
                 self.add(entry.group).offsets.commit(entry.offsets, entry.at_ms, entry.retention_ms)
@@ -340,13 +349,49 @@ class Groups:
     def topic_deleted(self, number: int) -> None:
         """No group has an offset in this topic any more."""
         for group in self._groups.values():
-            group.offsets.forget_topic(number)
+            if group.offsets.includes_topic(number):
+                self._before_change(group.name)
+                group.offsets.forget_topic(number)
 
     # Checkpoints
 
-    def snapshot(self) -> dict[str, Any]:
-        """All of the state, in what JSON can say; nothing that happens later changes it."""
-        return {"groups": [group.snapshot() for group in self], "configs": dict(self._configs)}
+    def begin_snapshot(self) -> dict[str, Any]:
+        """All of the state as of now, in what JSON can say; nothing that happens later changes it.
+
+        It is whole when `take_all` has come to its end. There may be ten thousand groups, so they come one after the
+        other; one that is about to change meanwhile is taken at that moment.
+        """
+        self._untaken, self._taken = dict(self._groups), []
+        return {"groups": self._taken, "configs": dict(self._configs)}
+
+    def end_snapshot(self) -> None:
+        """It is whole, or was given up."""
+        self._untaken, self._taken = {}, []
+
+    def take_all(self) -> Steps[None]:
+        """Take what has not been taken."""
+        yield from self.take(list(self._untaken))
+
+    def take_readers(self, number: int) -> Steps[None]:
+        """Take those that have offsets in a topic: it is about to go, and they would all be taken at once."""
+        untaken = self._untaken.values()
+        yield from self.take([group.name for group in untaken if group.offsets.includes_topic(number)])
+
+    def take(self, names: Iterable[str]) -> Steps[None]:
+        """Take these groups, before something happens to all of them at once."""
+        for name in names:
+            yield self._before_change(name)
+
+    def _before_change(self, name: str) -> int:
+        """A snapshot that is being taken has the group as it is now; answers how much work that was, in pieces."""
+        group = self._untaken.pop(name, None)
+        if group is None:
+            return 0
+        record = group.snapshot()
+        self._taken.append(record)
+        members = record["members"] or {}
+        partitions = sum(len(target.partitions) for target in members.get("targets", ()))
+        return 3 + len(record["offsets"]["committed"]) // 20 + len(members.get("positions", ())) + partitions // 100
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Become what `snapshot` says. Nothing may have been here before."""

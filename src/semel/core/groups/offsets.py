@@ -101,8 +101,11 @@ class OffsetTable:
         self._tally.metadata_characters -= len(offset.metadata)
 
     def discard_topic(self, number: int) -> None:
-        for partition in list(self.of_topic(number)):
-            self.discard(PartitionName(number, partition))
+        """As a whole: a snapshot that has the offsets of the topic, too, keeps them."""
+        gone = self._by_topic.pop(number, {})
+        self._shared.discard(number)
+        self._tally.offsets -= len(gone)
+        self._tally.metadata_characters -= sum(len(offset.metadata) for offset in gone.values())
 
     def clear(self) -> None:
         for number in list(self._by_topic):
@@ -194,6 +197,10 @@ class GroupOffsets:
             for table in self._tables():
                 table.discard(PartitionName(number, partition))
         self._drop_empty()
+
+    def includes_topic(self, number: int) -> bool:
+        """Whether an offset in this topic is committed, or may be when a transaction ends."""
+        return any(table.of_topic(number) for table in self._tables())
 
     def forget_topic(self, number: int) -> None:
         for table in self._tables():
