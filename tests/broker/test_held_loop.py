@@ -22,6 +22,7 @@ from semel.broker.apis import HANDLERS
 from semel.broker.broker import Broker
 from semel.broker.expiry import forget_old_offsets, forget_silent_producers
 from semel.core.entries import OffsetsCommitted, StoredOffset
+from semel.core.groups.consumer import ConsumerRules
 from semel.wire import messages, versions
 from semel.wire.records import encode_batch
 from semel.wire.versions import (
@@ -31,6 +32,8 @@ from semel.wire.versions import (
     DELETE_TOPICS,
     END_TXN,
     INIT_PRODUCER_ID,
+    JOIN_GROUP,
+    LEAVE_GROUP,
     LIST_GROUPS,
     OFFSET_COMMIT,
     OFFSET_FETCH,
@@ -291,6 +294,55 @@ def test_a_regular_expression_is_held_against_very_many_topics_in_many_turns(is_
     join, stay = heartbeat_of("m", 0, "(.*)*(a|b)"), heartbeat_of("m", 1, None)
     before = [many] if is_new else [join, many]
     assert asyncio.run(most_calls(join if is_new else stay, *before)) < CALLS_MAX
+
+
+def joined_as_classic() -> bytes:
+    names = {"group_id": "g", "member_id": "", "group_instance_id": "x", "protocol_type": "consumer", "reason": None}
+    # What a consumer that reads topic `no` writes.
+    metadata = bytes.fromhex("0000000000010002") + b"no" + b"\xff" * 4
+    protocols = [{"name": "range", "metadata": metadata}]
+    times = {"session_timeout": 10_000, "rebalance_timeout": 10_000}
+    return frame_of(JOIN_GROUP, 9, protocols=protocols, **names, **times)
+
+
+def left_as_classic() -> bytes:
+    members = [{"member_id": "", "group_instance_id": "x", "reason": None}]
+    return frame_of(LEAVE_GROUP, 5, group_id="g", members=members)
+
+
+@pytest.mark.parametrize("comes_or_goes", ["comes", "goes"])
+def test_who_comes_or_goes_beside_a_regular_expression_holds_nobody_up(comes_or_goes: str) -> None:
+    many = topics_made(*((f"no-{number:04d}-{'x' * 100}", 1) for number in range(MANY)))
+    join = heartbeat_of("m", 0, "(.*)*(a|b)")
+    if comes_or_goes == "comes":
+        assert asyncio.run(most_calls(joined_as_classic(), join, many)) < CALLS_MAX
+    else:
+        assert asyncio.run(most_calls(left_as_classic(), join, joined_as_classic(), many)) < CALLS_MAX
+
+
+def test_members_who_are_silent_for_too_long_are_taken_out_in_many_turns() -> None:
+    async def run() -> int:
+        async with stranger() as (broker, ask):
+            await ask(heartbeat_of("m", 0, "(.*)*(a|b)"))
+            await ask(heartbeat_of("n", 0, "(.*)*(a|b)"))
+            await ask(topics_made(*((f"no-{number:04d}-{'x' * 100}", 1) for number in range(MANY))))
+            group = broker.log.groups.consumer("g")
+            # The other one is still there, and has its expression.
+            group.hear("n", ConsumerRules(session_timeout_ms=10**9), broker.steady_ms())
+            counter = Counter()
+            sys.setprofile(counter.note)
+            try:
+                asyncio.get_running_loop().call_soon(broker.consumer_groups.pass_time, broker.steady_ms() + 10**8)
+                for _ in range(10_000):
+                    if "m" not in group.members:
+                        break
+                    await asyncio.sleep(0)
+            finally:
+                sys.setprofile(None)
+            assert set(group.members) == {"n"}
+            return counter.most
+
+    assert asyncio.run(run()) < CALLS_MAX
 
 
 def test_a_member_hears_of_topics_that_came_while_its_expression_was_looked_up() -> None:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from semel.broker.deadlines import Deadlines
+from semel.broker.deadlines import DUE_AGAIN_MS, Deadlines
 from semel.broker.member_connections import MemberName
 from semel.core.configs import Definition, canonical
 from semel.core.entries import ConsumerGroupChanged, PartitionName
@@ -32,7 +32,7 @@ from semel.core.refusals import (
     REBALANCE_IN_PROGRESS,
     Refused,
 )
-from semel.core.steps import Steps
+from semel.core.steps import APPEND_PIECES, Steps
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -295,15 +295,33 @@ class ConsumerGroupCoordinator:
 
     def pass_time(self, now_ms: int) -> None:
         """Take those out of their groups who have been silent, or slow to let go, for too long."""
+        due = self._deadlines.due(now_ms)
+        for name in due:
+            self._deadlines.forget(name)
+        self._broker.turns.begin(self._pass_time_of_all(due, now_ms), self._broker.chores.note_end)
 
-        def pass_time(name: str) -> None:
-            group = self._broker.log.groups.named(name)
-            machine = None if group is None else group.machine
-            if isinstance(machine, ConsumerGroup):
-                self._remove_overdue(name, machine, now_ms)
-                self._note_deadline(name, machine)
+    def _pass_time_of_all(self, names: Iterable[str], now_ms: int) -> Steps[None]:
+        for name in names:
+            try:
+                yield from self.look_up(name)
+                group = self._broker.log.groups.named(name)
+                machine = None if group is None else group.machine
+                if isinstance(machine, ConsumerGroup):
+                    self._remove_overdue(name, machine, now_ms)
+                    self._note_deadline(name, machine)
+            except Exception as error:
+                # It is due again, and holds up nobody else until then.
+                self._deadlines.note(name, now_ms + DUE_AGAIN_MS)
+                self._broker.chores.note_end(error)
+                self._broker.alarm.look()
+            yield APPEND_PIECES
 
-        self._deadlines.each_due(now_ms, pass_time, self._broker.chores.note_end)
+    def look_up(self, name: str) -> Steps[None]:
+        """Find in steps what the members' expressions mean by now: whoever comes or goes has to ask for it at once."""
+        group = self._broker.log.groups.named(name)
+        machine = None if group is None else group.machine
+        if isinstance(machine, ConsumerGroup):
+            yield from machine.topics.look_up(machine.subscriptions(), None, self._broker.log.catalog)
 
     def _remove_overdue(self, name: str, machine: ConsumerGroup, now_ms: int) -> None:
         overdue = machine.overdue(now_ms)

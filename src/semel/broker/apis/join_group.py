@@ -54,6 +54,7 @@ def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[No
     def reply(joined: JoinAnswer) -> None:
         answer(exchange, _fields_of(joined, version), after=broker.log.end)
 
+    yield from broker.consumer_groups.look_up(asked.group_id)
     broker.groups.join(exchange, asked.group_id, request, reply)
 
 

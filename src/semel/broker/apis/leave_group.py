@@ -18,6 +18,7 @@ _LEAVERS_AT_ONCE = 500
 
 @answered_in_steps
 def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
+    yield from broker.consumer_groups.look_up(request.group_id)
     if exchange.version < _SEVERAL_FROM:
         fields = attempted(_leave, broker, request.group_id, [Leaver(request.member_id, None)])
         return {**fields, **_first(fields)}
