@@ -269,9 +269,8 @@ class Broker:
         # Looked at here, so that asyncio does not call it forgotten where nobody asks.
         self.failed.exception()
         self._note_progress()
-        self.turns.stop()
-        self.alarm.stop()
-        self.chores.stop()
+        for still_at_work in (self.turns, self.alarm, self.chores):
+            still_at_work.stop()
         if self._server is not None:
             self._server.close()
         for connection in list(self._connections):
