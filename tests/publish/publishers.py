@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
-from semel.publish import Publisher
+from eventually import eventually
+from semel.publish import Outcome, Publisher, PublishFailed, PublishUncertain, Record
 
 Publishers = Callable[..., Publisher]
 """Makes a publisher of the test's name, with any options; each is a start of the program."""
+
+
+def outcome_in_the_end(publisher: Publisher, number: int, record: Record) -> Outcome | None:
+    """What came of a number once that is known: with a short timeout a busy machine may take several tries."""
+
+    def once_more() -> Outcome | None:
+        with contextlib.suppress(PublishFailed, PublishUncertain):
+            return publisher.publish(number, record)
+        return None
+
+    return eventually(once_more)

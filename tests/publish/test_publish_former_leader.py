@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from publishers import Publishers
+from publishers import Publishers, outcome_in_the_end
 
 from committed_records import committed_values
 from relayed_cluster import RelayedCluster, Upstream
@@ -91,8 +91,8 @@ def test_a_commit_without_an_answer_that_a_former_leader_hides_is_not_made_again
     publishers: Publishers, bootstrap: str, topic: str
 ) -> None:
     with FormerLeader(bootstrap) as cluster:
-        publisher = publishers(bootstrap=cluster.bootstrap, timeout_seconds=1.0)
-        publisher.publish(0, numbered(topic, 0))
+        publisher = publishers(bootstrap=cluster.bootstrap, timeout_seconds=3.0)
+        outcome_in_the_end(publisher, 0, numbered(topic, 0))
         cluster.ends_to_lose = 1_000_000
         cluster.shown_from_the_next_claim_on = 2 * OFFSETS_OF_A_COMMIT
         assert publisher.publish(1, numbered(topic, 1)) is Outcome.ACCEPTED
