@@ -242,6 +242,9 @@ async def _wrong_with(client: Any, topics: Sequence[str]) -> str | None:
 
 def _lacking(error: Any) -> str:
     """The right that is missing; nothing where that is not what it is about. The client names one thing, or a set."""
+    if not isinstance(error, _aiokafka().errors.BrokerResponseError):
+        # The client's own: no broker has said so.
+        return ""
     refused = error.args[0] if error.args else None
     return lacking(error.errno, "Read", min(refused) if isinstance(refused, set) else refused)
 
