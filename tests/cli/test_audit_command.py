@@ -68,6 +68,13 @@ def test_what_cannot_be_read_is_named_and_the_end_is_1(source: str, tmp_path: Pa
     assert ran.stdout.endswith("NOT CLEAN: 2 altered, 2 unreadable\n")
 
 
+def test_an_id_that_fills_the_screen_is_cut_off(source: str, tmp_path: Path) -> None:
+    stored = sink(tmp_path, ("p1", 0, 1.5), ("p2", 60_000, 2.0), ("p3", 120_000, 4.25), ("x" * 100_000, 0, 0.0))
+    ran = semel("audit", "--source", source, "--sink", stored)
+    assert (ran.returncode, ran.stderr) == (1, "")
+    assert f"\n  {'x' * 200}... (100,000 characters)\n" in ran.stdout
+
+
 def test_a_script_gets_the_verdict_as_json(source: str, tmp_path: Path) -> None:
     stored = sink(tmp_path, ("p1", 0, 1.5), ("p2", 60_000, 2.0))
     ran = semel("audit", "--source", source, "--sink", stored, "--json", "--limit", "0")

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from semel.audit.long_ids import shortened
 from semel.audit.places import Piece
 from semel.audit.rows import AMOUNT_TYPE, ID_TYPE, Rows, Span, Wanted, filtered
 from semel.audit.siphash import siphash
@@ -100,7 +101,8 @@ class _GroupFiles:
         if self._division.groups == 1:
             self._writer(0).write_batch(batch)
             return
-        digests = siphash(rows.ids, self._division.grid.key)
+        key = self._division.grid.key
+        digests = siphash(shortened(rows.ids, key), key)
         groups = digests.low % np.uint64(self._division.groups)
         for group in np.unique(groups).tolist():
             self._writer(group).write_batch(batch.filter(pa.array(groups == group)))

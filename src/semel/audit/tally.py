@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from semel.audit.bucketing import buckets_of
 from semel.audit.errors import AuditFailed
+from semel.audit.long_ids import shortened
 from semel.audit.rows import Rows, filtered
 from semel.audit.siphash import Digests, hash_words, siphash_words
 from semel.audit.verdict import EXACT, LISTED_DEFAULT, Finding, Unreadable
@@ -57,7 +58,7 @@ class Grid:
         count = len(rows.ids)
         buckets = np.empty(count, np.int64)
         digests = Digests(np.empty(count, np.uint64), np.empty(count, np.uint64))
-        for places, words in in_words(rows.ids):
+        for places, words in in_words(shortened(rows.ids, self.key)):
             buckets[places] = buckets_of(words, self.key, self.buckets)
             digests.low[places], digests.high[places] = hash_words(words, self.key)
         if rows.amounts is not None:
@@ -67,7 +68,7 @@ class Grid:
     def buckets_of(self, rows: Rows) -> npt.NDArray[np.int64]:
         """The bucket of each row, without what is summed."""
         buckets = np.empty(len(rows.ids), np.int64)
-        for places, words in in_words(rows.ids):
+        for places, words in in_words(shortened(rows.ids, self.key)):
             buckets[places] = buckets_of(words, self.key, self.buckets)
         return buckets
 

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 from semel.cli.progress import Progress
 
 if TYPE_CHECKING:
-    from semel.audit import Counted, SinkVerdict, Verdict
+    from collections.abc import Sequence
+
+    from semel.audit import Counted, Finding, SinkVerdict, Verdict
     from semel.audit.reader_check import ReaderVerdict
 
 EXAMPLE: Final = """  semel audit --source "semel://127.0.0.1:9092/payments?id=key" --sink "parquet:./out?id=event_id"
@@ -40,6 +42,7 @@ EXIT_CLEAN: Final = 0
 EXIT_WRONG: Final = 1
 EXIT_NOTHING_SAID: Final = 2
 
+_ID_SHOWN_MAX: Final = 200
 _UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _WORDS: Final = {
     "lost": "sent, and not there",
@@ -189,13 +192,20 @@ def _show_findings(verdict: "SinkVerdict") -> None:
         listed = len(findings.listed)
         cut = f"; the first {listed}" if listed < findings.ids else ""
         print(f"\n{verdict.sink.name}: {findings.rows:,} {kind}{of_ids} ({words}){cut}")
-        for finding in findings.listed:
-            print(f"  {finding.text}" + (f"  ({finding.rows} times)" if finding.rows > 1 else ""))
+        _print_ids(findings.listed)
     if verdict.windows:
         print(f"\n{verdict.sink.name}: windows that differ")
         rows = [["  window", "source", "sink"]]
         rows += [[f"  {_time_text(w.begin_ms)}", f"{w.source_rows:,}", f"{w.sink_rows:,}"] for w in verdict.windows]
         _print_table(rows)
+
+
+def _print_ids(findings: "Sequence[Finding]") -> None:
+    """A line each, however long an id a stranger has sent; a script gets all of it."""
+    for finding in findings:
+        length = len(finding.text)
+        text = finding.text if length <= _ID_SHOWN_MAX else f"{finding.text[:_ID_SHOWN_MAX]}... ({length:,} characters)"
+        print(f"  {text}" + (f"  ({finding.rows} times)" if finding.rows > 1 else ""))
 
 
 def _show_unreadable(counted: "Counted") -> None:
@@ -204,8 +214,7 @@ def _show_unreadable(counted: "Counted") -> None:
         cut = f"; the first {len(listed)}" if sum(finding.rows for finding in listed) < rows else ""
         whose = f"{rows:,} {'row' if rows == 1 else 'rows'} whose time or amount cannot be read"
         print(f"\n{counted.name}: {whose}, so nothing can be said of it{cut}")
-        for finding in listed:
-            print(f"  {finding.text}" + (f"  ({finding.rows} times)" if finding.rows > 1 else ""))
+        _print_ids(listed)
 
 
 def _summary(verdict: "Verdict") -> str:
