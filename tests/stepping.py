@@ -69,6 +69,10 @@ class Asked:
         """Take one step; whether there may be another."""
         return next(self._steps, None) is not None
 
+    def close(self) -> None:
+        """Take no more steps, as when the broker stops."""
+        self._steps.close()
+
     def answer(self) -> Any:
         """Take all steps that are left; the answer."""
         while self.step():

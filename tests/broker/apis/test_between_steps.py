@@ -5,15 +5,16 @@ from collections.abc import Callable
 
 from asking import fetch_fields
 from semel.broker.broker import Broker
+from semel.broker.limits import Limits
 from semel.wire.errors import ErrorCode
 from semel.wire.records import Record, encode_batch
 from semel.wire.versions import DELETE_RECORDS, DELETE_TOPICS, FETCH, LIST_OFFSETS, PRODUCE
 from stepping import SMALL_STEPS, Asked, after_each_step, ask, create
 
 
-def produce(broker: Broker, name: str, *times_ms: int) -> None:
+def produce(broker: Broker, name: str, *times_ms: int, index: int = 0) -> None:
     records = [Record(b"v" * 100, timestamp_ms=time_ms) for time_ms in times_ms]
-    data = [{"name": name, "partition_data": [{"index": 0, "records": bytes(encode_batch(records))}]}]
+    data = [{"name": name, "partition_data": [{"index": index, "records": bytes(encode_batch(records))}]}]
     answer = ask(broker, PRODUCE, 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data)
     assert answer.responses[0].partition_responses[0].error_code == 0
 
@@ -112,3 +113,42 @@ def test_a_fetch_does_not_wait_for_a_topic_that_went_while_it_was_looked_at() ->
         assert not waits, steps
         steps += 1
     assert steps > 2
+
+
+def test_what_others_gather_meanwhile_takes_its_room() -> None:
+    """Very many may be served in steps at once, and each would have all the room that there is."""
+
+    async def run() -> None:
+        async with Broker(durability="os", pace=SMALL_STEPS, limits=Limits(unsent_bytes_max=1_300)) as broker:
+            create(broker, "orders", partitions=3)
+            for index in range(3):
+                produce(broker, "orders", *[1] * 5, index=index)
+            wanted = fetch_fields("orders")
+            (topic,) = wanted["topics"]
+            (first,) = topic["partitions"]
+            topic["partitions"] = [{**first, "partition": index} for index in range(3)]
+
+            def sizes(asked: Asked) -> list[int]:
+                (answered,) = asked.answer().responses
+                return [len(partition.records or b"") for partition in answered.partitions]
+
+            alone = sizes(Asked(broker, FETCH, 12, **wanted))
+            gathering = Asked(broker, FETCH, 12, **wanted)
+            while not broker.unsent_bytes:
+                gathering.step()
+            beside = sizes(Asked(broker, FETCH, 12, **wanted))
+            # The first batch comes whatever its size.
+            assert ([bool(size) for size in alone], [bool(size) for size in beside]) == (
+                [True, True, False],
+                [True, False, False],
+            )
+            given_up = Asked(broker, FETCH, 12, **wanted)
+            while broker.unsent_bytes == alone[0]:
+                given_up.step()
+            given_up.close()
+            assert broker.unsent_bytes == alone[0]
+            assert sizes(gathering) == alone
+            assert broker.unsent_bytes == 0
+            broker.log.sync_now()
+
+    asyncio.run(run())

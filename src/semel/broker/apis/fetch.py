@@ -45,11 +45,13 @@ _DISK_WAIT_MS = 1_000
 
 
 class _Gathered:
-    """What the partitions of a request have to give at one moment."""
+    """What the partitions of a request have to give at one moment. For as long as it is held it counts as unsent, for
+    many may be gathering at once."""
 
-    __slots__ = ("answers", "bytes", "cold", "cold_bytes", "has_error", "patient", "watched")
+    __slots__ = ("_broker", "answers", "bytes", "cold", "cold_bytes", "has_error", "patient", "watched")
 
-    def __init__(self, patient: bool) -> None:
+    def __init__(self, broker: "Broker", *, patient: bool) -> None:
+        self._broker = broker
         # Whether to wait for the disk, should it come to that.
         self.patient = patient
         self.cold: list[Stretch] = []
@@ -60,6 +62,16 @@ class _Gathered:
         # Up to where each of them was looked at, and how much more it may give.
         self.watched: dict[PartitionLog, tuple[Mark, int]] = {}
 
+    def __enter__(self) -> "_Gathered":
+        return self
+
+    def __exit__(self, *broke_off: object) -> None:
+        self._broker.unsent_bytes -= self.bytes
+
+    def note_read(self, size: int) -> None:
+        self.bytes += size
+        self._broker.unsent_bytes += size
+
 
 def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[None]:
     request = yield from decode_request_in_steps(body, exchange.version)
@@ -69,21 +81,22 @@ def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[No
             (yield from encode_response_in_steps(exchange.version, exchange.correlation_id, context.error, 0, []))
         )
         return
-    gathered = yield from _gather(broker, request, context, patient=False)
-    wait_ms = min(request.wait_ms_max, broker.limits.fetch_wait_ms_max)
-    if broker.waiting_partitions + len(context.interests) > broker.limits.waiting_partitions_max:
-        # Nobody has to wait to be answered, and what waits takes memory.
-        wait_ms = 0
-    if gathered.cold and not gathered.bytes:
-        parked = _ParkedFetch(broker, exchange, request, context, gathered, max(wait_ms, _DISK_WAIT_MS))
-        broker.warm(gathered.cold, parked.warmed)
-    elif gathered.bytes >= request.bytes_min or gathered.has_error or wait_ms <= 0 or not context.interests:
-        if gathered.cold:
-            # What others had to give goes now; these will be in memory when they are asked for again.
-            broker.warm(gathered.cold, lambda: None)
-        yield from _answer(exchange, context, gathered)
-    else:
-        _ParkedFetch(broker, exchange, request, context, gathered, wait_ms)
+    with _Gathered(broker, patient=False) as gathered:
+        yield from _gather(broker, request, context, gathered)
+        wait_ms = min(request.wait_ms_max, broker.limits.fetch_wait_ms_max)
+        if broker.waiting_partitions + len(context.interests) > broker.limits.waiting_partitions_max:
+            # Nobody has to wait to be answered, and what waits takes memory.
+            wait_ms = 0
+        if gathered.cold and not gathered.bytes:
+            parked = _ParkedFetch(broker, exchange, request, context, gathered, max(wait_ms, _DISK_WAIT_MS))
+            broker.warm(gathered.cold, parked.warmed)
+        elif gathered.bytes >= request.bytes_min or gathered.has_error or wait_ms <= 0 or not context.interests:
+            if gathered.cold:
+                # What others had to give goes now; these will be in memory when they are asked for again.
+                broker.warm(gathered.cold, lambda: None)
+            yield from _answer(exchange, context, gathered)
+        else:
+            _ParkedFetch(broker, exchange, request, context, gathered, wait_ms)
 
 
 class _ParkedFetch(Watcher):
@@ -142,8 +155,9 @@ class _ParkedFetch(Watcher):
         serve_on(self._broker, self._exchange, self._serve())
 
     def _serve(self) -> Steps[None]:
-        gathered = yield from _gather(self._broker, self._request, self._context, patient=True)
-        yield from _answer(self._exchange, self._context, gathered)
+        with _Gathered(self._broker, patient=True) as gathered:
+            yield from _gather(self._broker, self._request, self._context, gathered)
+            yield from _answer(self._exchange, self._context, gathered)
 
     def give_up(self) -> None:
         self._leave()
@@ -162,18 +176,17 @@ class _ParkedFetch(Watcher):
         self._broker.waiting_partitions -= len(self._context.interests)
 
 
-def _gather(broker: "Broker", request: FetchRequest, context: FetchContext, *, patient: bool) -> Steps[_Gathered]:
+def _gather(broker: "Broker", request: FetchRequest, context: FetchContext, gathered: _Gathered) -> Steps[None]:
     limits = broker.limits
-    gathered = _Gathered(patient)
-    room = min(request.bytes_max, limits.fetch_answer_bytes_max, limits.unsent_bytes_max - broker.unsent_bytes)
+    bytes_max = min(request.bytes_max, limits.fetch_answer_bytes_max)
     for interest in context.interests:
+        room = min(bytes_max - gathered.bytes, limits.unsent_bytes_max - broker.unsent_bytes)
         # What is cold takes its room too, or a whole disk would be read for the sake of one answer.
-        answer = _read(broker, interest, request, max(room - gathered.bytes - gathered.cold_bytes, 0), gathered)
+        answer = _read(broker, interest, request, max(room - gathered.cold_bytes, 0), gathered)
         if answer.error_code:
             gathered.has_error = True
         gathered.answers.append((interest, answer))
         yield 5 + sum(map(len, answer.records)) // _BYTES_PER_PIECE
-    return gathered
 
 
 def _read(
@@ -221,7 +234,7 @@ def _read(
     except (OSError, Damaged) as error:
         broker.unreadable(error)
         return FetchPartitionAnswer(index, ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, log_start)
-    gathered.bytes += len(data)
+    gathered.note_read(len(data))
     gathered.watched[partition] = until, max(asked.bytes_max - len(data), 0)
     return FetchPartitionAnswer(
         index,
