@@ -7,6 +7,7 @@ kept. This file must never judge what happened: it notes it, for the checkers.
 
 import asyncio
 import contextlib
+import re
 from collections import Counter
 from collections.abc import Coroutine, Iterator
 from functools import partial
@@ -56,6 +57,9 @@ class Event(NamedTuple):
         return f"{self.at_us:>12} {self.who:<14} {self.what} {particulars}".rstrip()
 
 
+_ABORTED: Final = re.compile(r"TransactionEnded producer id (?P<producer_id>\d+) committed False")
+
+
 class WatchedEvents(Events):
     """Notes what the broker would tell its operator; a fault of its own is an anomaly."""
 
@@ -66,6 +70,9 @@ class WatchedEvents(Events):
     def tell(self, level: int, event: str, *, error: BaseException | None = None, **fields: object) -> None:
         if event == "transaction_timed_out":
             self._world.timed_out.add(str(fields["producer_id"]))
+        elif event == "stopped_serving" and (aborted := _ABORTED.search(str(fields["reason"]))):
+            # The process died in this, and what was written of it may be the whole entry.
+            self._world.timed_out.add(aborted["producer_id"])
         elif event == "compacted" and fields["removed_records"]:
             self._world.fired["records compacted away"] += 1
         elif event == "compaction_given_up":

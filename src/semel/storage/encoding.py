@@ -40,7 +40,10 @@ _KINDS: Final[dict[int, type[Any]]] = {
 _KIND_OF: Final = {entry_type: kind for kind, entry_type in _KINDS.items()}
 _FIELD_NAMES: Final = {entry_type: tuple(field.name for field in fields(entry_type)) for entry_type in _KIND_OF}
 # The fields that say what an entry is about, where it has them.
-_KEYS: Final = ("group", "name", "number", "partition", "transactional_id", "transactional_ids", "producer_id", "first")
+_KEYS: Final = (
+    *("group", "name", "number", "partition", "transactional_id", "transactional_ids", "producer_id", "first"),
+    "committed",
+)
 # Made once, for `json.dumps` makes one each time. No entry can contain itself.
 _TO_JSON: Final = json.JSONEncoder(separators=(",", ":"), default=bytes.hex, check_circular=False).encode
 
