@@ -9,9 +9,9 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from relayed_cluster import KAFKA_2_0, KAFKA_2_8, KAFKA_4_0, RelayedCluster
 
 from asking import Asker
+from relayed_cluster import KAFKA_2_0, KAFKA_2_8, KAFKA_4_0, RelayedCluster
 from semel.spark.log import (
     EARLIEST,
     LATEST,

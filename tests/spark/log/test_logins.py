@@ -4,9 +4,9 @@ import base64
 from collections.abc import Iterator
 
 import pytest
-from relayed_cluster import CERTIFICATES, RelayedCluster
 
 from asking import Asker
+from relayed_cluster import CERTIFICATES, RelayedCluster
 from semel.spark.log import AuthenticationFailed, LogClient, Topic, from_options, sasl
 from semel.testing.broker import FaultyBroker
 

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 import pytest
-from relayed_cluster import KAFKA_2_8, KAFKA_4_0, RelayedCluster
 from transacted import NAME, TIMEOUT_MS, client_of, places, stored, write
 
 from asking import Asker
+from relayed_cluster import KAFKA_2_8, KAFKA_4_0, RelayedCluster
 from semel.spark.log import Refused, TopicPartition, UnknownTopic, from_options, patience
 from semel.spark.log.connection import Connection, ConnectionLost
 from semel.spark.log.encoding import Columns, encoded
