@@ -12,9 +12,9 @@ PUBLISH_BUGS: Final[tuple[Bug, ...]] = (
     # -- publish: a number is there at most once, in order, and never lost ------------------------------------------
     Bug(
         "the cursor is read as far as it is decided, and no further",
-        "semel.publish.cursor_topic:CursorTopic.read",
-        "until_decided=True",
-        "until_decided=False",
+        "semel.publish.cursor_topic:CursorTopic._last",
+        "end if until_decided else 0",
+        "0",
         (_FAULTS, "-k", "strangers"),
     ),
     Bug(
