@@ -70,15 +70,8 @@ class Asker:
         return bool(select.select([self._socket], [], [], 0)[0])
 
     def create(self, name: str, partitions: int = 1, **configs: str) -> Any:
-        """Make a topic that must not be there yet; a configuration's dots are written as underscores."""
-        wanted = {
-            "name": name,
-            "num_partitions": partitions,
-            "replication_factor": -1,
-            "assignments": [],
-            "configs": [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()],
-        }
-        (created,) = self(CREATE_TOPICS, topics=[wanted], timeout=1000).topics
+        """Make a topic that must not be there yet."""
+        (created,) = self(CREATE_TOPICS, topics=[topic_wanted(name, partitions, **configs)], timeout=1000).topics
         assert created.error_code == 0, created.error_message
         return created
 
@@ -112,6 +105,17 @@ class Asker:
                 raise ConnectionEnded
             received += piece
         return received
+
+
+def topic_wanted(name: str, partitions: int = 1, **configs: str) -> dict[str, Any]:
+    """The fields of a topic in CreateTopics; a configuration's dots are written as underscores."""
+    return {
+        "name": name,
+        "num_partitions": partitions,
+        "replication_factor": -1,
+        "assignments": [],
+        "configs": [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()],
+    }
 
 
 def fetch_fields(

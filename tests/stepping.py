@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from asking import NEWEST
+from asking import NEWEST, topic_wanted
 from semel.broker.apis import served_by_its_handler
 from semel.broker.broker import Broker
 from semel.core.steps import Pace
@@ -100,14 +100,7 @@ def in_a_broker(test: Callable[[Broker], None]) -> None:
 
 
 def create(broker: Broker, name: str, partitions: int = 1, **configs: str) -> None:
-    wanted = {
-        "name": name,
-        "num_partitions": partitions,
-        "replication_factor": -1,
-        "assignments": [],
-        "configs": [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()],
-    }
-    (created,) = ask(broker, CREATE_TOPICS, topics=[wanted], timeout=1000).topics
+    (created,) = ask(broker, CREATE_TOPICS, topics=[topic_wanted(name, partitions, **configs)], timeout=1000).topics
     assert created.error_code == 0
 
 

@@ -71,19 +71,21 @@ def open_parts(broker: Broker) -> int:
     return broker.log.transactions.open_parts("mine")
 
 
+def parts_once_overtaken(broker: Broker, asked: Asked) -> int:
+    """On how many partitions the next transaction is, begun on a newer connection before this request goes on."""
+    assert end(broker, NEW).answer().error_code == 0
+    addition(broker, NEW, (0,)).answer()
+    go_on_with(asked)
+    return open_parts(broker)
+
+
 def test_an_end_that_is_overtaken_on_a_newer_connection_does_not_end_the_next_transaction() -> None:
     def begin(broker: Broker) -> Asked:
         claim(broker)
         addition(broker, OLD, (0, 1)).answer()
         return end(broker, OLD)
 
-    def go_on(broker: Broker, asked: Asked) -> int:
-        assert end(broker, NEW).answer().error_code == 0
-        addition(broker, NEW, (0,)).answer()
-        go_on_with(asked)
-        return open_parts(broker)
-
-    assert set(after_each_step(begin, go_on)) == {1}
+    assert set(after_each_step(begin, parts_once_overtaken)) == {1}
 
 
 def test_partitions_that_are_overtaken_on_a_newer_connection_are_not_added_to_the_next_transaction() -> None:
@@ -92,13 +94,7 @@ def test_partitions_that_are_overtaken_on_a_newer_connection_are_not_added_to_th
         addition(broker, OLD, (0,)).answer()
         return addition(broker, OLD, (0, 1))
 
-    def go_on(broker: Broker, asked: Asked) -> int:
-        assert end(broker, NEW).answer().error_code == 0
-        addition(broker, NEW, (0,)).answer()
-        go_on_with(asked)
-        return open_parts(broker)
-
-    assert set(after_each_step(begin, go_on)) == {1}
+    assert set(after_each_step(begin, parts_once_overtaken)) == {1}
 
 
 def test_offsets_that_are_overtaken_on_a_newer_connection_are_not_put_into_the_next_transaction() -> None:
