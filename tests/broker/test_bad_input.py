@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from crc32c import crc32c
 
-from asking import Asker, ConnectionEnded, at
+from asking import Asker, ConnectionEnded, at, topic_wanted
 from semel.core.batch import (
     CHECKED_FROM,
     CHECKSUM,
@@ -332,8 +332,7 @@ NOT_NAMES = ["", ".", "..", "a/b", "a b", "x" * 250, "naïve", "a\x00b", "../../
 
 
 def created(ask: Asker, name: str, partitions: int = 1) -> int:
-    wanted = {"name": name, "num_partitions": partitions, "replication_factor": -1, "assignments": [], "configs": []}
-    (answer,) = ask(CREATE_TOPICS, topics=[wanted], timeout=1000).topics
+    (answer,) = ask(CREATE_TOPICS, topics=[topic_wanted(name, partitions)], timeout=1000).topics
     return int(answer.error_code)
 
 

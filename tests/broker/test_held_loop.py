@@ -17,7 +17,7 @@ from typing import Any, get_args
 
 import pytest
 
-from asking import NEWEST, at
+from asking import NEWEST, at, topic_wanted
 from semel.broker.apis import HANDLERS
 from semel.broker.broker import Broker
 from semel.broker.expiry import forget_old_offsets, forget_silent_producers
@@ -184,10 +184,7 @@ async def most_calls(frame: bytes, *before: bytes) -> int:
 
 
 def topics_made(*wanted: tuple[str, int]) -> bytes:
-    made = [
-        {"name": name, "num_partitions": count, "replication_factor": -1, "assignments": [], "configs": []}
-        for name, count in wanted
-    ]
+    made = [topic_wanted(name, count) for name, count in wanted]
     return frame_of(CREATE_TOPICS, 7, topics=made, timeout=1000, validate_only=False)
 
 

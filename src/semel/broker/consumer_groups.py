@@ -101,10 +101,7 @@ class ConsumerGroupCoordinator:
         if not name:
             raise Refused(INVALID_REQUEST, "a group has a name")
         consumer_requests.check(beat)
-        group = self._broker.log.groups.named(name)
-        machine = group.machine if group is not None and isinstance(group.machine, ConsumerGroup) else ConsumerGroup()
-        catalog = self._broker.log.catalog
-        pattern = yield from machine.topics.look_up(machine.subscriptions(), beat.topic_regex, catalog)
+        pattern = yield from self.look_up(name, beat.topic_regex)
         # The group may be another by now. From here on there is no step.
         return self._heartbeat(name, beat, pattern)
 
@@ -204,9 +201,8 @@ class ConsumerGroupCoordinator:
 
     def with_members(self, name: str) -> ConsumerGroup | None:
         """The group, if it speaks the new protocol. One without members is whatever its next member speaks."""
-        group = self._broker.log.groups.named(name)
-        machine = None if group is None else group.machine
-        return machine if isinstance(machine, ConsumerGroup) and not machine.is_empty else None
+        machine = self._found(name)
+        return None if machine is None or machine.is_empty else machine
 
     def join(self, name: str, machine: ConsumerGroup, request: JoinRequest) -> JoinAnswer:
         """Answer a JoinGroup, which waits for nobody."""
@@ -304,9 +300,8 @@ class ConsumerGroupCoordinator:
         for name in names:
             try:
                 yield from self.look_up(name)
-                group = self._broker.log.groups.named(name)
-                machine = None if group is None else group.machine
-                if isinstance(machine, ConsumerGroup):
+                machine = self._found(name)
+                if machine is not None:
                     self._remove_overdue(name, machine, now_ms)
                     self._note_deadline(name, machine)
             except Exception as error:
@@ -316,12 +311,20 @@ class ConsumerGroupCoordinator:
                 self._broker.alarm.look()
             yield APPEND_PIECES
 
-    def look_up(self, name: str) -> Steps[None]:
-        """Find in steps what the members' expressions mean by now: whoever comes or goes has to ask for it at once."""
+    def look_up(self, name: str, regex: str | None = None) -> Steps[ResolvedPattern | None]:
+        """Find in steps what the members' expressions mean by now, for whoever comes or goes has to ask for it at once;
+        and what this one means, which may be that of a group that is not there yet."""
+        machine = self._found(name)
+        if machine is None:
+            if not regex:
+                return None
+            machine = ConsumerGroup()
+        return (yield from machine.topics.look_up(machine.subscriptions(), regex, self._broker.log.catalog))
+
+    def _found(self, name: str) -> ConsumerGroup | None:
         group = self._broker.log.groups.named(name)
         machine = None if group is None else group.machine
-        if isinstance(machine, ConsumerGroup):
-            yield from machine.topics.look_up(machine.subscriptions(), None, self._broker.log.catalog)
+        return machine if isinstance(machine, ConsumerGroup) else None
 
     def _remove_overdue(self, name: str, machine: ConsumerGroup, now_ms: int) -> None:
         overdue = machine.overdue(now_ms)
