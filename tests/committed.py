@@ -73,11 +73,11 @@ def committed_in(log: Log) -> Committed:
     return Committed(
         {
             found.owner.transactional_id: (found.owner.producer_id, found.owner.producer_epoch, found.state)
-            for found in log.transactions.all_described()
+            for found in log.state.transactions.all_described()
         },
         {
             (group.name, *name): (committed.offset, committed.metadata)
-            for group in log.groups
+            for group in log.state.groups
             for name, committed in group.offsets.committed
         },
     )

@@ -245,12 +245,12 @@ class Caller:
     def create(self, name: str, partitions: int = 1, **configs: str) -> Topic | None:
         settled = {key.replace("_", "."): value for key, value in configs.items()}
         topic_id = (len(self.ledger.entries()) + 1).to_bytes(16, "big")
-        self.commit(self.log.catalog.decide_create(name, partitions, settled, topic_id, self.now_ms))
-        return self.log.catalog.named(name)
+        self.commit(self.log.state.catalog.decide_create(name, partitions, settled, topic_id, self.now_ms))
+        return self.log.state.catalog.named(name)
 
     def delete(self, name: str) -> None:
-        if self.log.catalog.named(name) is not None:
-            self.commit(self.log.catalog.decide_delete(name, self.log.producer_ids.next_id, self.now_ms))
+        if self.log.state.catalog.named(name) is not None:
+            self.commit(self.log.state.catalog.decide_delete(name, self.log.state.producer_ids.next_id, self.now_ms))
 
     def delete_records(self, partition: PartitionLog, offset: int = -1) -> None:
         start = partition.state.decide_log_start(offset, partition.readable.offset)
@@ -276,7 +276,7 @@ class Caller:
         return -1 if producer_id is REFUSED else int(producer_id)
 
     def _claim(self, transactional_id: str) -> int:
-        claim = self.log.transactions.decide_init(
+        claim = self.log.state.transactions.decide_init(
             transactional_id, 60_000, None, lambda: self.log.new_producer_id(self.now_ms), self.now_ms
         )
         for entry in claim.entries:
@@ -285,7 +285,7 @@ class Caller:
 
     def end(self, transactional_id: str, committed: bool, *, raises_epoch: bool) -> None:
         """End the open transaction, if there is one."""
-        transactions = self.log.transactions
+        transactions = self.log.state.transactions
         found = transactions.described(transactional_id)
         if found is None or not transactions.is_open(found.owner.producer_id):
             return
@@ -304,13 +304,15 @@ class Caller:
     def commit_offset(self, group: str, partition: PartitionLog, offset: int, transactional_id: str = "") -> None:
         """Note how far a group has come, at once or when the transaction ends."""
         stored = StoredOffset(*partition.name, offset, 0, f"noted {len(self.ledger.changes)}")
-        found = self.log.transactions.described(transactional_id)
+        found = self.log.state.transactions.described(transactional_id)
         if not transactional_id:
             self.commit(OffsetsCommitted(group, (stored,), -1, self.now_ms))
         elif found is not None:
             said = found.owner.producer_id, found.owner.producer_epoch
             self.commit(
-                self.log.transactions.decide_offsets(transactional_id, *said, group, (stored,), self.now_ms, joins=True)
+                self.log.state.transactions.decide_offsets(
+                    transactional_id, *said, group, (stored,), self.now_ms, joins=True
+                )
             )
 
     def append(self, partition: PartitionLog, sent: bytearray) -> Appended | None:
@@ -319,7 +321,7 @@ class Caller:
         return appended if isinstance(appended, Appended) else None
 
     def _append(self, partition: PartitionLog, sent: bytearray) -> Appended:
-        topic = self.log.catalog.numbered(partition.topic_number)
+        topic = self.log.state.catalog.numbered(partition.topic_number)
         assert topic is not None
         # The log writes the offset into these very bytes, so the entry is right as soon as it matters.
         entry = BatchAppended(topic.number, partition.index, self.now_ms, memoryview(sent))
@@ -361,7 +363,7 @@ class Caller:
 
     def owners(self) -> list[Owner]:
         """Who the transactional ids belong to: what their owners were told."""
-        return [found.owner for found in self.log.transactions.all_described()]
+        return [found.owner for found in self.log.state.transactions.all_described()]
 
     def sync(self) -> None:
         """Make everything durable, and acknowledge it; `Stopped` if the disk fails."""
@@ -408,7 +410,7 @@ class Caller:
         """Every batch that a producer may send again is known, with its offset; the one before those is not."""
         windows = self.ledger.windows(len(self.ledger.changes))
         for (number, index, _), sent in windows.items():
-            partition = self.log.partitions_of(self.topic(number))[index]
+            partition = self.log.state.partitions.of(self.topic(number))[index]
             for stored in sent[-WINDOW_BATCHES:]:
                 header = read_header(stored)
                 answer = self._append(partition, bytearray(stored))
@@ -420,16 +422,16 @@ class Caller:
                 with contextlib.suppress(Refused):
                     answer = self._append(partition, bytearray(sent[-WINDOW_BATCHES - 1]))
                     assert answer.outcome is Outcome.GAP, answer
-        states = sum(len(partition.state.producers) for partition in self.log.partitions())
-        assert self.log.producer_states == states == len(windows)
+        states = sum(len(partition.state.producers) for partition in self.log.state.partitions.all())
+        assert self.log.state.partitions.producer_count == states == len(windows)
 
     def of(self, entry: BatchAppended) -> PartitionLog | None:
         """The partition that a batch was sent to, if it is still there."""
-        topic = self.log.catalog.numbered(entry.number)
-        return self.log.partition(topic, entry.partition) if topic is not None else None
+        topic = self.log.state.catalog.numbered(entry.number)
+        return self.log.state.partitions.at(topic.number, entry.partition) if topic is not None else None
 
     def topic(self, number: int) -> Topic:
-        topic = self.log.catalog.numbered(number)
+        topic = self.log.state.catalog.numbered(number)
         assert topic is not None
         return topic
 
@@ -439,7 +441,7 @@ REFUSED = object()
 
 def check_tidy(files: Files, log: Log) -> None:
     """Nothing lies about that nothing knows: to be asked after a checkpoint."""
-    known = {path for partition in log.partitions() for path in partition.paths}
+    known = {path for partition in log.state.partitions.all() for path in partition.paths}
     for topic_name in files.names("topics"):
         partition_names = files.names(f"topics/{topic_name}")
         assert partition_names, f"topics/{topic_name} is empty"

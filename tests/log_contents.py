@@ -41,8 +41,10 @@ class Content(NamedTuple):
 def content_of(log: Log) -> Content:
     """All that a log shows to those who may read everything."""
     topics = {
-        topic.number: TopicContent(topic.name, topic.configs, tuple(map(partition_content, log.partitions_of(topic))))
-        for topic in log.catalog
+        topic.number: TopicContent(
+            topic.name, topic.configs, tuple(map(partition_content, log.state.partitions.of(topic)))
+        )
+        for topic in log.state.catalog
     }
     return Content(topics, committed_in(log))
 

@@ -22,22 +22,22 @@ def beside(scenario: Callable[[Broker, FaultyFiles], Awaitable[None]]) -> None:
     async def run() -> None:
         files = FaultyFiles()
         async with Broker(files=files, settings=replace(SETTINGS, producer_states_max=8)) as broker:
-            broker.commit(broker.log.catalog.decide_create("orders", 8, {}, bytes(16), broker.now_ms()))
+            broker.commit(broker.log.state.catalog.decide_create("orders", 8, {}, bytes(16), broker.now_ms()))
             await scenario(broker, files)
 
     asyncio.run(run())
 
 
 def announce(broker: Broker, claim: Claim, partitions: range, address: str) -> None:
-    number = broker.log.catalog.existing("orders").number
+    number = broker.log.state.catalog.existing("orders").number
     names = [PartitionName(number, index) for index in partitions]
     broker.transactions.add_partitions("mine", claim.producer_id, claim.producer_epoch, names, address)
 
 
 def send(broker: Broker, producer_id: int, partition: int, address: str, attributes: int = 0) -> Outcome:
     log, sent = broker.log, batch(producer_id, 0, at_ms=broker.now_ms(), attributes=attributes)
-    topic = log.catalog.existing("orders")
-    where = log.partitions_of(topic)[partition]
+    topic = log.state.catalog.existing("orders")
+    where = log.state.partitions.of(topic)[partition]
     return log.append(topic, where, read_header(sent), sent, broker.now_ms(), address=address).outcome
 
 
@@ -52,9 +52,9 @@ def test_what_the_disk_did_not_take_is_charged_to_nobody() -> None:
             with pytest.raises(OSError, match="No space"):
                 announce(broker, mine, range(3), "honest")
         files.disarm()
-        assert broker.log.producer_room.charged("honest", None) == 1
+        assert broker.log.state.producer_room.charged("honest", None) == 1
         announce(broker, mine, range(3), "honest")
-        assert broker.log.producer_room.charged("honest", None) == 3
+        assert broker.log.state.producer_room.charged("honest", None) == 3
 
     beside(scenario)
 

@@ -23,11 +23,11 @@ WEEK_SECONDS = 7 * 24 * 60 * 60
 
 def commit(broker: Broker, group: str, number: int, offset: int) -> None:
     offsets = [StoredOffset(number, 0, offset, 0, "")]
-    broker.commit(broker.log.groups.decide_commit(group, offsets, broker.now_ms(), retention_ms=-1))
+    broker.commit(broker.log.state.groups.decide_commit(group, offsets, broker.now_ms(), retention_ms=-1))
 
 
 def groups(broker: Broker) -> list[str]:
-    return [group.name for group in broker.log.groups]
+    return [group.name for group in broker.log.state.groups]
 
 
 def test_offsets_of_a_week_ago_are_forgotten_for_good(caplog: pytest.LogCaptureFixture) -> None:
@@ -38,7 +38,7 @@ def test_offsets_of_a_week_ago_are_forgotten_for_good(caplog: pytest.LogCaptureF
         broker = Broker(files=files, clock=clock.time)
         await broker.start()
         finish(forget_old_offsets(broker))
-        created = broker.log.catalog.decide_create("orders", 1, {}, bytes(16), 0)
+        created = broker.log.state.catalog.decide_create("orders", 1, {}, bytes(16), 0)
         broker.commit(created)
         commit(broker, "old", created.number, 5)
         loop.skip(clock, 1)
@@ -70,7 +70,7 @@ def test_a_broker_looks_for_old_offsets_by_itself() -> None:
 
     async def scenario(loop: SkippingLoop) -> None:
         async with Broker(clock=clock.time) as broker:
-            created = broker.log.catalog.decide_create("orders", 1, {}, bytes(16), 0)
+            created = broker.log.state.catalog.decide_create("orders", 1, {}, bytes(16), 0)
             broker.commit(created)
             finish(forget_old_offsets(broker))
             commit(broker, "old", created.number, 5)
@@ -86,11 +86,11 @@ DAY_SECONDS = 24 * 60 * 60
 async def appended(broker: Broker, sent: bytearray) -> Outcome:
     """What becomes of a batch, as a broker judges it that keeps house."""
     finish(forget_silent_producers(broker))
-    topic = broker.log.catalog.named("orders")
+    topic = broker.log.state.catalog.named("orders")
     if topic is None:
-        broker.commit(broker.log.catalog.decide_create("orders", 1, {}, bytes(16), 0))
-        topic = broker.log.catalog.existing("orders")
-    partition = broker.log.partitions_of(topic)[0]
+        broker.commit(broker.log.state.catalog.decide_create("orders", 1, {}, bytes(16), 0))
+        topic = broker.log.state.catalog.existing("orders")
+    partition = broker.log.state.partitions.of(topic)[0]
     header = accept_from_client(sent, len(sent))
     return broker.log.append(topic, partition, header, sent, broker.now_ms()).outcome
 
@@ -137,10 +137,10 @@ def test_a_producer_that_was_silent_for_as_long_as_the_limit_says_is_forgotten_a
             await appended(broker, batch(1000, 0))
             loop.skip(clock, 60)
             finish(forget_silent_producers(broker))
-            assert broker.log.producer_states == 1
+            assert broker.log.state.partitions.producer_count == 1
             loop.skip(clock, 1)
             finish(forget_silent_producers(broker))
-            assert broker.log.producer_states == 0
+            assert broker.log.state.partitions.producer_count == 0
             assert "semel_forgotten_producers_total 1" in exposition(broker).splitlines()
 
     run(scenario)

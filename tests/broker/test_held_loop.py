@@ -323,7 +323,7 @@ def test_members_who_are_silent_for_too_long_are_taken_out_in_many_turns() -> No
             await ask(heartbeat_of("m", 0, "(.*)*(a|b)"))
             await ask(heartbeat_of("n", 0, "(.*)*(a|b)"))
             await ask(topics_made(*((f"no-{number:04d}-{'x' * 100}", 1) for number in range(MANY))))
-            group = broker.log.groups.consumer("g")
+            group = broker.log.state.groups.consumer("g")
             # The other one is still there, and has its expression.
             group.hear("n", ConsumerRules(session_timeout_ms=10**9), broker.steady_ms())
             counter = Counter()
@@ -380,16 +380,16 @@ def test_what_a_broker_does_from_time_to_time_is_done_in_many_turns(chore: str) 
     async def run() -> int:
         async with stranger() as (broker, ask):
             await ask(topics_made(("t0", MANY)))
-            for partition in broker.log.partitions():
+            for partition in broker.log.state.partitions.all():
                 for producer_id in range(3):
                     partition.state.producers.note(producer_id, 0, 0, 0, 1, 0, 0)
-                    broker.log.producer_states += 1
+                    broker.log.state.partitions.producer_count += 1
                 # As if something had been written.
                 partition.state.next_offset = 1
             for number in range(2 * MANY):
                 offsets = (StoredOffset(0, 0, 1, -1, ""),)
-                broker.log.groups.apply(OffsetsCommitted(f"g{number}", offsets, -1, broker.now_ms()))
-            broker.log.silence.horizon_ms = 0
+                broker.log.state.groups.apply(OffsetsCommitted(f"g{number}", offsets, -1, broker.now_ms()))
+            broker.log.state.silence.horizon_ms = 0
             counter = Counter()
             sys.setprofile(counter.note)
             try:

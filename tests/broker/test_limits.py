@@ -188,7 +188,7 @@ def test_a_client_that_leaves_takes_its_waiting_fetches_along() -> None:
         broker.wait(lambda b: b.waiting_partitions == 1)
         leaving.close()
         broker.wait(lambda b: b.waiting_partitions == 0)
-        assert broker.look(lambda b: [len(p.watchers) for p in b.log.partitions()]) == [0]
+        assert broker.look(lambda b: [len(p.watchers) for p in b.log.state.partitions.all()]) == [0]
 
 
 def test_a_client_that_stops_sending_still_gets_every_answer_it_asked_for() -> None:
@@ -470,4 +470,4 @@ def test_a_stranger_who_fills_the_record_of_producers_locks_nobody_out() -> None
         assert mine.add("orders") == [0]
         assert mine.send("orders", "value") == 0
         assert mine.end() == 0
-        assert broker.look(lambda b: b.log.producer_room.charged("127.0.0.1", None)) == 2
+        assert broker.look(lambda b: b.log.state.producer_room.charged("127.0.0.1", None)) == 2

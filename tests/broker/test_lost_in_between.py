@@ -86,7 +86,7 @@ def test_a_member_that_was_heard_over_a_connection_that_is_gone_by_then_is_misse
             asked.is_lost = True
             broker.groups.connection_lost(1)
             assert asked.answer().error_code == 0
-            group = broker.log.groups.named("readers")
+            group = broker.log.state.groups.named("readers")
             assert group is not None
             assert isinstance(group.machine, ConsumerGroup)
             assert group.machine.members["one"].has_lost_connection

@@ -38,7 +38,7 @@ def in_world(scenario: Callable[[World, Broker], Coroutine[Any, Any, None]]) -> 
 
 
 def of_a_group(world: World, broker: Broker, protocol: type[Member]) -> list[tuple[Member, "asyncio.Task[None]"]]:
-    topic_id = broker.log.catalog.existing("orders").topic_id
+    topic_id = broker.log.state.catalog.existing("orders").topic_id
     members = [protocol(world, name, "tills", "orders", topic_id, 2) for name in ("left", "right")]
     return [(member, world.spawn(member.live(), member.name)) for member in members]
 
@@ -76,16 +76,16 @@ def test_a_member_that_fell_silent_is_missed_when_the_clock_is_set(protocol: typ
 def test_a_transaction_has_its_time_and_no_more_when_the_clock_is_set(step_s: float) -> None:
     async def scenario(world: World, broker: Broker) -> None:
         claim = broker.transactions.claim("till", int(TIMEOUT_S * 1000), None)
-        topic = broker.log.catalog.existing("orders")
+        topic = broker.log.state.catalog.existing("orders")
         world.clock_ahead_s = step_s
         for _ in range(3):
             producer_id, epoch = claim.producer_id, broker.transactions.claim("till", 20_000, None).producer_epoch
             broker.transactions.add_partitions("till", producer_id, epoch, [PartitionName(topic.number, 0)])
             world.clock_ahead_s = -world.clock_ahead_s
             await asyncio.sleep(TIMEOUT_S - 0.1)
-            assert broker.log.transactions.is_open(producer_id)
+            assert broker.log.state.transactions.is_open(producer_id)
             await asyncio.sleep(0.2)
-            assert not broker.log.transactions.is_open(producer_id)
+            assert not broker.log.state.transactions.is_open(producer_id)
 
     in_world(scenario)
 
@@ -94,14 +94,14 @@ def test_a_transaction_has_a_time_of_its_own_whenever_the_one_before_it_began() 
     async def scenario(world: World, broker: Broker) -> None:
         claim = broker.transactions.claim("till", int(TIMEOUT_S * 1000), None)
         producer = "till", claim.producer_id, claim.producer_epoch
-        partitions = [PartitionName(broker.log.catalog.existing("orders").number, 0)]
+        partitions = [PartitionName(broker.log.state.catalog.existing("orders").number, 0)]
         broker.transactions.add_partitions(*producer, partitions)
         await asyncio.sleep(TIMEOUT_S / 2)
         finish(broker.transactions.end(*producer, True, raises_epoch=False, check_timely=lambda: None))
         broker.transactions.add_partitions(*producer, partitions)
         await asyncio.sleep(TIMEOUT_S - 0.1)
-        assert broker.log.transactions.is_open(claim.producer_id)
+        assert broker.log.state.transactions.is_open(claim.producer_id)
         await asyncio.sleep(0.2)
-        assert not broker.log.transactions.is_open(claim.producer_id)
+        assert not broker.log.state.transactions.is_open(claim.producer_id)
 
     in_world(scenario)

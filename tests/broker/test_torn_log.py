@@ -18,6 +18,7 @@ from semel.core.batch import accept_from_client
 from semel.core.entries import ConsumerGroupChanged, OffsetsForgotten
 from semel.core.groups.consumer import ConsumerGroup
 from semel.core.partition import Partition
+from semel.core.state import State
 from semel.core.transactions import Transactions
 from semel.storage.log import Log, Torn
 from semel.storage.partition_log import PartitionLog
@@ -71,7 +72,7 @@ def ask(semel_broker: FaultyBroker) -> Iterator[Asker]:
 @pytest.mark.parametrize(
     ("owner", "step"),
     [
-        (Log, "_apply_append"),
+        (State, "apply_batch"),
         (PartitionLog, "apply_append"),
         (Partition, "apply_append"),
         (PartitionLog, "end_mark"),
@@ -102,7 +103,7 @@ def test_a_batch_that_was_written_and_not_applied_stops_the_broker_and_is_there_
 
 @pytest.mark.parametrize(
     ("owner", "step", "change"),
-    [(Transactions, "apply", claim), (Log, "_apply", claim), (Log, "_apply", commit_offset)],
+    [(Transactions, "apply", claim), (State, "apply", claim), (State, "apply", commit_offset)],
 )
 def test_any_other_entry_that_was_written_and_not_applied_stops_the_broker(
     semel_broker: FaultyBroker,
@@ -131,7 +132,7 @@ def test_a_step_of_a_chore_that_was_written_and_not_applied_stops_the_broker(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(Log, "retain", lambda log, now_ms: log.commit(OffsetsForgotten("readers", ())))
-    fail_once(monkeypatch, Log, "_apply", MemoryError())
+    fail_once(monkeypatch, State, "apply", MemoryError())
 
     async def scenario(loop: SkippingLoop) -> None:
         broker = Broker()
@@ -151,7 +152,7 @@ def test_a_torn_log_vouches_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None
     caller = Caller(files, Ledger())
     topic = caller.create("orders")
     assert topic is not None
-    partition = caller.log.partitions_of(topic)[0]
+    partition = caller.log.state.partitions.of(topic)[0]
     fail_once(monkeypatch, Partition, "apply_append", MemoryError())
     for _ in range(2):
         with pytest.raises(Torn):
@@ -160,7 +161,7 @@ def test_a_torn_log_vouches_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None
         with pytest.raises(Torn):
             vouch()
     again = Log.open(files.after_kill(), new_cluster_id="")
-    assert again.partitions()[0].state.next_offset == 1
+    assert again.state.partitions.all()[0].state.next_offset == 1
 
 
 def test_what_could_not_be_applied_is_not_written(

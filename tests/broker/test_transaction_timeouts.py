@@ -17,9 +17,9 @@ from semel.core.entries import Entry, PartitionName, TransactionEnded
 from semel.core.steps import finish
 from semel.core.transaction_register import State
 from semel.embedded import EmbeddedBroker
-from semel.storage.contents import PreparedEnd
 from semel.storage.files import MemoryFiles
 from semel.storage.log import Log
+from semel.storage.markers import PreparedEnd
 from semel.testing.clock import Clock
 from semel.wire.errors import ErrorCode
 from semel.wire.versions import FETCH
@@ -30,9 +30,9 @@ WEEK_SECONDS = 604_800
 
 def begin(broker: Broker, name: str, timeout_ms: int = 60_000) -> int:
     """Open a transaction in partition 0 of the first topic; answers the producer id."""
-    if broker.log.catalog.named("orders") is None:
-        broker.commit(broker.log.catalog.decide_create("orders", 1, {}, bytes(16), 0))
-    topic = broker.log.catalog.existing("orders")
+    if broker.log.state.catalog.named("orders") is None:
+        broker.commit(broker.log.state.catalog.decide_create("orders", 1, {}, bytes(16), 0))
+    topic = broker.log.state.catalog.existing("orders")
     claim = broker.transactions.claim(name, timeout_ms, None)
     producer = (name, claim.producer_id, claim.producer_epoch)
     broker.transactions.add_partitions(*producer, [PartitionName(topic.number, 0)])
@@ -40,7 +40,7 @@ def begin(broker: Broker, name: str, timeout_ms: int = 60_000) -> int:
 
 
 def state_of(broker: Broker, name: str) -> State:
-    found = broker.log.transactions.described(name)
+    found = broker.log.state.transactions.described(name)
     assert found is not None
     return found.state
 
@@ -87,11 +87,11 @@ def test_every_transaction_ends_at_its_own_deadline_and_is_told_and_counted(capl
             begin(broker, "fast", 10_000)
             assert "semel_open_transactions 2" in shown(broker)
             loop.skipped_s += 11
-            await until(lambda: broker.log.transactions.open_count == 1)
+            await until(lambda: broker.log.state.transactions.open_count == 1)
             assert state_of(broker, "fast") is State.COMPLETE_ABORT
             assert state_of(broker, "slow") is State.ONGOING
             loop.skipped_s += 40
-            await until(lambda: broker.log.transactions.open_count == 0)
+            await until(lambda: broker.log.state.transactions.open_count == 0)
             assert {
                 'semel_transactions_total{outcome="timed_out"} 2',
                 'semel_transactions_total{outcome="committed"} 0',
@@ -116,7 +116,7 @@ def test_a_transaction_of_before_a_restart_keeps_its_deadline() -> None:
         await broker.kill()
         clock.ms += 10_000
         async with Broker(files=files, clock=clock.time) as again:
-            await until(lambda: again.log.transactions.open_count == 0)
+            await until(lambda: again.log.state.transactions.open_count == 0)
             assert state_of(again, "silent") is State.COMPLETE_ABORT
 
     asyncio.run(scenario())
@@ -133,7 +133,7 @@ def test_a_transaction_that_began_under_a_clock_far_ahead_gets_no_more_than_its_
         clock.ms -= WEEK_SECONDS * 1000
         async with Broker(files=files, clock=clock.time) as again:
             loop.skipped_s += 11
-            await until(lambda: again.log.transactions.open_count == 0)
+            await until(lambda: again.log.state.transactions.open_count == 0)
             assert state_of(again, "silent") is State.COMPLETE_ABORT
 
     run(scenario)
@@ -215,7 +215,7 @@ def test_ids_that_nobody_used_for_a_week_are_forgotten_for_good() -> None:
         assert broker.metrics.forgotten_transactional_ids == 1
         await broker.kill()
         async with Broker(files=files, clock=clock.time) as again:
-            transactions = again.log.transactions
+            transactions = again.log.state.transactions
             assert [found.owner.transactional_id for found in transactions.all_described()] == ["young"]
 
     run(scenario)
@@ -229,6 +229,6 @@ def test_a_broker_looks_for_silent_ids_by_itself() -> None:
             broker.transactions.claim("old", 60_000, None)
             finish(forget_silent_transactional_ids(broker))
             loop.skip(clock, WEEK_SECONDS)
-            await until(lambda: len(broker.log.transactions) == 0)
+            await until(lambda: len(broker.log.state.transactions) == 0)
 
     run(scenario)

@@ -160,7 +160,7 @@ def aborting(data: Path) -> Path:
     """A directory in which so much was aborted that there is a block of it; answers the file of blocks."""
     caller = Caller(DiskFiles(data), Ledger(), replace(SETTINGS, aborted_blocks=BLOCK_LAYOUT))
     caller.create("records")
-    partition, producer_id = caller.log.partitions()[0], caller.claim("a")
+    partition, producer_id = caller.log.state.partitions.all()[0], caller.claim("a")
     for sequence in range(BLOCK_LAYOUT.aborted_per_block + 2):
         caller.append(partition, batch(producer_id, sequence, attributes=TRANSACTIONAL_BIT))
         caller.end("a", committed=False, raises_epoch=False)

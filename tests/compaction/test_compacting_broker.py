@@ -90,7 +90,7 @@ def test_what_is_compacted_stays_however_old_it_grows(broker: CompactingBroker, 
     broker.now_ms += 10_000
     broker.run(lambda inner: finish(inner.log.retain(inner.now_ms())))
     assert consumed(ask) == before
-    assert len(consumed(ask, broker.run(lambda i: i.log.partitions()[1].state.log_start), topic="both")) < 5
+    assert len(consumed(ask, broker.run(lambda i: i.log.state.partitions.all()[1].state.log_start), topic="both")) < 5
 
 
 def test_records_of_a_topic_that_is_only_compacted_cannot_be_deleted(ask: Asker) -> None:
@@ -306,7 +306,7 @@ def test_transactions_look_the_same_to_whoever_reads_what_is_committed(broker: C
         broker.compact()
         after = consumed(ask, isolation=1)
         assert last_values(after) == last_values(before)
-        cleaned_until = broker.run(lambda inner: inner.log.partitions()[0].cleaned_until)
+        cleaned_until = broker.run(lambda inner: inner.log.state.partitions.all()[0].cleaned_until)
         keys = [kept.key for kept in after if kept.offset < cleaned_until]
         assert len(keys) == len(set(keys)) > 0
         broker.now_ms += 1000
@@ -384,11 +384,11 @@ def test_what_goes_while_it_is_compacted_does_not_come_back(what: str) -> None:
 
         def meanwhile() -> None:
             log = broker._broker.log
-            (partition,) = log.partitions()
+            (partition,) = log.state.partitions.all()
             if what == "the topic is deleted":
-                topic = next(iter(log.catalog))
-                log.commit(log.catalog.decide_delete(TOPIC, log.producer_ids.next_id, broker.now_ms))
-                assert log.catalog.numbered(topic.number) is None
+                topic = next(iter(log.state.catalog))
+                log.commit(log.state.catalog.decide_delete(TOPIC, log.state.producer_ids.next_id, broker.now_ms))
+                assert log.state.catalog.numbered(topic.number) is None
             else:
                 offset = 3 if what == "records are deleted" else partition.readable.offset
                 log.commit(LogStartMoved(partition.topic_number, 0, offset))
@@ -400,7 +400,8 @@ def test_what_goes_while_it_is_compacted_does_not_come_back(what: str) -> None:
         broker.run(lambda _: threads.step(meanwhile))
         broker.run(lambda _: [None for _ in iter(threads.step, False)])
         broker.run(lambda inner: inner.log.checkpoint_now())
-        known = broker.run(lambda inner: {s.path for p in inner.log.partitions() for s in p.segments if s.size})
+        partitions = broker.run(lambda inner: inner.log.state.partitions.all())
+        known = {segment.path for partition in partitions for segment in partition.segments if segment.size}
         found = {name for name in files._contents if name.startswith("topics/")}
         assert found == known
         if what == "records are deleted":

@@ -459,7 +459,8 @@ class AgainstAList(RuleBasedStateMachine):
         again.next_offset = self.partition.next_offset
         again.producers = Producers(self.partition.producers.snapshot().items())
         self.partition = again
-        self.ids = ProducerIds.restore(self.ids.snapshot())
+        kept, self.ids = self.ids.snapshot(), ProducerIds()
+        self.ids.restore(kept)
 
 
 AgainstAList.TestCase.settings = settings(max_examples=150, stateful_step_count=30)

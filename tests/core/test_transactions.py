@@ -7,7 +7,13 @@ import pytest
 from coordinating import OFFSETS, ORDERS, PAYMENTS, Coordinator, at_epoch, error_of
 
 from semel.core import refusals
-from semel.core.entries import TransactionalIdClaimed, TransactionalIdsForgotten, TransactionEnded, TransactionGrew
+from semel.core.entries import (
+    TopicDeleted,
+    TransactionalIdClaimed,
+    TransactionalIdsForgotten,
+    TransactionEnded,
+    TransactionGrew,
+)
 from semel.core.refusals import Refused
 from semel.core.transaction_register import State
 from semel.core.transactions import (
@@ -228,7 +234,7 @@ def test_a_deleted_topic_takes_no_part_any_more() -> None:
     coordinator = Coordinator()
     coordinator.claim()
     coordinator.add(7000, 0, ORDERS, PAYMENTS)
-    coordinator.topic_deleted(ORDERS.number)
+    coordinator.apply(TopicDeleted(ORDERS.number, 0, 0))
     with pytest.raises(Refused):
         coordinator.send(7000, 0, ORDERS, joins=False)
     entry = coordinator.end(7000, 0).entry
@@ -300,7 +306,7 @@ def test_all_open_transactions_together_are_no_larger_than_the_bound_says() -> N
     coordinator.apply(coordinator.decide_offsets("a", 7000, 0, "readers", OFFSETS, 5, joins=True))
     with pytest.raises(Refused, match="2 partitions and groups, no more are allowed"):
         coordinator.send(7001, 0, ORDERS, joins=True)
-    coordinator.topic_deleted(ORDERS.number)
+    coordinator.apply(TopicDeleted(ORDERS.number, 0, 0))
     coordinator.send(7001, 0, PAYMENTS, joins=True)
     with pytest.raises(Refused):
         coordinator.add(7001, 0, ORDERS, name="b")

@@ -42,8 +42,8 @@ def faults_to_try(kind: FaultKind, calls: Sequence[Call]) -> Sequence[Fault]:
 
 
 def partition(caller: Caller, name: str, index: int = 0) -> PartitionLog | None:
-    topic = caller.log.catalog.named(name)
-    return caller.log.partition(topic, index) if topic is not None else None
+    topic = caller.log.state.catalog.named(name)
+    return caller.log.state.partitions.at(topic.number, index) if topic is not None else None
 
 
 def send(caller: Caller, name: str, index: int, *sizes: int, producer: int = -1, records: int = 2) -> None:
@@ -100,8 +100,8 @@ def a_life(files: Files, ledger: Ledger) -> Caller:
 
     caller = opened(files, ledger)
     two = caller.producer_id()
-    if (topic := caller.log.catalog.named("orders")) is not None:
-        caller.commit(caller.log.catalog.decide_configs("orders", {**topic.configs, "segment.ms": "60000"}))
+    if (topic := caller.log.state.catalog.named("orders")) is not None:
+        caller.commit(caller.log.state.catalog.decide_configs("orders", {**topic.configs, "segment.ms": "60000"}))
     send(caller, "orders", 0, 500, 500, producer=two)
     caller.create("short-lived")
     send(caller, "short-lived", 0, 100, producer=two)
@@ -118,8 +118,8 @@ def a_life(files: Files, ledger: Ledger) -> Caller:
     send(caller, "large", 0, 5000, producer=two)
     caller.now_ms += 100_000
     send(caller, "orders", 0, 400, producer=two)
-    if caller.log.catalog.named("large") is not None:
-        caller.commit(caller.log.catalog.decide_partitions("large", 2))
+    if caller.log.state.catalog.named("large") is not None:
+        caller.commit(caller.log.state.catalog.decide_partitions("large", 2))
     caller.sync()
     send(caller, "large", 1, 300, 300, producer=one)
     killed(caller)
@@ -267,13 +267,13 @@ def check(files: FaultyFiles, ledger: Ledger, *, power_may_fail: bool = True) ->
     again.check_windows()
     send_again(again, lost)
     again.producer_id()
-    for topic in list(again.log.catalog):
-        for target in again.log.partitions_of(topic):
+    for topic in list(again.log.state.catalog):
+        for target in again.log.state.partitions.of(topic):
             again.append(target, again.next_batch(target, -1, 1, 300))
     for owner in again.owners():
         again.claim(owner.transactional_id)
     again.sync()
-    for target in again.log.partitions():
+    for target in again.log.state.partitions.all():
         assert target.stable == target.readable, "a transaction is open that nobody can end"
     again.close()
     closed = content_of(Log.open(again.log.files, new_cluster_id="", settings=SETTINGS))

@@ -126,7 +126,7 @@ def send(caller: Caller, producer_id: int, *keys: str, value: bytes | None = b"v
 
 def compact(caller: Caller, meanwhile: Callable[[], None] = lambda: None) -> None:
     """One pass, as the broker does it; something else happens between the groups of segments."""
-    topic, target = caller.log.catalog.named("orders"), partition(caller, "orders")
+    topic, target = caller.log.state.catalog.named("orders"), partition(caller, "orders")
     if topic is None or target is None:
         return
     try:
@@ -245,7 +245,7 @@ def check(files: FaultyFiles, ledger: Ledger) -> None:
 
 def check_aborted(caller: Caller) -> None:
     """The list that consumers get says the same as the markers."""
-    for target in caller.log.partitions():
+    for target in caller.log.state.partitions.all():
         batches = [bytes(data) for _, data in target.batches(target.state.log_start, target.readable)]
         by_markers = {record.offset for record in told(batches).aborted}
         assert by_markers == {record.offset for record in by_list(target, batches)}

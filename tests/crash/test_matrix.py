@@ -108,7 +108,7 @@ def burst(caller: Caller) -> None:
     send(caller, "orders", 0, 600)
     caller.sync()
     caller.checkpoint()
-    if len(caller.log.catalog) > 1:
+    if len(caller.log.state.catalog) > 1:
         caller.delete("orders")
 
 
@@ -136,7 +136,7 @@ def test_on_a_full_disk_changes_are_refused_and_once_there_is_space_everything_g
         fired["full disk"] += 1
         files.disarm()
         refused = caller.refused
-        if caller.log.catalog.named("orders") is not None:
+        if caller.log.state.catalog.named("orders") is not None:
             caller.delete("orders")
         send(caller, "kept", 0, 300, 900)
         burst(caller)

@@ -42,7 +42,7 @@ ABORTED_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a checkpoint forgets the blocks of aborted transactions",
-        "semel.storage.partition_log:restore_state",
+        "semel.storage.checkpoint:restore_state",
         "AbortedTransactions.from_bytes(parts.aborted, parts.aborted_blocks)",
         "AbortedTransactions.from_bytes(parts.aborted)",
         ("tests/storage/test_log_transactions.py",),

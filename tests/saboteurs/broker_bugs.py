@@ -176,7 +176,7 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a transaction ends in the first of its partitions only",
-        "semel.storage.contents:Contents._write_markers",
+        "semel.core.state:Partitions.ended_by",
         "entry.partitions",
         "entry.partitions[:1]",
         ("tests/storage/test_log_transactions.py",),
@@ -248,7 +248,7 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a restart forgets the deadlines of open transactions",
         "semel.broker.transactions:TransactionCoordinator.begin",
-        "broker.log.transactions.deadlines()",
+        "broker.log.state.transactions.deadlines()",
         "()",
         ("tests/broker/test_transaction_timeouts.py", "-k", "before_a_restart"),
         seconds_max=5,
@@ -449,8 +449,8 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a checkpoint names a segment whose own name may be lost",
-        "semel.storage.contents:Contents.swap",
-        "self._segment_files.grown.add(partition.directory)",
+        "semel.storage.partition_log:PartitionLog.swap",
+        "self._segment_files.grown.add(self.directory)",
         "",
         ("tests/crash/test_compaction_crashes.py",),
     ),

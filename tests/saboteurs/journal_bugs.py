@@ -12,7 +12,7 @@ JOURNAL_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "an entry that cannot follow gets into the journal",
         "semel.storage.log:Log.commit",
-        "self.check(entry)",
+        "self.state.check(entry)",
         "",
         ("tests/storage/test_log_transactions.py", "tests/broker/test_torn_log.py", "tests/storage/test_log.py"),
     ),
@@ -98,8 +98,8 @@ JOURNAL_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "the leader's epoch stays where records may be lost",
-        "semel.storage.log:Log._doubt",
-        "self.leader_epoch += 1",
+        "semel.storage.recovery:recover",
+        "state.partitions.leader_epoch += 1",
         "",
         ("tests/broker/test_lost_power.py",),
     ),
@@ -155,14 +155,14 @@ JOURNAL_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "partitions that are announced are charged to nobody",
         "semel.broker.transactions:TransactionCoordinator.add_partitions",
-        "broker.log.producer_room.charge(wanted, address, now_ms, broker.log.silence.horizon_ms)",
+        "broker.log.state.producer_room.charge(wanted, address, now_ms, broker.log.state.silence.horizon_ms)",
         "pass",
         ("tests/broker/test_limits.py", "-k", "stranger"),
     ),
     Bug(
         "a checkpoint forgets who took the room for producers",
-        "semel.storage.contents:Contents._restore",
-        'state.get("producer_room", ())',
+        "semel.core.state:State.restore",
+        'snapshot.get("producer_room", ())',
         "()",
         ("tests/storage/test_sharing_room.py",),
     ),

@@ -14,7 +14,7 @@ STEP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a marker that others have written over counts as written",
-        "semel.storage.contents:Contents._write_markers",
+        "semel.storage.markers:write_markers",
         "written.get(partition) != partition.last_write",
         "partition not in written",
         ("tests/storage/test_log_transactions.py",),
@@ -43,7 +43,7 @@ STEP_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a time is looked for in a topic that was deleted meanwhile",
         "semel.broker.apis.list_offsets:_first_since",
-        "broker.log.catalog.numbered(partition.topic_number) is None",
+        "broker.log.state.catalog.numbered(partition.topic_number) is None",
         "False",
         ("tests/broker/apis/test_between_steps.py",),
     ),
@@ -159,7 +159,7 @@ STEP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a checkpoint lacks the offsets in a topic whose deletion may be lost",
-        "semel.core.groups.groups:Groups.topic_deleted",
+        "semel.core.groups.groups:Groups._leave_topic",
         "self._before_change(group.name)",
         "pass",
         ("tests/core/groups/test_offsets.py",),

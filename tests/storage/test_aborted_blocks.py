@@ -67,12 +67,12 @@ def begun(files: FaultyFiles) -> tuple[Caller, PartitionLog]:
     topic = caller.create("orders", segment_bytes="1024")
     assert topic is not None
     caller.claim("one")
-    (partition,) = caller.log.partitions_of(topic)
+    (partition,) = caller.log.state.partitions.of(topic)
     return caller, partition
 
 
 def aborted_once(caller: Caller, partition: PartitionLog) -> None:
-    owner = caller.log.transactions.owners()[0]
+    owner = caller.log.state.transactions.owners()[0]
     caller.append(partition, caller.next_batch(partition, owner.producer_id))
     caller.end("one", False, raises_epoch=True)
     caller.sync()
@@ -97,7 +97,7 @@ def test_blocks_go_with_the_records_they_speak_of_and_with_their_topic() -> None
     assert caller.checkpoint()
     check_tidy(files, caller.log)
     again = Caller(files.after_kill(), caller.ledger)
-    (found,) = again.log.partitions()
+    (found,) = again.log.state.partitions.all()
     assert found.aborted.between(14, 16) == partition.aborted.between(14, 16) != []
     again.delete("orders")
     assert again.checkpoint()

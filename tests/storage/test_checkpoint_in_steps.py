@@ -10,7 +10,7 @@ def test_a_checkpoint_that_is_taken_bit_by_bit_is_of_the_moment_at_which_it_was_
     files = FaultyFiles()
     caller = Caller(files, Ledger())
     caller.create("payments", 3)
-    first, _, last = caller.log.partitions()
+    first, _, last = caller.log.state.partitions.all()
     for partition in (first, last):
         caller.append(partition, bytearray(encode_batch(at(1))))
     caller.sync()
@@ -36,7 +36,7 @@ def test_a_checkpoint_that_is_taken_bit_by_bit_is_of_the_moment_at_which_it_was_
 def test_a_checkpoint_that_is_given_up_leaves_what_it_would_have_synced_to_the_next() -> None:
     caller = Caller(FaultyFiles(), Ledger())
     caller.create("payments")
-    (partition,) = caller.log.partitions()
+    (partition,) = caller.log.state.partitions.all()
     caller.append(partition, bytearray(encode_batch(at(1))))
     steps = caller.log.begin_checkpoint_in_steps()
     next(steps)

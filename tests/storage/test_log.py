@@ -44,7 +44,7 @@ def with_topic(files: Files, **configs: str) -> tuple[Caller, PartitionLog]:
     caller = opened(files)
     topic = caller.create("orders", **configs)
     assert topic is not None
-    return caller, caller.log.partitions_of(topic)[0]
+    return caller, caller.log.state.partitions.of(topic)[0]
 
 
 def test_a_producer_id_is_never_handed_out_twice_across_a_crash() -> None:
@@ -62,7 +62,7 @@ def test_a_topic_that_was_written_to_and_deleted_before_the_crash_does_not_keep_
     caller.delete("orders")
     caller.sync()
     again = reopened(files.after_kill(), caller)
-    assert list(again.log.catalog) == []
+    assert list(again.log.state.catalog) == []
 
 
 def test_a_crash_during_recovery_finds_every_file_that_the_old_checkpoint_names() -> None:
@@ -100,7 +100,7 @@ def test_what_a_crash_left_in_the_journal_is_not_taken_for_what_came_after_it() 
     caller, partition = with_topic(files)
     caller.close()
     caller = reopened(files, caller)
-    partition = caller.log.partitions()[0]
+    partition = caller.log.state.partitions.all()[0]
     first, second = batch(2000, 0, size=512, mark=1), batch(3000, 0, size=512, mark=2)
     caller.append(partition, first)
     caller.append(partition, second)
@@ -115,7 +115,7 @@ def test_what_a_crash_left_in_the_journal_is_not_taken_for_what_came_after_it() 
         if len(ledger.settle_on(again.log)) < 2:
             continue
         resent += 1
-        again.append(again.log.partitions()[0], second)
+        again.append(again.log.state.partitions.all()[0], second)
         again.sync()
         reopened(survivors.survivors(keep_all), again)
     assert resent
@@ -132,7 +132,7 @@ def test_a_crash_while_the_journal_rolls_does_not_hide_what_is_acknowledged_late
         caller.append(partition, batch(size=1500, mark=1))
     files = files.survivors(keep_all)
     caller = reopened(files, caller)
-    partition = caller.log.partitions()[0]
+    partition = caller.log.state.partitions.all()[0]
     caller.append(partition, batch(size=500, mark=2))
     caller.sync()
     caller.checkpoint()
@@ -227,7 +227,7 @@ def test_the_time_of_the_append_is_stamped_and_told_again_to_a_retry(files: File
     caller.log.close()
     again = Caller(files, caller.ledger)
     again.now_ms += 1000
-    partition = again.log.partitions()[0]
+    partition = again.log.state.partitions.all()[0]
     retry = again.append(partition, sent)
     assert retry is not None
     assert (retry.outcome, retry.timestamp_ms) == (Outcome.DUPLICATE, NOW_MS)
@@ -252,7 +252,7 @@ def test_a_topic_made_again_under_its_name_is_empty_and_takes_a_producer_at_any_
     caller.delete("orders")
     topic = caller.create("orders")
     assert topic is not None
-    partition = caller.log.partitions_of(topic)[0]
+    partition = caller.log.state.partitions.of(topic)[0]
     answer = caller.append(partition, batch(producer, 3, mark=9))
     assert answer is not None
     assert (answer.outcome, answer.base_offset) == (Outcome.ACCEPTED, 0)
@@ -267,7 +267,7 @@ def test_names_as_long_as_they_may_be_have_their_directory(tmp_path: Path) -> No
     caller = opened(DiskFiles(tmp_path))
     topic = caller.create("x" * 249)
     assert topic is not None
-    assert caller.append(caller.log.partitions_of(topic)[0], batch()) is not None
+    assert caller.append(caller.log.state.partitions.of(topic)[0], batch()) is not None
     caller.close()
 
 
@@ -356,7 +356,7 @@ def test_progress_is_told_while_the_journal_is_replayed() -> None:
 def test_the_cluster_keeps_its_id(files: Files) -> None:
     opened(files).close()
     log = Log.open(files, new_cluster_id="another", settings=SETTINGS)
-    assert log.cluster_id == "a-cluster"
+    assert log.state.cluster_id == "a-cluster"
     log.close()
 
 
@@ -463,7 +463,7 @@ def test_one_producer_more_than_there_may_be_is_refused_and_the_others_go_on() -
     caller = Caller(MemoryFiles(), Ledger(), replace(SETTINGS, producer_states_max=2))
     topic = caller.create("orders")
     assert topic is not None
-    partition = caller.log.partitions_of(topic)[0]
+    partition = caller.log.state.partitions.of(topic)[0]
     for producer in (2000, 3000):
         caller.append(partition, batch(producer, 0))
     with pytest.raises(Refused, match="2 producers are on record"):

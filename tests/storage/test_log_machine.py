@@ -62,7 +62,7 @@ class LogMachine(RuleBasedStateMachine):
         check_tidy(files, self.caller.log)
 
     def partition(self, draw: int) -> PartitionLog | None:
-        partitions = self.caller.log.partitions()
+        partitions = self.caller.log.state.partitions.all()
         return partitions[draw % len(partitions)] if partitions else None
 
     def sent(self, partition: PartitionLog, producer_id: int) -> list[bytes]:
@@ -74,7 +74,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(name=NAMES, partitions=st.integers(1, 3), configs=CONFIGS)
     def create(self, name: str, partitions: int, configs: dict[str, str]) -> None:
-        if self.caller.log.catalog.named(name) is None:
+        if self.caller.log.state.catalog.named(name) is None:
             self.caller.create(name, partitions, **configs)
 
     @rule(name=NAMES)
@@ -83,9 +83,9 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(name=NAMES)
     def add_partitions(self, name: str) -> None:
-        topic = self.caller.log.catalog.named(name)
+        topic = self.caller.log.state.catalog.named(name)
         if topic is not None and topic.partition_count < 4:
-            self.caller.commit(self.caller.log.catalog.decide_partitions(name, topic.partition_count + 1))
+            self.caller.commit(self.caller.log.state.catalog.decide_partitions(name, topic.partition_count + 1))
 
     @rule()
     def new_producer(self) -> None:

@@ -7,7 +7,7 @@ import pytest
 from ledger import SETTINGS, Caller, Ledger
 from log_contents import content_of, snapshot_of
 from semel.core.entries import TransactionEnded
-from semel.core.partition import PRODUCER_EXPIRATION_MS, Partition
+from semel.core.partition import PRODUCER_EXPIRATION_MS
 from semel.core.producers import Outcome
 from semel.core.steps import finish
 from semel.storage.examining import examine
@@ -27,16 +27,16 @@ def begun(files: FaultyFiles, **configs: str) -> tuple[Caller, PartitionLog, Par
     topic = caller.create("orders", 2, **configs)
     assert topic is not None
     caller.claim("one")
-    one, two = caller.log.partitions_of(topic)
+    one, two = caller.log.state.partitions.of(topic)
     return caller, one, two
 
 
 def send(caller: Caller, name: str, index: int, transactional_id: str = "", size: int = 100) -> None:
-    topic = caller.log.catalog.named(name)
+    topic = caller.log.state.catalog.named(name)
     if topic is None:
         return
-    target = caller.log.partitions_of(topic)[index]
-    found = caller.log.transactions.described(transactional_id)
+    target = caller.log.state.partitions.of(topic)[index]
+    found = caller.log.state.transactions.described(transactional_id)
     producer_id = -1 if found is None else found.owner.producer_id
     appended = caller.append(target, caller.next_batch(target, producer_id, 2, size))
     assert appended is not None
@@ -46,7 +46,7 @@ def send(caller: Caller, name: str, index: int, transactional_id: str = "", size
 def marks(caller: Caller) -> list[object]:
     """Everything a partition knows of transactions."""
     known: list[object] = []
-    for partition in caller.log.partitions():
+    for partition in caller.log.state.partitions.all():
         state, end = partition.state, partition.readable.offset
         listed = [partition.aborted.between(begin, end) for begin in range(state.log_start, end)]
         known.append((partition.readable, partition.stable, state.stable_offset, state.open_transactions, listed))
@@ -58,14 +58,14 @@ STEPS: tuple[Step, ...] = (
     lambda caller: send(caller, "orders", 0, "one", 600),
     lambda caller: send(caller, "orders", 1, "one"),
     lambda caller: send(caller, "orders", 0, "two", 600),
-    lambda caller: caller.commit_offset("readers", caller.log.partitions()[0], 3, "one"),
+    lambda caller: caller.commit_offset("readers", caller.log.state.partitions.all()[0], 3, "one"),
     lambda caller: send(caller, "payments", 0, "two"),
     lambda caller: caller.end("one", False, raises_epoch=False),
     lambda caller: send(caller, "orders", 0, "one"),
     lambda caller: caller.delete("payments"),
     lambda caller: caller.end("two", False, raises_epoch=True),
-    lambda caller: caller.commit_offset("readers", caller.log.partitions()[0], 5, "one"),
-    lambda caller: caller.delete_records(caller.log.partitions()[0], 3),
+    lambda caller: caller.commit_offset("readers", caller.log.state.partitions.all()[0], 5, "one"),
+    lambda caller: caller.delete_records(caller.log.state.partitions.all()[0], 3),
     lambda caller: caller.end("one", True, raises_epoch=True),
     lambda caller: send(caller, "orders", 0, "two", 600),
 )
@@ -89,10 +89,10 @@ def test_after_a_restart_at_any_point_everything_about_transactions_is_as_it_was
         again.check_windows()
         examined = examine(files.after_kill(), SETTINGS.aborted_blocks)
         assert examined.stopped is None
-        assert list(examined.transactions.all_described()) == list(caller.log.transactions.all_described())
-        assert snapshot_of(examined.groups) == snapshot_of(caller.log.groups)
-        for partition in caller.log.partitions():
-            found = examined.partitions.get(partition.name, Partition())
+        assert list(examined.state.transactions.all_described()) == list(caller.log.state.transactions.all_described())
+        assert snapshot_of(examined.state.groups) == snapshot_of(caller.log.state.groups)
+        for partition in caller.log.state.partitions.all():
+            found = examined.state.partitions.named(*partition.name).state
             assert found.open_transactions == partition.state.open_transactions
             assert list(found.producers.items()) == list(partition.state.producers.items())
         caller.log.abandon()
@@ -159,7 +159,7 @@ def test_an_end_that_the_disk_refuses_has_not_happened_anywhere() -> None:
         caller.end("one", False, raises_epoch=True)
         assert caller.refused == 2
         assert content_of(caller.log) == before
-        assert caller.log.transactions.open_count == 1
+        assert caller.log.state.transactions.open_count == 1
         files.disarm()
         send(caller, "orders", 0)
         caller.end("one", True, raises_epoch=True)
@@ -195,12 +195,12 @@ def test_a_producer_is_on_record_as_long_as_its_transaction_is_open() -> None:
     finish(caller.log.forget(began_ms, 0))
     caller.now_ms += PRODUCER_EXPIRATION_MS + 1
     finish(caller.log.forget(caller.now_ms, caller.now_ms - began_ms))
-    assert caller.log.producer_states == len(one.state.producers) == 1
+    assert caller.log.state.partitions.producer_count == len(one.state.producers) == 1
     send(caller, "orders", 0, "one")
     caller.end("one", True, raises_epoch=False)
     caller.now_ms += PRODUCER_EXPIRATION_MS + 1
     finish(caller.log.forget(caller.now_ms, caller.now_ms - began_ms))
-    assert caller.log.producer_states == len(one.state.producers) == 0
+    assert caller.log.state.partitions.producer_count == len(one.state.producers) == 0
     caller.log.abandon()
 
 
@@ -209,11 +209,11 @@ def test_markers_that_are_written_beforehand_are_the_same_whatever_comes_between
     caller, one, two = begun(files)
     send(caller, "orders", 0, "one")
     send(caller, "orders", 1, "one")
-    owner = caller.log.transactions.owners()[0]
+    owner = caller.log.state.transactions.owners()[0]
 
     def decided() -> TransactionEnded:
         said = "one", owner.producer_id, owner.producer_epoch, False
-        entry = caller.log.transactions.decide_end(*said, lambda: 99, caller.now_ms, raises_epoch=False).entry
+        entry = caller.log.state.transactions.decide_end(*said, lambda: 99, caller.now_ms, raises_epoch=False).entry
         assert entry is not None
         return entry
 
@@ -229,7 +229,7 @@ def test_markers_that_are_written_beforehand_are_the_same_whatever_comes_between
     caller.log.commit(end)
     caller._note(end)
     caller.sync()
-    assert caller.log.producer_states == 2
+    assert caller.log.state.partitions.producer_count == 2
     again = Caller(files.after_kill(), caller.ledger)
     assert marks(again) == marks(caller)
     assert content_of(again.log) == content_of(caller.log)

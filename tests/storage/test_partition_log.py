@@ -21,8 +21,8 @@ def files(request: pytest.FixtureRequest, tmp_path: Path) -> Files:
     return MemoryFiles() if request.param == "memory" else DiskFiles(tmp_path)
 
 
-def made(files: Files) -> PartitionLog:
-    return PartitionLog(0, 0, "topics/0-orders/0", SegmentFiles(files), BLOCK_LAYOUT)
+def made(files: Files, segment_files: SegmentFiles | None = None) -> PartitionLog:
+    return PartitionLog(0, 0, "topics/0-orders/0", segment_files or SegmentFiles(files), BLOCK_LAYOUT)
 
 
 def append(
@@ -138,16 +138,20 @@ def test_nothing_goes_that_nobody_could_read_yet(files: Files) -> None:
 
 
 def test_deleting_records_lets_go_of_the_files_that_hold_nothing_else(files: Files) -> None:
-    partition = made(files)
+    segment_files = SegmentFiles(files)
+    partition = made(files, segment_files)
     for _ in range(9):
         append(partition)
     paths = [segment.path for segment in partition.segments]
-    assert partition.apply_log_start(2) == []
-    assert partition.apply_log_start(5) == paths[:1]
-    assert partition.apply_log_start(4) == []
+    partition.apply_log_start(2)
+    assert segment_files.unnamed == []
+    partition.apply_log_start(5)
+    partition.apply_log_start(4)
+    assert segment_files.unnamed == paths[:1]
     assert partition.state.log_start == 5
     assert partition.read(5, 1, partition.readable, whole_first_batch=True)[0]
-    assert partition.apply_log_start(9) == paths[1:]
+    partition.apply_log_start(9)
+    assert segment_files.unnamed == paths
     assert partition.read(9, 1000, partition.readable, whole_first_batch=True) == (b"", 9)
     again = append(partition)
     assert partition.read(9, 1000, partition.readable, whole_first_batch=True)[0] == again
@@ -155,13 +159,15 @@ def test_deleting_records_lets_go_of_the_files_that_hold_nothing_else(files: Fil
 
 
 def test_a_file_that_the_next_batch_will_go_into_is_never_let_go_of(files: Files) -> None:
-    partition = made(files)
+    segment_files = SegmentFiles(files)
+    partition = made(files, segment_files)
     append(partition, 900)
     # The segment is begun, but the batch in it was refused later on: it is not part of the log.
     sent = batch(size=900)
     partition.write(read_header(sent), sent, NOW_MS, CONFIGS)
     assert bases(partition) == [0, 1]
-    assert [path[-6:] for path in partition.apply_log_start(1)] == ["00.log"]
+    partition.apply_log_start(1)
+    assert [path[-6:] for path in segment_files.unnamed] == ["00.log"]
     assert bases(partition) == [1]
 
 

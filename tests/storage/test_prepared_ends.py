@@ -8,7 +8,7 @@ from ledger import Caller, Ledger
 from log_contents import content_of
 from semel.core.entries import TransactionEnded
 from semel.core.steps import finish
-from semel.storage.contents import PreparedEnd
+from semel.storage.markers import PreparedEnd
 from semel.storage.partition_log import PartitionLog
 from semel.testing.faulty import FaultyFiles
 
@@ -19,7 +19,7 @@ def begun(files: FaultyFiles) -> tuple[Caller, PartitionLog, PartitionLog]:
     topic = caller.create("orders", 2)
     assert topic is not None
     producer_id = caller.claim("one")
-    one, two = caller.log.partitions_of(topic)
+    one, two = caller.log.state.partitions.of(topic)
     for partition in (one, two):
         caller.append(partition, caller.next_batch(partition, producer_id, 2))
     caller.sync()
@@ -27,9 +27,9 @@ def begun(files: FaultyFiles) -> tuple[Caller, PartitionLog, PartitionLog]:
 
 
 def decided(caller: Caller) -> TransactionEnded:
-    owner = caller.log.transactions.owners()[0]
+    owner = caller.log.state.transactions.owners()[0]
     said = "one", owner.producer_id, owner.producer_epoch, True
-    entry = caller.log.transactions.decide_end(*said, lambda: 99, caller.now_ms, raises_epoch=False).entry
+    entry = caller.log.state.transactions.decide_end(*said, lambda: 99, caller.now_ms, raises_epoch=False).entry
     assert entry is not None
     return entry
 

@@ -110,7 +110,7 @@ def test_what_comes_behind_an_entry_that_was_set_aside_is_there_and_a_copy_of_it
     assert told.endswith(f"; kept in {copy}")
     kept = json.loads(copy.read_text())
     assert (kept["kind"], b64decode(kept["payload"])) == (encode(entry)[0], b"".join(encode(entry)[1]))
-    group = log.groups.named("readers")
+    group = log.state.groups.named("readers")
     assert group is not None
     assert [offset.offset for _, offset in group.offsets.committed] == [5]
     log.close()
@@ -126,14 +126,14 @@ def test_all_that_rests_on_an_entry_that_cannot_be_is_set_aside_with_it(tmp_path
     caller.log.abandon()
     log, told = repaired(tmp_path)
     assert [line.split(", ")[1].split()[0] for line in told] == ["TransactionalIdClaimed", "TransactionGrew"]
-    assert log.transactions.is_open(owner.producer_id)
+    assert log.state.transactions.is_open(owner.producer_id)
     log.close()
 
 
 def test_a_batch_that_was_set_aside_leaves_a_hole_and_no_more(tmp_path: Path) -> None:
     """The batches behind it keep their offsets: consumers know them by these."""
     caller = begun(tmp_path)
-    (partition,) = caller.log.partitions()
+    (partition,) = caller.log.state.partitions.all()
     for mark in range(3):
         caller.append(partition, batch(mark=mark))
     caller.log.abandon()
@@ -143,7 +143,7 @@ def test_a_batch_that_was_set_aside_leaves_a_hole_and_no_more(tmp_path: Path) ->
     repair.skip(Misfit(files, second, "BatchAppended", "for a test"))
     Log.open(files, new_cluster_id="", repair=repair).close()
     log = Log.open(files, new_cluster_id="")
-    (partition,) = log.partitions()
+    (partition,) = log.state.partitions.all()
     found = [header.base_offset for header, _ in partition.batches(0, partition.readable)]
     assert (found, partition.state.next_offset) == ([0, 2], 3)
     log.close()
@@ -160,7 +160,7 @@ def with_checkpoint(tmp_path: Path, spoil: Callable[[Log], None]) -> None:
     caller = begun(tmp_path)
     caller.claim("one")
     (owner,) = caller.owners()
-    (partition,) = caller.log.partitions()
+    (partition,) = caller.log.state.partitions.all()
     caller.append(partition, caller.next_batch(partition, owner.producer_id))
     spoil(caller.log)
     caller.log.close()
@@ -170,9 +170,9 @@ def test_an_open_transaction_that_nobody_owns_is_found_at_the_start_and_given_an
     tmp_path: Path,
 ) -> None:
     def forget(log: Log) -> None:
-        log.transactions._open.clear()
-        log.transactions._owners.clear()
-        log.transactions._producer_ids.clear()
+        log.state.transactions._open.clear()
+        log.state.transactions._owners.clear()
+        log.state.transactions._producer_ids.clear()
 
     with_checkpoint(tmp_path, forget)
     with pytest.raises(Damaged, match="0-orders/0: a transaction of producer 1000 is open from offset 0 on, and no"):
@@ -180,10 +180,10 @@ def test_an_open_transaction_that_nobody_owns_is_found_at_the_start_and_given_an
     assert "producer 1000 is open and belongs to nobody" in (examine(ReadOnlyFiles(tmp_path)).stopped or "")
     log, (told,) = repaired(tmp_path)
     assert "belongs to nobody, and is aborted by the next start" in told
-    ((producer_id, due_ms),) = log.transactions.deadlines()
+    ((producer_id, due_ms),) = log.state.transactions.deadlines()
     assert (producer_id, due_ms) == (1000, 1)
-    log.commit(log.transactions.decide_timeout(1000, 5))
-    assert log.partitions()[0].state.open_transactions == {}
+    log.commit(log.state.transactions.decide_timeout(1000, 5))
+    assert log.state.partitions.all()[0].state.open_transactions == {}
     log.close()
 
 
@@ -191,8 +191,8 @@ def test_members_that_contradict_each_other_are_found_at_the_start_and_left_out_
     """As a version before this one may have left them in a checkpoint."""
 
     def double(log: Log) -> None:
-        log.groups.consumer("readers").apply(step(has("a", 0)))
-        log.groups.consumer("readers").apply(step(has("b", 0)))
+        log.state.groups.consumer("readers").apply(step(has("a", 0)))
+        log.state.groups.consumer("readers").apply(step(has("b", 0)))
 
     with_checkpoint(tmp_path, double)
     with pytest.raises(Damaged, match=r"checkpoint: .*partition 0 of topic 0 belongs to 'a'"):
@@ -201,6 +201,6 @@ def test_members_that_contradict_each_other_are_found_at_the_start_and_left_out_
     log, (told,) = repaired(tmp_path)
     assert "group 'readers'" in told
     assert json.loads((tmp_path / "set-aside/members-0.json").read_text())["members"]["kind"] == "consumer"
-    group = log.groups.named("readers")
+    group = log.state.groups.named("readers")
     assert group is None or not isinstance(group.machine, ConsumerGroup)
     log.close()

@@ -19,8 +19,9 @@ def test_one_address_does_not_keep_all_others_from_putting_a_producer_on_record(
     caller.create("orders")
 
     def sends(log: Log, producer: int, address: str) -> Outcome:
-        topic, sent = log.catalog.existing("orders"), batch(producer, 0)
-        return log.append(topic, log.partitions()[0], read_header(sent), sent, NOW_MS, address=address).outcome
+        topic, sent = log.state.catalog.existing("orders"), batch(producer, 0)
+        (partition,) = log.state.partitions.all()
+        return log.append(topic, partition, read_header(sent), sent, NOW_MS, address=address).outcome
 
     for producer in range(2000, 2004):
         assert sends(caller.log, producer, "greedy") is Outcome.ACCEPTED

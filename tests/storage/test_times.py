@@ -24,12 +24,12 @@ class Partition:
         self.value = value
         self.log = Log.open(files or MemoryFiles(), new_cluster_id="test")
         configs = {"segment.bytes": str(segment_bytes)}
-        self.log.commit(self.log.catalog.decide_create("orders", 1, configs, bytes(16), 0))
-        self.topic = self.log.catalog.existing("orders")
+        self.log.commit(self.log.state.catalog.decide_create("orders", 1, configs, bytes(16), 0))
+        self.topic = self.log.state.catalog.existing("orders")
 
     @property
     def partition(self) -> PartitionLog:
-        return self.log.partitions_of(self.topic)[0]
+        return self.log.state.partitions.of(self.topic)[0]
 
     def append(self, *times_ms: int) -> None:
         batch = encode_batch([Record(self.value, timestamp_ms=time_ms) for time_ms in times_ms])

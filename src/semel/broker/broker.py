@@ -37,10 +37,10 @@ from semel.core.entries import Entry, TransactionEnded
 from semel.core.producer_room import NoRoom
 from semel.core.steps import Pace, Steps
 from semel.storage.checkpoint import CheckpointJob
-from semel.storage.contents import PreparedEnd
 from semel.storage.files import OUT_OF_SPACE, DiskFiles, Files, MemoryFiles
 from semel.storage.journal import SyncJob
 from semel.storage.log import Log, LogSettings, Torn
+from semel.storage.markers import PreparedEnd
 from semel.storage.segment import Stretch
 from semel.wire.errors import ProtocolError
 
@@ -165,8 +165,8 @@ class Broker:
             raise
         self.port = self._server.sockets[0].getsockname()[1]
         log = self.log
-        what: dict[str, Any] = {"topics": len(log.catalog), "journal_position": log.end}
-        what |= {"replayed_bytes": log.replayed_bytes, "leader_epoch": log.leader_epoch}
+        what: dict[str, Any] = {"topics": len(log.state.catalog), "journal_position": log.end}
+        what |= {"replayed_bytes": log.replayed_bytes, "leader_epoch": log.state.partitions.leader_epoch}
         self.events.tell(logging.INFO, "started", address=f"{self.host}:{self.port}", **what)
         self._syncer = self._disk_threads("semel-sync", self._loop)
         self._checkpointer = self._disk_threads("semel-checkpoint", self._loop)

@@ -80,11 +80,11 @@ class Compactor:
             return
         log, now_ms = self._broker.log, self._broker.now_ms()
         best: Plan | None = None
-        for topic in log.catalog:
+        for topic in log.state.catalog:
             configs = topic.parsed
             if not configs.is_compacted:
                 continue
-            for partition in log.partitions_of(topic):
+            for partition in log.state.partitions.of(topic):
                 if is_to_roll(partition, configs, now_ms):
                     partition.roll(now_ms)
                 if partition.name in self._given_up:
@@ -166,7 +166,7 @@ class Compactor:
             return
         if isinstance(error, OSError):
             # For want of space, most often; and where the topic was deleted meanwhile its files are gone.
-            if self._broker.log.catalog.numbered(partition.topic_number) is not None:
+            if self._broker.log.state.catalog.numbered(partition.topic_number) is not None:
                 self._broker.storage_error(error)
             return
         self._given_up.add(partition.name)

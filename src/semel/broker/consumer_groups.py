@@ -74,11 +74,11 @@ class ConsumerGroupCoordinator:
 
     def rules_of(self, name: str) -> ConsumerRules:
         """What holds for a group: what is set on it, and for the rest what the broker is set to."""
-        return group_configs.rules_with(self._rules, self._broker.log.groups.configs_of(name))
+        return group_configs.rules_with(self._rules, self._broker.log.state.groups.configs_of(name))
 
     def configure(self, name: str, configs: Mapping[str, str | None], *, validate_only: bool) -> None:
         """Let these be all that is set on a group from now on; its members hear of it with their next heartbeats."""
-        groups = self._broker.log.groups
+        groups = self._broker.log.state.groups
         settled = canonical(configs, self.definitions)
         group_configs.check(settled, self._rules)
         entry = groups.decide_configs(name, settled)
@@ -88,7 +88,7 @@ class ConsumerGroupCoordinator:
     def begin(self) -> None:
         """The log was recovered: members have their whole session to show that they are still there."""
         self._broker.alarm.watch(self._deadlines.next_ms, self.pass_time)
-        for group in self._broker.log.groups:
+        for group in self._broker.log.state.groups:
             if isinstance(group.machine, ConsumerGroup):
                 group.machine.hear_all(self.rules_of(group.name), self._broker.steady_ms())
                 self._note_size(group.name, group.machine.size_bytes)
@@ -109,7 +109,7 @@ class ConsumerGroupCoordinator:
         machine, upgrade = self._machine(name, beat)
         known = machine.members.get(beat.member_id)
         could_read = None if known is None else known.held.keys()
-        catalog, now_ms = self._broker.log.catalog, self._broker.steady_ms()
+        catalog, now_ms = self._broker.log.state.catalog, self._broker.steady_ms()
         entry: ConsumerGroupChanged | None
         if beat.leaves:
             entry = machine.decide_leave(name, beat, catalog, now_ms)
@@ -133,7 +133,7 @@ class ConsumerGroupCoordinator:
 
     def _machine(self, name: str, beat: Heartbeat) -> tuple[ConsumerGroup, ConsumerGroupChanged | None]:
         """The group's machine, and the entry that has to come first where the group spoke the classic protocol."""
-        groups = self._broker.log.groups
+        groups = self._broker.log.state.groups
         group = groups.named(name)
         machine = None if group is None else group.machine
         if isinstance(machine, ConsumerGroup):
@@ -146,7 +146,7 @@ class ConsumerGroupCoordinator:
         if not isinstance(machine, ClassicGroup) or not len(machine.members):
             return new, None
         upgrade = consumer_migration.upgrade(
-            machine, self._broker.log.catalog, self.rules_of(name), self._broker.steady_ms()
+            machine, self._broker.log.state.catalog, self.rules_of(name), self._broker.steady_ms()
         )
         new.apply(upgrade)
         return new, upgrade
@@ -170,14 +170,14 @@ class ConsumerGroupCoordinator:
 
     def _commit(self, name: str, machine: ConsumerGroup, entry: ConsumerGroupChanged) -> ConsumerGroup:
         had_target_epoch = machine.target_epoch
-        group = self._broker.log.groups.named(name)
+        group = self._broker.log.state.groups.named(name)
         machine_before = None if group is None else group.machine
         self._broker.commit(entry)
         for member_id in entry.left:
             self._broker.groups.heard_over.forget(MemberName(name, member_id))
         if isinstance(machine_before, ClassicGroup):
             self._broker.groups.hand_over(machine_before)
-        machine = self._broker.log.groups.consumer(name)
+        machine = self._broker.log.state.groups.consumer(name)
         self._note_size(name, machine.size_bytes)
         self._changed[name] = self._broker.log.end
         if machine.is_empty:
@@ -206,7 +206,7 @@ class ConsumerGroupCoordinator:
 
     def join(self, name: str, machine: ConsumerGroup, request: JoinRequest) -> JoinAnswer:
         """Answer a JoinGroup, which waits for nobody."""
-        catalog, now_ms = self._broker.log.catalog, self._broker.steady_ms()
+        catalog, now_ms = self._broker.log.state.catalog, self._broker.steady_ms()
         try:
             member_id, entry = consumer_migration.decide_join(
                 name, machine, request, catalog, self.rules_of(name), now_ms
@@ -224,7 +224,7 @@ class ConsumerGroupCoordinator:
 
     def sync(self, name: str, machine: ConsumerGroup, request: SyncRequest) -> SyncAnswer:
         """Answer a SyncGroup."""
-        answer = consumer_migration.sync_answer(machine, request, self._broker.log.catalog)
+        answer = consumer_migration.sync_answer(machine, request, self._broker.log.state.catalog)
         machine.hear(request.member_id, self.rules_of(name), self._broker.steady_ms())
         return answer
 
@@ -253,7 +253,7 @@ class ConsumerGroupCoordinator:
             except Refused as refused:
                 results.append(refused.error)
         if left:
-            catalog, now_ms = self._broker.log.catalog, self._broker.steady_ms()
+            catalog, now_ms = self._broker.log.state.catalog, self._broker.steady_ms()
             self._keep(name, machine, machine.decide_removal(name, dict.fromkeys(left), catalog, now_ms))
             self._downgrade_if_due(name, machine)
         return results
@@ -270,7 +270,7 @@ class ConsumerGroupCoordinator:
         if not consumer_migration.is_to_downgrade(machine):
             return
         try:
-            broker.commit(consumer_migration.downgrade(name, machine, broker.log.catalog, broker.now_ms()))
+            broker.commit(consumer_migration.downgrade(name, machine, broker.log.state.catalog, broker.now_ms()))
         except OSError:
             # What led here is kept already and has to be answered. The group goes on as it is until somebody joins.
             return
@@ -319,10 +319,10 @@ class ConsumerGroupCoordinator:
             if not regex:
                 return None
             machine = ConsumerGroup()
-        return (yield from machine.topics.look_up(machine.subscriptions(), regex, self._broker.log.catalog))
+        return (yield from machine.topics.look_up(machine.subscriptions(), regex, self._broker.log.state.catalog))
 
     def _found(self, name: str) -> ConsumerGroup | None:
-        group = self._broker.log.groups.named(name)
+        group = self._broker.log.state.groups.named(name)
         machine = None if group is None else group.machine
         return machine if isinstance(machine, ConsumerGroup) else None
 
@@ -330,7 +330,7 @@ class ConsumerGroupCoordinator:
         overdue = machine.overdue(now_ms)
         if overdue:
             lost = {member_id for member_id in overdue if machine.members[member_id].has_lost_connection}
-            self._commit(name, machine, machine.decide_removal(name, overdue, self._broker.log.catalog, now_ms))
+            self._commit(name, machine, machine.decide_removal(name, overdue, self._broker.log.state.catalog, now_ms))
             for member_id in overdue:
                 reason = "after its connection was lost" if member_id in lost else "for too long, or slow to let go"
                 self._tell("member_expired", name, f"{member_id} was silent {reason}")

@@ -94,7 +94,7 @@ class GroupCoordinator:
     def begin(self) -> None:
         """The log was recovered: members have their whole session to show that they are still there."""
         self._broker.alarm.watch(self._deadlines.next_ms, self.pass_time)
-        for group in list(self._broker.log.groups):
+        for group in list(self._broker.log.state.groups):
             if isinstance(group.machine, ClassicGroup):
                 self._begin(group.machine)
 
@@ -108,7 +108,7 @@ class GroupCoordinator:
 
     def stop(self) -> None:
         """Let nobody wait any longer; clients look for their coordinator until it is here again."""
-        for group in list(self._broker.log.groups):
+        for group in list(self._broker.log.state.groups):
             if isinstance(group.machine, ClassicGroup):
                 self._carry_out(group.machine, group.machine.close(self._broker.steady_ms()))
 
@@ -176,7 +176,7 @@ class GroupCoordinator:
 
     def hear(self, exchange: "Exchange", name: str, member_id: str) -> None:
         """A member has shown in some other way that it is there."""
-        group = self._broker.log.groups.named(name)
+        group = self._broker.log.state.groups.named(name)
         if group is not None and isinstance(group.machine, ClassicGroup):
             member = group.machine.members.get(member_id)
             if member is not None:
@@ -185,7 +185,7 @@ class GroupCoordinator:
 
     def forget(self, name: str, waiter: WaitingRequest[A]) -> None:
         """Nobody would hear the answer any more."""
-        group = self._broker.log.groups.named(name)
+        group = self._broker.log.state.groups.named(name)
         if group is not None and isinstance(group.machine, ClassicGroup):
             group.machine.forget(waiter, self._broker.steady_ms())
             self._note(group.machine)
@@ -214,7 +214,7 @@ class GroupCoordinator:
                     self._broker.alarm.look()
 
     def _machine_with(self, name: str, member_id: str) -> ClassicGroup | ConsumerGroup | None:
-        group = self._broker.log.groups.named(name)
+        group = self._broker.log.state.groups.named(name)
         machine = None if group is None else group.machine
         if isinstance(machine, ClassicGroup | ConsumerGroup) and member_id in machine.members:
             return machine
@@ -228,7 +228,7 @@ class GroupCoordinator:
 
     def take_over(self, name: str) -> None:
         """The group speaks the classic protocol now, and its members have to share out what is read anew."""
-        self._begin(self._broker.log.groups.classic(name))
+        self._begin(self._broker.log.state.groups.classic(name))
 
     @property
     def _consumer_groups(self) -> "ConsumerGroupCoordinator":
@@ -244,7 +244,7 @@ class GroupCoordinator:
             )
 
     def _check_size(self, name: str, request: JoinRequest) -> None:
-        group = self._broker.log.groups.named(name)
+        group = self._broker.log.state.groups.named(name)
         machine = None if group is None else group.machine
         growth_bytes = machine.growth_bytes(request) if isinstance(machine, ClassicGroup) else request.brought_bytes
         if growth_bytes > 0 and self._size_bytes + growth_bytes > self._broker.limits.groups_bytes_max:
@@ -252,7 +252,7 @@ class GroupCoordinator:
 
     def _joinable(self, name: str) -> ClassicGroup:
         """The group to be of, which comes to be if there is none."""
-        groups = self._broker.log.groups
+        groups = self._broker.log.state.groups
         groups.check_room(name)
         group = groups.named(name)
         if group is not None and not isinstance(group.machine, ClassicGroup) and not group.is_empty:
@@ -261,7 +261,7 @@ class GroupCoordinator:
 
     def _existing(self, name: str) -> ClassicGroup:
         _check_group_id(name)
-        group = self._broker.log.groups.named(name)
+        group = self._broker.log.state.groups.named(name)
         if group is None or not isinstance(group.machine, ClassicGroup):
             raise Refused(UNKNOWN_MEMBER_ID, f"group '{name}' has no members")
         return group.machine
@@ -297,9 +297,9 @@ class GroupCoordinator:
             )
         for member_id in step.gone:
             self.heard_over.forget(MemberName(machine.name, member_id))
-        group = broker.log.groups.named(machine.name)
+        group = broker.log.state.groups.named(machine.name)
         if group is not None:
-            broker.log.groups.drop(group)
+            broker.log.state.groups.drop(group)
         self._note(machine)
 
     def _note(self, machine: ClassicGroup) -> None:
@@ -317,7 +317,7 @@ class GroupCoordinator:
         """Do what is due in all groups."""
 
         def pass_time(name: str) -> None:
-            group = self._broker.log.groups.named(name)
+            group = self._broker.log.state.groups.named(name)
             if group is not None and isinstance(group.machine, ClassicGroup):
                 self._carry_out(group.machine, group.machine.pass_time(now_ms))
 

@@ -30,7 +30,7 @@ def forget_silent_producers(broker: "Broker") -> Steps[None]:
 
 def forget_silent_transactional_ids(broker: "Broker") -> Steps[None]:
     expiration_ms = broker.limits.transactional_id_expiration_ms
-    for entry in broker.log.transactions.silent(_counted_now_ms(broker, expiration_ms), expiration_ms):
+    for entry in broker.log.state.transactions.silent(_counted_now_ms(broker, expiration_ms), expiration_ms):
         entry = replace(entry, at_ms=broker.now_ms())
         broker.log.commit(entry)
         names = entry.transactional_ids
@@ -44,20 +44,20 @@ def _counted_now_ms(broker: "Broker", period_ms: int) -> int:
     """The time, but earlier by as long as there was no broker to speak to, as far as this period goes back."""
     now_ms = broker.now_ms()
     broker.log.note_time(now_ms, broker.steady_ms())
-    return now_ms - broker.log.silence.allowed_ms(now_ms, period_ms) + period_ms
+    return now_ms - broker.log.state.silence.allowed_ms(now_ms, period_ms) + period_ms
 
 
 def forget_old_offsets(broker: "Broker") -> Steps[None]:
     log = broker.log
 
     def name_of(number: int) -> str:
-        topic = log.catalog.numbered(number)
+        topic = log.state.catalog.numbered(number)
         return "" if topic is None else topic.name
 
     retention_ms = broker.limits.offsets_retention_ms
     now_ms = _counted_now_ms(broker, retention_ms)
-    for group in list(log.groups):
-        for entry in log.groups.decide_expiry(group, now_ms, retention_ms, name_of):
+    for group in list(log.state.groups):
+        for entry in log.state.groups.decide_expiry(group, now_ms, retention_ms, name_of):
             log.commit(entry)
             if isinstance(entry, GroupDeleted):
                 broker.events.tell(logging.INFO, "group_forgotten", group=entry.group)

@@ -87,7 +87,7 @@ def _compaction(broker: "Broker") -> Iterator[str]:
 
 
 def _transactions(broker: "Broker") -> Iterator[str]:
-    metrics, transactions = broker.metrics, broker.log.transactions
+    metrics, transactions = broker.metrics, broker.log.state.transactions
     yield from _family(
         "counter",
         "transactions_total",
@@ -123,7 +123,7 @@ def _transactions(broker: "Broker") -> Iterator[str]:
 
 
 def _groups(broker: "Broker") -> Iterator[str]:
-    metrics, groups = broker.metrics, broker.log.groups
+    metrics, groups = broker.metrics, broker.log.state.groups
     yield from _family("gauge", "groups", "Consumer groups.", len(groups))
     machines = [group.machine for group in groups if group.machine is not None]
     states = Counter(machine.state_name for machine in machines)
@@ -193,11 +193,10 @@ def _connections(broker: "Broker") -> Iterator[str]:
 
 def _state(broker: "Broker") -> Iterator[str]:
     log = broker.log
-    yield from _family("gauge", "topics", "Topics.", len(log.catalog))
-    yield from _family("gauge", "partitions", "Partitions of all topics.", log.catalog.partition_count)
-    yield from _family(
-        "gauge", "producer_states", "Pairs of a producer and a partition on record.", log.producer_states
-    )
+    yield from _family("gauge", "topics", "Topics.", len(log.state.catalog))
+    yield from _family("gauge", "partitions", "Partitions of all topics.", log.state.catalog.partition_count)
+    states = log.state.partitions.producer_count
+    yield from _family("gauge", "producer_states", "Pairs of a producer and a partition on record.", states)
     yield from _family("gauge", "fetch_sessions", "Sessions of incremental fetches.", len(broker.fetch_sessions))
 
 

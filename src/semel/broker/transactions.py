@@ -46,8 +46,8 @@ class TransactionCoordinator:
         """The log was recovered: what is open has the time that was left of it, whatever the clock showed then."""
         broker = self._broker
         broker.alarm.watch(self._deadlines.next_ms, self.end_overdue)
-        for producer_id, due_ms in broker.log.transactions.deadlines():
-            latest_ms = broker.steady_ms() + broker.log.transactions.timeout_ms(producer_id)
+        for producer_id, due_ms in broker.log.state.transactions.deadlines():
+            latest_ms = broker.steady_ms() + broker.log.state.transactions.timeout_ms(producer_id)
             self._due_ms[producer_id] = min(due_ms, latest_ms)
             self._deadlines.note(producer_id, self._due_ms[producer_id])
 
@@ -61,7 +61,7 @@ class TransactionCoordinator:
         now_ms = broker.now_ms()
 
         def decide() -> Claim:
-            transactions = broker.log.transactions
+            transactions = broker.log.state.transactions
             return transactions.decide_init(transactional_id, timeout_ms, supplied, self.new_producer_id, now_ms)
 
         claim = decide()
@@ -91,7 +91,7 @@ class TransactionCoordinator:
     ) -> None:
         broker = self._broker
         now_ms = broker.now_ms()
-        grew = broker.log.transactions.decide_add_partitions(
+        grew = broker.log.state.transactions.decide_add_partitions(
             transactional_id, producer_id, producer_epoch, partitions, now_ms
         )
         if grew is not None:
@@ -101,12 +101,12 @@ class TransactionCoordinator:
                 broker.no_room(refused)
                 raise
             broker.commit(grew)
-            broker.log.producer_room.charge(wanted, address, now_ms, broker.log.silence.horizon_ms)
+            broker.log.state.producer_room.charge(wanted, address, now_ms, broker.log.state.silence.horizon_ms)
             self.note_grown(producer_id)
 
     def add_group(self, transactional_id: str, producer_id: int, producer_epoch: int, group: str) -> None:
         broker = self._broker
-        grew = broker.log.transactions.decide_add_group(
+        grew = broker.log.state.transactions.decide_add_group(
             transactional_id, producer_id, producer_epoch, group, broker.now_ms()
         )
         if grew is not None:
@@ -130,7 +130,8 @@ class TransactionCoordinator:
         def decide() -> End:
             check_timely()
             said = transactional_id, producer_id, producer_epoch, committed
-            return broker.log.transactions.decide_end(*said, self.new_producer_id, now_ms, raises_epoch=raises_epoch)
+            transactions = broker.log.state.transactions
+            return transactions.decide_end(*said, self.new_producer_id, now_ms, raises_epoch=raises_epoch)
 
         end = decide()
         prepared = None
@@ -155,7 +156,7 @@ class TransactionCoordinator:
     def note_grown(self, producer_id: int) -> None:
         """Something takes part in this producer's transaction; if it is the first thing, time runs from now on."""
         if producer_id not in self._due_ms:
-            due_ms = self._broker.steady_ms() + self._broker.log.transactions.timeout_ms(producer_id)
+            due_ms = self._broker.steady_ms() + self._broker.log.state.transactions.timeout_ms(producer_id)
             self._due_ms[producer_id] = due_ms
             if self._deadlines.note(producer_id, due_ms):
                 self._broker.alarm.look()
@@ -213,7 +214,7 @@ class TransactionCoordinator:
             return
         broker = self._broker
         now_ms = broker.now_ms()
-        transactions = broker.log.transactions
+        transactions = broker.log.state.transactions
         entry = transactions.decide_timeout(producer_id, now_ms)
         prepared = None
         if entry.place_count > broker.pace.unprepared_max:

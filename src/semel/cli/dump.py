@@ -19,11 +19,11 @@ from semel.core.entries import BatchAppended, Entry, TopicCreated
 from semel.core.producers import advance, epoch_of, last_heard_ms, window_of
 from semel.core.topics import Catalog
 from semel.storage import journal
-from semel.storage.contents import TOPICS
 from semel.storage.encoding import decode
 from semel.storage.examining import Examined, StoredBatch, examine, segment_paths, walk_segment
 from semel.storage.files import Files, ReadOnlyFiles
 from semel.storage.journal import Damaged
+from semel.storage.segment import TOPICS
 
 EXAMPLE: Final = """  semel dump ./data
   semel dump ./data --journal --producers"""
@@ -86,21 +86,21 @@ def _show_overview(files: Files, examined: Examined) -> None:
     print(f"to position {examined.position}, in {_plural(len(journal.starts_of(files)), 'file')}")
     if examined.stopped is not None:
         print(f"STOPPED     {examined.stopped}")
-    for topic in examined.catalog:
+    for topic in examined.state.catalog:
         configs = "".join(f" {name}={value}" for name, value in sorted(topic.configs.items()))
         partitions = _plural(topic.partition_count, "partition")
         print(f"topic       {topic.name}, number {topic.number}, id {topic.topic_id.hex()}, {partitions}{configs}")
-        for index in range(topic.partition_count):
-            partition = examined.partitions.get((topic.number, index))
-            if partition is not None:
+        for index, holder in enumerate(examined.state.partitions.of(topic)):
+            partition = holder.state
+            if partition.next_offset:
                 parts = [f"offsets {partition.log_start} to {partition.next_offset}"]
                 if partition.open_transactions:
                     parts.append(f"stable to {partition.stable_offset}")
                 parts.append(_plural(len(partition.producers), "producer"))
                 print(f"  partition {index}  {', '.join(parts)}")
-    transactions = examined.transactions
+    transactions = examined.state.transactions
     print(f"transactions  {_plural(len(transactions), 'transactional id')}, {transactions.open_count} open")
-    print(f"groups        {_plural(len(examined.groups), 'group')}")
+    print(f"groups        {_plural(len(examined.state.groups), 'group')}")
 
 
 # -- journal ----------------------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ def _show_journal(files: Files, examined: Examined) -> list[str]:
     """Every file of the journal from its beginning; answers what is wrong."""
     troubles = []
     starts = journal.starts_of(files)
-    names = {topic.number: topic.name for topic in examined.catalog}
+    names = {topic.number: topic.name for topic in examined.state.catalog}
     state = examined.checkpoint
     checkpoint_position = state["journal"][2] if state is not None else -1
     for start, following in itertools.zip_longest(starts, starts[1:]):
@@ -242,13 +242,14 @@ def _show_segments(files: Files, examined: Examined) -> list[str]:
 
 def _show_producers(examined: Examined) -> None:
     """What the next batch of each producer will be judged by."""
-    print(f"\nproducer ids below {examined.producer_ids.next_id} are taken")
-    for (number, index), partition in sorted(examined.partitions.items()):
-        for producer_id, state in partition.producers.items():
+    print(f"\nproducer ids below {examined.state.producer_ids.next_id} are taken")
+    for holder in examined.state.partitions.all():
+        number, index = holder.name
+        for producer_id, state in holder.state.producers.items():
             window = window_of(state)
             last = window[-1].last_sequence if window else "none"
             print(
-                f"{_name_of(examined.catalog, number)}-{index}  producer {producer_id}  epoch {epoch_of(state)}  "
+                f"{_name_of(examined.state.catalog, number)}-{index}  producer {producer_id}  epoch {epoch_of(state)}  "
                 f"last sequence {last}  last heard {last_heard_ms(state)}"
             )
             for batch in window:
@@ -264,33 +265,33 @@ def _show_producers(examined: Examined) -> None:
 def _show_transactions(examined: Examined) -> None:
     """Who owns each transactional id, and what its end will reach."""
     print()
-    for described in examined.transactions.all_described():
+    for described in examined.state.transactions.all_described():
         owner = described.owner
         print(
             f"transactional id {owner.transactional_id}  producer {owner.producer_id}  epoch {owner.producer_epoch}  "
             f"{described.state.name}  timeout {owner.timeout_ms} ms  changed {owner.changed_at_ms}"
         )
         for name in described.partitions:
-            partition = examined.partitions.get(name)
-            first = None if partition is None else partition.open_transactions.get(owner.producer_id)
+            holder = examined.state.partitions.at(*name)
+            first = None if holder is None else holder.state.open_transactions.get(owner.producer_id)
             begins = "nothing in it yet" if first is None else f"from offset {first} on"
-            print(f"    {_name_of(examined.catalog, name.number)}-{name.partition}  {begins}")
+            print(f"    {_name_of(examined.state.catalog, name.number)}-{name.partition}  {begins}")
 
 
 def _show_groups(examined: Examined) -> None:
     """How far each group has come, what open transactions would make of that, and who is in it."""
     print()
-    for group in examined.groups:
+    for group in examined.state.groups:
         print(f"group {group.name}")
         for name, offset in group.offsets.committed:
             noted = f"  noted {offset.metadata!r}" if offset.metadata else ""
             print(
-                f"    {_name_of(examined.catalog, name.number)}-{name.partition}  offset {offset.offset}  "
+                f"    {_name_of(examined.state.catalog, name.number)}-{name.partition}  offset {offset.offset}  "
                 f"committed {offset.at_ms}{noted}"
             )
         for producer_id, pending in group.offsets.pending.items():
             for name, offset in pending:
-                where = f"{_name_of(examined.catalog, name.number)}-{name.partition}"
+                where = f"{_name_of(examined.state.catalog, name.number)}-{name.partition}"
                 print(f"    {where}  offset {offset.offset}  if producer {producer_id} commits")
         if group.machine is not None:
             print(f"    members {json.dumps(group.machine.snapshot())}")

@@ -182,11 +182,11 @@ class Lab:
         producer = self._named(name)
         if not sequence.isascii() or not sequence.isdigit() or int(sequence) > SEQUENCE_MASK:
             raise NotUnderstood(f"'{sequence}' is no sequence number: 0 to {SEQUENCE_MASK} are")
-        owner = self._log.transactions.described(producer.transactional_id)
+        owner = self._log.state.transactions.described(producer.transactional_id)
         if owner is not None and owner.owner.producer_epoch > producer.epoch:
             return f"ERROR: fenced (epoch {producer.epoch}, current {owner.owner.producer_epoch})"
         topic, index = self._place(place)
-        partition = self._log.partition(topic, index)
+        partition = self._log.state.partitions.at(topic.number, index)
         if partition is None:
             raise AssertionError("the partition has just been made")
         now_ms = _now_ms()
@@ -195,7 +195,7 @@ class Lab:
             producer_id=producer.producer_id,
             producer_epoch=producer.epoch,
             base_sequence=int(sequence),
-            transactional=self._log.transactions.is_open(producer.producer_id),
+            transactional=self._log.state.transactions.is_open(producer.producer_id),
         )
         header = batches.accept_from_client(batch, topic.parsed.max_message_bytes)
         appended = self._log.append(topic, partition, header, batch, now_ms, joins=True)
@@ -208,7 +208,7 @@ class Lab:
 
     def _begin(self, name: str) -> str:
         producer = self._named(name)
-        transactions = self._log.transactions
+        transactions = self._log.state.transactions
         if transactions.described(producer.transactional_id) is None:
             self._claim(producer)
         opened = transactions.decide_add_partitions(*producer, (), _now_ms())
@@ -220,9 +220,9 @@ class Lab:
 
     def _end(self, name: str, *, committed: bool) -> str:
         producer = self._named(name)
-        if self._log.transactions.described(producer.transactional_id) is None:
+        if self._log.state.transactions.described(producer.transactional_id) is None:
             return f"ERROR: {name} never began a transaction"
-        end = self._log.transactions.decide_end(
+        end = self._log.state.transactions.decide_end(
             *producer, committed, lambda: self._log.new_producer_id(_now_ms()), _now_ms(), raises_epoch=False
         )
         ended = "committed" if committed else "aborted"
@@ -235,24 +235,24 @@ class Lab:
     def _read(self, topic_name: str, isolation: str = "committed") -> str:
         if isolation not in _ISOLATIONS:
             raise NotUnderstood(f"'{isolation}' is neither committed nor uncommitted")
-        topic = self._log.catalog.named(topic_name)
+        topic = self._log.state.catalog.named(topic_name)
         if topic is None:
             raise NotUnderstood(f"there is no topic '{topic_name}', PRODUCE makes one")
         shown = []
-        for partition in self._log.partitions_of(topic):
+        for partition in self._log.state.partitions.of(topic):
             place = f"{partition.index}@" if topic.partition_count > 1 else ""
             shown += [f"{place}{text}" for text in _records(partition, isolation == "committed")]
         return " ".join(shown) or "(nothing)"
 
     def _fence(self, name: str) -> str:
         producer = self._named(name)
-        if self._log.transactions.described(producer.transactional_id) is None:
+        if self._log.state.transactions.described(producer.transactional_id) is None:
             self._claim(producer)
         return f"PID {producer.producer_id} EPOCH {self._claim(producer)}"
 
     def _claim(self, producer: Producer) -> int:
         """Claim the producer's transactional id, from itself or from whoever has it; answer the epoch that gives."""
-        claim = self._log.transactions.decide_init(
+        claim = self._log.state.transactions.decide_init(
             producer.transactional_id, _TIMEOUT_MS, None, lambda: producer.producer_id, _now_ms()
         )
         for entry in claim.entries:
@@ -261,7 +261,7 @@ class Lab:
         return claim.producer_epoch
 
     def _log_size(self) -> str:
-        batches_of = (partition.batches(0, partition.end_mark()) for partition in self._log.partitions())
+        batches_of = (partition.batches(0, partition.end_mark()) for partition in self._log.state.partitions.all())
         return str(sum(header.record_count for found in batches_of for header, _ in found if not header.is_control))
 
     def _restart(self) -> str:
@@ -281,7 +281,7 @@ class Lab:
         if colon and not (number.isascii() and number.isdigit()):
             raise NotUnderstood(f"'{place}' is no topic:partition")
         index = int(number or 0)
-        catalog = self._log.catalog
+        catalog = self._log.state.catalog
         topic = catalog.named(name)
         if topic is None:
             self._log.commit(catalog.decide_create(name, index + 1, {}, os.urandom(16), _now_ms()))

@@ -210,22 +210,17 @@ def control_batch(
         coordinator_epoch,
         0,
     )
-    header = BatchHeader(
-        base_offset,
-        0,
-        0,
-        MAGIC,
-        0,
-        TRANSACTIONAL_BIT | CONTROL_BIT,
-        0,
-        at_ms,
-        at_ms,
-        producer_id,
-        producer_epoch,
-        NO_SEQUENCE,
-        1,
-    )
-    return close_batch(header, record)
+    return close_batch(control_header(producer_id, producer_epoch, base_offset, 0, at_ms), record)
+
+
+def control_header(
+    producer_id: int, producer_epoch: int, base_offset: int, leader_epoch: int, at_ms: int
+) -> BatchHeader:
+    """The header of such a marker, but for its checksum."""
+    length = HEADER_BYTES - LENGTH_PREFIX_BYTES + _CONTROL_RECORD.size
+    attributes = TRANSACTIONAL_BIT | CONTROL_BIT
+    place = base_offset, length, leader_epoch, MAGIC, 0, attributes, 0
+    return BatchHeader(*place, at_ms, at_ms, producer_id, producer_epoch, NO_SEQUENCE, 1)
 
 
 def close_batch(header: BatchHeader, records: Buffer) -> bytearray:

@@ -94,15 +94,12 @@ class ProducerIds:
         blocks = list(zip(self._block_firsts, self._block_times_ms, strict=True))
         return {"reserved_until": self._reserved_until, "blocks": blocks}
 
-    @classmethod
-    def restore(cls, snapshot: dict[str, object]) -> "ProducerIds":
+    def restore(self, snapshot: dict[str, object]) -> None:
         """As after a crash: what was reserved before counts as handed out."""
-        ids = cls()
         reserved_until = snapshot["reserved_until"]
         blocks = snapshot["blocks"]
         if not isinstance(reserved_until, int) or not isinstance(blocks, list):
             raise ValueError("not a snapshot of producer ids")
-        ids._next = ids._reserved_until = reserved_until
-        ids._block_firsts = [first for first, _ in blocks]
-        ids._block_times_ms = [at_ms for _, at_ms in blocks]
-        return ids
+        self._next = self._reserved_until = reserved_until
+        self._block_firsts = [first for first, _ in blocks]
+        self._block_times_ms = [at_ms for _, at_ms in blocks]

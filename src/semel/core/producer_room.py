@@ -19,6 +19,8 @@ from typing import Any, Final
 
 from semel.core.refusals import POLICY_VIOLATION, Refused
 
+# One state is at most 350 bytes with its place in the table: a million of them is what a small machine can carry.
+PRODUCER_STATES_MAX: Final = 1_000_000
 # What is charged in so much time is forgotten together.
 BUCKET_MS: Final = 6 * 3_600_000
 # Addresses that are remembered; beyond that those are forgotten that have been charged least.

@@ -211,7 +211,7 @@ class Catalog:
     def check(self, entry: CatalogEntry) -> None:
         """ValueError for an entry that cannot follow on those before it, as only a damaged or foreign journal holds."""
         if not isinstance(entry, TopicCreated):
-            self._known(entry.number)
+            self.known(entry.number)
             return
         taken = (
             entry.number < self._next_number
@@ -241,12 +241,12 @@ class Catalog:
             case TopicDeleted():
                 return self._remove(entry)
             case PartitionsAdded():
-                topic = self._known(entry.number)
+                topic = self.known(entry.number)
                 self._partition_count += entry.partition_count - topic.partition_count
                 topic.partition_count = entry.partition_count
                 return topic
             case ConfigsChanged():
-                topic = self._known(entry.number)
+                topic = self.known(entry.number)
                 topic.parsed = topic_configs.parse(entry.configs)
                 topic.configs = entry.configs
                 return topic
@@ -260,14 +260,15 @@ class Catalog:
         self._by_collision[_collision_key(topic.name)] = topic
         return topic
 
-    def _known(self, number: int) -> Topic:
+    def known(self, number: int) -> Topic:
+        """The topic with this number; ValueError if there is none."""
         topic = self._by_number.get(number)
         if topic is None:
             raise ValueError(f"no topic has number {number}")
         return topic
 
     def _remove(self, entry: TopicDeleted) -> Topic:
-        topic = self._known(entry.number)
+        topic = self.known(entry.number)
         del self._by_number[topic.number]
         del self._by_name[topic.name]
         del self._by_id[topic.topic_id]

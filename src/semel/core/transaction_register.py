@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from semel.core.entries import (
     PartitionName,
+    TopicDeleted,
     TransactionalIdClaimed,
     TransactionalIdsForgotten,
     TransactionalOffsets,
@@ -20,7 +21,12 @@ from semel.core.entries import (
 )
 
 TransactionEntry = (
-    TransactionalIdClaimed | TransactionGrew | TransactionalOffsets | TransactionEnded | TransactionalIdsForgotten
+    TransactionalIdClaimed
+    | TransactionGrew
+    | TransactionalOffsets
+    | TransactionEnded
+    | TransactionalIdsForgotten
+    | TopicDeleted
 )
 
 NO_PRODUCER: Final = -1
@@ -170,7 +176,7 @@ class TransactionRegister:
             self._check_unowned(entry.next_producer_id, self.known(entry.producer_id).transactional_id)
         elif isinstance(entry, TransactionGrew | TransactionalOffsets):
             self.known(entry.producer_id)
-        else:
+        elif isinstance(entry, TransactionalIdsForgotten):
             for transactional_id in entry.transactional_ids:
                 producer_id = self._producer_ids.get(transactional_id)
                 if producer_id is None or producer_id in self._open:
@@ -192,6 +198,8 @@ class TransactionRegister:
             self._grow(entry.producer_id, (), (entry.group,), entry.at_ms)
         elif isinstance(entry, TransactionEnded):
             self._apply_end(entry)
+        elif isinstance(entry, TopicDeleted):
+            self._leave_topic(entry.number)
         else:
             for transactional_id in entry.transactional_ids:
                 producer_id = self._producer_ids.pop(transactional_id)
@@ -204,7 +212,7 @@ class TransactionRegister:
         if transaction is None or partition not in transaction.partitions:
             self._grow(producer_id, (partition,), (), at_ms)
 
-    def topic_deleted(self, number: int) -> None:
+    def _leave_topic(self, number: int) -> None:
         """The partitions of a topic take part in nothing any more."""
         for transaction in self._open.values():
             for name in [name for name in transaction.partitions if name.number == number]:

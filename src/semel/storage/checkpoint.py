@@ -22,6 +22,10 @@ from typing import Any, Final, NamedTuple
 
 from crc32c import crc32c
 
+from semel.core.aborted import AbortedTransactions
+from semel.core.leader_epochs import LeaderEpochs
+from semel.core.partition import Partition
+from semel.core.producers import Producers
 from semel.storage.files import OUT_OF_SPACE, Files
 from semel.storage.journal import DIRECTORY as JOURNAL_DIRECTORY
 from semel.storage.journal import Damaged
@@ -235,6 +239,16 @@ def unpack(records: list[dict[str, Any]], packed: memoryview) -> Iterator[tuple[
                 b"".join(blocks),
             ),
         )
+
+
+def restore_state(state: Partition, record: dict[str, Any], parts: PartitionParts) -> None:
+    """A partition's rules go on from where a checkpoint found them."""
+    state.log_start = record["log_start"]
+    state.next_offset = record["next_offset"]
+    state.epochs = LeaderEpochs(record.get("epochs", ()))
+    state.producers = Producers(parts.producers.items())
+    state.open_transactions = {key: mark.offset for key, mark in parts.open_transactions.items()}
+    state.aborted = AbortedTransactions.from_bytes(parts.aborted, parts.aborted_blocks)
 
 
 def pack_producers(states: Iterable[tuple[int, bytes]]) -> bytes:

@@ -12,21 +12,20 @@ from typing import Any, Final, NamedTuple
 
 from crc32c import crc32c
 
-from semel.core.batch import CHECKED_FROM, HEADER_BYTES, MAGIC, BatchHeader, control_batch, read_header
-from semel.core.entries import BatchAppended, LogStartMoved, PartitionName, TopicDeleted, TransactionEnded
+from semel.core.batch import CHECKED_FROM, HEADER_BYTES, MAGIC, BatchHeader, read_header
+from semel.core.entries import PartitionName
 from semel.core.groups.groups import Groups
 from semel.core.partition import Partition
-from semel.core.topics import Catalog
+from semel.core.producer_room import PRODUCER_STATES_MAX, ProducerRoom
+from semel.core.state import State
+from semel.core.topics import Catalog, Topic
 from semel.core.transactions import Transactions
 from semel.storage import checkpoint, journal
 from semel.storage.aborted_blocks import BLOCK_LAYOUT, AbortedBlocks, BlockLayout
-from semel.storage.contents import directory_of
 from semel.storage.encoding import decode, name_of
 from semel.storage.files import File, Files
 from semel.storage.journal import Bookmark, Damaged, Misfit
-from semel.storage.machines import Machines
-from semel.storage.partition_log import restore_state
-from semel.storage.segment import FOOTER_MAGIC, Segment, SegmentFiles
+from semel.storage.segment import FOOTER_MAGIC, Segment, SegmentFiles, directory_of
 
 # A broker at work may recycle what is being read; then a newer checkpoint is there to begin from.
 _ATTEMPTS: Final = 3
@@ -34,15 +33,35 @@ _ATTEMPTS: Final = 3
 _IMPOSSIBLE: Final = (LookupError, TypeError, ValueError, AttributeError, AssertionError, struct.error)
 
 
-class Examined(Machines):
+class ExaminedPartition:
+    """A partition without its records."""
+
+    def __init__(self, name: PartitionName, forgotten_below: int) -> None:
+        self.name = name
+        self.state = Partition(forgotten_below)
+        self.apply_append = self.state.apply_append
+        self.apply_marker = self.state.apply_marker
+        self.apply_log_start = self.state.apply_log_start
+        self.forget_silent = self.state.forget_silent
+
+    def drop(self) -> None:
+        """There is nothing to let go of."""
+
+
+def _new_partitions(topic: Topic, first: int, forgotten_below: int) -> list[ExaminedPartition]:
+    indexes = range(first, topic.partition_count)
+    return [ExaminedPartition(PartitionName(topic.number, index), forgotten_below) for index in indexes]
+
+
+class Examined:
     """What is known about a data directory."""
 
     def __init__(self) -> None:
-        super().__init__(Catalog(), Transactions(), Groups())
+        self.state: State[ExaminedPartition] = State(
+            Catalog(), Transactions(), Groups(), ProducerRoom(PRODUCER_STATES_MAX), _new_partitions
+        )
         # The checkpoint's own words; None where there is no readable one.
         self.checkpoint: dict[str, Any] | None = None
-        # By topic number and partition.
-        self.partitions: dict[tuple[int, int], Partition] = {}
         self.replayed_entries = 0
         # The entry that is being made true, in a few words.
         self.examining = ""
@@ -54,21 +73,22 @@ class Examined(Machines):
         self.segments: list[Segment] = []
         self.blocks: list[AbortedBlocks] = []
 
-    def restore(self, state: dict[str, Any], packed: memoryview, files: Files, layout: BlockLayout) -> None:
+    def restore(self, snapshot: dict[str, Any], packed: memoryview, files: Files, layout: BlockLayout) -> None:
         """Begin with what a checkpoint says."""
-        self._restore_machines(state)
-        for record, parts in checkpoint.unpack(state["partitions"], packed):
-            partition = self._partition(record["topic"], record["index"])
-            restore_state(partition, record, parts)
-            topic = self.catalog.numbered(record["topic"])
-            if topic is not None:
-                directory = f"{directory_of(topic)}/{record['index']}"
+
+        def restore_partitions() -> None:
+            for record, parts in checkpoint.unpack(snapshot["partitions"], packed):
+                partition = self.state.partitions.named(record["topic"], record["index"])
+                checkpoint.restore_state(partition.state, record, parts)
+                directory = f"{directory_of(self.state.catalog.known(record['topic']))}/{record['index']}"
                 self.segments += [Segment.from_record(directory, fields) for fields in record["segments"]]
-                if partition.aborted.block_count:
+                if partition.state.aborted.block_count:
                     # As the checkpoint knows them, whatever the journal makes of the partition.
                     known = Partition()
-                    restore_state(known, record, parts)
+                    checkpoint.restore_state(known, record, parts)
                     self.blocks.append(AbortedBlocks(known, directory, SegmentFiles(files), layout))
+
+        self.state.restore(snapshot, restore_partitions)
 
     def check_files(self, files: Files) -> None:
         """`Damaged` if a file that the checkpoint names is missing, or is shorter than it was."""
@@ -78,61 +98,21 @@ class Examined(Machines):
         for blocks in self.blocks:
             blocks.check()
 
-    def replay(self, entry: journal.JournalEntry) -> None:
+    def replay(self, stored: journal.JournalEntry) -> None:
         """Make an entry of the journal true."""
-        change = decode(entry.kind, entry.payload)
-        self.examining = name_of(change)
-        if isinstance(change, BatchAppended | LogStartMoved):
-            self._check_partition(change.number, change.partition)
-        else:
-            self._check_against_machines(change)
-        if isinstance(change, BatchAppended):
-            header = read_header(change.batch)
-            if header.is_transactional:
-                self.transactions.known(header.producer_id)
-            self._partition(change.number, change.partition).check_append(header)
-            self._partition(change.number, change.partition).apply_append(header, change.at_ms)
-            if header.is_transactional:
-                name = PartitionName(change.number, change.partition)
-                self.transactions.apply_batch(header.producer_id, name, change.at_ms)
-        elif isinstance(change, LogStartMoved):
-            self._partition(change.number, change.partition).check_log_start(change.offset)
-            self._partition(change.number, change.partition).apply_log_start(change.offset)
-        else:
-            if isinstance(change, TransactionEnded):
-                self._apply_markers(change)
-            topic = self._apply_to_machines(change)
-            if topic is not None and isinstance(change, TopicDeleted):
-                for index in range(topic.partition_count):
-                    self.partitions.pop((topic.number, index), None)
-
-    def _apply_markers(self, entry: TransactionEnded) -> None:
-        for number, index in entry.partitions:
-            topic = self.catalog.numbered(number)
-            if topic is not None and index < topic.partition_count:
-                partition = self._partition(number, index)
-                marker = control_batch(
-                    entry.producer_id, entry.marker_epoch, partition.next_offset, entry.at_ms, entry.committed
-                )
-                partition.apply_marker(read_header(marker), entry.at_ms, entry.committed)
+        entry = decode(stored.kind, stored.payload)
+        self.examining = name_of(entry)
+        self.state.check(entry)
+        self.state.apply(entry)
 
     def check_strays(self) -> None:
         """Damaged if a transaction is open in a partition that belongs to nobody."""
-        for (number, index), partition in self.partitions.items():
-            for producer_id in partition.open_transactions:
-                if not self.transactions.takes_part(producer_id, PartitionName(number, index)):
-                    raise Damaged(
-                        f"partition {index} of topic {number}: a transaction of producer {producer_id} is open and "
-                        "belongs to nobody"
-                    )
-
-    def _check_partition(self, number: int, index: int) -> None:
-        topic = self.catalog.numbered(number)
-        if topic is None or not 0 <= index < topic.partition_count:
-            raise ValueError(f"there is no partition {index} of a topic with number {number}")
-
-    def _partition(self, number: int, index: int) -> Partition:
-        return self.partitions.setdefault((number, index), Partition())
+        for partition, producer_id in self.state.strays():
+            number, index = partition.name
+            raise Damaged(
+                f"partition {index} of topic {number}: a transaction of producer {producer_id} is open and belongs to "
+                "nobody"
+            )
 
 
 def examine(files: Files, layout: BlockLayout = BLOCK_LAYOUT) -> Examined:

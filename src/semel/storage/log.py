@@ -32,24 +32,24 @@ from semel.core.entries import (
 )
 from semel.core.groups.groups import GROUP_NAME_BYTES_MAX, GROUP_OFFSETS_MAX, GROUPS_MAX, Groups
 from semel.core.partition import PRODUCER_EXPIRATION_MS, answered_timestamp
-from semel.core.producer_room import ProducerRoom
+from semel.core.producer_room import PRODUCER_STATES_MAX, ProducerRoom
 from semel.core.producers import ACCEPTED, GAP, Outcome
+from semel.core.state import State
 from semel.core.steps import APPEND_PIECES, Steps, finish
 from semel.core.topics import Catalog, Topic
 from semel.core.transactions import TRANSACTION_BOUNDS, TransactionBounds, Transactions
-from semel.storage import checkpoint, journal
+from semel.storage import journal
 from semel.storage.aborted_blocks import BLOCK_LAYOUT, BlockLayout
 from semel.storage.checkpoint import CheckpointJob, PartitionParts
-from semel.storage.contents import Contents, PreparedEnd
 from semel.storage.encoding import BATCH_HEAD, BATCH_KIND, encode, name_of
 from semel.storage.files import Files
-from semel.storage.journal import Bookmark, Damaged, Journal, SyncJob
+from semel.storage.journal import Journal, SyncJob
+from semel.storage.markers import PreparedEnd, prepare_end, write_markers
 from semel.storage.partition_log import PartitionLog
+from semel.storage.recovery import recover, remove_strangers, take_partitions
 from semel.storage.repairing import Repair
-from semel.storage.segment import Mark, Stretch
+from semel.storage.segment import Mark, Segment, SegmentFiles, Stretch, directory_of
 
-# One state is at most 350 bytes with its place in the table: a million of them is what a small machine can carry.
-PRODUCER_STATES_MAX: Final = 1_000_000
 # How much a checkpoint may be behind with the time in which there was a broker: a crash counts that as an absence.
 SEEN_MS_MAX: Final = 86_400_000
 # Producers of a partition that are forgotten between two steps.
@@ -93,12 +93,14 @@ class Torn(Exception):
     """An entry was written and could not be applied: memory does not hold what the journal says. A restart does."""
 
 
-class Log(Contents):
+class Log:
     """Everything that is kept, and kept for good. Make one with `Log.open`."""
 
     def __init__(self, files: Files, settings: LogSettings) -> None:
-        super().__init__(
-            files,
+        self.files = files
+        self.settings = settings
+        self._segment_files = SegmentFiles(files)
+        self.state: State[PartitionLog] = State(
             Catalog(topics_max=settings.topics_max, partitions_max=settings.partitions_max),
             Transactions(settings.transactions),
             Groups(
@@ -106,10 +108,9 @@ class Log(Contents):
                 name_bytes_max=settings.group_name_bytes_max,
                 offsets_max=settings.group_offsets_max,
             ),
-            settings.aborted_blocks,
             ProducerRoom(settings.producer_states_max),
+            self._new_partitions,
         )
-        self.settings = settings
         # What recovery had to read, for the operator.
         self.replayed_bytes = 0
         # What was appended and does not count yet: the position that has to be durable first, and where the readable
@@ -154,43 +155,27 @@ class Log(Contents):
         return log
 
     def _recover(self, new_cluster_id: str, on_progress: Callable[[int], None] | None, repair: Repair) -> None:
-        position = life = 0
-        found = checkpoint.read(self.files)
-        if found is None:
-            self.cluster_id = new_cluster_id
-            if not journal.is_untouched(self.files):
-                raise Damaged(f"{self.files.describe(journal.DIRECTORY)}: a journal without a checkpoint")
-        else:
-            state, packed = found
-            bookmark = Bookmark(*state["journal"])
-            life, position = bookmark.life, bookmark.position
-            self._bring_back(state, packed, repair)
-            for entry in () if state["clean"] else journal.read(self.files, bookmark):
-                if entry.position not in repair.skipped_positions:
-                    self._replay(entry)
-                position = entry.end
-                self.replayed_bytes = position - bookmark.position
-                if on_progress is not None:
-                    on_progress(self.replayed_bytes)
-            if state.get("acknowledges_unsynced") and not state["clean"]:
-                self._doubt()
-        self._check_strays(repair)
-        for partition in self.partitions():
+        recovered = recover(self.files, self.state, new_cluster_id, on_progress, repair)
+        self.replayed_bytes = recovered.replayed_bytes
+        for partition in self.state.partitions.all():
             partition.cut_behind_end()
             partition.readable = partition.end_mark()
             partition.stable = partition.stable_mark(partition.readable)
-        self._journal = Journal(self.files, life + 1, position, self.settings.journal_file_bytes)
+        self._journal = Journal(self.files, recovered.life + 1, recovered.position, self.settings.journal_file_bytes)
         try:
             self.checkpoint_now()
-            self._remove_strangers()
+            remove_strangers(self.files, self._segment_files, self.state)
         except BaseException:
             self._journal.close()
             raise
 
-    def _doubt(self) -> None:
-        """What was acknowledged or read before this start may be lost: consumers and owners must be able to tell."""
-        self.leader_epoch += 1
-        self.transactions.doubt()
+    def _new_partitions(self, topic: Topic, first: int, forgotten_below: int) -> list[PartitionLog]:
+        directory = directory_of(topic)
+        files, layout = self._segment_files, self.settings.aborted_blocks
+        return [
+            PartitionLog(topic.number, index, f"{directory}/{index}", files, layout, forgotten_below)
+            for index in range(first, topic.partition_count)
+        ]
 
     def close(self) -> None:
         """A last checkpoint, after which the next start has nothing to replay; then let go of the directory."""
@@ -238,17 +223,18 @@ class Log(Contents):
         too, whose original may still be on its way to the disk.
         """
         self._check_whole()
+        known = self.state
         state = partition.state
         decision = state.decide_append(
             header,
-            self.producer_ids,
+            known.producer_ids,
             now_ms,
-            self.silence.producer_allowed_ms(now_ms, self.settings.producer_expiration_ms),
+            known.silence.producer_allowed_ms(now_ms, self.settings.producer_expiration_ms),
             joins=joins,
         )
         outcome = decision.outcome
         if header.attributes & TRANSACTIONAL_BIT and (outcome is ACCEPTED or outcome is GAP):
-            self.transactions.check_batch(header.producer_id, header.producer_epoch, partition.name, joins=joins)
+            known.transactions.check_batch(header.producer_id, header.producer_epoch, partition.name, joins=joins)
         if outcome is not ACCEPTED:
             original = decision.original
             if original is None:
@@ -256,25 +242,25 @@ class Log(Contents):
             return Appended(outcome, original.base_offset, original.timestamp_ms)
         is_first = header.producer_id != batches.NO_PRODUCER and state.producers.get(header.producer_id) is None
         if is_first:
-            if self.transactions.takes_part(header.producer_id, partition.name):
+            if known.transactions.takes_part(header.producer_id, partition.name):
                 # Room was taken when that was announced.
                 address = None
-            self.producer_room.check(1, self.producer_states, address, self.silence.horizon_ms)
+            known.producer_room.check(1, known.partitions.producer_count, address, known.silence.horizon_ms)
         configs = topic.parsed
         if configs.log_append_time:
             header = batches.stamp(batch, header, now_ms)
         else:
             batches.check_timestamps(header, now_ms, configs.timestamp_before_max_ms, configs.timestamp_after_max_ms)
         base_offset = state.next_offset
-        header = batches.place(batch, header, base_offset, self.leader_epoch)
+        header = batches.place(batch, header, base_offset, known.partitions.leader_epoch)
         head = BATCH_HEAD.pack(partition.topic_number, partition.index, now_ms)
         end = 0
         try:
             partition.write(header, batch, now_ms, configs)
             end = self._journal.append(BATCH_KIND, [head, batch])
-            self._apply_append(partition, header, now_ms)
+            known.apply_batch(partition, header, now_ms)
             if is_first:
-                self.producer_room.charge(1, address, now_ms, self.silence.horizon_ms)
+                known.producer_room.charge(1, address, now_ms, known.silence.horizon_ms)
             self._expect(end, partition)
         except BaseException as error:
             self._note_broken_off(f"a batch for {partition.directory}", end, error)
@@ -285,24 +271,27 @@ class Log(Contents):
         """Make any other decision part of the log. OSError means that nothing happened, as does ValueError for one that
         cannot follow on what is there; Torn that nothing in memory counts any more. `prepared` is an end's."""
         self._check_whole()
-        self.check(entry)
+        self.state.check(entry)
         kind, parts = encode(entry)
         end = 0
         try:
             # One entry for the whole end of a transaction: with the entry every marker counts, without it none does.
-            markers = self._write_markers(entry, prepared) if isinstance(entry, TransactionEnded) else []
+            ended = write_markers(self.state, entry, prepared) if isinstance(entry, TransactionEnded) else []
             end = self._journal.append(kind, parts)
-            if isinstance(entry, TransactionEnded):
-                self._apply_end(entry, markers)
-            else:
-                self._apply(entry)
-            for partition, _ in markers:
+            self.state.apply(entry)
+            for partition in ended:
                 self._expect(end, partition)
             if isinstance(entry, ProducerIdsReserved | TransactionalIdClaimed):
                 self.identity_end = end
         except BaseException as error:
             self._note_broken_off(name_of(entry), end, error)
             raise
+
+    def prepare_end(self, entry: TransactionEnded) -> Steps[PreparedEnd]:
+        """Write the markers of an end that is to come, some at a time: they lie behind the end of everything, where
+        nobody sees them before `commit` is given the entry.
+        """
+        return prepare_end(self.state, entry)
 
     def _expect(self, end: int, partition: PartitionLog) -> None:
         """All that is in the partition by now may be read when the journal is durable up to `end`."""
@@ -325,11 +314,12 @@ class Log(Contents):
 
     def new_producer_id(self, now_ms: int) -> int:
         """A producer id that was never handed out before; durable when `end`, as it stands afterwards, is."""
-        reservation = self.producer_ids.decide_reserve(now_ms)
+        producer_ids = self.state.producer_ids
+        reservation = producer_ids.decide_reserve(now_ms)
         if reservation is not None:
             self.commit(reservation)
-            self.producer_ids.open_block(reservation)
-        return self.producer_ids.hand_out()
+            producer_ids.open_block(reservation)
+        return producer_ids.hand_out()
 
     def settle(self, position: int) -> None:
         """Everything before this position of the journal counts from now on: let it be read."""
@@ -344,8 +334,8 @@ class Log(Contents):
 
     def retain(self, now_ms: int) -> Steps[None]:
         """Let go of what is older or more than the topics' configurations want to keep."""
-        for partition in self.partitions():
-            topic = self.catalog.numbered(partition.topic_number)
+        for partition in self.state.partitions.all():
+            topic = self.state.catalog.numbered(partition.topic_number)
             # It may have been deleted since the last step.
             configs = None if topic is None else topic.parsed
             if configs is not None and configs.is_deleted:
@@ -357,22 +347,22 @@ class Log(Contents):
 
     def note_time(self, now_ms: int, steady_ms: int) -> None:
         """What the clocks show. Before anything is forgotten: what neither lived through is nobody's silence."""
-        self.silence.note_time(now_ms, steady_ms, self.settings.producer_expiration_ms)
+        self.state.silence.note_time(now_ms, steady_ms, self.settings.producer_expiration_ms)
 
     def forget(self, now_ms: int, steady_ms: int) -> Steps[int]:
         """Forget producers that were silent for too long, and what was only kept for their sake; answer how many, each
         counted in each of its partitions. `steady_ms` is a clock that nobody can set.
         """
         self.note_time(now_ms, steady_ms)
-        allowed_ms = self.silence.producer_allowed_ms(now_ms, self.settings.producer_expiration_ms)
-        self.producer_ids.forget_old(now_ms, allowed_ms)
-        self.catalog.expire(now_ms, allowed_ms)
+        state = self.state
+        allowed_ms = state.silence.producer_allowed_ms(now_ms, self.settings.producer_expiration_ms)
+        state.producer_ids.forget_old(now_ms, allowed_ms)
+        state.catalog.expire(now_ms, allowed_ms)
         in_all = 0
-        for partition in self.partitions():
+        for partition in state.partitions.all():
             forgotten = FORGOTTEN_AT_ONCE
-            while forgotten == FORGOTTEN_AT_ONCE and self.catalog.numbered(partition.topic_number) is not None:
-                forgotten = partition.forget_silent(now_ms - allowed_ms, FORGOTTEN_AT_ONCE)
-                self.producer_states -= forgotten
+            while forgotten == FORGOTTEN_AT_ONCE and state.catalog.numbered(partition.topic_number) is not None:
+                forgotten = state.partitions.forget_silent(partition, now_ms - allowed_ms, FORGOTTEN_AT_ONCE)
                 in_all += forgotten
                 yield 1 + forgotten
         return in_all
@@ -382,11 +372,20 @@ class Log(Contents):
 
         What was announced before and has not ended is not counted; that has a bound of its own.
         """
-        places = [self._partitions[number][index].state for number, index in partitions]
+        state = self.state
+        places = [state.partitions.named(*name).state for name in partitions]
         wanted = sum(place.producers.get(producer_id) is None for place in places)
         if wanted:
-            self.producer_room.check(wanted, self.producer_states, address, self.silence.horizon_ms)
+            state.producer_room.check(wanted, state.partitions.producer_count, address, state.silence.horizon_ms)
         return wanted
+
+    def swap(self, partition: PartitionLog, old: list[Segment], new: Segment | None) -> bool:
+        """Let a segment that compaction wrote and synced, or none, take the place of others; False if they are gone.
+
+        No entry says so, because nothing depends on it: after a crash before the next checkpoint the old segments are
+        as they were, and the new one is a stranger.
+        """
+        return self.state.catalog.numbered(partition.topic_number) is not None and partition.swap(old, new)
 
     # -- syncing ------------------------------------------------------------------------------------------------
 
@@ -422,12 +421,12 @@ class Log(Contents):
         """Whether the journal has grown so much, or files wait to be removed, that it is time for a checkpoint."""
         if self.checkpoint_running:
             return False
-        if (self.silence.seen_ms or 0) - self._checkpoint_seen_ms >= SEEN_MS_MAX:
+        if (self.state.silence.seen_ms or 0) - self._checkpoint_seen_ms >= SEEN_MS_MAX:
             return True
         # Where there are very many producers or growing segments a checkpoint is large, and made so much more rarely.
         grown = self.end - self._checkpoint_position
-        size = self.producer_states * PRODUCER_STATE_BYTES + self._index_bytes
-        return bool(self._unnamed) or grown >= max(self.settings.checkpoint_bytes, size)
+        size = self.state.partitions.producer_count * PRODUCER_STATE_BYTES + self._index_bytes
+        return bool(self._segment_files.unnamed) or grown >= max(self.settings.checkpoint_bytes, size)
 
     def begin_checkpoint(self, *, clean: bool = False) -> CheckpointJob:
         """All state as of now, to be written by `run` in any thread. `clean`: nothing will be appended any more."""
@@ -437,22 +436,23 @@ class Log(Contents):
         """The same; what changes between two steps is taken as it was at the first."""
         self._check_whole()
         self.checkpoint_running = True
-        self._checkpoint_seen_ms = self.silence.seen_ms or 0
+        self._checkpoint_seen_ms = self.state.silence.seen_ms or 0
         records: list[dict[str, Any]] = []
         parts: list[PartitionParts] = []
-        dirty, self._segment_files.dirty = self._segment_files.dirty, set()
-        grown, self._segment_files.grown = self._segment_files.grown, set()
-        unnamed, self._unnamed = self._unnamed, []
+        files = self._segment_files
+        dirty, files.dirty = files.dirty, set()
+        grown, files.grown = files.grown, set()
+        unnamed, files.unnamed = files.unnamed, []
         state = {
             "journal": self._journal.bookmark,
             "clean": clean,
             "acknowledges_unsynced": self.settings.acknowledges_unsynced,
-            **self._begin_snapshot(),
+            **self.state.begin_snapshot(),
             "partitions": records,
         }
         job = CheckpointJob(self.files, self.end, frozenset(dirty), frozenset(grown), state, parts, unnamed)
         try:
-            yield from self._snapshots(records, parts)
+            yield from take_partitions(self.state, records, parts)
         except BaseException:
             # Nobody will run it. What was to be synced is left for the next one.
             self.fail_checkpoint(job)
@@ -474,7 +474,7 @@ class Log(Contents):
                     self.files.remove(path)
                 yield APPEND_PIECES
             for directory in dict.fromkeys(path.rpartition("/")[0] for path in job.unnamed):
-                self._remove_empty(directory)
+                self._segment_files.remove_empty(directory)
                 yield APPEND_PIECES
         finally:
             self.checkpoint_running = False
@@ -484,7 +484,7 @@ class Log(Contents):
         self.checkpoint_running = False
         self._segment_files.dirty |= job.dirty
         self._segment_files.grown |= job.grown
-        self._unnamed = job.unnamed + self._unnamed
+        self._segment_files.unnamed = job.unnamed + self._segment_files.unnamed
 
     def checkpoint_now(self, *, clean: bool = False) -> None:
         """A whole checkpoint, waiting for the disk."""

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from itertools import takewhile, zip_longest
 from typing import Any, Final
 
-from semel.core.aborted import AbortedTransactions
 from semel.core.batch import (
     HEADER_BYTES,
     LENGTH,
@@ -23,11 +22,9 @@ from semel.core.batch import (
 )
 from semel.core.configs import TopicConfigs
 from semel.core.entries import PartitionName
-from semel.core.leader_epochs import LeaderEpochs
 from semel.core.partition import Partition
-from semel.core.producers import Producers
 from semel.storage.aborted_blocks import AbortedBlocks, BlockLayout
-from semel.storage.checkpoint import PartitionParts
+from semel.storage.checkpoint import PartitionParts, restore_state
 from semel.storage.journal import Damaged
 from semel.storage.segment import Index, Mark, Segment, SegmentFiles, Stretch, headers
 
@@ -120,8 +117,8 @@ class PartitionLog:
         self._opened.pop(header.producer_id, None)
         self.state.apply_marker(header, at_ms, committed)
 
-    def apply_log_start(self, offset: int) -> list[str]:
-        """Records below `offset` are gone; answer the files that no longer hold anything."""
+    def apply_log_start(self, offset: int) -> None:
+        """Records below `offset` are gone."""
         self._before_change()
         first_block = self.state.aborted.first_block
         self.state.apply_log_start(offset)
@@ -131,10 +128,16 @@ class PartitionLog:
             if segment.size == 0 or segment.next_offset > offset:
                 break
             gone += 1
-        paths = [segment.path for segment in self._segments[:gone]]
+        self._segment_files.unnamed += [segment.path for segment in self._segments[:gone]]
+        self._segment_files.unnamed += self.aborted.freed(first_block)
         del self._segments[:gone]
         del self._bases[:gone]
-        return paths + self.aborted.freed(first_block)
+
+    def drop(self) -> None:
+        """The topic is gone, and all records with it."""
+        self._segment_files.unnamed += self.paths
+        for watcher in tuple(self.watchers):
+            watcher.moved(self)
 
     def roll(self, at_ms: int) -> None:
         """Let the next batch begin a segment, so that the one that grows can be compacted."""
@@ -147,23 +150,24 @@ class PartitionLog:
         self._before_change()
         return self.state.forget_silent(before_ms, at_most)
 
-    def swap(self, old: list[Segment], new: Segment | None) -> list[str] | None:
-        """Put a segment with all that is of value in sealed ones, or none, in their place; answer the files that nobody
-        needs any more, None if they are not here.
+    def swap(self, old: list[Segment], new: Segment | None) -> bool:
+        """Put a segment with all that is of value in sealed ones, or none, in their place; False if they are not here.
 
         Whoever reads notices nothing: what is gone from between two batches is as if it had never been there. Of what
         was aborted, nothing is left below the end of what is swapped.
         """
         at = bisect_right(self._bases, old[0].base_offset) - 1
         if at < 0 or self._segments[at : at + len(old)] != old:
-            return None
+            return False
         self._before_change()
         first_block = self.state.aborted.first_block
         self._segments[at : at + len(old)] = [] if new is None else [new]
         self._bases = [segment.base_offset for segment in self._segments]
         self._places.clear()
         self.state.aborted.forget_below(old[-1].next_offset)
-        return [segment.path for segment in old] + self.aborted.freed(first_block)
+        self._segment_files.grown.add(self.directory)
+        self._segment_files.unnamed += [segment.path for segment in old] + self.aborted.freed(first_block)
+        return True
 
     def _before_change(self) -> None:
         if self.keeper is not None:
@@ -471,16 +475,6 @@ class PartitionLog:
             del places[next(iter(places))]
         places[offset] = (segment.base_offset, position + len(data))
         return data, offset
-
-
-def restore_state(state: Partition, record: dict[str, Any], parts: PartitionParts) -> None:
-    """A partition's rules go on from where a checkpoint found them."""
-    state.log_start = record["log_start"]
-    state.next_offset = record["next_offset"]
-    state.epochs = LeaderEpochs(record.get("epochs", ()))
-    state.producers = Producers(parts.producers.items())
-    state.open_transactions = {key: mark.offset for key, mark in parts.open_transactions.items()}
-    state.aborted = AbortedTransactions.from_bytes(parts.aborted, parts.aborted_blocks)
 
 
 def _latest_ms(segment: Segment, following: Segment | None, now_ms: int) -> int:

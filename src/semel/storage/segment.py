@@ -8,6 +8,7 @@ the segment grows the index is in memory; when it is sealed the index is written
 and read back on demand. An index that is not there or not right is made again from the batches.
 """
 
+import contextlib
 import struct
 from array import array
 from bisect import bisect_right
@@ -18,8 +19,11 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from semel.core.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, BatchHeader, read_header
+from semel.core.topics import Topic
 from semel.storage.files import Buffer, File, Files
 from semel.storage.journal import Damaged
+
+TOPICS: Final = "topics"
 
 INDEX_INTERVAL_BYTES: Final = 64 * 1024
 # Files of segments held open, and sealed segments' indexes held in memory, at once.
@@ -158,6 +162,12 @@ class Segment:
         self.max_timestamp = max(self.max_timestamp, header.max_timestamp)
 
 
+def directory_of(topic: Topic) -> str:
+    """Where a topic's files are, those of each partition in a directory of its own that has its index for a name."""
+    # The name is for people; a file system has no room for the longest ones behind a number.
+    return f"{TOPICS}/{topic.number}-{topic.name[:200]}"
+
+
 def _segment_path(directory: str, base_offset: int, generation: int = 0) -> str:
     """The generation keeps a segment that was written anew apart from the one whose place it takes."""
     return f"{directory}/{base_offset:020d}{f'-{generation}' if generation else ''}.log"
@@ -167,13 +177,15 @@ class SegmentFiles:
     """The segments' files, a bounded number of them open, least recently used ones closed first.
 
     `dirty` names the files that were written to, and `grown` the directories that got a new name, since somebody last
-    took those sets away to sync what is in them.
+    took those sets away to sync what is in them. `unnamed` names the files that nothing needs any more once the next
+    checkpoint is durable.
     """
 
     def __init__(self, files: Files, open_max: int = OPEN_SEGMENTS_MAX) -> None:
         self.files = files
         self.dirty: set[str] = set()
         self.grown: set[str] = set()
+        self.unnamed: list[str] = []
         self._open_max = open_max
         self._open: OrderedDict[str, File] = OrderedDict()
         self._indexes: OrderedDict[str, Index] = OrderedDict()
@@ -266,6 +278,14 @@ class SegmentFiles:
         if file is not None:
             file.close()
         self._indexes.pop(path, None)
+
+    def remove_empty(self, directory: str) -> None:
+        """Remove a partition's directory, and the topic's above it, if nothing is left in them."""
+        while directory.count("/") >= 1 and not self.files.names(directory):
+            self.grown.discard(directory)
+            with contextlib.suppress(FileNotFoundError):
+                self.files.remove_directory(directory)
+            directory = directory.rpartition("/")[0]
 
     def close(self) -> None:
         while self._open:

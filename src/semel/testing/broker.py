@@ -98,7 +98,7 @@ class FaultyBroker(EmbeddedBroker):
         """The names of all topics."""
 
         async def names() -> list[str]:
-            return [topic.name for topic in self._broker.log.catalog]
+            return [topic.name for topic in self._broker.log.state.catalog]
 
         return self._call(names())
 
@@ -165,11 +165,11 @@ class _Misbehaving(Broker):
         self.alarm.catch_up()
 
     def stored(self, name: str, committed_only: bool) -> list[StoredRecord]:
-        topic = self.log.catalog.named(name)
+        topic = self.log.state.catalog.named(name)
         if topic is None:
             return []
         records: list[StoredRecord] = []
-        for partition in self.log.partitions_of(topic):
+        for partition in self.log.state.partitions.of(topic):
             until = partition.stable if committed_only else partition.readable
             for header, data in partition.batches(partition.state.log_start, until):
                 if header.is_control or (committed_only and _was_aborted(partition, header)):
@@ -195,14 +195,15 @@ class _Misbehaving(Broker):
     def clear(self) -> None:
         self.acks_to_drop = 0
         self.hang_seconds = 0.0
-        for name in [found.owner.transactional_id for found in self.log.transactions.all_described()]:
+        for name in [found.owner.transactional_id for found in self.log.state.transactions.all_described()]:
             self.transactions.claim(name, self.limits.transaction_timeout_ms_max, None)
-        for forgotten in self.log.transactions.silent(self.now_ms(), 0):
+        for forgotten in self.log.state.transactions.silent(self.now_ms(), 0):
             self.commit(forgotten)
-        for topic in list(self.log.catalog):
-            self.commit(self.log.catalog.decide_delete(topic.name, self.log.producer_ids.next_id, self.now_ms()))
+        for topic in list(self.log.state.catalog):
+            state = self.log.state
+            self.commit(state.catalog.decide_delete(topic.name, state.producer_ids.next_id, self.now_ms()))
         self.groups.stop()
-        for group in list(self.log.groups):
+        for group in list(self.log.state.groups):
             self.commit(GroupDeleted(group.name))
 
 

@@ -9,7 +9,7 @@ from asking import Asker
 from semel.broker.exposition import exposition
 from semel.broker.limits import Limits
 from semel.core.entries import ClassicGroupChanged, Entry
-from semel.storage.log import Log
+from semel.core.state import Holder, State
 from semel.testing.broker import FaultyBroker
 from semel.testing.faulty import Fault, FaultyFiles
 from semel.wire.errors import ErrorCode
@@ -182,14 +182,14 @@ def test_whoever_waits_hears_of_a_generation_that_cannot_follow_on_what_is_there
     # What comes over one connection is served in its order.
     follower.close()
     follower.ask = leader.ask
-    check = Log.check
+    check = State.check
 
-    def slip(log: Log, entry: Entry) -> None:
+    def slip(state: State[Holder], entry: Entry) -> None:
         if isinstance(entry, ClassicGroupChanged):
             raise ValueError("no such generation")
-        check(log, entry)
+        check(state, entry)
 
-    monkeypatch.setattr(Log, "check", slip)
+    monkeypatch.setattr(State, "check", slip)
     joins = [member.post_join(member_id=member.member_id) for member in pair]
     for member, joined in zip(pair, joins, strict=True):
         member.take(joined())

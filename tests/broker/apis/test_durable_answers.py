@@ -48,7 +48,7 @@ def test_an_answer_waits_until_the_change_is_durable() -> None:
         ask, other = Asker(broker.bootstrap), Asker(broker.bootstrap)
         made = ask.ask_later(CREATE_TOPICS, 5, **CREATION)
         assert syncs.began.wait(30)
-        assert broker.log.catalog.named("new") is not None
+        assert broker.log.state.catalog.named("new") is not None
         assert other(API_VERSIONS, 0).error_code == 0, "others are served meanwhile"
         shown = other.ask_later(METADATA, 1, topics=None)
         assert not ask.has_answer()
@@ -89,9 +89,9 @@ def test_changes_that_the_disk_refuses_are_refused_one_by_one_and_go_once_there_
         # The checkpoint that was to make space may have been refused by now, and counts as well.
         assert broker.metrics.storage_errors in (5, 6)
         files.disarm()
-        assert [topic.name for topic in broker.log.catalog] == ["orders"]
+        assert [topic.name for topic in broker.log.state.catalog] == ["orders"]
         assert changes(ask, created.topic_id.bytes) == [0] * 5
-        assert [topic.name for topic in broker.log.catalog] == ["new"]
+        assert [topic.name for topic in broker.log.state.catalog] == ["new"]
 
     beside(Broker(files=files), client)
 
@@ -163,7 +163,7 @@ def test_a_place_that_cannot_be_read_is_an_error_of_its_own_partition() -> None:
         assert ask(LIST_OFFSETS, 7, **asked).topics[0].partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
         files.disarm()
         assert ask(LIST_OFFSETS, 7, **asked).topics[0].partitions[0].offset == 1
-        (segment,) = broker.log.partitions()[0].segments
+        (segment,) = broker.log.state.partitions.all()[0].segments
         files.open(segment.path).truncate(30)
         assert ask(LIST_OFFSETS, 7, **asked).topics[0].partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert broker.metrics.storage_errors == 2

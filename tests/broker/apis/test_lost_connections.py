@@ -158,7 +158,7 @@ def broker_of(world: World) -> Broker:
 
 
 def members_now(world: World) -> set[str]:
-    group = broker_of(world).log.groups.named(GROUP)
+    group = broker_of(world).log.state.groups.named(GROUP)
     assert group is not None
     assert isinstance(group.machine, ClassicGroup | ConsumerGroup)
     members = group.machine.members

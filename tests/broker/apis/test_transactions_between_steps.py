@@ -68,7 +68,7 @@ def go_on_with(asked: Asked) -> None:
 
 
 def open_parts(broker: Broker) -> int:
-    return broker.log.transactions.open_parts("mine")
+    return broker.log.state.transactions.open_parts("mine")
 
 
 def parts_once_overtaken(broker: Broker, asked: Asked) -> int:

@@ -11,6 +11,7 @@ from semel.core.entries import (
     OffsetsForgotten,
     PartitionName,
     StoredOffset,
+    TopicDeleted,
     TransactionalOffsets,
     TransactionEnded,
 )
@@ -158,7 +159,7 @@ def test_the_offsets_of_a_deleted_topic_are_gone_pending_ones_too() -> None:
     groups = Groups()
     commit(groups, offset(1), offset(2, number=PAYMENTS, metadata="note"))
     commit_in_transaction(groups, offset(3), offset(4, number=PAYMENTS))
-    groups.topic_deleted(PAYMENTS)
+    groups.apply(TopicDeleted(PAYMENTS, 0, 0))
     end(groups, committed=True)
     assert (committed(groups), committed(groups, number=PAYMENTS), groups.offset_count) == (3, None, 1)
 
@@ -210,7 +211,7 @@ def test_a_snapshot_that_is_taken_bit_by_bit_is_of_the_moment_at_which_it_was_be
     groups.apply(GroupDeleted("second"))
     commit(groups, offset(9), group="second")
     groups.consumer("third")
-    groups.topic_deleted(PAYMENTS)
+    groups.apply(TopicDeleted(PAYMENTS, 0, 0))
     commit(groups, offset(9), group="new")
     assert sum(steps) == 0
     assert json.dumps(snapshot["groups"]) == before
@@ -223,7 +224,7 @@ def test_those_who_have_offsets_in_a_topic_that_is_to_go_are_taken_before_one_by
     snapshot = groups.begin_snapshot()
     assert len([pieces for pieces in groups.take_readers(PAYMENTS) if pieces]) == 2
     assert [kept["name"] for kept in snapshot["groups"]] == ["two", "three"]
-    groups.topic_deleted(PAYMENTS)
+    groups.apply(TopicDeleted(PAYMENTS, 0, 0))
     assert [kept["name"] for kept in snapshot["groups"]] == ["two", "three"]
 
 
@@ -236,7 +237,7 @@ def test_what_happens_after_a_snapshot_does_not_change_it() -> None:
     commit(groups, offset(4), offset(5, 3))
     end(groups, committed=True)
     groups.apply(OffsetsForgotten("readers", (PartitionName(ORDERS, 1),)))
-    groups.topic_deleted(PAYMENTS)
+    groups.apply(TopicDeleted(PAYMENTS, 0, 0))
     commit(groups, offset(6, number=PAYMENTS))
     assert json.dumps(snapshot) == before
     kept = Groups()

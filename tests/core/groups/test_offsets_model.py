@@ -9,7 +9,14 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from test_offsets import ORDERS, OTHER_PRODUCER, PAYMENTS, PRODUCER, RETENTION_MS, end, expire
 
 from log_contents import snapshot_of
-from semel.core.entries import GroupDeleted, OffsetsForgotten, PartitionName, StoredOffset, TransactionalOffsets
+from semel.core.entries import (
+    GroupDeleted,
+    OffsetsForgotten,
+    PartitionName,
+    StoredOffset,
+    TopicDeleted,
+    TransactionalOffsets,
+)
 from semel.core.groups.groups import Groups
 from semel.core.groups.offsets import DEFAULT_RETENTION, CommittedOffset
 from semel.core.steps import finish
@@ -90,7 +97,7 @@ class GroupsAgainstModel(RuleBasedStateMachine):
 
     @rule(number=NUMBERS)
     def delete_topic(self, number: int) -> None:
-        self.groups.topic_deleted(number)
+        self.groups.apply(TopicDeleted(number, 0, 0))
         self._drop(number=number)
 
     @rule(group=NAMES)

@@ -97,7 +97,7 @@ def _outcome(broker: "Broker", exchange: "Exchange", asked: _Asked) -> Steps[Map
     # From here on there is no step in between: all of them or none.
     if exchange.version < _SEVERAL_FROM:
         check_timely(broker, exchange, asked.producer_id)
-    gone = {number for number, _ in filter(None, found.values()) if broker.log.catalog.numbered(number) is None}
+    gone = {number for number, _ in filter(None, found.values()) if broker.log.state.catalog.numbered(number) is None}
     if gone:
         found = {named: None if name is None or name.number in gone else name for named, name in found.items()}
     if None in found.values():
@@ -121,7 +121,7 @@ def _attempt(broker: "Broker", exchange: "Exchange", asked: _Asked, names: Mappi
     """Add the partitions, or say which are missing where that is all that is wanted."""
     owner = (asked.transactional_id, asked.producer_id, asked.producer_epoch)
     if asked.verify_only:
-        return {"missing": broker.log.transactions.missing_partitions(*owner, names.values())}
+        return {"missing": broker.log.state.transactions.missing_partitions(*owner, names.values())}
     broker.transactions.add_partitions(*owner, list(names.values()), exchange.address)
     if exchange.version < _SEVERAL_FROM:
         broker.transactions.note_heard(asked.producer_id, exchange.connection_number)

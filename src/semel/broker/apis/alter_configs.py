@@ -57,14 +57,14 @@ def _alter(broker: "Broker", asked: Any, twice: bool, wish: Wish, validate_only:
     if asked.resource_type == GROUP:
         groups, name = broker.consumer_groups, asked.resource_name
         check_group(name)
-        wished = wish(broker.log.groups.configs_of(name), groups.definitions, asked)
+        wished = wish(broker.log.state.groups.configs_of(name), groups.definitions, asked)
         groups.configure(name, wished, validate_only=validate_only)
         return {}
     if asked.resource_type != TOPIC:
         message = f"resources of type {asked.resource_type} have no configurations here"
         raise Refused(ErrorCode.INVALID_REQUEST, message)
-    topic = broker.log.catalog.existing(asked.resource_name)
-    entry = broker.log.catalog.decide_configs(topic.name, wish(topic.configs, DEFINITIONS, asked))
+    topic = broker.log.state.catalog.existing(asked.resource_name)
+    entry = broker.log.state.catalog.decide_configs(topic.name, wish(topic.configs, DEFINITIONS, asked))
     if entry.configs != topic.configs and not validate_only:
         broker.commit(entry)
     return {}

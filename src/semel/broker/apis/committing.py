@@ -90,7 +90,7 @@ def commit(broker: "Broker", entry: Entry) -> None:
 
 
 def _judged_topic(broker: "Broker", asked: Any, parts: Sequence[Any]) -> _JudgedTopic:
-    catalog = broker.log.catalog
+    catalog = broker.log.state.catalog
     handle: Fields
     if hasattr(asked, "name"):
         handle, missing = {"name": asked.name}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -32,7 +32,7 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields
 
 
 def _describe(broker: "Broker", name: str, operations: int) -> Steps[Fields]:
-    machine = broker.log.groups.existing(name).machine
+    machine = broker.log.state.groups.existing(name).machine
     if not isinstance(machine, ConsumerGroup):
         raise Refused(GROUP_ID_NOT_FOUND, f"group '{name}' is not a consumer group")
     return {
@@ -80,6 +80,6 @@ def _assignment(broker: "Broker", names: Iterable[PartitionName]) -> Fields:
         "topic_partitions": [
             {"topic_id": topic.topic_id, "topic_name": topic.name, "partitions": indexes}
             for number, indexes in by_number.items()
-            if (topic := broker.log.catalog.numbered(number)) is not None
+            if (topic := broker.log.state.catalog.numbered(number)) is not None
         ]
     }

@@ -65,7 +65,7 @@ def _owned(broker: "Broker", topics: Any) -> Steps[frozenset[PartitionName] | No
         return None
     owned: set[PartitionName] = set()
     for entry in topics:
-        topic = broker.log.catalog.identified(messages.topic_id_bytes(entry.topic_id))
+        topic = broker.log.state.catalog.identified(messages.topic_id_bytes(entry.topic_id))
         number = _NO_NUMBER if topic is None else topic.number
         owned.update(PartitionName(number, index) for index in entry.partitions)
         yield 1 + len(entry.partitions)
@@ -79,7 +79,7 @@ def _fields_of(broker: "Broker", heard: "Heard") -> Fields:
     topics = [
         {"topic_id": topic.topic_id, "partitions": indexes}
         for number, indexes in by_number.items()
-        if (topic := broker.log.catalog.numbered(number)) is not None
+        if (topic := broker.log.state.catalog.numbered(number)) is not None
     ]
     return {
         "member_id": heard.member_id,

@@ -30,9 +30,9 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields
 def _grow(broker: "Broker", asked: Any, twice: bool, validate_only: bool) -> Fields:
     if twice:
         raise Refused(ErrorCode.INVALID_REQUEST, "the topic is named more than once")
-    entry = broker.log.catalog.decide_partitions(asked.name, asked.count)
+    entry = broker.log.state.catalog.decide_partitions(asked.name, asked.count)
     if asked.assignments is not None:
-        more = asked.count - broker.log.catalog.existing(asked.name).partition_count
+        more = asked.count - broker.log.state.catalog.existing(asked.name).partition_count
         if len(asked.assignments) != more:
             message = f"{more} more partitions and {len(asked.assignments)} assignments"
             raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)

@@ -69,7 +69,7 @@ def create(
     validate_only: bool = False,
 ) -> TopicCreated:
     """Make a topic, or only see whether it could be made. Durable when `log.end` as it stands afterwards is."""
-    entry = broker.log.catalog.decide_create(
+    entry = broker.log.state.catalog.decide_create(
         name, partition_count, configs, uuid.uuid4().bytes, broker.now_ms(), replication_factor=replication_factor
     )
     if not validate_only:

@@ -22,7 +22,7 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields
 
 
 def _delete(broker: "Broker", name: str) -> Fields:
-    if not broker.log.groups.existing(name).is_empty:
+    if not broker.log.state.groups.existing(name).is_empty:
         raise Refused(NON_EMPTY_GROUP, f"group '{name}' has members")
     broker.commit(GroupDeleted(name))
     return {}

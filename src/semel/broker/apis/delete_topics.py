@@ -36,13 +36,13 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields
         outcome = yield from attempted_in_steps(_delete(broker, name, topic_id, twice))
         responses.append({"name": name, "topic_id": topic_id, **outcome})
         # Every group and every open transaction is asked whether it has something to do with the topic.
-        yield APPEND_PIECES + len(broker.log.groups) + broker.log.transactions.open_count
+        yield APPEND_PIECES + len(broker.log.state.groups) + broker.log.state.transactions.open_count
     return {"responses": responses}
 
 
 def _name_of(broker: "Broker", asked: Handle) -> str | Handle:
     """One and the same for whatever is one topic."""
-    topic = broker.log.catalog.identified(asked[1])
+    topic = broker.log.state.catalog.identified(asked[1])
     return asked[0] or (topic.name if topic is not None else asked)
 
 
@@ -52,12 +52,12 @@ def _delete(broker: "Broker", name: str | None, topic_id: bytes, twice: set[str 
     if _name_of(broker, (name, topic_id)) in twice:
         raise Refused(ErrorCode.INVALID_REQUEST, "the topic is named more than once")
     log = broker.log
-    yield from log.groups.take_readers(_topic(broker, name, topic_id).number)
+    yield from log.state.groups.take_readers(_topic(broker, name, topic_id).number)
     # It may be gone by now, or another.
     topic = _topic(broker, name, topic_id)
-    broker.commit(log.catalog.decide_delete(topic.name, log.producer_ids.next_id, broker.now_ms()))
+    broker.commit(log.state.catalog.decide_delete(topic.name, log.state.producer_ids.next_id, broker.now_ms()))
     return {"name": topic.name, "topic_id": topic.topic_id}
 
 
 def _topic(broker: "Broker", name: str | None, topic_id: bytes) -> Topic:
-    return topic_identified(broker, topic_id) if name is None else broker.log.catalog.existing(name)
+    return topic_identified(broker, topic_id) if name is None else broker.log.state.catalog.existing(name)

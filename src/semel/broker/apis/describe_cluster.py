@@ -34,7 +34,7 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
         }
     asks_operations = request.include_cluster_authorized_operations
     return {
-        "cluster_id": broker.log.cluster_id,
+        "cluster_id": broker.log.state.cluster_id,
         "controller_id": NODE_ID,
         "brokers": [
             {

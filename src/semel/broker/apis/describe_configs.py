@@ -46,12 +46,12 @@ def _describe(broker: "Broker", asked: Any, with_synonyms: bool, with_documentat
 def _configurations(broker: "Broker", asked: Any) -> list[configurations.Configuration]:
     if asked.resource_type == configurations.TOPIC:
         check_name(asked.resource_name)
-        return configurations.of_topic(broker.log.catalog.existing(asked.resource_name).configs)
+        return configurations.of_topic(broker.log.state.catalog.existing(asked.resource_name).configs)
     if asked.resource_type == configurations.BROKER:
         configurations.check_broker(asked.resource_name)
         return configurations.of_broker(broker)
     if asked.resource_type == configurations.GROUP:
         configurations.check_group(asked.resource_name)
-        configs = broker.log.groups.configs_of(asked.resource_name)
+        configs = broker.log.state.groups.configs_of(asked.resource_name)
         return configurations.of_group(configs, broker.consumer_groups.definitions)
     raise Refused(ErrorCode.INVALID_REQUEST, f"resources of type {asked.resource_type} have no configurations here")

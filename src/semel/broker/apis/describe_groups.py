@@ -48,7 +48,7 @@ def _member_count(fields: Fields) -> int:
 
 
 def _describe(broker: "Broker", name: str) -> Fields:
-    machine = broker.log.groups.existing(name).machine
+    machine = broker.log.state.groups.existing(name).machine
     if machine is None:
         return {"group_state": State.EMPTY.value}
     if not isinstance(machine, ClassicGroup):

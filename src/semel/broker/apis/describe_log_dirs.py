@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @answered_in_steps
 def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
-    catalog = broker.log.catalog
+    catalog = broker.log.state.catalog
     wanted: Iterable[tuple[Topic | None, Iterable[int]]]
     if request.topics is None:
         wanted = [(topic, range(topic.partition_count)) for topic in catalog]
@@ -47,8 +47,8 @@ def _sizes(broker: "Broker", topic: Topic, indexes: Iterable[int]) -> Steps[list
     sizes: list[dict[str, object]] = []
     for index in indexes:
         # The topic may have been deleted meanwhile.
-        known = broker.log.catalog.numbered(topic.number)
-        partition = None if known is None else broker.log.partition(known, index)
+        known = broker.log.state.catalog.numbered(topic.number)
+        partition = None if known is None else broker.log.state.partitions.at(known.number, index)
         if partition is not None:
             size = partition.size
             sizes.append({"partition_index": index, "partition_size": size, "offset_lag": 0, "is_future_key": False})

@@ -25,7 +25,7 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields
     first_name, first_index = "", 0
     if request.cursor is not None:
         first_name, first_index = request.cursor.topic_name, max(request.cursor.partition_index, 0)
-    asked_for = [asked.name for asked in request.topics] or [topic.name for topic in broker.log.catalog]
+    asked_for = [asked.name for asked in request.topics] or [topic.name for topic in broker.log.state.catalog]
     names = yield from in_order(name for name in asked_for if name >= first_name)
     room = max(min(request.response_partition_limit, PARTITIONS_PER_ANSWER_MAX), 1)
     topics: list[Fields] = []
@@ -33,7 +33,7 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields
         begin = first_index if name == first_name else 0
         if room == 0:
             return {"topics": topics, "next_cursor": {"topic_name": name, "partition_index": begin}}
-        topic = broker.log.catalog.named(name)
+        topic = broker.log.state.catalog.named(name)
         count = 0 if topic is None else topic.partition_count
         end = min(begin + room, count)
         topics.append({**described_missing(name), **attempted(_describe, broker, name, range(begin, end))})
@@ -50,4 +50,4 @@ def _describe(broker: "Broker", name: str, indexes: range) -> Fields:
         {**described_partition(broker, index), "eligible_leader_replicas": [], "last_known_elr": []}
         for index in indexes
     ]
-    return described(broker.log.catalog.existing(name), TOPIC_OPERATIONS, partitions)
+    return described(broker.log.state.catalog.existing(name), TOPIC_OPERATIONS, partitions)

@@ -30,7 +30,7 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields
     wanted = dict.fromkeys(request.transactional_ids)
     states = []
     for transactional_id in wanted:
-        parts = broker.log.transactions.open_parts(transactional_id)
+        parts = broker.log.state.transactions.open_parts(transactional_id)
         described = attempted(_describe, broker, transactional_id)
         states.append({"transactional_id": transactional_id, **_NOTHING, **described})
         yield 1 + parts
@@ -40,7 +40,7 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields
 def _describe(broker: "Broker", transactional_id: str) -> Fields:
     if not transactional_id:
         raise Refused(ErrorCode.INVALID_REQUEST, "a transactional id must not be empty")
-    described = broker.log.transactions.described(transactional_id)
+    described = broker.log.state.transactions.described(transactional_id)
     if described is None:
         raise Refused(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"there is no transactional id '{transactional_id}'")
     owner = described.owner
@@ -58,7 +58,7 @@ def _topics(broker: "Broker", partitions: Iterable[PartitionName]) -> list[Field
     by_topic: dict[int, list[int]] = {}
     for name in partitions:
         by_topic.setdefault(name.number, []).append(name.partition)
-    numbered = broker.log.catalog.numbered
+    numbered = broker.log.state.catalog.numbered
     return [
         {"topic": topic.name, "partitions": indexes}
         for number, indexes in by_topic.items()

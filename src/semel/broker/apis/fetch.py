@@ -143,7 +143,7 @@ class _ParkedFetch(Watcher):
             self._retry = asyncio.get_running_loop().call_soon(self._finish)
 
     def _is_gone(self, partition: PartitionLog) -> bool:
-        return self._broker.log.catalog.numbered(partition.topic_number) is None
+        return self._broker.log.state.catalog.numbered(partition.topic_number) is None
 
     def warmed(self) -> None:
         """The disk has given what it was asked for."""
@@ -198,11 +198,11 @@ def _read(
     if topic is None:
         return FetchPartitionAnswer(index, _why_missing(broker, interest), -1)
     interest.name = topic.name
-    partition = broker.log.partition(topic, index)
+    partition = broker.log.state.partitions.at(topic.number, index)
     if partition is None:
         return FetchPartitionAnswer(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
-    if asked.current_leader_epoch not in (broker.log.leader_epoch, _NO_EPOCH):
-        is_ahead = asked.current_leader_epoch > broker.log.leader_epoch
+    if asked.current_leader_epoch not in (broker.log.state.partitions.leader_epoch, _NO_EPOCH):
+        is_ahead = asked.current_leader_epoch > broker.log.state.partitions.leader_epoch
         error = ErrorCode.UNKNOWN_LEADER_EPOCH if is_ahead else ErrorCode.FENCED_LEADER_EPOCH
         return FetchPartitionAnswer(index, error, -1)
     committed_only = request.isolation_level == _READ_COMMITTED
@@ -258,14 +258,14 @@ def _why_missing(broker: "Broker", interest: Interest) -> ErrorCode:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if interest.name is None:
         return ErrorCode.UNKNOWN_TOPIC_ID
-    is_made_anew = broker.log.catalog.named(interest.name) is not None
+    is_made_anew = broker.log.state.catalog.named(interest.name) is not None
     return ErrorCode.INCONSISTENT_TOPIC_ID if is_made_anew else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _topic_of(broker: "Broker", interest: Interest) -> Topic | None:
     if isinstance(interest.topic, bytes):
-        return broker.log.catalog.identified(interest.topic)
-    return broker.log.catalog.named(interest.topic)
+        return broker.log.state.catalog.identified(interest.topic)
+    return broker.log.state.catalog.named(interest.topic)
 
 
 def _answer(exchange: "Exchange", context: FetchContext, gathered: _Gathered) -> Steps[None]:

@@ -18,7 +18,7 @@ _CLASSIC = "classic"
 def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
     states = {state.strip().lower() for state in getattr(request, "states_filter", ())}
     types = {group_type.strip().lower() for group_type in getattr(request, "types_filter", ())}
-    listed = yield from each(list(broker.log.groups), _listed)
+    listed = yield from each(list(broker.log.state.groups), _listed)
     return {
         "groups": [
             fields

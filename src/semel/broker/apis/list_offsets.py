@@ -111,7 +111,7 @@ def _first_since(broker: "Broker", partition: PartitionLog, timestamp_ms: int, c
         header, batch = found
         yield APPEND_PIECES
         record = yield from _record_in(header, batch, timestamp_ms, log_start)
-        if broker.log.catalog.numbered(partition.topic_number) is None:
+        if broker.log.state.catalog.numbered(partition.topic_number) is None:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic has just been deleted")
         log_start = partition.state.log_start
         if record is not None and record[0] >= log_start:

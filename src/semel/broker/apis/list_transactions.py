@@ -36,8 +36,8 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields
 def _list(broker: "Broker", request: Any, states: set[str]) -> Steps[Fields]:
     listed: list[Fields] = []
     is_wanted = _wanted(broker, request, states)
-    for owner in broker.log.transactions.owners():
-        described = broker.log.transactions.described(owner.transactional_id)
+    for owner in broker.log.state.transactions.owners():
+        described = broker.log.state.transactions.described(owner.transactional_id)
         if described is not None and (yield from is_wanted(described)):
             listed.append(
                 {

@@ -19,15 +19,15 @@ T = TypeVar("T")
 
 
 def topic_identified(broker: "Broker", topic_id: bytes) -> Topic:
-    topic = broker.log.catalog.identified(topic_id)
+    topic = broker.log.state.catalog.identified(topic_id)
     if topic is None:
         raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
     return topic
 
 
 def partition_of(broker: "Broker", topic_name: str, index: int) -> tuple[Topic, PartitionLog]:
-    topic = broker.log.catalog.existing(topic_name)
-    partition = broker.log.partition(topic, index)
+    topic = broker.log.state.catalog.existing(topic_name)
+    partition = broker.log.state.partitions.at(topic.number, index)
     if partition is None:
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic '{topic_name}' has no partition {index}")
     return topic, partition
@@ -35,7 +35,7 @@ def partition_of(broker: "Broker", topic_name: str, index: int) -> tuple[Topic, 
 
 def check_leader_epoch(broker: "Broker", epoch: int) -> None:
     """Refuse what a client has heard of the leader where it is not so; -1 is nothing heard."""
-    current = broker.log.leader_epoch
+    current = broker.log.state.partitions.leader_epoch
     if epoch not in (current, -1):
         error = ErrorCode.UNKNOWN_LEADER_EPOCH if epoch > current else ErrorCode.FENCED_LEADER_EPOCH
         raise Refused(error, f"the leader's epoch is {current}, not {epoch}")

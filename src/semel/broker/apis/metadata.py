@@ -33,7 +33,7 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields
     topics: list[Fields]
     if request.topics is None or (version == 0 and not request.topics):
         topics = []
-        for topic in list(broker.log.catalog):
+        for topic in list(broker.log.state.catalog):
             topics.append((yield from _describe(broker, topic, operations)))
             yield 1
     else:
@@ -48,7 +48,7 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields
             yield 4
     return {
         "brokers": [{"node_id": NODE_ID, "host": broker.advertised_host, "port": broker.advertised_port, "rack": None}],
-        "cluster_id": broker.log.cluster_id,
+        "cluster_id": broker.log.state.cluster_id,
         "controller_id": NODE_ID,
         "topics": topics,
         "cluster_authorized_operations": CLUSTER_OPERATIONS if asks_cluster else NOT_ASKED,
@@ -68,11 +68,11 @@ def _look_up(
 ) -> Steps[Fields]:
     if topic_id != NO_TOPIC_ID or name is None:
         return (yield from _describe(broker, topic_identified(broker, topic_id), operations))
-    if create_missing and broker.log.catalog.named(name) is None:
+    if create_missing and broker.log.state.catalog.named(name) is None:
         create(broker, name, broker.partitions_default, {})
         yield APPEND_PIECES
     check_name(name)
-    return (yield from _describe(broker, broker.log.catalog.existing(name), operations))
+    return (yield from _describe(broker, broker.log.state.catalog.existing(name), operations))
 
 
 def _describe(broker: "Broker", topic: Topic, operations: int) -> Steps[Fields]:
@@ -105,7 +105,7 @@ def described_partition(broker: "Broker", index: int) -> Fields:
     return {
         "partition_index": index,
         "leader_id": NODE_ID,
-        "leader_epoch": broker.log.leader_epoch,
+        "leader_epoch": broker.log.state.partitions.leader_epoch,
         "replica_nodes": [NODE_ID],
         "isr_nodes": [NODE_ID],
         "offline_replicas": [],

@@ -34,7 +34,7 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields
 
 
 def _commit(broker: "Broker", exchange: "Exchange", request: Any, offsets: list[StoredOffset]) -> Fields:
-    groups, version = broker.log.groups, exchange.version
+    groups, version = broker.log.state.groups, exchange.version
     who = Committer(
         request.member_id,
         getattr(request, "group_instance_id", None),

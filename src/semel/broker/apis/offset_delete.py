@@ -25,7 +25,7 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields
 def _forget(broker: "Broker", request: Any) -> Steps[Fields]:
     if not request.group_id:
         raise Refused(ErrorCode.INVALID_GROUP_ID, "the group needs a name")
-    broker.log.groups.existing(request.group_id).check_forget()
+    broker.log.state.groups.existing(request.group_id).check_forget()
     topics = []
     for asked in request.topics:
         topics.append(_forget_topic(broker, request.group_id, asked))
@@ -34,7 +34,7 @@ def _forget(broker: "Broker", request: Any) -> Steps[Fields]:
 
 
 def _forget_topic(broker: "Broker", group_id: str, asked: Any) -> Fields:
-    topic = broker.log.catalog.named(asked.name)
+    topic = broker.log.state.catalog.named(asked.name)
     count = 0 if topic is None else topic.partition_count
     number = -1 if topic is None else topic.number
     indexes = dict.fromkeys(one.partition_index for one in asked.partitions)
@@ -51,7 +51,7 @@ def _forget_topic(broker: "Broker", group_id: str, asked: Any) -> Fields:
 
 
 def _forget_partitions(broker: "Broker", group_id: str, topic_name: str, partitions: list[PartitionName]) -> Fields:
-    group = broker.log.groups.existing(group_id)
+    group = broker.log.state.groups.existing(group_id)
     group.check_forget()
     entry = group.decide_forget(topic_name, partitions)
     if entry is not None:

@@ -40,7 +40,7 @@ def _of_group(broker: "Broker", asked: Any, stable: bool) -> Steps[Fields]:
 
 
 def _look_up(broker: "Broker", asked: Any, stable: bool) -> Steps[Fields]:
-    group = broker.log.groups.named(asked.group_id)
+    group = broker.log.state.groups.named(asked.group_id)
     if group is not None:
         # Only versions from 9 on say who asks.
         group.check_fetch(getattr(asked, "member_id", None), getattr(asked, "member_epoch", -1))
@@ -63,7 +63,7 @@ def _look_up(broker: "Broker", asked: Any, stable: bool) -> Steps[Fields]:
 def _all_topics(broker: "Broker", view: OffsetsView) -> Steps[list[Fields]]:
     topics: list[Fields] = []
     for number, offsets in view.committed.items():
-        topic = broker.log.catalog.numbered(number)
+        topic = broker.log.state.catalog.numbered(number)
         if topic is not None:
             partitions = yield from _partitions(view, number, offsets)
             topics.append({"name": topic.name, "topic_id": topic.topic_id, "partitions": partitions})
@@ -74,7 +74,7 @@ def _all_topics(broker: "Broker", view: OffsetsView) -> Steps[list[Fields]]:
 def _asked_topic(
     broker: "Broker", view: OffsetsView | None, handle: str | bytes, indexes: Iterable[int]
 ) -> Steps[Fields]:
-    catalog = broker.log.catalog
+    catalog = broker.log.state.catalog
     by_id = isinstance(handle, bytes)
     topic = catalog.identified(handle) if isinstance(handle, bytes) else catalog.named(handle)
     partitions: list[Fields]

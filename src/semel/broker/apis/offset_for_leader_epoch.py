@@ -33,7 +33,7 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields
 def _end_of_epoch(broker: "Broker", topic_name: str, asked: Any) -> Fields:
     _, partition = partition_of(broker, topic_name, asked.partition)
     check_leader_epoch(broker, asked.current_leader_epoch)
-    if not 0 <= asked.leader_epoch <= broker.log.leader_epoch:
+    if not 0 <= asked.leader_epoch <= broker.log.state.partitions.leader_epoch:
         return {}
     epoch, end_offset = partition.state.epochs.end_of(asked.leader_epoch, partition.readable.offset)
     return {"leader_epoch": epoch, "end_offset": min(end_offset, partition.readable.offset)}

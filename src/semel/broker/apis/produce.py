@@ -69,7 +69,7 @@ def _produce_to(
     broker: "Broker", exchange: "Exchange", asked: ProduceTopic, acks: int, transactional_id: str | None
 ) -> Steps[ProduceTopicAnswer]:
     name, topic_id, partitions = asked
-    catalog = broker.log.catalog
+    catalog = broker.log.state.catalog
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic_id is None else ErrorCode.UNKNOWN_TOPIC_ID
     answers: list[ProducePartitionAnswer] = []
     for index, records in partitions:
@@ -118,7 +118,7 @@ def _append(
         )
     if topic.parsed.is_compacted:
         yield from broker.key_checks.check(records, header)
-        if log.catalog.numbered(topic.number) is None:
+        if log.state.catalog.numbered(topic.number) is None:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic '{topic.name}' has just been deleted")
     try:
         appended = log.append(
@@ -156,7 +156,7 @@ def _append(
 
 
 def _partition(broker: "Broker", topic: Topic, index: int) -> PartitionLog:
-    partition = broker.log.partition(topic, index)
+    partition = broker.log.state.partitions.at(topic.number, index)
     if partition is None:
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic '{topic.name}' has no partition {index}")
     return partition

@@ -62,8 +62,8 @@ def _commit(broker: "Broker", exchange: "Exchange", request: Any, offsets: list[
         version=version,
         partitions=partition_names(offsets),
     )
-    broker.log.groups.check_commit(group, who)
-    broker.log.groups.check_offsets(group, offsets, request.producer_id)
+    broker.log.state.groups.check_commit(group, who)
+    broker.log.state.groups.check_offsets(group, offsets, request.producer_id)
     commit(broker, entry)
     broker.transactions.note_grown(request.producer_id)
     if version < _JOINS_FROM:
@@ -74,7 +74,7 @@ def _commit(broker: "Broker", exchange: "Exchange", request: Any, offsets: list[
 
 def _decided(broker: "Broker", version: int, request: Any, offsets: list[StoredOffset]) -> TransactionalOffsets:
     try:
-        return broker.log.transactions.decide_offsets(
+        return broker.log.state.transactions.decide_offsets(
             request.transactional_id,
             request.producer_id,
             request.producer_epoch,

@@ -18,6 +18,7 @@ from semel.core.entries import (
     OffsetsForgotten,
     PartitionName,
     StoredOffset,
+    TopicDeleted,
     TransactionalOffsets,
     TransactionEnded,
 )
@@ -57,6 +58,7 @@ GroupEntry = (
     | ConsumerGroupChanged
     | GroupConfigsChanged
     | GroupDeleted
+    | TopicDeleted
 )
 
 
@@ -318,6 +320,9 @@ class Groups:
 
     def apply(self, entry: GroupEntry) -> None:
         """Make an entry true. One of a group that is not there has nothing to say."""
+        if isinstance(entry, TopicDeleted):
+            self._leave_topic(entry.number)
+            return
         for name in entry.groups if isinstance(entry, TransactionEnded) else (entry.group,):
             self._before_change(name)
         match entry:
@@ -346,7 +351,7 @@ class Groups:
                 if group is not None:
                     group.offsets.clear()
 
-    def topic_deleted(self, number: int) -> None:
+    def _leave_topic(self, number: int) -> None:
         """No group has an offset in this topic any more."""
         for group in self._groups.values():
             if group.offsets.includes_topic(number):

@@ -1,0 +1,273 @@
+"""Everything that a log knows: topics, partitions, producer ids, transactions and groups, each a machine of its own.
+
+`State.apply` makes an entry true, in service and in recovery alike, and there is no other way: the table in
+`State.__init__` says which machines take in which entry, and in which order. What holds a partition beside its state
+(`Holder`), the records on disk for example, is not known here: a log at work holds them, and whoever examines a data
+directory does not, so that both come to the same state. Nothing here may read or write a file.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from semel.core.batch import BatchHeader, control_header, read_header
+from semel.core.entries import (
+    BatchAppended,
+    ClassicGroupChanged,
+    ConfigsChanged,
+    ConsumerGroupChanged,
+    Entry,
+    GroupConfigsChanged,
+    GroupDeleted,
+    LogStartMoved,
+    OffsetsCommitted,
+    OffsetsForgotten,
+    PartitionName,
+    PartitionsAdded,
+    ProducerIdsReserved,
+    TopicCreated,
+    TopicDeleted,
+    TransactionalIdClaimed,
+    TransactionalIdsForgotten,
+    TransactionalOffsets,
+    TransactionEnded,
+    TransactionGrew,
+)
+from semel.core.groups.groups import Groups
+from semel.core.partition import Partition
+from semel.core.producer_ids import ProducerIds
+from semel.core.producer_room import ProducerRoom
+from semel.core.silence import Silence
+from semel.core.topics import Catalog, Topic
+from semel.core.transactions import Transactions
+
+
+class Holder(Protocol):
+    """A partition's state, and what else is kept of the partition, which follows what happens to the state."""
+
+    @property
+    def name(self) -> PartitionName: ...
+
+    @property
+    def state(self) -> Partition: ...
+
+    def apply_append(self, header: BatchHeader, at_ms: int) -> None: ...
+
+    def apply_marker(self, header: BatchHeader, at_ms: int, committed: bool) -> None: ...
+
+    def apply_log_start(self, offset: int) -> None: ...
+
+    def forget_silent(self, before_ms: int, at_most: int) -> int: ...
+
+    def drop(self) -> None:
+        """The topic is gone."""
+
+
+H = TypeVar("H", bound=Holder)
+
+# Makes the partitions of a topic from this index on; producer ids below the last number may have been forgotten there.
+MakeHolders = Callable[[Topic, int, int], list[H]]
+PartitionEntry = TopicCreated | PartitionsAdded | TopicDeleted | LogStartMoved | TransactionEnded
+
+
+class Machine(Protocol):
+    """What takes entries in."""
+
+    def check(self, entry: Any, /) -> None:
+        """ValueError for an entry that cannot follow on those before it."""
+
+    def apply(self, entry: Any, /) -> object:
+        """Make an entry true that `check` lets pass."""
+
+
+class Partitions(Generic[H]):
+    """The partitions of all topics."""
+
+    def __init__(self, catalog: Catalog, make: MakeHolders[H]) -> None:
+        self._catalog = catalog
+        self._make = make
+        self._by_topic: dict[int, list[H]] = {}
+        # Pairs of producer and partition on record.
+        self.producer_count = 0
+        # Rises at a start that may have lost what was acknowledged or read; every batch bears the one it came in.
+        self.leader_epoch = 0
+
+    def at(self, number: int, index: int) -> H | None:
+        """The partition of the topic with this number; None if there is none."""
+        holders = self._by_topic.get(number, ())
+        return holders[index] if 0 <= index < len(holders) else None
+
+    def named(self, number: int, index: int) -> H:
+        """The same; ValueError if there is none, as only a damaged journal says."""
+        holder = self.at(number, index)
+        if holder is None:
+            raise ValueError(f"there is no partition {index} of a topic with number {number}")
+        return holder
+
+    def of(self, topic: Topic) -> list[H]:
+        return self._by_topic[topic.number]
+
+    def all(self) -> list[H]:
+        return [holder for holders in self._by_topic.values() for holder in holders]
+
+    def ended_by(self, entry: TransactionEnded) -> list[H]:
+        """The partitions in which a transaction ends, without those whose topic is gone."""
+        return [holder for name in entry.partitions if (holder := self.at(*name)) is not None]
+
+    def check(self, entry: PartitionEntry) -> None:
+        if isinstance(entry, LogStartMoved):
+            self.named(entry.number, entry.partition).state.check_log_start(entry.offset)
+
+    def apply(self, entry: PartitionEntry) -> None:
+        """To be asked when the catalog has taken the entry in."""
+        match entry:
+            case TransactionEnded():
+                for holder in self.ended_by(entry):
+                    self._apply_marker(holder, entry)
+            case LogStartMoved():
+                self.named(entry.number, entry.partition).apply_log_start(entry.offset)
+            case TopicDeleted():
+                for holder in self._by_topic.pop(entry.number):
+                    self.producer_count -= len(holder.state.producers)
+                    holder.drop()
+            case _:
+                self.add_missing(self._catalog.known(entry.number))
+
+    def apply_append(self, holder: H, header: BatchHeader, at_ms: int) -> None:
+        """A batch has become part of the log, at the offset that its header bears."""
+        producers = holder.state.producers
+        before = len(producers)
+        holder.apply_append(header, at_ms)
+        self.producer_count += len(producers) - before
+
+    def _apply_marker(self, holder: H, entry: TransactionEnded) -> None:
+        state = holder.state
+        before = len(state.producers)
+        marker = entry.producer_id, entry.marker_epoch, state.next_offset, self.leader_epoch, entry.at_ms
+        holder.apply_marker(control_header(*marker), entry.at_ms, entry.committed)
+        self.producer_count += len(state.producers) - before
+
+    def add_missing(self, topic: Topic) -> None:
+        """Make those partitions of a topic that are missing; there may be twenty thousand, while everybody waits."""
+        holders = self._by_topic.setdefault(topic.number, [])
+        holders += self._make(topic, len(holders), self._catalog.lenient_below(topic.name))
+
+    def forget_silent(self, holder: H, before_ms: int, at_most: int) -> int:
+        """Forget some of a partition's producers not heard since `before_ms`; answer how many."""
+        count = holder.forget_silent(before_ms, at_most)
+        self.producer_count -= count
+        return count
+
+
+class State(Generic[H]):
+    """All machines, and the one way into them."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        transactions: Transactions,
+        groups: Groups,
+        producer_room: ProducerRoom,
+        make: MakeHolders[H],
+    ) -> None:
+        self.cluster_id = ""
+        self.catalog = catalog
+        self.partitions = Partitions(catalog, make)
+        self.producer_ids = ProducerIds()
+        self.transactions = transactions
+        self.groups = groups
+        self.silence = Silence()
+        self.producer_room = producer_room
+        # For each entry the machines that take it in, in this order. A batch alone goes another way: `apply_batch`.
+        self._machines: Final[Mapping[type[Entry], tuple[Machine, ...]]] = {
+            TopicCreated: (catalog, self.partitions),
+            TopicDeleted: (catalog, transactions, groups, self.partitions),
+            PartitionsAdded: (catalog, self.partitions),
+            ConfigsChanged: (catalog,),
+            LogStartMoved: (self.partitions,),
+            ProducerIdsReserved: (self.producer_ids,),
+            TransactionalIdClaimed: (transactions,),
+            TransactionGrew: (transactions,),
+            TransactionalOffsets: (transactions, groups),
+            TransactionEnded: (self.partitions, transactions, groups),
+            TransactionalIdsForgotten: (transactions,),
+            OffsetsCommitted: (groups,),
+            OffsetsForgotten: (groups,),
+            ClassicGroupChanged: (groups,),
+            ConsumerGroupChanged: (groups,),
+            GroupConfigsChanged: (groups,),
+            GroupDeleted: (groups,),
+        }
+
+    def check(self, entry: Entry) -> None:
+        """ValueError unless this entry can follow on those before it.
+
+        To be asked before an entry becomes part of the journal, and of one that comes back from there: what could not
+        be applied would stop every start at that place.
+        """
+        try:
+            if isinstance(entry, BatchAppended):
+                header = read_header(entry.batch)
+                self.partitions.named(entry.number, entry.partition).state.check_append(header)
+                if header.is_transactional:
+                    self.transactions.known(header.producer_id)
+            else:
+                for machine in self._machines[type(entry)]:
+                    machine.check(entry)
+        except (LookupError, TypeError) as error:
+            raise ValueError(repr(error)) from error
+
+    def apply(self, entry: Entry) -> None:
+        """Make an entry true that `check` lets pass."""
+        if isinstance(entry, BatchAppended):
+            holder = self.partitions.named(entry.number, entry.partition)
+            self.apply_batch(holder, read_header(entry.batch), entry.at_ms)
+        else:
+            for machine in self._machines[type(entry)]:
+                machine.apply(entry)
+
+    def apply_batch(self, holder: H, header: BatchHeader, at_ms: int) -> None:
+        """The same for a batch whose partition and header are at hand, as they are where it is made."""
+        self.partitions.apply_append(holder, header, at_ms)
+        if header.is_transactional:
+            self.transactions.apply_batch(header.producer_id, holder.name, at_ms)
+
+    def strays(self) -> Iterator[tuple[H, int]]:
+        """The transactions that are open in a partition, by producer id, and of which the register does not know.
+
+        There are none, or a checkpoint contradicts itself: nobody would ever end them.
+        """
+        for holder in self.partitions.all():
+            for producer_id in tuple(holder.state.open_transactions):
+                if not self.transactions.takes_part(producer_id, holder.name):
+                    yield holder, producer_id
+
+    # -- checkpoints --------------------------------------------------------------------------------------------
+
+    def begin_snapshot(self) -> dict[str, Any]:
+        """As of now, but for the partitions; of the groups, which may be very many, it has what was taken of them."""
+        return {
+            "cluster_id": self.cluster_id,
+            "leader_epoch": self.partitions.leader_epoch,
+            "producer_room": self.producer_room.snapshot(),
+            "catalog": self.catalog.snapshot(),
+            "producer_ids": self.producer_ids.snapshot(),
+            "transactions": self.transactions.snapshot(),
+            "groups": self.groups.begin_snapshot(),
+            "silence": self.silence.snapshot(),
+        }
+
+    def restore(self, snapshot: Mapping[str, Any], restore_partitions: Callable[[], None]) -> None:
+        """Become what `snapshot` says. `restore_partitions` is called when they are there, and without history."""
+        self.cluster_id = snapshot["cluster_id"]
+        self.partitions.leader_epoch = snapshot.get("leader_epoch", 0)
+        self.producer_room.restore(snapshot.get("producer_room", ()))
+        self.catalog.restore(snapshot["catalog"])
+        self.producer_ids.restore(snapshot["producer_ids"])
+        self.transactions.restore(snapshot["transactions"])
+        self.groups.restore(snapshot["groups"])
+        if "silence" in snapshot:
+            self.silence.restore(snapshot["silence"])
+        for topic in self.catalog:
+            self.partitions.add_missing(topic)
+        restore_partitions()
+        self.partitions.producer_count = sum(len(holder.state.producers) for holder in self.partitions.all())
