@@ -20,7 +20,7 @@ from semel.core.entries import (
     TransactionEnded,
     TransactionGrew,
 )
-from semel.core.transaction_register import State
+from semel.core.transactions import State
 from semel.storage.log import Log
 from semel.storage.partition_log import PartitionLog
 

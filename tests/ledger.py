@@ -43,7 +43,7 @@ from semel.core.producers import WINDOW_BATCHES, Outcome
 from semel.core.refusals import Refused
 from semel.core.steps import finish
 from semel.core.topics import Topic
-from semel.core.transaction_register import Owner
+from semel.core.transactions import Owner
 from semel.storage.aborted_blocks import BlockLayout
 from semel.storage.checkpoint import CheckpointJob
 from semel.storage.files import Files
@@ -276,7 +276,7 @@ class Caller:
         return -1 if producer_id is REFUSED else int(producer_id)
 
     def _claim(self, transactional_id: str) -> int:
-        claim = self.log.state.transactions.decide_init(
+        claim = self.log.state.transaction_rules.decide_init(
             transactional_id, 60_000, None, lambda: self.log.new_producer_id(self.now_ms), self.now_ms
         )
         for entry in claim.entries:
@@ -290,7 +290,7 @@ class Caller:
         if found is None or not transactions.is_open(found.owner.producer_id):
             return
         said = found.owner.producer_id, found.owner.producer_epoch
-        end = transactions.decide_end(
+        end = self.log.state.transaction_rules.decide_end(
             transactional_id,
             *said,
             committed,
@@ -310,7 +310,7 @@ class Caller:
         elif found is not None:
             said = found.owner.producer_id, found.owner.producer_epoch
             self.commit(
-                self.log.state.transactions.decide_offsets(
+                self.log.state.transaction_rules.decide_offsets(
                     transactional_id, *said, group, (stored,), self.now_ms, joins=True
                 )
             )

@@ -12,7 +12,7 @@ from semel.core.batch import TRANSACTIONAL_BIT, read_header
 from semel.core.entries import PartitionName
 from semel.core.producer_room import NoRoom
 from semel.core.producers import Outcome
-from semel.core.transactions import Claim
+from semel.core.transaction_rules import Claim
 from semel.testing.faulty import Fault, FaultyFiles
 
 

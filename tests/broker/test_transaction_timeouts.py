@@ -15,7 +15,7 @@ from semel.broker.expiry import forget_silent_transactional_ids
 from semel.broker.exposition import exposition
 from semel.core.entries import Entry, PartitionName, TransactionEnded
 from semel.core.steps import finish
-from semel.core.transaction_register import State
+from semel.core.transactions import State
 from semel.embedded import EmbeddedBroker
 from semel.storage.files import MemoryFiles
 from semel.storage.log import Log

@@ -15,14 +15,14 @@ from semel.core.entries import (
     TransactionGrew,
 )
 from semel.core.refusals import Refused
-from semel.core.transaction_register import State
-from semel.core.transactions import (
+from semel.core.transaction_rules import (
     EPOCH_GIVEN_MAX,
     EPOCH_MAX,
     Claim,
     TransactionBounds,
-    Transactions,
+    TransactionRules,
 )
+from semel.core.transactions import State, Transactions
 
 # -- claiming ---------------------------------------------------------------------------------------------------------
 
@@ -46,7 +46,7 @@ def test_a_claim_aborts_what_the_zombie_left_open_before_it_is_granted() -> None
     coordinator.add(7000, 0, ORDERS, PAYMENTS)
     end, _ = coordinator.claim().entries
     assert end == TransactionEnded(7000, 1, 7000, 1, False, (ORDERS, PAYMENTS), (), 1_000, True)
-    assert not coordinator.is_open(7000)
+    assert not coordinator.known.is_open(7000)
     assert coordinator.state() is State.EMPTY
 
 
@@ -55,7 +55,7 @@ def test_a_zombie_is_refused_though_the_claim_after_the_abort_was_lost() -> None
     coordinator.claim()
     coordinator.add(7000, 0, ORDERS)
     end, _ = coordinator.decide_init("a", 60_000, None, lambda: 1, 1_000).entries
-    coordinator.apply(end)
+    coordinator.known.apply(end)
     for version in (1, 2):
         with pytest.raises(Refused) as refused:
             coordinator.end(7000, 0, version=version)
@@ -81,7 +81,7 @@ def test_a_retry_of_a_claim_is_recognised_though_its_first_half_alone_was_writte
     coordinator.claim()
     coordinator.add(7000, 0, ORDERS)
     end, _ = coordinator.decide_init("a", 60_000, (7000, 0), lambda: 1, 1_000).entries
-    coordinator.apply(end)
+    coordinator.known.apply(end)
     assert coordinator.claim(supplied=(7000, 0)) == Claim((), 7000, 1)
 
 
@@ -102,7 +102,7 @@ def test_a_late_retry_of_a_claim_does_not_disturb_the_transaction_that_was_begun
     coordinator.add(7000, 1, ORDERS)
     with pytest.raises(Refused):
         coordinator.claim(supplied=(7000, 0))
-    assert coordinator.is_open(7000)
+    assert coordinator.known.is_open(7000)
 
 
 def test_where_the_epochs_are_used_up_a_claim_gets_a_new_producer_id() -> None:
@@ -151,7 +151,7 @@ def test_what_takes_part_already_is_no_change() -> None:
     assert grew.partitions == (PAYMENTS,)
     added = coordinator.decide_add_group("a", 7000, 0, "readers", 5)
     assert added is not None
-    coordinator.apply(added)
+    coordinator.known.apply(added)
     assert coordinator.decide_add_group("a", 7000, 0, "readers", 5) is None
 
 
@@ -191,15 +191,15 @@ def test_offsets_need_their_group_to_have_been_announced_in_version_1() -> None:
     with pytest.raises(Refused) as refused:
         coordinator.decide_offsets("a", 7000, 0, "readers", OFFSETS, 5, joins=False)
     assert error_of(refused) == refusals.INVALID_TXN_STATE
-    coordinator.apply(coordinator.decide_offsets("a", 7000, 0, "readers", OFFSETS, 5, joins=True))
-    coordinator.apply(coordinator.decide_offsets("a", 7000, 0, "readers", OFFSETS, 6, joins=False))
+    coordinator.known.apply(coordinator.decide_offsets("a", 7000, 0, "readers", OFFSETS, 5, joins=True))
+    coordinator.known.apply(coordinator.decide_offsets("a", 7000, 0, "readers", OFFSETS, 6, joins=False))
     entry = coordinator.end(7000, 0).entry
     assert entry is not None
     assert entry.groups == ("readers",)
 
 
 Who = tuple[str, int, int]
-REQUESTS: list[Callable[[Transactions, Who], object]] = [
+REQUESTS: list[Callable[[TransactionRules, Who], object]] = [
     lambda transactions, who: transactions.decide_add_partitions(*who, [ORDERS], now_ms=5),
     lambda transactions, who: transactions.decide_add_group(*who, "readers", now_ms=5),
     lambda transactions, who: transactions.decide_offsets(*who, "readers", OFFSETS, now_ms=5, joins=True),
@@ -221,7 +221,7 @@ REQUESTS: list[Callable[[Transactions, Who], object]] = [
     ],
 )
 def test_every_request_but_by_the_owner_is_refused(
-    who: Who, error: int, ask: Callable[[Transactions, Who], object]
+    who: Who, error: int, ask: Callable[[TransactionRules, Who], object]
 ) -> None:
     coordinator = Coordinator()
     coordinator.claim()
@@ -234,7 +234,7 @@ def test_a_deleted_topic_takes_no_part_any_more() -> None:
     coordinator = Coordinator()
     coordinator.claim()
     coordinator.add(7000, 0, ORDERS, PAYMENTS)
-    coordinator.apply(TopicDeleted(ORDERS.number, 0, 0))
+    coordinator.known.apply(TopicDeleted(ORDERS.number, 0, 0))
     with pytest.raises(Refused):
         coordinator.send(7000, 0, ORDERS, joins=False)
     entry = coordinator.end(7000, 0).entry
@@ -285,7 +285,7 @@ def test_a_transaction_is_no_larger_than_the_bound_says() -> None:
     coordinator = Coordinator(TransactionBounds(partitions_max=2))
     coordinator.claim()
     coordinator.add(7000, 0, ORDERS)
-    coordinator.apply(coordinator.decide_offsets("a", 7000, 0, "readers", OFFSETS, 5, joins=True))
+    coordinator.known.apply(coordinator.decide_offsets("a", 7000, 0, "readers", OFFSETS, 5, joins=True))
     asks: list[Callable[[], object]] = [
         lambda: coordinator.add(7000, 0, PAYMENTS),
         lambda: coordinator.send(7000, 0, PAYMENTS, joins=True),
@@ -303,16 +303,16 @@ def test_all_open_transactions_together_are_no_larger_than_the_bound_says() -> N
     coordinator.claim("a")
     coordinator.claim("b")
     coordinator.add(7000, 0, ORDERS)
-    coordinator.apply(coordinator.decide_offsets("a", 7000, 0, "readers", OFFSETS, 5, joins=True))
+    coordinator.known.apply(coordinator.decide_offsets("a", 7000, 0, "readers", OFFSETS, 5, joins=True))
     with pytest.raises(Refused, match="2 partitions and groups, no more are allowed"):
         coordinator.send(7001, 0, ORDERS, joins=True)
-    coordinator.apply(TopicDeleted(ORDERS.number, 0, 0))
+    coordinator.known.apply(TopicDeleted(ORDERS.number, 0, 0))
     coordinator.send(7001, 0, PAYMENTS, joins=True)
     with pytest.raises(Refused):
         coordinator.add(7001, 0, ORDERS, name="b")
     coordinator.end(7000, 0)
     coordinator.add(7001, 0, ORDERS, name="b")
-    assert coordinator.part_count == 2
+    assert coordinator.known.part_count == 2
 
 
 def test_a_group_in_a_transaction_has_no_longer_name_than_the_bound_says() -> None:
@@ -337,14 +337,14 @@ def test_a_checkpoint_brings_everything_back() -> None:
     coordinator.claim("b", timeout_ms=500)
     coordinator.claim("a", supplied=(7000, 0))
     coordinator.add(7001, 0, ORDERS, PAYMENTS, name="b")
-    coordinator.apply(coordinator.decide_offsets("b", 7001, 0, "readers", OFFSETS, 5, joins=True))
-    snapshot = coordinator.snapshot()
+    coordinator.known.apply(coordinator.decide_offsets("b", 7001, 0, "readers", OFFSETS, 5, joins=True))
+    snapshot = coordinator.known.snapshot()
     kept = json.dumps(snapshot)
     restored = Coordinator()
-    restored.restore(json.loads(kept))
-    assert restored.snapshot() == snapshot
-    assert restored.part_count == coordinator.part_count == 3
-    assert list(restored.deadlines()) == list(coordinator.deadlines()) == [(7001, 1_500)]
+    restored.known.restore(json.loads(kept))
+    assert restored.known.snapshot() == snapshot
+    assert restored.known.part_count == coordinator.known.part_count == 3
+    assert list(restored.known.deadlines()) == list(coordinator.known.deadlines()) == [(7001, 1_500)]
     assert restored.decide_timeout(7001, 1_500) == coordinator.decide_timeout(7001, 1_500)
     assert restored.claim(supplied=(7000, 0)) == Claim((), 7000, 1)
 
@@ -353,7 +353,7 @@ def test_what_happens_later_does_not_change_a_checkpoint() -> None:
     coordinator = Coordinator()
     coordinator.claim()
     coordinator.add(7000, 0, ORDERS)
-    snapshot = coordinator.snapshot()
+    snapshot = coordinator.known.snapshot()
     kept = json.dumps(snapshot)
     coordinator.add(7000, 0, PAYMENTS)
     coordinator.end(7000, 0)
@@ -375,7 +375,7 @@ def test_an_entry_that_gives_away_what_another_transactional_id_has_cannot_follo
         TransactionalIdsForgotten(("b",)),
     ):
         with pytest.raises(ValueError, match=r"7000 belongs to 'a'|6999|no transactional id 'b'"):
-            coordinator.check(entry)
+            coordinator.known.check(entry)
 
 
 def test_an_entry_that_leaves_an_open_transaction_without_an_owner_cannot_follow() -> None:
@@ -384,4 +384,4 @@ def test_an_entry_that_leaves_an_open_transaction_without_an_owner_cannot_follow
     coordinator.add(7000, 0, ORDERS)
     for entry in (TransactionalIdClaimed("a", 7001, 0, -1, -1, 60_000, 5), TransactionalIdsForgotten(("a",))):
         with pytest.raises(ValueError, match="open"):
-            coordinator.check(entry)
+            coordinator.known.check(entry)

@@ -8,8 +8,7 @@ from coordinating import ORDERS, PAYMENTS, Coordinator, at_epoch, error_of
 from semel.core import refusals
 from semel.core.entries import TransactionalIdsForgotten, TransactionEnded
 from semel.core.refusals import Refused
-from semel.core.transaction_register import State
-from semel.core.transactions import (
+from semel.core.transaction_rules import (
     END_VERSION_1,
     END_VERSION_2,
     EPOCH_GIVEN_MAX,
@@ -19,6 +18,7 @@ from semel.core.transactions import (
     End,
     Ending,
 )
+from semel.core.transactions import State
 
 # -- ending -----------------------------------------------------------------------------------------------------------
 
@@ -75,18 +75,18 @@ def test_the_table_of_version_2_is_kafkas() -> None:
 @pytest.mark.parametrize(("state", "committed", "retry"), list(product(State, (False, True), (False, True))))
 def test_an_end_of_version_2_does_what_the_table_says(state: State, committed: bool, retry: bool) -> None:
     coordinator, epoch = in_state(state, 2)
-    before = coordinator.snapshot()
+    before = coordinator.known.snapshot()
     ending = END_VERSION_2[state, committed, retry]
     if ending in NUMBERS:
         with pytest.raises(Refused) as refused:
             coordinator.end(7000, epoch - retry, committed=committed)
         assert error_of(refused) == NUMBERS[ending]
-        assert coordinator.snapshot() == before
+        assert coordinator.known.snapshot() == before
         return
     end = coordinator.end(7000, epoch - retry, committed=committed)
     if ending is Ending.REPEATED:
         assert end == End(None, 7000, epoch)
-        assert coordinator.snapshot() == before
+        assert coordinator.known.snapshot() == before
         return
     partitions = (ORDERS,) if ending is Ending.ENDS else ()
     assert end.entry == TransactionEnded(
@@ -109,16 +109,16 @@ def test_version_1_repeats_an_end_only_in_its_own_direction() -> None:
 @pytest.mark.parametrize(("state", "committed"), list(product(State, (False, True))))
 def test_an_end_of_version_1_does_what_the_table_says(state: State, committed: bool) -> None:
     coordinator, epoch = in_state(state, 1)
-    before = coordinator.snapshot()
+    before = coordinator.known.snapshot()
     ending = END_VERSION_1[state, committed]
     if ending in NUMBERS:
         with pytest.raises(Refused) as refused:
             coordinator.end(7000, epoch, committed=committed, version=1)
         assert error_of(refused) == NUMBERS[ending]
-        assert coordinator.snapshot() == before
+        assert coordinator.known.snapshot() == before
     elif ending is Ending.REPEATED:
         assert coordinator.end(7000, epoch, committed=committed, version=1) == End(None, 7000, epoch)
-        assert coordinator.snapshot() == before
+        assert coordinator.known.snapshot() == before
     else:
         entry = coordinator.end(7000, epoch, committed=committed, version=1).entry
         assert entry == TransactionEnded(7000, epoch, 7000, epoch, committed, (ORDERS,), (), 1_000, False)
@@ -144,7 +144,7 @@ def test_a_delayed_end_of_version_2_never_ends_a_later_transaction() -> None:
         with pytest.raises(Refused) as refused:
             coordinator.end(7000, 0, committed=committed)
         assert error_of(refused) == refusals.PRODUCER_FENCED
-    assert coordinator.is_open(7000)
+    assert coordinator.known.is_open(7000)
 
 
 def test_a_delayed_batch_of_version_2_never_opens_a_transaction_again() -> None:
@@ -155,7 +155,7 @@ def test_a_delayed_batch_of_version_2_never_opens_a_transaction_again() -> None:
     with pytest.raises(Refused) as refused:
         coordinator.send(7000, 0, ORDERS, joins=True)
     assert error_of(refused) == refusals.INVALID_PRODUCER_EPOCH
-    assert not coordinator.is_open(7000)
+    assert not coordinator.known.is_open(7000)
 
 
 def test_where_the_epochs_are_used_up_an_end_hands_out_a_new_producer_id_and_its_retry_hears_of_it() -> None:
@@ -186,16 +186,16 @@ def test_every_open_transaction_has_a_deadline_of_its_own() -> None:
     coordinator = Coordinator()
     coordinator.claim("slow", timeout_ms=50_000)
     coordinator.claim("fast", timeout_ms=10_000)
-    assert list(coordinator.deadlines()) == []
+    assert list(coordinator.known.deadlines()) == []
     coordinator.add(7000, 0, ORDERS, name="slow")
-    assert list(coordinator.deadlines()) == [(7000, 51_000)]
+    assert list(coordinator.known.deadlines()) == [(7000, 51_000)]
     coordinator.now_ms = 2_000
     coordinator.add(7001, 0, ORDERS, name="fast")
-    assert list(coordinator.deadlines()) == [(7000, 51_000), (7001, 12_000)]
+    assert list(coordinator.known.deadlines()) == [(7000, 51_000), (7001, 12_000)]
     coordinator.end(7001, 0, name="fast")
-    assert list(coordinator.deadlines()) == [(7000, 51_000)]
+    assert list(coordinator.known.deadlines()) == [(7000, 51_000)]
     coordinator.end(7000, 0, name="slow")
-    assert list(coordinator.deadlines()) == []
+    assert list(coordinator.known.deadlines()) == []
 
 
 def test_a_transaction_that_grows_does_not_get_more_time() -> None:
@@ -204,7 +204,7 @@ def test_a_transaction_that_grows_does_not_get_more_time() -> None:
     coordinator.add(7000, 0, ORDERS)
     coordinator.now_ms = 9_000
     coordinator.add(7000, 0, PAYMENTS)
-    assert list(coordinator.deadlines()) == [(7000, 11_000)]
+    assert list(coordinator.known.deadlines()) == [(7000, 11_000)]
 
 
 def test_what_takes_too_long_is_aborted_in_a_new_epoch() -> None:
@@ -216,7 +216,7 @@ def test_what_takes_too_long_is_aborted_in_a_new_epoch() -> None:
     coordinator.now_ms = 11_000
     (end,) = coordinator.overdue()
     assert end == TransactionEnded(7000, 1, 7000, 1, False, (ORDERS,), (), 11_000)
-    coordinator.apply(end)
+    coordinator.known.apply(end)
     with pytest.raises(Refused) as refused:
         coordinator.send(7000, 0, ORDERS, joins=True)
     assert error_of(refused) == refusals.INVALID_PRODUCER_EPOCH
@@ -229,7 +229,7 @@ def test_who_took_too_long_is_fenced_in_version_1_and_in_version_2_may_abort_and
     coordinator.add(7000, 0, ORDERS)
     coordinator.now_ms = 11_000
     (end,) = coordinator.overdue()
-    coordinator.apply(end)
+    coordinator.known.apply(end)
     for version, committed, error in (
         (1, True, refusals.PRODUCER_FENCED),
         (1, False, refusals.PRODUCER_FENCED),
@@ -247,7 +247,7 @@ def test_nobody_is_ever_told_the_last_epoch_of_all() -> None:
     coordinator.add(producer_id, EPOCH_GIVEN_MAX, ORDERS)
     coordinator.now_ms = 100_000
     (end,) = coordinator.overdue()
-    coordinator.apply(end)
+    coordinator.known.apply(end)
     for committed in (False, True):
         with pytest.raises(Refused) as refused:
             coordinator.end(producer_id, EPOCH_GIVEN_MAX, committed=committed)
@@ -267,8 +267,8 @@ def test_ids_that_were_silent_for_too_long_are_forgotten_unless_their_transactio
     assert list(coordinator.silent(1_999, 1_000)) == []
     (forgotten,) = coordinator.silent(2_000, 1_000)
     assert forgotten == TransactionalIdsForgotten(("silent",))
-    coordinator.apply(forgotten)
-    assert coordinator.described("silent") is None
+    coordinator.known.apply(forgotten)
+    assert coordinator.known.described("silent") is None
     with pytest.raises(Refused) as refused:
         coordinator.check_batch(7000, 0, ORDERS, joins=True)
     assert error_of(refused) == refusals.INVALID_PRODUCER_ID_MAPPING
@@ -280,10 +280,10 @@ def test_very_many_ids_are_forgotten_in_entries_of_a_bounded_size() -> None:
         coordinator.claim(str(number))
     sizes = []
     for forgotten in coordinator.silent(10_000, 1):
-        coordinator.apply(forgotten)
+        coordinator.known.apply(forgotten)
         sizes.append(len(forgotten.transactional_ids))
     assert sizes == [FORGOTTEN_PER_ENTRY, 1]
-    assert len(coordinator) == 0
+    assert len(coordinator.known) == 0
 
 
 def test_the_last_epoch_is_nobodys_whatever_a_client_says() -> None:
@@ -291,7 +291,7 @@ def test_the_last_epoch_is_nobodys_whatever_a_client_says() -> None:
     coordinator.add(producer_id, EPOCH_GIVEN_MAX, ORDERS)
     coordinator.now_ms += 60_000
     for entry in coordinator.overdue():
-        coordinator.apply(entry)
+        coordinator.known.apply(entry)
     said = producer_id, EPOCH_MAX
     for attempt in (
         lambda: coordinator.end(*said, committed=False),

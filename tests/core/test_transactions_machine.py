@@ -18,7 +18,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from semel.core import refusals
 from semel.core.entries import PartitionName, TransactionalIdClaimed, TransactionEnded
 from semel.core.refusals import Refused
-from semel.core.transactions import EPOCH_GIVEN_MAX, TransactionBounds, Transactions
+from semel.core.transaction_rules import EPOCH_GIVEN_MAX, TransactionBounds, TransactionRules
+from semel.core.transactions import Transactions
 
 NAMES = ("a", "b")
 PARTITIONS = (PartitionName(1, 0), PartitionName(1, 1), PartitionName(2, 0))
@@ -89,7 +90,8 @@ class TransactionsMachine(RuleBasedStateMachine):
     @initialize(first_epoch=st.sampled_from((0, EPOCH_GIVEN_MAX - 2)))
     def begin(self, first_epoch: int) -> None:
         self.bounds = TransactionBounds(timeout_ms_max=100)
-        self.real = Transactions(self.bounds)
+        self.real = Transactions()
+        self.rules = TransactionRules(self.real, self.bounds)
         self.histories: dict[str, History] = {}
         self.now_ms = 1_000
         self.ids = count(1)
@@ -106,7 +108,7 @@ class TransactionsMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NAMES), timeout_ms=st.sampled_from(TIMEOUTS_MS))
     def a_new_process_claims(self, name: str, timeout_ms: int) -> None:
-        claim = self.real.decide_init(name, timeout_ms, None, self.new_id, self.now_ms)
+        claim = self.rules.decide_init(name, timeout_ms, None, self.new_id, self.now_ms)
         history = self.histories.get(name)
         if history is None:
             self.histories[name] = history = History()
@@ -127,7 +129,7 @@ class TransactionsMachine(RuleBasedStateMachine):
     def somebody_claims_with_what_it_has(self, data: st.DataObject, timeout_ms: int) -> None:
         name, history, identity = self.somebody(data)
         last = history.incarnations[-1]
-        claim = attempt(self.real.decide_init, name, timeout_ms, identity, self.new_id, self.now_ms)
+        claim = attempt(self.rules.decide_init, name, timeout_ms, identity, self.new_id, self.now_ms)
         if isinstance(claim, Refused):
             assert claim.error == refusals.PRODUCER_FENCED
             assert identity != history.current
@@ -153,11 +155,11 @@ class TransactionsMachine(RuleBasedStateMachine):
         allowed = identity == history.current and (how != "batch" or partition in history.open_partitions)
         try:
             if how == "announce":
-                grew = self.real.decide_add_partitions(name, *identity, [partition], self.now_ms)
+                grew = self.rules.decide_add_partitions(name, *identity, [partition], self.now_ms)
                 if grew is not None:
                     self.apply(grew)
             else:
-                self.real.check_batch(*identity, partition, joins=how == "joins")
+                self.rules.check_batch(*identity, partition, joins=how == "joins")
                 self.real.apply_batch(identity[0], partition, self.now_ms)
         except Refused:
             assert not allowed
@@ -172,7 +174,7 @@ class TransactionsMachine(RuleBasedStateMachine):
     def somebody_ends(self, data: st.DataObject, committed: bool, version: int) -> None:
         name, history, identity = self.somebody(data)
         opened = history.open_partitions
-        decide = partial(self.real.decide_end, raises_epoch=version == 2)
+        decide = partial(self.rules.decide_end, raises_epoch=version == 2)
         end = attempt(decide, name, *identity, committed, self.new_id, self.now_ms)
         if isinstance(end, Refused):
             assert not (opened and identity == history.current), "an owner may always end what is open"
@@ -212,7 +214,7 @@ class TransactionsMachine(RuleBasedStateMachine):
             if history.open_partitions and history.began_at_ms + history.timeout_ms <= self.now_ms
         }
         overdue = [producer_id for producer_id, deadline_ms in self.real.deadlines() if deadline_ms <= self.now_ms]
-        ends = [self.real.decide_timeout(producer_id, self.now_ms) for producer_id in overdue]
+        ends = [self.rules.decide_timeout(producer_id, self.now_ms) for producer_id in overdue]
         assert {self.owner_of(end.producer_id) for end in ends} == late
         for end in ends:
             history = self.histories[self.owner_of(end.producer_id)]
@@ -228,7 +230,8 @@ class TransactionsMachine(RuleBasedStateMachine):
     @rule()
     def the_process_starts_again(self) -> None:
         kept = json.dumps(self.real.snapshot())
-        self.real = Transactions(self.bounds)
+        self.real = Transactions()
+        self.rules = TransactionRules(self.real, self.bounds)
         self.real.restore(json.loads(kept))
 
     # -- what always holds

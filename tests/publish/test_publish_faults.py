@@ -267,7 +267,7 @@ def forget_transactional_ids(broker: FaultyBroker) -> None:
 
     async def forget() -> None:
         inside = broker._broker
-        for entry in list(inside.log.state.transactions.silent(inside.now_ms(), -1)):
+        for entry in list(inside.log.state.transaction_rules.silent(inside.now_ms(), -1)):
             inside.commit(entry)
         assert not list(inside.log.state.transactions.all_described())
 

@@ -91,8 +91,8 @@ JOURNAL_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "an epoch that may have been handed out is handed out again",
-        "semel.core.transactions:Transactions.decide_init",
-        "producer_id in self._doubted",
+        "semel.core.transaction_rules:TransactionRules.decide_init",
+        "self._known.is_doubted(producer_id)",
         "False",
         ("tests/broker/test_lost_power.py",),
     ),

@@ -213,7 +213,8 @@ def test_markers_that_are_written_beforehand_are_the_same_whatever_comes_between
 
     def decided() -> TransactionEnded:
         said = "one", owner.producer_id, owner.producer_epoch, False
-        entry = caller.log.state.transactions.decide_end(*said, lambda: 99, caller.now_ms, raises_epoch=False).entry
+        decide = caller.log.state.transaction_rules.decide_end
+        entry = decide(*said, lambda: 99, caller.now_ms, raises_epoch=False).entry
         assert entry is not None
         return entry
 

@@ -29,7 +29,7 @@ def begun(files: FaultyFiles) -> tuple[Caller, PartitionLog, PartitionLog]:
 def decided(caller: Caller) -> TransactionEnded:
     owner = caller.log.state.transactions.owners()[0]
     said = "one", owner.producer_id, owner.producer_epoch, True
-    entry = caller.log.state.transactions.decide_end(*said, lambda: 99, caller.now_ms, raises_epoch=False).entry
+    entry = caller.log.state.transaction_rules.decide_end(*said, lambda: 99, caller.now_ms, raises_epoch=False).entry
     assert entry is not None
     return entry
 

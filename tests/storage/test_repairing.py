@@ -182,7 +182,7 @@ def test_an_open_transaction_that_nobody_owns_is_found_at_the_start_and_given_an
     assert "belongs to nobody, and is aborted by the next start" in told
     ((producer_id, due_ms),) = log.state.transactions.deadlines()
     assert (producer_id, due_ms) == (1000, 1)
-    log.commit(log.state.transactions.decide_timeout(1000, 5))
+    log.commit(log.state.transaction_rules.decide_timeout(1000, 5))
     assert log.state.partitions.all()[0].state.open_transactions == {}
     log.close()
 

@@ -30,7 +30,7 @@ def forget_silent_producers(broker: "Broker") -> Steps[None]:
 
 def forget_silent_transactional_ids(broker: "Broker") -> Steps[None]:
     expiration_ms = broker.limits.transactional_id_expiration_ms
-    for entry in broker.log.state.transactions.silent(_counted_now_ms(broker, expiration_ms), expiration_ms):
+    for entry in broker.log.state.transaction_rules.silent(_counted_now_ms(broker, expiration_ms), expiration_ms):
         entry = replace(entry, at_ms=broker.now_ms())
         broker.log.commit(entry)
         names = entry.transactional_ids

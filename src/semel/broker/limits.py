@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from semel.core.partition import PRODUCER_EXPIRATION_MS
-from semel.core.transactions import TransactionBounds
+from semel.core.transaction_rules import TransactionBounds
 from semel.storage.log import LogSettings
 
 # There is one broker, and this is its number.

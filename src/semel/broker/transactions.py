@@ -1,6 +1,6 @@
 """What the broker does about transactions besides answering: commits decisions, counts, ends what takes too long.
 
-The rules are those of `semel.core.transactions`. Here is what they must not know: the journal that makes their
+The rules are those of `semel.core.transaction_rules`. Here is what they must not know: the journal that makes their
 decisions durable, the alarm that rings when a transaction is overdue, and over which connection a request came.
 
 In version 1 of the protocol a request does not say which transaction it means. One that was delayed on a connection
@@ -20,7 +20,7 @@ from semel.broker.metrics import TransactionOutcome
 from semel.core.entries import PartitionName, TransactionEnded
 from semel.core.producer_room import NoRoom
 from semel.core.steps import APPEND_PIECES, Steps, finish
-from semel.core.transactions import Claim, End
+from semel.core.transaction_rules import Claim, End
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -61,8 +61,8 @@ class TransactionCoordinator:
         now_ms = broker.now_ms()
 
         def decide() -> Claim:
-            transactions = broker.log.state.transactions
-            return transactions.decide_init(transactional_id, timeout_ms, supplied, self.new_producer_id, now_ms)
+            rules = broker.log.state.transaction_rules
+            return rules.decide_init(transactional_id, timeout_ms, supplied, self.new_producer_id, now_ms)
 
         claim = decide()
         prepared = None
@@ -91,7 +91,7 @@ class TransactionCoordinator:
     ) -> None:
         broker = self._broker
         now_ms = broker.now_ms()
-        grew = broker.log.state.transactions.decide_add_partitions(
+        grew = broker.log.state.transaction_rules.decide_add_partitions(
             transactional_id, producer_id, producer_epoch, partitions, now_ms
         )
         if grew is not None:
@@ -106,7 +106,7 @@ class TransactionCoordinator:
 
     def add_group(self, transactional_id: str, producer_id: int, producer_epoch: int, group: str) -> None:
         broker = self._broker
-        grew = broker.log.state.transactions.decide_add_group(
+        grew = broker.log.state.transaction_rules.decide_add_group(
             transactional_id, producer_id, producer_epoch, group, broker.now_ms()
         )
         if grew is not None:
@@ -130,8 +130,8 @@ class TransactionCoordinator:
         def decide() -> End:
             check_timely()
             said = transactional_id, producer_id, producer_epoch, committed
-            transactions = broker.log.state.transactions
-            return transactions.decide_end(*said, self.new_producer_id, now_ms, raises_epoch=raises_epoch)
+            rules = broker.log.state.transaction_rules
+            return rules.decide_end(*said, self.new_producer_id, now_ms, raises_epoch=raises_epoch)
 
         end = decide()
         prepared = None
@@ -214,14 +214,14 @@ class TransactionCoordinator:
             return
         broker = self._broker
         now_ms = broker.now_ms()
-        transactions = broker.log.state.transactions
-        entry = transactions.decide_timeout(producer_id, now_ms)
+        rules = broker.log.state.transaction_rules
+        entry = rules.decide_timeout(producer_id, now_ms)
         prepared = None
         if entry.place_count > broker.pace.unprepared_max:
             prepared = yield from broker.log.prepare_end(entry)
             if not self._is_overdue(producer_id, steady_ms):
                 return
-            entry = transactions.decide_timeout(producer_id, now_ms)
+            entry = rules.decide_timeout(producer_id, now_ms)
         broker.log.commit(entry, prepared)
         self._note_ended(entry, "timed_out")
         broker.events.tell(

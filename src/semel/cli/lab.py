@@ -208,10 +208,9 @@ class Lab:
 
     def _begin(self, name: str) -> str:
         producer = self._named(name)
-        transactions = self._log.state.transactions
-        if transactions.described(producer.transactional_id) is None:
+        if self._log.state.transactions.described(producer.transactional_id) is None:
             self._claim(producer)
-        opened = transactions.decide_add_partitions(*producer, (), _now_ms())
+        opened = self._log.state.transaction_rules.decide_add_partitions(*producer, (), _now_ms())
         if opened is None:
             return f"ERROR: a transaction of {name} is open already"
         self._log.commit(opened)
@@ -222,7 +221,7 @@ class Lab:
         producer = self._named(name)
         if self._log.state.transactions.described(producer.transactional_id) is None:
             return f"ERROR: {name} never began a transaction"
-        end = self._log.state.transactions.decide_end(
+        end = self._log.state.transaction_rules.decide_end(
             *producer, committed, lambda: self._log.new_producer_id(_now_ms()), _now_ms(), raises_epoch=False
         )
         ended = "committed" if committed else "aborted"
@@ -252,7 +251,7 @@ class Lab:
 
     def _claim(self, producer: Producer) -> int:
         """Claim the producer's transactional id, from itself or from whoever has it; answer the epoch that gives."""
-        claim = self._log.state.transactions.decide_init(
+        claim = self._log.state.transaction_rules.decide_init(
             producer.transactional_id, _TIMEOUT_MS, None, lambda: producer.producer_id, _now_ms()
         )
         for entry in claim.entries:

@@ -38,6 +38,7 @@ from semel.core.producer_ids import ProducerIds
 from semel.core.producer_room import ProducerRoom
 from semel.core.silence import Silence
 from semel.core.topics import Catalog, Topic
+from semel.core.transaction_rules import TRANSACTION_BOUNDS, TransactionBounds, TransactionRules
 from semel.core.transactions import Transactions
 
 
@@ -164,16 +165,17 @@ class State(Generic[H]):
     def __init__(
         self,
         catalog: Catalog,
-        transactions: Transactions,
         groups: Groups,
         producer_room: ProducerRoom,
         make: MakeHolders[H],
+        transaction_bounds: TransactionBounds = TRANSACTION_BOUNDS,
     ) -> None:
         self.cluster_id = ""
         self.catalog = catalog
         self.partitions = Partitions(catalog, make)
         self.producer_ids = ProducerIds()
-        self.transactions = transactions
+        self.transactions = transactions = Transactions()
+        self.transaction_rules = TransactionRules(transactions, transaction_bounds)
         self.groups = groups
         self.silence = Silence()
         self.producer_room = producer_room

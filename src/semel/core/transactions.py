@@ -1,407 +1,318 @@
-"""Transactions: who owns a transactional id, what takes part in its open transaction, and how it ends.
+"""What is known of every transactional id: the producer it belongs to, and what takes part in its open transaction.
 
-Theory of operation
--------------------
-A transactional id is a name that outlives processes. Whoever claims it gets a producer id and an epoch, and everybody
-who held it before has an older epoch and is fenced: that is the whole protection against zombies. Its transaction is
-open from the first partition or group that takes part until it ends, and it ends in one entry, at once in all of them;
-so there is no state between "open" and "ended", and nothing that a crash could leave half done.
-
-Clients speak two versions of the protocol:
-
-* Version 1 announces every partition and group beforehand (AddPartitionsToTxn, AddOffsetsToTxn), and the epoch stays
-  the same from one transaction to the next. A repeated EndTxn is recognised by how the last transaction ended. A
-  request does not say which transaction it means, so one that was delayed can be told from a timely one only by its
-  connection: no client goes back to a connection that it has given up (`decide_end`).
-* Version 2 lets the first batch or offset announce itself, and every end raises the epoch. So a request names its
-  transaction by its epoch, and a repetition is one that bears the epoch before.
-
-What EndTxn does is the tables `END_VERSION_1` and `END_VERSION_2` below.
-
-Every open transaction has a deadline, the time at which it began plus its owner's timeout. When it has passed, the
-transaction is aborted in a new epoch (`decide_timeout`). An owner that speaks version 1 is fenced by that; one that
-speaks version 2 and aborts is told the new epoch, as after an abort of its own, and goes on, as with Apache Kafka.
-
-`decide_...` looks and changes nothing; what is known, and how an entry changes it, is `TransactionRegister`. This file
-must never change anything.
+`apply` is the one way in which any of it changes, in service and in recovery alike. What stands for an id is an
+immutable value, replaced with every change, so that a checkpoint can have all of them without copying any. Whether
+something may happen is decided by the rules in `semel.core.transaction_rules` and never here.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from enum import Enum
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, Final, NamedTuple
 
-from semel.core import refusals
 from semel.core.entries import (
     PartitionName,
-    StoredOffset,
+    TopicDeleted,
     TransactionalIdClaimed,
     TransactionalIdsForgotten,
     TransactionalOffsets,
     TransactionEnded,
     TransactionGrew,
 )
-from semel.core.refusals import Refused
-from semel.core.transaction_register import NO_EPOCH, NO_PRODUCER, Owner, State, TransactionRegister
 
-# The largest epoch that exists, and the largest that anybody is given: the one above it is left for fencing its owner.
-EPOCH_MAX: Final = 2**15 - 1
-EPOCH_GIVEN_MAX: Final = EPOCH_MAX - 1
+TransactionEntry = (
+    TransactionalIdClaimed
+    | TransactionGrew
+    | TransactionalOffsets
+    | TransactionEnded
+    | TransactionalIdsForgotten
+    | TopicDeleted
+)
 
-# Ids that are forgotten in one entry: enough that the entries are few, and each is small.
-FORGOTTEN_PER_ENTRY: Final = 1_000
-
-
-class Ending(Enum):
-    """What EndTxn leads to."""
-
-    ENDS = "ends"
-    # Aborting where nothing is open: the epoch rises all the same, so that whatever is still on its way is fenced.
-    ENDS_NOTHING = "ends nothing"
-    # It was done before: the answer is what was answered then.
-    REPEATED = "repeated"
-    INVALID = "invalid"
-    FENCED = "fenced"
+NO_PRODUCER: Final = -1
+NO_EPOCH: Final = -1
 
 
-_E, _N, _R, _I, _F = Ending.ENDS, Ending.ENDS_NOTHING, Ending.REPEATED, Ending.INVALID, Ending.FENCED
+class State(IntEnum):
+    """What a transactional id is in, under the numbers that Kafka gives the states."""
 
-# (state, whether to commit) -> what happens; the epoch must be the current one.
-END_VERSION_1: Final = {
-    (State.EMPTY, False): _I,
-    (State.EMPTY, True): _I,
-    (State.ONGOING, False): _E,
-    (State.ONGOING, True): _E,
-    (State.COMPLETE_COMMIT, False): _I,
-    (State.COMPLETE_COMMIT, True): _R,
-    (State.COMPLETE_ABORT, False): _R,
-    (State.COMPLETE_ABORT, True): _I,
-}
-# (state, whether to commit, whether the epoch is the one before the current one) -> what happens.
-END_VERSION_2: Final = {
-    (State.EMPTY, False, True): _F,
-    (State.EMPTY, False, False): _N,
-    (State.EMPTY, True, True): _F,
-    (State.EMPTY, True, False): _I,
-    (State.ONGOING, False, True): _F,
-    (State.ONGOING, False, False): _E,
-    (State.ONGOING, True, True): _F,
-    (State.ONGOING, True, False): _E,
-    (State.COMPLETE_COMMIT, False, True): _I,
-    (State.COMPLETE_COMMIT, False, False): _N,
-    (State.COMPLETE_COMMIT, True, True): _R,
-    (State.COMPLETE_COMMIT, True, False): _I,
-    (State.COMPLETE_ABORT, False, True): _R,
-    (State.COMPLETE_ABORT, False, False): _N,
-    (State.COMPLETE_ABORT, True, True): _I,
-    (State.COMPLETE_ABORT, True, False): _I,
-}
+    EMPTY = 0
+    ONGOING = 1
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+
+    @property
+    def shown(self) -> str:
+        """The name that people see: `CompleteCommit`."""
+        return self.name.title().replace("_", "")
 
 
-class Claim(NamedTuple):
-    """What a transactional id is claimed with: the entries to commit, in this order, and what the owner is told."""
+class Owner(NamedTuple):
+    """A transactional id and the producer it belongs to. Immutable: every change makes a new one.
 
-    entries: tuple[TransactionEnded | TransactionalIdClaimed, ...]
+    `last_producer_id` and `last_epoch` are what the owner knew before it was given what it has now, so that a request
+    it repeats because the answer was lost is recognised; -1 where there is nothing it could repeat.
+    """
+
+    transactional_id: str
     producer_id: int
     producer_epoch: int
+    last_producer_id: int
+    last_epoch: int
+    timeout_ms: int
+    last_end: State
+    changed_at_ms: int
 
 
-class End(NamedTuple):
-    """The entry that ends a transaction, None where a repetition ends nothing, and what the owner goes on with."""
+@dataclass(slots=True)
+class OpenTransaction:
+    """What takes part in a transaction that has begun and has not ended."""
 
-    entry: TransactionEnded | None
-    producer_id: int
-    producer_epoch: int
+    began_at_ms: int
+    # In the order in which they came, each once.
+    partitions: dict[PartitionName, None] = field(default_factory=dict)
+    groups: dict[str, None] = field(default_factory=dict)
 
-
-@dataclass(frozen=True, slots=True)
-class TransactionBounds:
-    """How much of everything there may be."""
-
-    ids_max: int = 100_000
-    id_bytes_max: int = 1_024
-    open_max: int = 10_000
-    partitions_max: int = 3_000
-    open_partitions_max: int = 200_000
-    timeout_ms_max: int = 900_000
+    @property
+    def part_count(self) -> int:
+        return len(self.partitions) + len(self.groups)
 
 
-TRANSACTION_BOUNDS: Final = TransactionBounds()
+class Described(NamedTuple):
+    """A transactional id as it is shown to people."""
+
+    owner: Owner
+    state: State
+    began_at_ms: int
+    partitions: tuple[PartitionName, ...]
 
 
-class Transactions(TransactionRegister):
-    """Every transactional id with its producer and its transaction, and the rules for them."""
+class Transactions:
+    """The transactional ids, and the transactions that are open."""
 
-    def __init__(self, bounds: TransactionBounds = TRANSACTION_BOUNDS) -> None:
-        super().__init__()
-        self.bounds = bounds
+    def __init__(self) -> None:
+        self._owners: dict[int, Owner] = {}
+        self._producer_ids: dict[str, int] = {}
+        self._open: dict[int, OpenTransaction] = {}
+        # Producers whose later epochs may have been handed out and lost since: nobody may get one of them again.
+        self._doubted: set[int] = set()
+        # Partitions and groups of all open transactions together.
+        self.part_count = 0
 
-    # -- claiming -----------------------------------------------------------------------------------------------
+    def __len__(self) -> int:
+        return len(self._owners)
 
-    def decide_init(
-        self,
-        transactional_id: str,
-        timeout_ms: int,
-        supplied: tuple[int, int] | None,
-        new_producer_id: Callable[[], int],
-        now_ms: int,
-    ) -> Claim:
-        """Who owns a transactional id from now on. `supplied` is the (producer id, epoch) that the claimant has.
+    @property
+    def open_count(self) -> int:
+        return len(self._open)
 
-        A claimant without one is a new process: whoever owned the id before is fenced. One with the current one goes
-        on after an error. One with the last one asks again because the answer was lost.
-        """
-        self._check_id(transactional_id)
-        if not 0 < timeout_ms <= self.bounds.timeout_ms_max:
-            raise Refused(
-                refusals.INVALID_TRANSACTION_TIMEOUT,
-                f"a transaction may take 1 to {self.bounds.timeout_ms_max} ms, not {timeout_ms}",
-            )
-        owner = self._named(transactional_id)
-        if owner is None:
-            if len(self._owners) >= self.bounds.ids_max:
-                raise Refused(
-                    refusals.POLICY_VIOLATION, f"there are {self.bounds.ids_max} transactional ids, no more are allowed"
-                )
-            return _claim((), transactional_id, new_producer_id(), 0, NO_PRODUCER, NO_EPOCH, timeout_ms, now_ms)
-        producer_id, epoch = owner.producer_id, owner.producer_epoch
-        if supplied is not None and (supplied != (producer_id, epoch) or epoch > EPOCH_GIVEN_MAX):
-            if supplied == (owner.last_producer_id, owner.last_epoch) and producer_id not in self._open:
-                return Claim((), producer_id, epoch)
-            raise Refused(refusals.PRODUCER_FENCED, f"fenced (epoch {supplied[1]}, current {epoch})")
-        fence = (self._fence(owner, now_ms, for_successor=supplied is None),) if producer_id in self._open else ()
-        next_epoch = epoch + 1
-        last = (producer_id, epoch) if supplied is not None else (NO_PRODUCER, NO_EPOCH)
-        if next_epoch > EPOCH_GIVEN_MAX or producer_id in self._doubted:
-            producer_id, next_epoch = new_producer_id(), 0
-        return _claim(fence, transactional_id, producer_id, next_epoch, *last, timeout_ms, now_ms)
+    def is_open(self, producer_id: int) -> bool:
+        return producer_id in self._open
 
-    def _check_id(self, transactional_id: str) -> None:
-        if not transactional_id:
-            raise Refused(refusals.INVALID_REQUEST, "a transactional id must not be empty")
-        if len(transactional_id.encode()) > self.bounds.id_bytes_max:
-            raise Refused(refusals.INVALID_REQUEST, f"a transactional id has at most {self.bounds.id_bytes_max} bytes")
+    def opened(self, producer_id: int) -> OpenTransaction | None:
+        """The open transaction of this producer."""
+        return self._open.get(producer_id)
 
-    def _fence(self, owner: Owner, now_ms: int, *, for_successor: bool) -> TransactionEnded:
-        """The abort of an open transaction in a new epoch, so that whatever of it is still on its way is refused."""
-        epoch = min(owner.producer_epoch + 1, EPOCH_MAX)
-        # Of the last epoch nobody must hear: above it there would be none to abort its transaction with.
-        fenced = for_successor or epoch > EPOCH_GIVEN_MAX
-        return self._end(owner, False, epoch, (owner.producer_id, epoch), now_ms, fenced=fenced)
+    def owner(self, producer_id: int) -> Owner | None:
+        """The owner of a producer id."""
+        return self._owners.get(producer_id)
 
-    # -- growing ------------------------------------------------------------------------------------------------
+    def is_doubted(self, producer_id: int) -> bool:
+        """Whether later epochs of this producer may have been handed out and lost since."""
+        return producer_id in self._doubted
 
-    def decide_add_partitions(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        partitions: Iterable[PartitionName],
-        now_ms: int,
-    ) -> TransactionGrew | None:
-        """These partitions take part from now on; None if all of them do already."""
-        owner = self._owned(transactional_id, producer_id, producer_epoch)
+    def takes_part(self, producer_id: int, partition: PartitionName) -> bool:
+        """Whether this partition is part of an open transaction of this producer."""
         transaction = self._open.get(producer_id)
-        known: dict[PartitionName, None] = {} if transaction is None else transaction.partitions
-        new = tuple(name for name in dict.fromkeys(partitions) if name not in known)
-        if transaction is not None and not new:
-            return None
-        self._check_room(owner, len(new))
-        return TransactionGrew(producer_id, producer_epoch, new, (), now_ms)
+        return transaction is not None and partition in transaction.partitions
 
-    def decide_add_group(
-        self, transactional_id: str, producer_id: int, producer_epoch: int, group: str, now_ms: int
-    ) -> TransactionGrew | None:
-        """Offsets of this group will take part from now on; None if they do already."""
-        owner = self._owned(transactional_id, producer_id, producer_epoch)
-        transaction = self._open.get(producer_id)
-        if transaction is not None and group in transaction.groups:
-            return None
-        self._check_group(group)
-        self._check_room(owner, 1)
-        return TransactionGrew(producer_id, producer_epoch, (), (group,), now_ms)
+    # -- deadlines ----------------------------------------------------------------------------------------------
 
-    def decide_offsets(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        group: str,
-        offsets: tuple[StoredOffset, ...],
-        now_ms: int,
-        *,
-        joins: bool,
-    ) -> TransactionalOffsets:
-        """These offsets will count when the transaction is committed. `joins`: the group takes part by this alone."""
-        owner = self._owned(transactional_id, producer_id, producer_epoch)
-        transaction = self._open.get(producer_id)
-        if transaction is None or group not in transaction.groups:
-            if not joins:
-                raise Refused(refusals.INVALID_TXN_STATE, f"group '{group}' takes no part in an open transaction")
-            self._check_group(group)
-            self._check_room(owner, 1)
-        return TransactionalOffsets(producer_id, producer_epoch, group, offsets, now_ms)
+    def timeout_ms(self, producer_id: int) -> int:
+        """How long a transaction of this producer may take."""
+        return self._owners[producer_id].timeout_ms
 
-    def missing_partitions(
-        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Iterable[PartitionName]
-    ) -> set[PartitionName]:
-        """Which of these partitions take no part in the open transaction of this producer."""
-        self._owned(transactional_id, producer_id, producer_epoch)
-        transaction = self._open.get(producer_id)
-        known: dict[PartitionName, None] = {} if transaction is None else transaction.partitions
-        return {name for name in partitions if name not in known}
+    def deadlines(self) -> Iterator[tuple[int, int]]:
+        """The producer of each open transaction, and when that is overdue."""
+        for producer_id, transaction in self._open.items():
+            yield producer_id, transaction.began_at_ms + self.timeout_ms(producer_id)
 
-    def check_batch(self, producer_id: int, producer_epoch: int, partition: PartitionName, *, joins: bool) -> None:
-        """Refuse a transactional batch that is part of no open transaction. `joins`: it takes part by being sent."""
+    # -- looking up ---------------------------------------------------------------------------------------------
+
+    def state_of(self, owner: Owner) -> State:
+        return State.ONGOING if owner.producer_id in self._open else owner.last_end
+
+    def described(self, transactional_id: str) -> Described | None:
+        owner = self.named(transactional_id)
+        return None if owner is None else self._described(owner)
+
+    def owners(self) -> list[Owner]:
+        """Every transactional id, as it is now."""
+        return list(self._owners.values())
+
+    def open_parts(self, transactional_id: str) -> int:
+        """How many partitions and groups take part in the open transaction of this id."""
+        transaction = self._open.get(self._producer_ids.get(transactional_id, NO_PRODUCER))
+        return 0 if transaction is None else transaction.part_count
+
+    def all_described(self) -> Iterator[Described]:
+        return map(self._described, self._owners.values())
+
+    def _described(self, owner: Owner) -> Described:
+        transaction = self._open.get(owner.producer_id)
+        if transaction is None:
+            return Described(owner, owner.last_end, -1, ())
+        return Described(owner, State.ONGOING, transaction.began_at_ms, tuple(transaction.partitions))
+
+    def named(self, transactional_id: str) -> Owner | None:
+        producer_id = self._producer_ids.get(transactional_id)
+        return None if producer_id is None else self._owners[producer_id]
+
+    def doubt(self) -> None:
+        """What was decided last may be lost, epochs among it that somebody has heard of."""
+        self._doubted.update(self._owners)
+
+    # -- applying -----------------------------------------------------------------------------------------------
+
+    def check(self, entry: TransactionEntry) -> None:
+        """ValueError for an entry that cannot follow on those before it, as only a damaged journal holds."""
+        if isinstance(entry, TransactionalIdClaimed):
+            self._check_unowned(entry.producer_id, entry.transactional_id)
+            if self._producer_ids.get(entry.transactional_id) in self._open:
+                raise ValueError(f"'{entry.transactional_id}' is claimed while its transaction is open")
+        elif isinstance(entry, TransactionEnded):
+            self._check_unowned(entry.next_producer_id, self.known(entry.producer_id).transactional_id)
+        elif isinstance(entry, TransactionGrew | TransactionalOffsets):
+            self.known(entry.producer_id)
+        elif isinstance(entry, TransactionalIdsForgotten):
+            for transactional_id in entry.transactional_ids:
+                producer_id = self._producer_ids.get(transactional_id)
+                if producer_id is None or producer_id in self._open:
+                    raise ValueError(f"there is no transactional id '{transactional_id}', or its transaction is open")
+
+    def _check_unowned(self, producer_id: int, transactional_id: str) -> None:
+        """Nobody but this transactional id may have the producer id."""
         owner = self._owners.get(producer_id)
-        if owner is None:
-            raise Refused(refusals.INVALID_PRODUCER_ID_MAPPING, f"no transactional id has producer id {producer_id}")
-        if producer_epoch != owner.producer_epoch or producer_epoch > EPOCH_GIVEN_MAX:
-            raise Refused(
-                refusals.INVALID_PRODUCER_EPOCH, f"fenced (epoch {producer_epoch}, current {owner.producer_epoch})"
-            )
-        transaction = self._open.get(producer_id)
-        if transaction is not None and partition in transaction.partitions:
-            return
-        if not joins:
-            raise Refused(refusals.INVALID_TXN_STATE, "the producer has no transaction open here")
-        self._check_room(owner, 1)
+        if owner is not None and owner.transactional_id != transactional_id:
+            raise ValueError(f"producer id {producer_id} belongs to '{owner.transactional_id}'")
 
-    def _check_group(self, group: str) -> None:
-        if len(group.encode()) > self.bounds.id_bytes_max:
-            raise Refused(
-                refusals.INVALID_GROUP_ID,
-                f"a group that takes part in transactions has a name of at most {self.bounds.id_bytes_max} bytes",
-            )
-
-    def _check_room(self, owner: Owner, more: int) -> None:
-        transaction = self._open.get(owner.producer_id)
-        if transaction is None and len(self._open) >= self.bounds.open_max:
-            raise Refused(
-                refusals.POLICY_VIOLATION, f"{self.bounds.open_max} transactions are open, no more are allowed"
-            )
-        size = more + (0 if transaction is None else transaction.part_count)
-        if self.part_count + more > self.bounds.open_partitions_max:
-            raise Refused(
-                refusals.POLICY_VIOLATION,
-                f"open transactions have {self.bounds.open_partitions_max} partitions and groups, no more are allowed",
-            )
-        if size > self.bounds.partitions_max:
-            raise Refused(
-                refusals.POLICY_VIOLATION,
-                f"a transaction has at most {self.bounds.partitions_max} partitions and groups",
-            )
-
-    # -- ending -------------------------------------------------------------------------------------------------
-
-    def decide_end(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        committed: bool,
-        new_producer_id: Callable[[], int],
-        now_ms: int,
-        *,
-        raises_epoch: bool,
-    ) -> End:
-        """What EndTxn does. `raises_epoch`: the client speaks version 2, and is told what it goes on with."""
-        self._check_id(transactional_id)
-        owner = self._named(transactional_id)
-        current = None if owner is None else (owner.producer_id, owner.producer_epoch)
-        said = (producer_id, producer_epoch)
-        repeats = owner is not None and raises_epoch and said == (owner.last_producer_id, owner.last_epoch)
-        if owner is None or (producer_id != owner.producer_id and not repeats):
-            raise _not_mapped(transactional_id, producer_id)
-        state = self.state_of(owner)
-        if (said != current and not repeats) or producer_epoch > EPOCH_GIVEN_MAX:
-            ending = Ending.FENCED
-        elif raises_epoch:
-            ending = END_VERSION_2[state, committed, repeats]
+    def apply(self, entry: TransactionEntry) -> None:
+        """Make an entry true that `check` lets pass."""
+        if isinstance(entry, TransactionalIdClaimed):
+            self._apply_claim(entry)
+        elif isinstance(entry, TransactionGrew):
+            self._grow(entry.producer_id, entry.partitions, entry.groups, entry.at_ms)
+        elif isinstance(entry, TransactionalOffsets):
+            self._grow(entry.producer_id, (), (entry.group,), entry.at_ms)
+        elif isinstance(entry, TransactionEnded):
+            self._apply_end(entry)
+        elif isinstance(entry, TopicDeleted):
+            self._leave_topic(entry.number)
         else:
-            ending = END_VERSION_1[state, committed]
-        if ending is Ending.FENCED:
-            raise _fenced(owner, producer_epoch)
-        if ending is Ending.INVALID:
-            what = "commit" if committed else "abort"
-            raise Refused(refusals.INVALID_TXN_STATE, f"there is nothing to {what} ({state.shown})")
-        if ending is Ending.REPEATED:
-            return End(None, owner.producer_id, owner.producer_epoch)
-        if not raises_epoch:
-            return End(self._end(owner, committed, producer_epoch, said, now_ms), *said)
-        raised = producer_epoch + 1
-        goes_on = (new_producer_id(), 0) if raised > EPOCH_GIVEN_MAX else (producer_id, raised)
-        return End(self._end(owner, committed, raised, goes_on, now_ms), *goes_on)
+            for transactional_id in entry.transactional_ids:
+                producer_id = self._producer_ids.pop(transactional_id)
+                del self._owners[producer_id]
+                self._doubted.discard(producer_id)
 
-    def _end(
-        self,
-        owner: Owner,
-        committed: bool,
-        marker_epoch: int,
-        goes_on: tuple[int, int],
-        now_ms: int,
-        *,
-        fenced: bool = False,
-    ) -> TransactionEnded:
-        transaction = self._open.get(owner.producer_id)
-        partitions = () if transaction is None else tuple(transaction.partitions)
-        groups = () if transaction is None else tuple(transaction.groups)
-        return TransactionEnded(
-            owner.producer_id, marker_epoch, *goes_on, committed, partitions, groups, now_ms, fenced
+    def apply_batch(self, producer_id: int, partition: PartitionName, at_ms: int) -> None:
+        """A transactional batch has become part of the log, and so of its producer's transaction."""
+        transaction = self._open.get(producer_id)
+        if transaction is None or partition not in transaction.partitions:
+            self._grow(producer_id, (partition,), (), at_ms)
+
+    def _leave_topic(self, number: int) -> None:
+        """The partitions of a topic take part in nothing any more."""
+        for transaction in self._open.values():
+            for name in [name for name in transaction.partitions if name.number == number]:
+                del transaction.partitions[name]
+                self.part_count -= 1
+
+    def _apply_claim(self, entry: TransactionalIdClaimed) -> None:
+        before = self._producer_ids.get(entry.transactional_id)
+        if before is not None:
+            del self._owners[before]
+            if before != entry.producer_id:
+                self._doubted.discard(before)
+        self._producer_ids[entry.transactional_id] = entry.producer_id
+        self._owners[entry.producer_id] = Owner(
+            entry.transactional_id,
+            entry.producer_id,
+            entry.producer_epoch,
+            entry.last_producer_id,
+            entry.last_epoch,
+            entry.timeout_ms,
+            State.EMPTY,
+            entry.at_ms,
         )
 
-    # -- time ---------------------------------------------------------------------------------------------------
+    def _apply_end(self, entry: TransactionEnded) -> None:
+        owner = self.known(entry.producer_id)
+        ended = self._open.pop(entry.producer_id, None)
+        if ended is not None:
+            self.part_count -= ended.part_count
+        del self._owners[entry.producer_id]
+        if entry.next_producer_id != entry.producer_id:
+            self._doubted.discard(entry.producer_id)
+        last_producer_id, last_epoch = owner.last_producer_id, owner.last_epoch
+        if entry.fenced:
+            last_producer_id, last_epoch = NO_PRODUCER, NO_EPOCH
+        elif entry.next_epoch != owner.producer_epoch:
+            last_producer_id, last_epoch = owner.producer_id, owner.producer_epoch
+        self._producer_ids[owner.transactional_id] = entry.next_producer_id
+        self._owners[entry.next_producer_id] = owner._replace(
+            producer_id=entry.next_producer_id,
+            producer_epoch=entry.next_epoch,
+            last_producer_id=last_producer_id,
+            last_epoch=last_epoch,
+            last_end=State.COMPLETE_COMMIT if entry.committed else State.COMPLETE_ABORT,
+            changed_at_ms=entry.at_ms,
+        )
 
-    def decide_timeout(self, producer_id: int, now_ms: int) -> TransactionEnded:
-        """The end of an open transaction whose deadline has come."""
-        return self._fence(self._owners[producer_id], now_ms, for_successor=False)
+    def _grow(self, producer_id: int, partitions: Iterable[PartitionName], groups: Iterable[str], at_ms: int) -> None:
+        transaction = self._begun(producer_id, at_ms)
+        before = transaction.part_count
+        transaction.partitions.update((PartitionName(*name), None) for name in partitions)
+        transaction.groups.update((group, None) for group in groups)
+        self.part_count += transaction.part_count - before
 
-    def silent(self, now_ms: int, expiration_ms: int) -> Iterator[TransactionalIdsForgotten]:
-        """The transactional ids of which nothing was heard for so long, and that have nothing open."""
+    def _begun(self, producer_id: int, at_ms: int) -> OpenTransaction:
+        """The open transaction of a producer, begun now if there was none."""
+        transaction = self._open.get(producer_id)
+        if transaction is None:
+            self._owners[producer_id] = self.known(producer_id)._replace(changed_at_ms=at_ms)
+            transaction = self._open[producer_id] = OpenTransaction(at_ms)
+        return transaction
 
-        def is_silent(owner: Owner | None) -> bool:
-            return (
-                owner is not None
-                and owner.changed_at_ms <= now_ms - expiration_ms
-                and owner.producer_id not in self._open
-            )
-
-        silent = [owner.transactional_id for owner in self._owners.values() if is_silent(owner)]
-        for first in range(0, len(silent), FORGOTTEN_PER_ENTRY):
-            # Some may have been heard since.
-            some = silent[first : first + FORGOTTEN_PER_ENTRY]
-            yield TransactionalIdsForgotten(tuple(name for name in some if is_silent(self._named(name))))
-
-    def _owned(self, transactional_id: str, producer_id: int, producer_epoch: int) -> Owner:
-        """The owner of a transactional id, if it is this producer in this epoch."""
-        self._check_id(transactional_id)
-        owner = self._named(transactional_id)
-        if owner is None or owner.producer_id != producer_id:
-            raise _not_mapped(transactional_id, producer_id)
-        if owner.producer_epoch != producer_epoch or producer_epoch > EPOCH_GIVEN_MAX:
-            raise _fenced(owner, producer_epoch)
+    def known(self, producer_id: int) -> Owner:
+        """The owner of a producer id; ValueError if there is none."""
+        owner = self._owners.get(producer_id)
+        if owner is None:
+            raise ValueError(f"no transactional id has producer id {producer_id}")
         return owner
 
+    # -- checkpoints --------------------------------------------------------------------------------------------
 
-def _claim(
-    before: tuple[TransactionEnded, ...],
-    transactional_id: str,
-    producer_id: int,
-    producer_epoch: int,
-    last_producer_id: int,
-    last_epoch: int,
-    timeout_ms: int,
-    now_ms: int,
-) -> Claim:
-    claimed = TransactionalIdClaimed(
-        transactional_id, producer_id, producer_epoch, last_producer_id, last_epoch, timeout_ms, now_ms
-    )
-    return Claim((*before, claimed), producer_id, producer_epoch)
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "owners": list(self._owners.values()),
+            "doubted": sorted(self._doubted),
+            "open": [
+                (producer_id, transaction.began_at_ms, list(transaction.partitions), list(transaction.groups))
+                for producer_id, transaction in self._open.items()
+            ],
+        }
 
-
-def _not_mapped(transactional_id: str, producer_id: int) -> Refused:
-    return Refused(refusals.INVALID_PRODUCER_ID_MAPPING, f"producer id {producer_id} does not own '{transactional_id}'")
-
-
-def _fenced(owner: Owner, producer_epoch: int) -> Refused:
-    return Refused(refusals.PRODUCER_FENCED, f"fenced (epoch {producer_epoch}, current {owner.producer_epoch})")
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Everything as it was when the snapshot was taken; for a register in which nothing is yet."""
+        for values in snapshot["owners"]:
+            owner = Owner(*values)
+            owner = owner._replace(last_end=State(owner.last_end))
+            self._owners[owner.producer_id] = owner
+            self._producer_ids[owner.transactional_id] = owner.producer_id
+        self._doubted = set(snapshot.get("doubted", ()))
+        for producer_id, began_at_ms, partitions, groups in snapshot["open"]:
+            transaction = OpenTransaction(
+                began_at_ms, {PartitionName(*name): None for name in partitions}, dict.fromkeys(groups)
+            )
+            self._open[producer_id] = transaction
+            self.part_count += transaction.part_count

@@ -19,7 +19,6 @@ from semel.core.partition import Partition
 from semel.core.producer_room import PRODUCER_STATES_MAX, ProducerRoom
 from semel.core.state import State
 from semel.core.topics import Catalog, Topic
-from semel.core.transactions import Transactions
 from semel.storage import checkpoint, journal
 from semel.storage.aborted_blocks import BLOCK_LAYOUT, AbortedBlocks, BlockLayout
 from semel.storage.encoding import decode, name_of
@@ -58,7 +57,7 @@ class Examined:
 
     def __init__(self) -> None:
         self.state: State[ExaminedPartition] = State(
-            Catalog(), Transactions(), Groups(), ProducerRoom(PRODUCER_STATES_MAX), _new_partitions
+            Catalog(), Groups(), ProducerRoom(PRODUCER_STATES_MAX), _new_partitions
         )
         # The checkpoint's own words; None where there is no readable one.
         self.checkpoint: dict[str, Any] | None = None

@@ -37,7 +37,7 @@ from semel.core.producers import ACCEPTED, GAP, Outcome
 from semel.core.state import State
 from semel.core.steps import APPEND_PIECES, Steps, finish
 from semel.core.topics import Catalog, Topic
-from semel.core.transactions import TRANSACTION_BOUNDS, TransactionBounds, Transactions
+from semel.core.transaction_rules import TRANSACTION_BOUNDS, TransactionBounds
 from semel.storage import journal
 from semel.storage.aborted_blocks import BLOCK_LAYOUT, BlockLayout
 from semel.storage.checkpoint import CheckpointJob, PartitionParts
@@ -102,7 +102,6 @@ class Log:
         self._segment_files = SegmentFiles(files)
         self.state: State[PartitionLog] = State(
             Catalog(topics_max=settings.topics_max, partitions_max=settings.partitions_max),
-            Transactions(settings.transactions),
             Groups(
                 groups_max=settings.groups_max,
                 name_bytes_max=settings.group_name_bytes_max,
@@ -110,6 +109,7 @@ class Log:
             ),
             ProducerRoom(settings.producer_states_max),
             self._new_partitions,
+            settings.transactions,
         )
         # What recovery had to read, for the operator.
         self.replayed_bytes = 0
@@ -234,7 +234,7 @@ class Log:
         )
         outcome = decision.outcome
         if header.attributes & TRANSACTIONAL_BIT and (outcome is ACCEPTED or outcome is GAP):
-            known.transactions.check_batch(header.producer_id, header.producer_epoch, partition.name, joins=joins)
+            known.transaction_rules.check_batch(header.producer_id, header.producer_epoch, partition.name, joins=joins)
         if outcome is not ACCEPTED:
             original = decision.original
             if original is None:

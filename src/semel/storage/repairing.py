@@ -84,7 +84,7 @@ class SettingAside(Repair):
         )
         self._keep(f"transaction-{producer_id}-{partition.topic_number}-{partition.index}", why, stray)
         grew = TransactionGrew(producer_id, epoch, (partition.name,), (), 0)
-        if transactions.is_owned(producer_id):
+        if transactions.owner(producer_id) is not None:
             return (grew,)
         return TransactionalIdClaimed(f"set-aside-{producer_id}", producer_id, epoch, -1, -1, 1, 0), grew
 

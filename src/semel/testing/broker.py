@@ -197,7 +197,7 @@ class _Misbehaving(Broker):
         self.hang_seconds = 0.0
         for name in [found.owner.transactional_id for found in self.log.state.transactions.all_described()]:
             self.transactions.claim(name, self.limits.transaction_timeout_ms_max, None)
-        for forgotten in self.log.state.transactions.silent(self.now_ms(), 0):
+        for forgotten in self.log.state.transaction_rules.silent(self.now_ms(), 0):
             self.commit(forgotten)
         for topic in list(self.log.state.catalog):
             state = self.log.state

@@ -121,7 +121,7 @@ def _attempt(broker: "Broker", exchange: "Exchange", asked: _Asked, names: Mappi
     """Add the partitions, or say which are missing where that is all that is wanted."""
     owner = (asked.transactional_id, asked.producer_id, asked.producer_epoch)
     if asked.verify_only:
-        return {"missing": broker.log.state.transactions.missing_partitions(*owner, names.values())}
+        return {"missing": broker.log.state.transaction_rules.missing_partitions(*owner, names.values())}
     broker.transactions.add_partitions(*owner, list(names.values()), exchange.address)
     if exchange.version < _SEVERAL_FROM:
         broker.transactions.note_heard(asked.producer_id, exchange.connection_number)

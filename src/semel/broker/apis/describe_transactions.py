@@ -7,7 +7,7 @@ from semel.broker.apis.answered import Fields, answered_in_steps, attempted
 from semel.core.entries import PartitionName
 from semel.core.refusals import Refused
 from semel.core.steps import Steps
-from semel.core.transaction_register import NO_EPOCH, NO_PRODUCER
+from semel.core.transactions import NO_EPOCH, NO_PRODUCER
 from semel.wire.errors import ErrorCode
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from semel.broker.apis.answered import Fields, answer_in_steps, decoded
 from semel.broker.apis.transactional import attempted_for_owner_in_steps, check_timely, hanging_up_on_stragglers
 from semel.core.steps import Steps
-from semel.core.transaction_register import NO_EPOCH, NO_PRODUCER
+from semel.core.transactions import NO_EPOCH, NO_PRODUCER
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from semel.broker.apis.answered import Fields, answered_in_steps, attempted_in_steps
 from semel.core.groups.topic_patterns import TopicPattern
 from semel.core.steps import Steps
-from semel.core.transaction_register import Described, State
+from semel.core.transactions import Described, State
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker

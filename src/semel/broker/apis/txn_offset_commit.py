@@ -74,7 +74,7 @@ def _commit(broker: "Broker", exchange: "Exchange", request: Any, offsets: list[
 
 def _decided(broker: "Broker", version: int, request: Any, offsets: list[StoredOffset]) -> TransactionalOffsets:
     try:
-        return broker.log.state.transactions.decide_offsets(
+        return broker.log.state.transaction_rules.decide_offsets(
             request.transactional_id,
             request.producer_id,
             request.producer_epoch,
