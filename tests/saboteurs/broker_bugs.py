@@ -305,7 +305,7 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "an assignment is handed out that the disk did not take",
-        "semel.broker.coordinator:GroupCoordinator._carry_out",
+        "semel.broker.classic_groups:ClassicGroupCoordinator._carry_out",
         "proposal.refused",
         "proposal.kept",
         ("tests/broker/apis/test_classic_groups.py",),

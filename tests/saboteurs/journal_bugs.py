@@ -120,7 +120,7 @@ JOURNAL_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "who waits for a generation that cannot follow is never answered",
-        "semel.broker.coordinator:GroupCoordinator._carry_out",
+        "semel.broker.classic_groups:ClassicGroupCoordinator._carry_out",
         "(OSError, ValueError)",
         "(OSError, KeyError)",
         ("tests/broker/apis/test_classic_groups.py", "-k", "follow_on"),

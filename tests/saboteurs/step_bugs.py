@@ -102,7 +102,7 @@ STEP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a member is heard over a connection that is gone",
-        "semel.broker.coordinator:GroupCoordinator.note_heard",
+        "semel.broker.classic_groups:ClassicGroupCoordinator.note_heard",
         "exchange.is_lost",
         "False",
         ("tests/broker/test_lost_in_between.py",),

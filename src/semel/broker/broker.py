@@ -19,10 +19,10 @@ from typing import Any, Final, Literal
 from semel.broker.alarm import Alarm
 from semel.broker.apis import served_by_its_handler
 from semel.broker.chores import Chores
+from semel.broker.classic_groups import ClassicGroupCoordinator
 from semel.broker.compactor import Compactor
 from semel.broker.connection import Connection, Exchange
 from semel.broker.consumer_groups import ConsumerGroupCoordinator
-from semel.broker.coordinator import GroupCoordinator
 from semel.broker.disk_thread import DiskThread, Outcome
 from semel.broker.events import Events
 from semel.broker.limits import Limits, log_settings
@@ -95,7 +95,7 @@ class Broker:
         self.alarm: Alarm
         self.turns: Turns
         self.transactions = TransactionCoordinator(self)
-        self.groups = GroupCoordinator(self)
+        self.groups = ClassicGroupCoordinator(self)
         self.compactor = Compactor(self)
         self.key_checks = KeyChecks(self.limits.compacted_batch_bytes_max)
         self.chores = Chores(self)

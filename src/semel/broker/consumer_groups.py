@@ -4,7 +4,7 @@ The rules are those of `semel.core.groups.consumer`. Here is what they must not 
 decide, the alarm, and how far the journal has to be durable before a member may hear where it is. A heartbeat that
 changes nothing writes nothing; its answer still waits for what was changed last in its group, since it shows that.
 
-Members of the classic protocol come from `semel.broker.coordinator`, which has the groups that know no other.
+Members of the classic protocol come from `semel.broker.classic_groups`, which has the groups that know no other.
 """
 
 import logging

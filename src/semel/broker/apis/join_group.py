@@ -7,7 +7,7 @@ for. From version 4 on a new member is told its id first, so that one whose answ
 from typing import TYPE_CHECKING, Final
 
 from semel.broker.apis.answered import Fields, answer, decoded
-from semel.broker.coordinator import new_member_id
+from semel.broker.classic_groups import new_member_id
 from semel.core.groups.classic_steps import JoinAnswer, JoinRequest
 from semel.core.refusals import INCONSISTENT_GROUP_PROTOCOL
 from semel.core.steps import Steps

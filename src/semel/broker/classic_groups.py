@@ -78,7 +78,7 @@ class WaitingRequest(Generic[A]):
         self.answer(self._otherwise)
 
 
-class GroupCoordinator:
+class ClassicGroupCoordinator:
     """The groups of one broker, as far as they have members."""
 
     def __init__(self, broker: "Broker") -> None:
