@@ -14,7 +14,7 @@ from semel.core.entries import (
     ConsumerPosition,
     ConsumerSubscription,
     Entry,
-    HeldPartition,
+    HeldSpan,
     OffsetsCommitted,
     StoredOffset,
     TransactionalIdClaimed,
@@ -35,7 +35,7 @@ def member(member_id: str, instance_id: str | None = None) -> ConsumerSubscripti
 
 
 def has(member_id: str, partition: int) -> ConsumerPosition:
-    return ConsumerPosition(member_id, 1, 0, 0, (HeldPartition(0, partition, 1),), ())
+    return ConsumerPosition(member_id, 1, 0, 0, (HeldSpan(0, partition, partition + 1, 1),), ())
 
 
 def step(*positions: ConsumerPosition, left: tuple[str, ...] = ()) -> ConsumerGroupChanged:

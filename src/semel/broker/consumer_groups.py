@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from semel.broker.deadlines import DUE_AGAIN_MS, Deadlines
 from semel.broker.member_connections import MemberName
 from semel.core.configs import Definition, canonical
-from semel.core.entries import ConsumerGroupChanged, PartitionName
+from semel.core.entries import ConsumerGroupChanged
 from semel.core.groups import consumer_migration, consumer_requests, group_configs
 from semel.core.groups.classic import ClassicGroup
 from semel.core.groups.classic_steps import JoinAnswer, JoinRequest, Leaver, SyncAnswer, SyncRequest
@@ -22,6 +22,7 @@ from semel.core.groups.consumer import ConsumerGroup, ConsumerRules
 from semel.core.groups.consumer_members import JOIN_EPOCH
 from semel.core.groups.consumer_requests import Heartbeat
 from semel.core.groups.consumer_topics import ResolvedPattern
+from semel.core.groups.partitions import Partitions
 from semel.core.refusals import (
     COORDINATOR_NOT_AVAILABLE,
     GROUP_ID_NOT_FOUND,
@@ -43,7 +44,7 @@ class Heard(NamedTuple):
 
     member_id: str
     epoch: int
-    may_read: tuple[PartitionName, ...] | None
+    may_read: Partitions | None
     heartbeat_interval_ms: int
     after: int
 
@@ -108,7 +109,7 @@ class ConsumerGroupCoordinator:
     def _heartbeat(self, name: str, beat: Heartbeat, pattern: ResolvedPattern | None) -> Heard:
         machine, upgrade = self._machine(name, beat)
         known = machine.members.get(beat.member_id)
-        could_read = None if known is None else known.held.keys()
+        could_read = None if known is None else known.held
         catalog, now_ms = self._broker.log.state.catalog, self._broker.steady_ms()
         entry: ConsumerGroupChanged | None
         if beat.leaves:
@@ -126,8 +127,8 @@ class ConsumerGroupCoordinator:
         machine.hear(beat.member_id, self.rules_of(name), now_ms)
         self._note_deadline(name, machine)
         member = machine.members[beat.member_id]
-        must_be_told = beat.says_all or member.held.keys() != could_read
-        may_read = tuple(member.held) if must_be_told else None
+        must_be_told = beat.says_all or member.held != could_read
+        may_read = member.held if must_be_told else None
         interval_ms = machine.heartbeat_interval_ms(self.rules_of(name), now_ms)
         return Heard(beat.member_id, member.epoch, may_read, interval_ms, self._changed.get(name, 0))
 

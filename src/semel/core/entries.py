@@ -241,11 +241,20 @@ class ConsumerSubscription(NamedTuple):
     classic_protocols: tuple[tuple[str, str], ...] = ()
 
 
-class HeldPartition(NamedTuple):
-    """A partition that a member may read, and since which epoch."""
+class Span(NamedTuple):
+    """Partitions of one topic that follow on each other: from `begin` on, before `end`."""
 
     number: int
-    partition: int
+    begin: int
+    end: int
+
+
+class HeldSpan(NamedTuple):
+    """Partitions that a member may read, and since which epoch."""
+
+    number: int
+    begin: int
+    end: int
     epoch: int
 
 
@@ -256,15 +265,15 @@ class ConsumerPosition(NamedTuple):
     epoch: int
     previous_epoch: int
     state: int
-    held: tuple[HeldPartition, ...]
-    revoking: tuple[HeldPartition, ...]
+    held: tuple[HeldSpan, ...]
+    revoking: tuple[HeldSpan, ...]
 
 
 class ConsumerTarget(NamedTuple):
     """What a member of a consumer group is to read in the end."""
 
     member_id: str
-    partitions: tuple[PartitionName, ...]
+    partitions: tuple[Span, ...]
 
 
 @dataclass(frozen=True, slots=True)

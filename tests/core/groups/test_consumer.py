@@ -13,6 +13,7 @@ from semel.core.groups.consumer import ConsumerGroup, ConsumerRules
 from semel.core.groups.consumer_members import AWAY_EPOCH, JOIN_EPOCH, STABLE, UNRELEASED, UNREVOKED
 from semel.core.groups.consumer_requests import LEAVE_EPOCH, Heartbeat
 from semel.core.groups.consumer_topics import EXPRESSIONS_MAX
+from semel.core.groups.partitions import NOTHING, Partitions
 from semel.core.topics import Catalog
 
 RULES = ConsumerRules(members_max=3)
@@ -38,7 +39,7 @@ class Room:
         return self._kept(entry, member_id)
 
     def join(self, member_id: str, *names: str, **said: object) -> ConsumerGroupChanged | None:
-        fields = {"rebalance_timeout_ms": 1000, "topic_names": names, "owned": frozenset(), **said}
+        fields = {"rebalance_timeout_ms": 1000, "topic_names": names, "owned": NOTHING, **said}
         return self.beat(member_id, JOIN_EPOCH, **fields)
 
     def leave(self, member_id: str, epoch: int = LEAVE_EPOCH, instance_id: str | None = None) -> None:
@@ -69,8 +70,8 @@ def room() -> Room:
     return room
 
 
-def owned(*indexes: int) -> frozenset[PartitionName]:
-    return frozenset(PartitionName(0, index) for index in indexes)
+def owned(*indexes: int) -> Partitions:
+    return Partitions.of(PartitionName(0, index) for index in indexes)
 
 
 def test_who_is_alone_gets_everything_at_once(room: Room) -> None:
@@ -116,12 +117,12 @@ def test_a_member_whose_answer_was_lost_may_say_it_again_in_the_epoch_before(roo
 def test_who_is_ahead_or_far_behind_is_fenced(room: Room) -> None:
     room.join("a", "orders")
     room.beat("a", 1, topic_names=())
-    room.beat("a", 1, owned=frozenset())
+    room.beat("a", 1, owned=NOTHING)
     with refused(refusals.FENCED_MEMBER_EPOCH):
         room.beat("a", 7)
     room.beat("a", 2, topic_names=("orders",))
     with refused(refusals.FENCED_MEMBER_EPOCH):
-        room.beat("a", 1, owned=frozenset())
+        room.beat("a", 1, owned=NOTHING)
 
 
 def test_what_was_said_in_the_epoch_before_takes_no_partition_away(room: Room) -> None:
@@ -215,8 +216,8 @@ def test_topics_that_come_grow_and_go_are_noticed(room: Room) -> None:
     assert len(room.group.members["a"].held) == 7
     room.catalog.apply(room.catalog.decide_delete("orders", 0, 0))
     room.beat("a", 3)
-    room.beat("a", 3, owned=frozenset({PartitionName(1, 0)}))
-    assert room.group.members["a"].held.keys() == {PartitionName(1, 0)}
+    room.beat("a", 3, owned=Partitions.of([PartitionName(1, 0)]))
+    assert set(room.group.members["a"].held) == {PartitionName(1, 0)}
     room.topic("else", 1)
     assert room.beat("a", 4) is None
 
@@ -306,7 +307,7 @@ def commit(
     *,
     transactional: bool = False,
     version: int = 9,
-    partitions: frozenset[PartitionName] | None = None,
+    partitions: Partitions | None = None,
 ) -> None:
     room.group.check_commit(
         Committer(member_id, None, epoch, is_transactional=transactional, version=version, partitions=partitions)
@@ -413,3 +414,15 @@ def test_a_member_of_the_classic_protocol_is_never_away(room: Room) -> None:
     member.subscription = member.subscription._replace(classic_session_timeout_ms=10_000)
     with refused(refusals.UNKNOWN_MEMBER_ID):
         room.leave("a", AWAY_EPOCH, instance_id="one")
+
+
+def test_what_a_step_costs_goes_by_topics_and_not_by_partitions() -> None:
+    """A group of three members that reads twenty thousand partitions keeps nobody waiting."""
+    room = Room()
+    room.topic("large", 20_000)
+    for member_id in ("a", "b", "c"):
+        entry = room.join(member_id, "large")
+        assert entry is not None
+        assert sum(len(target.partitions) for target in entry.targets) <= 6
+        assert sum(len(position.held) + len(position.revoking) for position in entry.positions) <= 6
+    assert sorted(len(target) for target in room.group.targets.values()) == [6_666, 6_667, 6_667]

@@ -28,6 +28,7 @@ from semel.core.groups.consumer_migration import (
     sync_answer,
 )
 from semel.core.groups.consumer_requests import Heartbeat
+from semel.core.groups.partitions import NOTHING, Partitions
 from semel.core.refusals import Refused
 from semel.core.topics import Catalog
 from semel.storage.encoding import decode, encode
@@ -40,8 +41,10 @@ member_ids = st.sampled_from(["m1", "m2", "m3", 0, 1])
 instance_ids = st.sampled_from([None, None, "x", "y"])
 epochs = st.one_of(st.sampled_from([0, 0, 0, -1, -1, -2, -3]), st.integers(-4, 12), st.just(2**31 - 1))
 topic_names = st.sampled_from([("orders",), ("payments",), TOPICS, (), None])
-partitions = st.frozensets(st.builds(PartitionName, st.integers(-1, 2), st.integers(-1, 3)), max_size=4)
-owned = st.one_of(st.just(frozenset()), st.none(), partitions)
+partitions = st.frozensets(st.builds(PartitionName, st.integers(-1, 2), st.integers(0, 3)), max_size=4).map(
+    Partitions.of
+)
+owned = st.one_of(st.just(NOTHING), st.none(), partitions)
 
 
 class ConfusedMembers(RuleBasedStateMachine):
@@ -86,7 +89,7 @@ class ConfusedMembers(RuleBasedStateMachine):
         instance_id: str | None,
         epoch: int,
         names: tuple[str, ...] | None,
-        owned: frozenset[PartitionName] | None,
+        owned: Partitions | None,
         timeout_ms: int,
         regex: str | None,
     ) -> None:
@@ -106,14 +109,14 @@ class ConfusedMembers(RuleBasedStateMachine):
     @rule(member_id=member_ids, instance_id=instance_ids, names=topic_names)
     def join(self, member_id: str | int, instance_id: str | None, names: tuple[str, ...] | None) -> None:
         """A proper one, or the others would seldom get anywhere."""
-        self.heartbeat(member_id, instance_id, 0, names or TOPICS, frozenset(), 30_000, None)
+        self.heartbeat(member_id, instance_id, 0, names or TOPICS, NOTHING, 30_000, None)
 
     @rule(member_id=member_ids, is_obedient=st.booleans())
     def go_on(self, member_id: str | int, is_obedient: bool) -> None:
         """A member says where it is, and perhaps that it reads what it may."""
         member = self.group.members.get(self.named(member_id))
         if member is not None:
-            reads = frozenset(member.held) if is_obedient else None
+            reads = member.held if is_obedient else None
             self.heartbeat(member.member_id, member.subscription.instance_id, member.epoch, None, reads, -1, None)
 
     @rule(member_id=member_ids, instance_id=instance_ids)
@@ -197,8 +200,7 @@ class ConfusedMembers(RuleBasedStateMachine):
         if hasattr(self, "group"):
             held = [name for member in self.group.members.values() for name in (*member.held, *member.revoking)]
             assert len(held) == len(set(held))
-            assert not any(map(self.group._owners.is_free, held))
-            assert len(self.group._owners._of_partition) == len(held)
+            assert Partitions(self.group._owners._owned) == Partitions.of(held)
 
     @invariant()
     def a_member_stays_the_instance_that_it_is(self) -> None:

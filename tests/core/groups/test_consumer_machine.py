@@ -18,6 +18,7 @@ from semel.core.groups.consumer import ConsumerGroup, ConsumerRules
 from semel.core.groups.consumer_members import AWAY_EPOCH, JOIN_EPOCH
 from semel.core.groups.consumer_migration import check_heartbeat, decide_join, sync_answer
 from semel.core.groups.consumer_requests import LEAVE_EPOCH, Heartbeat
+from semel.core.groups.partitions import NOTHING, Partitions
 from semel.core.refusals import FENCED_MEMBER_EPOCH, REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID, Refused
 from semel.core.topics import Catalog
 from semel.storage.encoding import decode, encode
@@ -39,10 +40,10 @@ class Client:
         self.wish = wish
         self.assignor = assignor
         self.epoch = JOIN_EPOCH
-        self.reads: frozenset[PartitionName] = frozenset()
-        self.told: frozenset[PartitionName] = frozenset()
+        self.reads: Partitions = NOTHING
+        self.told: Partitions = NOTHING
         self.says_all = True
-        self.said: frozenset[PartitionName] | None = None
+        self.said: Partitions | None = None
         self.sent: list[Heartbeat] = []
 
     def heartbeat(self) -> Heartbeat:
@@ -62,7 +63,7 @@ class Client:
 
     def lose_everything(self) -> None:
         self.epoch = JOIN_EPOCH
-        self.reads = self.told = frozenset()
+        self.reads = self.told = NOTHING
         self.says_all = True
 
 
@@ -76,7 +77,7 @@ class ClassicClient(Client):
 
     def join_request(self, catalog: Catalog) -> JoinRequest:
         if self.is_eager:
-            self.reads = frozenset()
+            self.reads = NOTHING
         owned: dict[str, list[int]] = {}
         for number, index in self.reads:
             topic = catalog.numbered(number)
@@ -294,7 +295,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             client.epoch = self.group.members[client.member_id].epoch
             sync = SyncRequest(client.member_id, client.instance_id, client.epoch, "consumer", "range", {})
             sync_answer(self.group, sync, self.catalog)
-            client.told = frozenset(self.group.members[client.member_id].held)
+            client.told = self.group.members[client.member_id].held
 
     def speak_new(self, client: Client, fate: str) -> None:
         beat = client.heartbeat()
@@ -305,7 +306,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             client.lose_everything()
         elif error == 0:
             client.epoch = self.group.members[client.member_id].epoch
-            client.told = frozenset(self.group.members[client.member_id].held)
+            client.told = self.group.members[client.member_id].held
             client.says_all = False
             client.said = beat.owned if beat.owned is not None else client.said
 

@@ -28,6 +28,7 @@ from semel.core.groups.consumer_migration import (
 )
 from semel.core.groups.consumer_protocol import read_assignment, read_subscription, write_assignment
 from semel.core.groups.consumer_requests import LEAVE_EPOCH, Heartbeat
+from semel.core.groups.partitions import NOTHING, Partitions
 from semel.core.topics import Catalog
 
 RULES = ConsumerRules(members_max=4)
@@ -81,7 +82,7 @@ def beat(group: ConsumerGroup, catalog: Catalog, member_id: str, epoch: int, **s
 
 
 def join_new(group: ConsumerGroup, catalog: Catalog, member_id: str) -> None:
-    said = {"rebalance_timeout_ms": 1, "topic_names": ("orders",), "owned": frozenset()}
+    said = {"rebalance_timeout_ms": 1, "topic_names": ("orders",), "owned": NOTHING}
     beat(group, catalog, member_id, JOIN_EPOCH, **said)
 
 
@@ -170,7 +171,7 @@ def test_a_classic_member_that_waits_for_others_is_told_when_they_have_let_go(ca
     assert join_classic(group, catalog, asks("c", metadata(["orders"]))).generation == 2
     check_heartbeat(group, "c", None, 2)
     beat(group, catalog, "n", 1)
-    beat(group, catalog, "n", 1, owned=frozenset({PartitionName(0, 0), PartitionName(0, 1)}))
+    beat(group, catalog, "n", 1, owned=Partitions.of([PartitionName(0, 0), PartitionName(0, 1)]))
     with refused(refusals.REBALANCE_IN_PROGRESS):
         check_heartbeat(group, "c", None, 2)
     join_classic(group, catalog, asks("c", metadata(["orders"])))
@@ -195,7 +196,7 @@ def test_who_does_not_fit_into_the_group_does_not_join(catalog: Catalog) -> None
 
 def test_a_static_member_goes_on_by_the_other_protocol(catalog: Catalog) -> None:
     group = upgraded(catalog, a=(0, 1, 2, 3))
-    said = {"rebalance_timeout_ms": 1, "topic_names": ("orders",), "owned": frozenset(), "instance_id": "a"}
+    said = {"rebalance_timeout_ms": 1, "topic_names": ("orders",), "owned": NOTHING, "instance_id": "a"}
     beat(group, catalog, "n", JOIN_EPOCH, **said)
     assert group.members.keys() == {"n"}
     assert reads(group, "n") == {0, 1, 2, 3}

@@ -11,6 +11,7 @@ from semel.core.groups import consumer_requests
 from semel.core.groups.consumer import ConsumerGroup, ConsumerRules
 from semel.core.groups.consumer_members import JOIN_EPOCH
 from semel.core.groups.consumer_requests import Heartbeat
+from semel.core.groups.partitions import NOTHING
 from semel.core.refusals import NONE
 from semel.core.topics import Catalog
 
@@ -132,7 +133,7 @@ def test_with_a_hundred_percent_a_lost_connection_means_nothing() -> None:
 def consumer_group(instance_id: str | None = None) -> ConsumerGroup:
     """A group with one member `a`, heard at 0."""
     group = ConsumerGroup()
-    says = Heartbeat("a", JOIN_EPOCH, "client", "/host", instance_id, None, 1000, ("orders",), owned=frozenset())
+    says = Heartbeat("a", JOIN_EPOCH, "client", "/host", instance_id, None, 1000, ("orders",), owned=NOTHING)
     consumer_requests.check(says)
     entry = group.decide_heartbeat("group", says, Catalog(), RULES, 0)
     assert entry is not None

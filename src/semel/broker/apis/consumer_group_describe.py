@@ -1,13 +1,12 @@
 """ConsumerGroupDescribe (69), versions 0 and 1: groups of the new protocol, with what each member reads and is to."""
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from semel.broker.apis.answered import Fields, answered_in_steps, attempted_in_steps
 from semel.broker.apis.authorized import GROUP_OPERATIONS, NOT_ASKED
-from semel.core.entries import PartitionName
 from semel.core.groups.consumer import ConsumerGroup
 from semel.core.groups.consumer_members import Member
+from semel.core.groups.partitions import Partitions
 from semel.core.refusals import GROUP_ID_NOT_FOUND, Refused
 from semel.core.steps import Steps
 
@@ -55,7 +54,7 @@ def _members(broker: "Broker", machine: ConsumerGroup) -> Steps[list[Fields]]:
     return members
 
 
-def _member_fields(broker: "Broker", member: Member, target: Iterable[PartitionName]) -> Fields:
+def _member_fields(broker: "Broker", member: Member, target: Partitions) -> Fields:
     subscription = member.subscription
     return {
         "member_id": member.member_id,
@@ -72,14 +71,11 @@ def _member_fields(broker: "Broker", member: Member, target: Iterable[PartitionN
     }
 
 
-def _assignment(broker: "Broker", names: Iterable[PartitionName]) -> Fields:
-    by_number: dict[int, list[int]] = {}
-    for number, index in sorted(names):
-        by_number.setdefault(number, []).append(index)
+def _assignment(broker: "Broker", partitions: Partitions) -> Fields:
     return {
         "topic_partitions": [
             {"topic_id": topic.topic_id, "topic_name": topic.name, "partitions": indexes}
-            for number, indexes in by_number.items()
+            for number, indexes in partitions.indexes()
             if (topic := broker.log.state.catalog.numbered(number)) is not None
         ]
     }

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from semel.broker.apis.answered import Fields, answer_in_steps, attempted_in_steps, decoded
-from semel.core.entries import PartitionName
 from semel.core.groups.consumer_members import JOIN_EPOCH
 from semel.core.groups.consumer_requests import Heartbeat
+from semel.core.groups.partitions import NOTHING, Partitions
 from semel.core.steps import Steps
 from semel.wire import messages
 
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from semel.broker.connection import Exchange
     from semel.broker.consumer_groups import Heard
 
-# Of a topic that is not there.
-_NO_NUMBER = -1
+_UNKNOWN = Partitions.of_indexes(-1, (0,), 1)
 _NOTHING_TO_TELL = {"member_id": None, "member_epoch": 0, "heartbeat_interval": 0, "assignment": None}
 
 
@@ -60,25 +59,29 @@ def _heartbeat(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[He
     )
 
 
-def _owned(broker: "Broker", topics: Any) -> Steps[frozenset[PartitionName] | None]:
+def _owned(broker: "Broker", topics: Any) -> Steps[Partitions | None]:
+    """What the member says to own. Whatever does not exist is one partition of a topic that does not."""
     if topics is None:
         return None
-    owned: set[PartitionName] = set()
+    owned: dict[int, list[int]] = {}
+    counts = {}
+    is_all_known = True
     for entry in topics:
         topic = broker.log.state.catalog.identified(messages.topic_id_bytes(entry.topic_id))
-        number = _NO_NUMBER if topic is None else topic.number
-        owned.update(PartitionName(number, index) for index in entry.partitions)
         yield 1 + len(entry.partitions)
-    return frozenset(owned)
+        if topic is None or not all(0 <= index < topic.partition_count for index in entry.partitions):
+            is_all_known = False
+        if topic is not None:
+            counts[topic.number] = topic.partition_count
+            owned.setdefault(topic.number, []).extend(entry.partitions)
+    known = Partitions.union(Partitions.of_indexes(number, owned[number], count) for number, count in counts.items())
+    return known if is_all_known else known | _UNKNOWN
 
 
 def _fields_of(broker: "Broker", heard: "Heard") -> Fields:
-    by_number: dict[int, list[int]] = {}
-    for number, index in heard.may_read or ():
-        by_number.setdefault(number, []).append(index)
     topics = [
         {"topic_id": topic.topic_id, "partitions": indexes}
-        for number, indexes in by_number.items()
+        for number, indexes in (heard.may_read or NOTHING).indexes()
         if (topic := broker.log.state.catalog.numbered(number)) is not None
     ]
     return {

@@ -11,18 +11,18 @@ from heapq import heapify, heapreplace
 from itertools import chain
 from typing import Final, NamedTuple
 
-from semel.core.entries import PartitionName
+from semel.core.groups.partitions import Partitions, lowest, span_bits
 
 
 class Reader(NamedTuple):
     """One member as an assignor sees it: the numbers of the topics it wants, and the partitions it was given before."""
 
     topics: frozenset[int]
-    given: frozenset[PartitionName]
+    given: Partitions
     instance_id: str | None = None
 
 
-Assignment = dict[str, frozenset[PartitionName]]
+Assignment = dict[str, Partitions]
 # The members by their ids, and how many partitions each topic has, by its number.
 Assignor = Callable[[Mapping[str, Reader], Mapping[int, int]], Assignment]
 
@@ -33,17 +33,17 @@ def assign_ranges(readers: Mapping[str, Reader], partition_counts: Mapping[int, 
     So topics with the same number of partitions and the same readers are cut alike, and can be joined partition by
     partition. Static members come first and keep their place by their instance ids, whoever else comes and goes.
     """
-    given: dict[str, list[PartitionName]] = {member_id: [] for member_id in readers}
+    shares: dict[str, dict[int, int]] = {member_id: {} for member_id in readers}
     in_order = sorted(readers, key=lambda member_id: _place_in_line(member_id, readers[member_id]))
-    for number, partition_count in partition_counts.items():
-        those_who_read = [member_id for member_id in in_order if number in readers[member_id].topics]
+    for number, those_who_read in _wanted_by(readers, partition_counts, in_order).items():
+        share, left_over = divmod(partition_counts[number], len(those_who_read))
         begin = 0
-        for place, member_id in enumerate(those_who_read):
-            share, left_over = divmod(partition_count, len(those_who_read))
+        # Where there are more readers than partitions, those behind get none.
+        for place, member_id in enumerate(those_who_read[: partition_counts[number]]):
             end = begin + share + (place < left_over)
-            given[member_id] += (PartitionName(number, index) for index in range(begin, end))
+            shares[member_id][number] = span_bits(begin, end)
             begin = end
-    return {member_id: frozenset(partitions) for member_id, partitions in given.items()}
+    return {member_id: Partitions(bits) for member_id, bits in shares.items()}
 
 
 def _place_in_line(member_id: str, reader: Reader) -> tuple[bool, str]:
@@ -68,25 +68,27 @@ class _Spread:
 
     def __init__(self, readers: Mapping[str, Reader], partition_counts: Mapping[int, int]) -> None:
         self._loads = dict.fromkeys(sorted(readers), 0)
-        self._given: dict[str, dict[int, list[PartitionName]]] = {member_id: {} for member_id in self._loads}
+        # Of each member, of each kind: the bits of each topic.
+        self._given: dict[str, dict[int, dict[int, int]]] = {member_id: {} for member_id in self._loads}
         self._readers_of: list[tuple[str, ...]] = []
         kinds: dict[tuple[str, ...], int] = {}
-        unread: list[list[PartitionName]] = []
-        owner_before = {name: member_id for member_id, reader in readers.items() for name in reader.given}
-        for number, those_who_read in _wanted_by(readers, partition_counts).items():
-            kind = kinds.setdefault(those_who_read, len(kinds))
+        kind_of: dict[int, int] = {}
+        unread: list[dict[int, int]] = []
+        for number, those_who_read in _wanted_by(readers, partition_counts, self._loads).items():
+            kind_of[number] = kind = kinds.setdefault(those_who_read, len(kinds))
             if kind == len(self._readers_of):
                 self._readers_of.append(those_who_read)
-                unread.append([])
-            for index in range(partition_counts[number]):
-                name = PartitionName(number, index)
-                owner = owner_before.get(name)
-                if owner is not None and number in readers[owner].topics:
-                    self._give(owner, kind, name)
-                else:
-                    unread[kind].append(name)
+                unread.append({})
+            unread[kind][number] = span_bits(0, partition_counts[number])
+        for member_id in self._loads:
+            reader = readers[member_id]
+            for number, bits in reader.given.by_topic().items():
+                if number in kind_of and number in reader.topics:
+                    kept = bits & unread[kind_of[number]][number]
+                    unread[kind_of[number]][number] ^= kept
+                    self._give(member_id, kind_of[number], number, kept)
         if len(unread) == 1:
-            unread[0] += self._take_back_beyond_share(sum(self._loads.values()) + len(unread[0]))
+            self._take_back_beyond_share(unread[0])
         # Those with the fewest readers first: they leave the least choice.
         for kind in sorted(range(len(unread)), key=lambda kind: len(self._readers_of[kind])):
             self._hand_out(kind, unread[kind])
@@ -101,41 +103,61 @@ class _Spread:
             richest = max(may_give, key=lambda member_id: (self._loads[member_id], member_id))
             way, met = self._way_to_someone_poorer(richest)
             for giver, kind, taker in way:
-                self._loads[giver] -= 1
-                self._give(taker, kind, self._given[giver][kind].pop())
+                number, bit = self._take_one(giver, kind)
+                self._give(taker, kind, number, bit)
             if not way:
                 # All who can be reached from here have as many, or one less, and can reach nobody else either.
                 may_give -= met
         return {
-            member_id: frozenset(name for names in of_kind.values() for name in names)
+            # A topic is of one kind.
+            member_id: Partitions({number: bits for topics in of_kind.values() for number, bits in topics.items()})
             for member_id, of_kind in self._given.items()
         }
 
-    def _give(self, member_id: str, kind: int, name: PartitionName) -> None:
-        self._given[member_id].setdefault(kind, []).append(name)
-        self._loads[member_id] += 1
+    def _give(self, member_id: str, kind: int, number: int, bits: int) -> None:
+        if bits:
+            topics = self._given[member_id].setdefault(kind, {})
+            topics[number] = topics.get(number, 0) | bits
+            self._loads[member_id] += bits.bit_count()
 
-    def _take_back_beyond_share(self, partition_count: int) -> list[PartitionName]:
+    def _take_one(self, member_id: str, kind: int) -> tuple[int, int]:
+        topics = self._given[member_id][kind]
+        number, bits = topics.popitem()
+        bit = 1 << bits.bit_length() - 1
+        if bits != bit:
+            topics[number] = bits ^ bit
+        self._loads[member_id] -= 1
+        return number, bit
+
+    def _take_back_beyond_share(self, unread: dict[int, int]) -> None:
         """What somebody has beyond an even share, where all want the same: `even` would find it one by one."""
+        partition_count = sum(self._loads.values()) + sum(map(int.bit_count, unread.values()))
         share, left_over = divmod(partition_count, len(self._readers_of[0]))
-        taken_back: list[PartitionName] = []
         for member_id in sorted(self._readers_of[0], key=lambda member_id: -self._loads[member_id]):
             may_keep = share + (left_over > 0)
             left_over -= self._loads[member_id] >= may_keep
-            names = self._given[member_id].get(0, [])
-            taken_back += names[may_keep:]
-            del names[may_keep:]
-            self._loads[member_id] = len(names)
-        return taken_back
+            topics = self._given[member_id].get(0, {})
+            while self._loads[member_id] > may_keep:
+                number, bits = topics.popitem()
+                kept = lowest(bits, max(bits.bit_count() - (self._loads[member_id] - may_keep), 0))
+                if kept:
+                    topics[number] = kept
+                unread[number] |= bits ^ kept
+                self._loads[member_id] -= (bits ^ kept).bit_count()
 
-    def _hand_out(self, kind: int, names: Iterable[PartitionName]) -> None:
-        """Give each of these to the one who has least."""
+    def _hand_out(self, kind: int, unread: Mapping[int, int]) -> None:
+        """Give each of these to the one who has least; of each topic, those that follow on each other together."""
+        if len(self._readers_of[kind]) == 1:
+            for number, bits in unread.items():
+                self._give(self._readers_of[kind][0], kind, number, bits)
+            return
         by_load = [(self._loads[member_id], member_id) for member_id in self._readers_of[kind]]
         heapify(by_load)
-        for name in names:
-            load, poorest = by_load[0]
-            heapreplace(by_load, (load + 1, poorest))
-            self._give(poorest, kind, name)
+        for number, bits in unread.items():
+            for member_id, share in _shares(by_load, bits.bit_count()):
+                taken = lowest(bits, share)
+                bits ^= taken
+                self._give(member_id, kind, number, taken)
 
     def _way_to_someone_poorer(self, source: str) -> tuple[list[_Step], set[str]]:
         """A way from `source` to one who has at least two less, if there is any, and everybody met on the search."""
@@ -145,7 +167,7 @@ class _Spread:
         waiting = deque([source])
         while waiting:
             member_id = waiting.popleft()
-            for kind in [kind for kind, names in self._given[member_id].items() if names and kind not in kinds_seen]:
+            for kind in [kind for kind, topics in self._given[member_id].items() if topics and kind not in kinds_seen]:
                 kinds_seen.add(kind)
                 for other in self._readers_of[kind]:
                     if other in met:
@@ -158,23 +180,53 @@ class _Spread:
         return [], met
 
 
-def _wanted_by(readers: Mapping[str, Reader], partition_counts: Mapping[int, int]) -> dict[int, tuple[str, ...]]:
-    """Who reads each topic, for the topics that somebody reads.
+def _shares(by_load: list[tuple[int, str]], count: int) -> list[tuple[str, int]]:
+    """How many of `count` partitions each gets, as each of them goes to the one who has least then.
+
+    `by_load` is a heap of loads and members, and is one afterwards.
+    """
+    shares = []
+    if count <= len(by_load):
+        for _ in range(count):
+            load, member_id = by_load[0]
+            heapreplace(by_load, (load + 1, member_id))
+            shares.append((member_id, 1))
+        return shares
+    # All at once: the poorest are brought up to one level together.
+    by_load.sort()
+    left, poorest = count, 1
+    while poorest < len(by_load) and (by_load[poorest][0] - by_load[poorest - 1][0]) * poorest <= left:
+        left -= (by_load[poorest][0] - by_load[poorest - 1][0]) * poorest
+        poorest += 1
+    share, left = divmod(left, poorest)
+    level = by_load[poorest - 1][0] + share
+    for place, (member_id, load) in enumerate(sorted((member_id, load) for load, member_id in by_load[:poorest])):
+        by_load[place] = level + (place < left), member_id
+        shares.append((member_id, by_load[place][0] - load))
+    heapify(by_load)
+    return shares
+
+
+def _wanted_by(
+    readers: Mapping[str, Reader], partition_counts: Mapping[int, int], in_order: Iterable[str]
+) -> dict[int, tuple[str, ...]]:
+    """Who reads each topic, in the order given, for the topics that somebody reads.
 
     Found by the few different wishes there are: many members with many topics are too many pairs to look at.
     """
-    wishes: dict[frozenset[int], list[str]] = {}
-    for member_id, reader in readers.items():
-        wishes.setdefault(reader.topics, []).append(member_id)
+    wishes: dict[frozenset[int], list[tuple[int, str]]] = {}
+    for place, member_id in enumerate(in_order):
+        wishes.setdefault(readers[member_id].topics, []).append((place, member_id))
     wanted_by: dict[int, list[int]] = {}
-    for place, topics in enumerate(wishes):
+    for wish, topics in enumerate(wishes):
         for number in topics & partition_counts.keys():
-            wanted_by.setdefault(number, []).append(place)
+            wanted_by.setdefault(number, []).append(wish)
     those_who_wish = list(wishes.values())
     those_who_read: dict[tuple[int, ...], tuple[str, ...]] = {}
-    for places in map(tuple, wanted_by.values()):
-        if places not in those_who_read:
-            those_who_read[places] = tuple(sorted(chain.from_iterable(those_who_wish[place] for place in places)))
+    for several in map(tuple, wanted_by.values()):
+        if several not in those_who_read:
+            those = sorted(chain.from_iterable(those_who_wish[wish] for wish in several))
+            those_who_read[several] = tuple([member_id for _, member_id in those])
     return {number: those_who_read[tuple(wanted_by[number])] for number in sorted(wanted_by)}
 
 

@@ -18,9 +18,7 @@ from semel.core.entries import (
     ConsumerPosition,
     ConsumerSubscription,
     ConsumerTarget,
-    PartitionName,
 )
-from semel.core.groups.assignors import ASSIGNORS, Reader
 from semel.core.groups.committing import Committer
 from semel.core.groups.consumer_members import (
     AWAY_EPOCH,
@@ -34,10 +32,19 @@ from semel.core.groups.consumer_members import (
     next_position,
     position_from,
     subscription_from,
+    target_from,
 )
 from semel.core.groups.consumer_owners import Owners
 from semel.core.groups.consumer_requests import Heartbeat, subscription_bytes, with_what_was_said
-from semel.core.groups.consumer_topics import WantedTopics, digest_of, is_same_wish, preferred_assignor
+from semel.core.groups.consumer_topics import (
+    WantedTopics,
+    digest_of,
+    is_same_wish,
+    new_targets,
+    preferred_assignor,
+    wanted_of,
+)
+from semel.core.groups.partitions import NOTHING, Partitions
 from semel.core.refusals import (
     FENCED_INSTANCE_ID,
     GROUP_MAX_SIZE_REACHED,
@@ -54,7 +61,6 @@ KIND: Final = "consumer"
 _KEPT: Final = ("epoch", "target_epoch", "topics_digest", "subscriptions", "targets", "positions", "at_ms")
 # The first version of OffsetCommit that says which member epoch it means.
 COMMIT_VERSION_MIN: Final = 9
-NOTHING: Final[frozenset[PartitionName]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +82,7 @@ class _Plan(NamedTuple):
     target_epoch: int
     topics_digest: str
     left: tuple[str, ...]
-    targets: Mapping[str, frozenset[PartitionName]]
+    targets: Mapping[str, Partitions]
 
 
 class ConsumerGroup:
@@ -87,7 +93,7 @@ class ConsumerGroup:
         self.target_epoch = 0
         self.topics_digest = ""
         self.members: dict[str, Member] = {}
-        self.targets: dict[str, frozenset[PartitionName]] = {}
+        self.targets: dict[str, Partitions] = {}
         self.changed_at_ms = 0
         # About what the members take in memory, whatever they read.
         self.size_bytes = 0
@@ -144,8 +150,8 @@ class ConsumerGroup:
 
     def waits_for_others(self, member: Member) -> bool:
         """Whether another still has what this member is to read."""
-        missing = self.target_of(member.member_id) - member.held.keys()
-        return not all(map(self._owners.is_free, missing))
+        missing = self.target_of(member.member_id) - member.held
+        return self._owners.free_of(missing) != missing
 
     def growth_bytes(self, entry: ConsumerGroupChanged) -> int:
         """How much more the members would take by what this entry says of them."""
@@ -153,7 +159,7 @@ class ConsumerGroup:
         before = sum(subscription_bytes(member.subscription) for member in known if member is not None)
         return sum(map(subscription_bytes, entry.subscriptions)) - before
 
-    def target_of(self, member_id: str) -> frozenset[PartitionName]:
+    def target_of(self, member_id: str) -> Partitions:
         return self.targets.get(member_id, NOTHING)
 
     def is_subscribed_to(self, topic_name: str) -> bool:
@@ -246,7 +252,7 @@ class ConsumerGroup:
         group: str,
         member: Member,
         subscription: ConsumerSubscription,
-        owned: frozenset[PartitionName] | None,
+        owned: Partitions | None,
         said_epoch: int,
         catalog: Catalog,
         now_ms: int,
@@ -258,7 +264,7 @@ class ConsumerGroup:
             member,
             target,
             plan.target_epoch,
-            self._owners.is_free,
+            self._owners.free_of,
             owned,
             lambda: self.topics.of(subscription, catalog),
         )
@@ -271,7 +277,7 @@ class ConsumerGroup:
             plan.topics_digest,
             plan.left,
             subscriptions=(subscription,) if is_new or subscription != member.subscription else (),
-            targets=tuple([ConsumerTarget(member_id, tuple(sorted(to))) for member_id, to in plan.targets.items()]),
+            targets=tuple([ConsumerTarget(member_id, tuple(to.spans())) for member_id, to in plan.targets.items()]),
             positions=(position,) if is_new or position is not member.position else (),
             at_ms=now_ms,
         )
@@ -290,14 +296,16 @@ class ConsumerGroup:
         subscriptions = {member_id: other.subscription for member_id, other in self.members.items()}
         subscriptions.pop(known_as, None)
         subscriptions[subscription.member_id] = subscription
-        targets: Mapping[str, frozenset[PartitionName]]
+        targets: Mapping[str, Partitions]
         targets = {**self.targets, subscription.member_id: self.target_of(known_as)}
-        digest = digest_of(self.topics.wanted(subscriptions.values(), catalog))
+        topics = self.topics.of_each(subscriptions, catalog)
+        wanted = wanted_of(topics, catalog)
+        digest = digest_of(wanted)
         wish_is_new = known is None or not is_same_wish(subscription, known.subscription)
         epoch = self.epoch + (wish_is_new or digest != self.topics_digest)
         target_epoch = self.target_epoch
         if epoch > target_epoch:
-            targets = self._make_targets(subscriptions, targets, catalog)
+            targets = new_targets(subscriptions, targets, topics, wanted)
             target_epoch = epoch
         left = (known_as,) if known is not None and known_as != subscription.member_id else ()
         differing = {member_id: to for member_id, to in targets.items() if to != self.target_of(member_id)}
@@ -327,7 +335,7 @@ class ConsumerGroup:
     ) -> ConsumerGroupChanged:
         """What changes as these members are gone. The next heartbeat of another makes the new target."""
         left = tuple(member_ids)
-        remaining = [member.subscription for member_id, member in self.members.items() if member_id not in left]
+        remaining = {one: member.subscription for one, member in self.members.items() if one not in left}
         digest = digest_of(self.topics.wanted(remaining, catalog))
         return ConsumerGroupChanged(group, self.epoch + 1, self.target_epoch, digest, left, (), (), (), now_ms)
 
@@ -395,24 +403,11 @@ class ConsumerGroup:
 
     # Topics
 
-    def _make_targets(
-        self,
-        subscriptions: Mapping[str, ConsumerSubscription],
-        targets: Mapping[str, frozenset[PartitionName]],
-        catalog: Catalog,
-    ) -> Mapping[str, frozenset[PartitionName]]:
-        topics = self.topics.of_each(subscriptions, catalog)
-        readers = {
-            member_id: Reader(topics[member_id], targets.get(member_id, NOTHING), subscription.instance_id)
-            for member_id, subscription in subscriptions.items()
-        }
-        counts = {number: count for _, number, count in self.topics.wanted(subscriptions.values(), catalog)}
-        return ASSIGNORS[preferred_assignor(subscriptions.values())](readers, counts)
-
     def _digest_now(self, catalog: Catalog) -> str:
         """What tells apart the topics that the members want, as the topics are now."""
         if self._digested is None or self._digested[0] != catalog.changes:
-            self._digested = catalog.changes, digest_of(self.topics.wanted(self.subscriptions(), catalog))
+            subscriptions = {member_id: member.subscription for member_id, member in self.members.items()}
+            self._digested = catalog.changes, digest_of(self.topics.wanted(subscriptions, catalog))
         return self._digested[1]
 
     def subscriptions(self) -> Iterable[ConsumerSubscription]:
@@ -436,7 +431,7 @@ class ConsumerGroup:
         for subscription in entry.subscriptions:
             self._subscribe(subscription_from(subscription))
         for member_id, partitions in entry.targets:
-            self.targets[member_id] = frozenset(PartitionName(*name) for name in partitions)
+            self.targets[member_id] = target_from(partitions)
         positions = [position_from(position) for position in entry.positions]
         for position in positions:
             self._owners.take_back(self.members[position.member_id])
@@ -482,7 +477,9 @@ class ConsumerGroup:
             self.topics_digest,
             left=(),
             subscriptions=tuple([member.subscription for member in members]),
-            targets=tuple([ConsumerTarget(member_id, tuple(target)) for member_id, target in self.targets.items()]),
+            targets=tuple(
+                [ConsumerTarget(member_id, tuple(target.spans())) for member_id, target in self.targets.items()]
+            ),
             positions=tuple([member.position for member in members]),
             at_ms=self.changed_at_ms,
         )

@@ -8,10 +8,12 @@ its member has said that it reads it no more, so nowhere on the way are there tw
 Nothing here knows the group, but for who holds which partition.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from itertools import chain
 from typing import Any, Final
 
-from semel.core.entries import ConsumerPosition, ConsumerSubscription, HeldPartition, PartitionName
+from semel.core.entries import ConsumerPosition, ConsumerSubscription, HeldSpan, PartitionName
+from semel.core.groups.partitions import NOTHING, Partitions
 from semel.core.refusals import FENCED_MEMBER_EPOCH, ILLEGAL_GENERATION, STALE_MEMBER_EPOCH, Refused
 
 STABLE: Final = 0
@@ -26,6 +28,9 @@ AWAY_EPOCH: Final = -2
 # How long a member may take to let go of partitions if it does not say; members that join have to.
 REBALANCE_TIMEOUT_MS_DEFAULT: Final = 300_000
 
+# The partitions of a member by the epoch since which they are its own.
+Since = Mapping[int, Partitions]
+
 
 class Member:
     """A member as it is. Only the group's `apply` changes what is kept of it; deadlines are soft."""
@@ -33,9 +38,11 @@ class Member:
     __slots__ = (
         "has_lost_connection",
         "held",
+        "held_since",
         "position",
         "revoke_deadline_ms",
         "revoking",
+        "revoking_since",
         "session_deadline_ms",
         "subscription",
     )
@@ -43,9 +50,11 @@ class Member:
     def __init__(self, subscription: ConsumerSubscription) -> None:
         self.subscription = subscription
         self.position = ConsumerPosition(subscription.member_id, 0, 0, STABLE, (), ())
-        # The same, to look things up in: since which epoch each partition is the member's.
-        self.held: Mapping[PartitionName, int] = {}
-        self.revoking: Mapping[PartitionName, int] = {}
+        # The same, to look things up in.
+        self.held_since: Since = {}
+        self.revoking_since: Since = {}
+        self.held = NOTHING
+        self.revoking = NOTHING
         # When it will have been silent for too long; None as long as nobody counts.
         self.session_deadline_ms: int | None = None
         # Whether it was given less than its session because the connection over which it spoke is gone.
@@ -68,8 +77,10 @@ class Member:
 
     def move(self, position: ConsumerPosition, at_ms: int) -> None:
         self.position = position
-        self.held = _to_look_up(position.held)
-        self.revoking = _to_look_up(position.revoking)
+        self.held_since = _since(position.held)
+        self.revoking_since = _since(position.revoking)
+        self.held = Partitions.union(self.held_since.values())
+        self.revoking = Partitions.union(self.revoking_since.values())
         self.revoke_deadline_ms = None
         if position.state == UNREVOKED:
             self.revoke_deadline_ms = at_ms + self.subscription.rebalance_timeout_ms
@@ -95,10 +106,13 @@ class Member:
         """Whether it has all that this target gives it."""
         return self.position.state == STABLE and self.epoch == target_epoch
 
-    def has_had_all(self, partitions: Iterable[PartitionName], epoch: int) -> bool:
+    def has_had_all(self, partitions: Collection[PartitionName], epoch: int) -> bool:
         """Whether these are the member's since that epoch or before. What it is to let go of is, until it has."""
-        since = [self.held.get(name, self.revoking.get(name, self.epoch + 1)) for name in partitions]
-        return epoch <= self.epoch and not self.is_classic and all(first_epoch <= epoch for first_epoch in since)
+        if epoch > self.epoch or self.is_classic:
+            return False
+        since = chain(self.held_since.items(), self.revoking_since.items())
+        own = Partitions.union(those for first_epoch, those in since if first_epoch <= epoch)
+        return all(name in own for name in partitions)
 
     @property
     def deadline_ms(self) -> int | None:
@@ -118,12 +132,12 @@ def check_current(member: Member, epoch: int) -> None:
         raise Refused(error, f"member '{member.member_id}' is in epoch {member.epoch}, not {epoch}")
 
 
-def check_epoch(member: Member, epoch: int, owned: frozenset[PartitionName] | None) -> None:
+def check_epoch(member: Member, epoch: int, owned: Partitions | None) -> None:
     """Refused if the member is not where it says to be, unless all that happened is that it missed one answer."""
     if epoch in (JOIN_EPOCH, member.epoch):
         return
     missed_one = epoch == member.position.previous_epoch and epoch < member.epoch
-    if not (missed_one and owned is not None and owned <= member.held.keys()):
+    if not (missed_one and owned is not None and owned <= member.held):
         raise Refused(
             FENCED_MEMBER_EPOCH,
             f"member '{member.member_id}' is in epoch {member.epoch}, not {epoch}: it must give up all partitions",
@@ -137,8 +151,7 @@ def check_said_epoch(member: Member, position: ConsumerPosition, said_epoch: int
     """
     if said_epoch in (JOIN_EPOCH, member.epoch) or position is member.position:
         return
-    kept = {(number, partition) for number, partition, _ in (*position.held, *position.revoking)}
-    if not kept >= {*member.held, *member.revoking}:
+    if not member.held | member.revoking <= partitions_of(position):
         raise Refused(
             FENCED_MEMBER_EPOCH,
             f"member '{member.member_id}' is in epoch {member.epoch}, not {said_epoch}: it must give up all partitions",
@@ -158,17 +171,30 @@ def position_from(fields: Iterable[Any]) -> ConsumerPosition:
     """A position as it was, likewise."""
     position = ConsumerPosition(*fields)
     return position._replace(
-        held=tuple([HeldPartition(*held) for held in position.held]),
-        revoking=tuple([HeldPartition(*held) for held in position.revoking]),
+        held=tuple([_span_from(*span) for span in position.held]),
+        revoking=tuple([_span_from(*span) for span in position.revoking]),
     )
+
+
+def _span_from(number: int, begin: int, end_or_epoch: int, epoch: int | None = None) -> HeldSpan:
+    # A version before this one named each partition by itself.
+    if epoch is None:
+        return HeldSpan(number, begin, begin + 1, end_or_epoch)
+    return HeldSpan(number, begin, end_or_epoch, epoch)
+
+
+def target_from(spans: Iterable[Iterable[int]]) -> Partitions:
+    """A target as it was, likewise."""
+    # A version before this one named each partition by itself.
+    return Partitions.of_spans((number, begin, *(end or (begin + 1,))) for number, begin, *end in spans)
 
 
 def next_position(
     member: Member,
-    target: frozenset[PartitionName],
+    target: Partitions,
     target_epoch: int,
-    is_free: Callable[[PartitionName], bool],
-    owned: frozenset[PartitionName] | None,
+    free_of: Callable[[Partitions], Partitions],
+    owned: Partitions | None,
     wanted: Callable[[], frozenset[int]],
 ) -> ConsumerPosition:
     """Where a member is after it was heard; `owned` is what it says to read, None if it says nothing.
@@ -180,26 +206,30 @@ def next_position(
     if position.state == STABLE and position.epoch == target_epoch:
         return position
     if position.state == UNREVOKED and _still_reads(owned, member.revoking):
-        topics = wanted()
-        kept = {name: epoch for name, epoch in member.held.items() if name.number in topics}
-        to_revoke = {**member.held, **member.revoking}
-        return _moved(position, position.epoch, UNREVOKED, kept, _without(to_revoke, kept))
-    kept = {name: epoch for name, epoch in member.held.items() if name in target}
-    to_revoke = _without(member.held, kept)
-    if _still_reads(owned, to_revoke):
-        return _moved(position, position.epoch, UNREVOKED, kept, to_revoke)
-    missing = target - kept.keys()
+        kept = member.held.within(wanted())
+        held_since = _common(member.held_since, kept)
+        to_revoke = _joined(_common(member.held_since, member.held - kept), member.revoking_since)
+        return _moved(position, position.epoch, UNREVOKED, held_since, to_revoke)
+    kept = member.held & target
+    held_since = _common(member.held_since, kept)
+    if _still_reads(owned, member.held - kept):
+        return _moved(position, position.epoch, UNREVOKED, held_since, _common(member.held_since, member.held - kept))
+    missing = target - kept
     # What the member itself has just let go of is free as well: there is one owner at a time.
-    ready = {name for name in missing if name in member.revoking or is_free(name)}
-    held = kept | dict.fromkeys(ready, target_epoch)
-    return _moved(position, target_epoch, STABLE if ready == missing else UNRELEASED, held, {})
+    ready = missing & member.revoking | free_of(missing)
+    held_since = _joined(held_since, {target_epoch: ready})
+    return _moved(position, target_epoch, STABLE if ready == missing else UNRELEASED, held_since, {})
 
 
-def _without(partitions: Mapping[PartitionName, int], others: Mapping[PartitionName, int]) -> dict[PartitionName, int]:
-    return {name: epoch for name, epoch in partitions.items() if name not in others}
+def _common(since: Since, partitions: Partitions) -> Since:
+    return {epoch: those & partitions for epoch, those in since.items()}
 
 
-def _still_reads(owned: frozenset[PartitionName] | None, revoking: Mapping[PartitionName, int]) -> bool:
+def _joined(one: Since, other: Since) -> Since:
+    return {epoch: one.get(epoch, NOTHING) | other.get(epoch, NOTHING) for epoch in one.keys() | other.keys()}
+
+
+def _still_reads(owned: Partitions | None, revoking: Partitions) -> bool:
     """Whether a member has not let go of these yet, as far as it says."""
     return bool(revoking) and (owned is None or not owned.isdisjoint(revoking))
 
@@ -208,17 +238,29 @@ def _moved(
     position: ConsumerPosition,
     epoch: int,
     state: int,
-    held: Mapping[PartitionName, int],
-    revoking: Mapping[PartitionName, int],
+    held: Since,
+    revoking: Since,
 ) -> ConsumerPosition:
     """The position as it becomes; the very same one if nothing becomes different by it."""
-    moved = ConsumerPosition(position.member_id, epoch, position.epoch, state, as_held(held), as_held(revoking))
+    moved = ConsumerPosition(position.member_id, epoch, position.epoch, state, held_spans(held), held_spans(revoking))
     return position if moved._replace(previous_epoch=position.previous_epoch) == position else moved
 
 
-def as_held(partitions: Mapping[PartitionName, int]) -> tuple[HeldPartition, ...]:
-    return tuple([HeldPartition(*name, partitions[name]) for name in sorted(partitions)])
+def held_spans(since: Since) -> tuple[HeldSpan, ...]:
+    """The same as entries have it: the same spans, in the same order, for the same partitions."""
+    spans = [
+        HeldSpan(number, begin, end, epoch) for epoch, those in since.items() for number, begin, end in those.spans()
+    ]
+    return tuple(sorted(spans))
 
 
-def _to_look_up(partitions: tuple[HeldPartition, ...]) -> dict[PartitionName, int]:
-    return {PartitionName(held.number, held.partition): held.epoch for held in partitions}
+def partitions_of(position: ConsumerPosition) -> Partitions:
+    """All that a member in this position may read, or has to let go of."""
+    return Partitions.of_spans((number, begin, end) for number, begin, end, _ in (*position.held, *position.revoking))
+
+
+def _since(spans: Iterable[HeldSpan]) -> Since:
+    of_epoch: dict[int, list[tuple[int, int, int]]] = {}
+    for number, begin, end, epoch in spans:
+        of_epoch.setdefault(epoch, []).append((number, begin, end))
+    return {epoch: Partitions.of_spans(those) for epoch, those in of_epoch.items()}

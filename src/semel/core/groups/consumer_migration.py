@@ -7,7 +7,7 @@ leader. Everything else is as in `consumer`.
 """
 
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from semel.core.entries import (
     ClassicGroupChanged,
@@ -15,7 +15,6 @@ from semel.core.entries import (
     ConsumerPosition,
     ConsumerSubscription,
     ConsumerTarget,
-    PartitionName,
     StoredMember,
 )
 from semel.core.groups.classic import ClassicGroup
@@ -29,7 +28,7 @@ from semel.core.groups.consumer_members import (
     UNRELEASED,
     UNREVOKED,
     Member,
-    as_held,
+    held_spans,
     new_subscription,
 )
 from semel.core.groups.consumer_protocol import (
@@ -40,6 +39,7 @@ from semel.core.groups.consumer_protocol import (
     write_assignment,
 )
 from semel.core.groups.consumer_requests import are_too_many
+from semel.core.groups.partitions import NOTHING, Partitions
 from semel.core.refusals import (
     FENCED_INSTANCE_ID,
     GROUP_ID_NOT_FOUND,
@@ -64,15 +64,15 @@ def upgrade(classic: ClassicGroup, catalog: Catalog, rules: ConsumerRules, now_m
         raise Refused(GROUP_ID_NOT_FOUND, f"the members of group '{classic.name}' are no consumers")
     if len(classic.members) > rules.members_max:
         raise Refused(GROUP_ID_NOT_FOUND, f"group '{classic.name}' has more than {rules.members_max} members")
-    taken: set[PartitionName] = set()
+    taken = NOTHING
     subscriptions, targets, positions = [], [], []
     for member in classic.members:
         subscription, assigned = _brought(classic, member)
-        held = partition_names(assigned, catalog) - taken
+        held = partitions_of_topics(assigned, catalog) - taken
         taken |= held
         subscriptions.append(_as_subscription(member, subscription))
-        targets.append(ConsumerTarget(member.member_id, tuple(sorted(held))))
-        since = as_held(dict.fromkeys(held, classic.generation))
+        targets.append(ConsumerTarget(member.member_id, tuple(held.spans())))
+        since = held_spans({classic.generation: held})
         positions.append(ConsumerPosition(member.member_id, classic.generation, classic.generation, STABLE, since, ()))
     return ConsumerGroupChanged(
         classic.name,
@@ -166,7 +166,7 @@ def decide_join(
         classic_protocols=_as_stored(request.protocols),
     )
     member = group.going_on_as(said, before)
-    owned = partition_names(subscription.owned, catalog)
+    owned = partitions_of_topics(subscription.owned, catalog)
     return member_id, group.decide_step(name, member, said, owned, JOIN_EPOCH, catalog, now_ms)
 
 
@@ -256,22 +256,17 @@ def _member_of_generation(group: ConsumerGroup, member_id: str, instance_id: str
 # Names and numbers
 
 
-def partition_names(partitions: TopicPartitions, catalog: Catalog) -> frozenset[PartitionName]:
-    """Partitions by the numbers of their topics, of those that are there. Clients may say any number."""
-    return frozenset(
-        PartitionName(topic.number, index)
-        for name, indexes in partitions.items()
+def partitions_of_topics(indexes_of: TopicPartitions, catalog: Catalog) -> Partitions:
+    """Partitions by the numbers of their topics, of those that exist. A client may name any."""
+    return Partitions.union(
+        Partitions.of_indexes(topic.number, indexes, topic.partition_count)
+        for name, indexes in indexes_of.items()
         if (topic := catalog.named(name)) is not None
-        for index in indexes
-        if 0 <= index < topic.partition_count
     )
 
 
-def _assignment(names: Iterable[PartitionName], catalog: Catalog) -> bytes:
-    by_number: dict[int, list[int]] = {}
-    for number, index in sorted(names):
-        by_number.setdefault(number, []).append(index)
-    topics = [(catalog.numbered(number), indexes) for number, indexes in by_number.items()]
+def _assignment(partitions: Partitions, catalog: Catalog) -> bytes:
+    topics = [(catalog.numbered(number), indexes) for number, indexes in partitions.indexes()]
     return write_assignment([(topic.name, indexes) for topic, indexes in topics if topic is not None])
 
 

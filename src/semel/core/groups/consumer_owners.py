@@ -4,28 +4,30 @@ What a step would make of that is judged before the step is written down (`check
 journal that cannot be applied: a start would stop at it. Only the group's `apply` changes anything here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from semel.core.entries import ConsumerGroupChanged, PartitionName
-from semel.core.groups.consumer_members import Member
+from semel.core.entries import ConsumerGroupChanged
+from semel.core.groups.consumer_members import Member, partitions_of, position_from
+from semel.core.groups.partitions import Partitions
 
 
 class Owners:
-    """The owner of each partition and of each instance id, by member id."""
+    """The owner of each instance id, by member id, and the partitions that have one."""
 
-    __slots__ = ("_of_instance", "_of_partition")
+    __slots__ = ("_of_instance", "_owned")
 
     def __init__(self) -> None:
         self._of_instance: dict[str, str] = {}
-        self._of_partition: dict[PartitionName, str] = {}
+        # By topic, as the bits of `Partitions`.
+        self._owned: dict[int, int] = {}
 
     def of_instance(self, instance_id: str | None) -> str | None:
         """The member that is this instance."""
         return None if instance_id is None else self._of_instance.get(instance_id)
 
-    def is_free(self, name: PartitionName) -> bool:
-        """Whether no member has this partition."""
-        return name not in self._of_partition
+    def free_of(self, partitions: Partitions) -> Partitions:
+        """Those of these that no member has."""
+        return partitions - Partitions(self._owned)
 
     # Deciding
 
@@ -52,18 +54,24 @@ class Owners:
     def _check_partitions(self, entry: ConsumerGroupChanged, leaving: set[str], members: Mapping[str, Member]) -> None:
         joining = {subscription[0] for subscription in entry.subscriptions}
         changing = leaving | {position[0] for position in entry.positions}
-        taken: dict[PartitionName, str] = {}
-        for member_id, _, _, _, held, revoking in entry.positions:
+        known = [members[member_id] for member_id in changing if member_id in members]
+        given_back = Partitions.union(those for member in known for those in (member.held, member.revoking))
+        judged: dict[str, Partitions] = {}
+        taken: dict[int, int] = {}
+        for position in map(position_from, entry.positions):
+            member_id = position.member_id
             if member_id not in joining and (member_id in leaving or member_id not in members):
                 raise ValueError(f"'{member_id}' is no member")
-            for number, partition, _ in (*held, *revoking):
-                name = PartitionName(number, partition)
-                owner = taken.get(name, self._of_partition.get(name))
-                if name in taken or not (owner is None or owner in changing):
-                    raise ValueError(
-                        f"partition {partition} of topic {number} belongs to '{owner}', and not to '{member_id}'"
-                    )
-                taken[name] = member_id
+            named = partitions_of(position)
+            if len(named) != sum(span.end - span.begin for span in (*position.held, *position.revoking)):
+                raise ValueError(f"'{member_id}' has a partition twice")
+            for name in (named & Partitions(taken)) | ((named - given_back) & Partitions(self._owned)):
+                owner = next(owner for owner, those in (*judged.items(), *_had_by(members)) if name in those)
+                raise ValueError(
+                    f"partition {name.partition} of topic {name.number} belongs to '{owner}', and not to '{member_id}'"
+                )
+            judged[member_id] = named
+            _add(taken, named)
 
     # Applying
 
@@ -81,9 +89,22 @@ class Owners:
 
     def give(self, member: Member) -> None:
         """The member has what its position says."""
-        self._of_partition.update(dict.fromkeys([*member.held, *member.revoking], member.member_id))
+        _add(self._owned, member.held)
+        _add(self._owned, member.revoking)
 
     def take_back(self, member: Member) -> None:
         """The member has nothing any more."""
-        for name in (*member.held, *member.revoking):
-            del self._of_partition[name]
+        for partitions in (member.held, member.revoking):
+            for number, bits in partitions.by_topic().items():
+                self._owned[number] &= ~bits
+                if not self._owned[number]:
+                    del self._owned[number]
+
+
+def _had_by(members: Mapping[str, Member]) -> Iterator[tuple[str, Partitions]]:
+    return ((member_id, member.held | member.revoking) for member_id, member in members.items())
+
+
+def _add(owned: dict[int, int], partitions: Partitions) -> None:
+    for number, bits in partitions.by_topic().items():
+        owned[number] = owned.get(number, 0) | bits

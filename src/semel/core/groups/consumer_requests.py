@@ -8,10 +8,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from semel.core.entries import ConsumerSubscription, PartitionName
+from semel.core.entries import ConsumerSubscription
 from semel.core.groups.assignors import ASSIGNORS
 from semel.core.groups.classic_members import MEMBER_BYTES, PROTOCOL_BYTES
 from semel.core.groups.consumer_members import AWAY_EPOCH, JOIN_EPOCH
+from semel.core.groups.partitions import Partitions
 from semel.core.refusals import INVALID_REQUEST, UNSUPPORTED_ASSIGNOR, Refused
 
 LEAVE_EPOCH: Final = -1
@@ -36,7 +37,7 @@ class Heartbeat:
     topic_names: tuple[str, ...] | None = None
     topic_regex: str | None = None
     assignor: str | None = None
-    owned: frozenset[PartitionName] | None = None
+    owned: Partitions | None = None
 
     @property
     def says_all(self) -> bool:

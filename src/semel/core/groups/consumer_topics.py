@@ -11,7 +11,8 @@ from collections.abc import Container, Iterable, Mapping
 from typing import Final
 
 from semel.core.entries import ConsumerSubscription
-from semel.core.groups.assignors import DEFAULT_ASSIGNOR
+from semel.core.groups.assignors import ASSIGNORS, DEFAULT_ASSIGNOR, Reader
+from semel.core.groups.partitions import NOTHING, Partitions
 from semel.core.groups.topic_patterns import TopicPattern
 from semel.core.refusals import GROUP_MAX_SIZE_REACHED, Refused
 from semel.core.steps import Steps, finish
@@ -56,12 +57,9 @@ class WantedTopics:
             of_each[member_id] = found[wish]
         return of_each
 
-    def wanted(self, subscriptions: Iterable[ConsumerSubscription], catalog: Catalog) -> Wanted:
-        """Every topic that is there and that somebody wants."""
-        wishes = {(one.topic_names, one.topic_regex): one for one in subscriptions}.values()
-        numbers: set[int] = set().union(*(self.of(one, catalog) for one in wishes))
-        topics = [topic for number in numbers if (topic := catalog.numbered(number)) is not None]
-        return sorted((topic.name, topic.number, topic.partition_count) for topic in topics)
+    def wanted(self, subscriptions: Mapping[str, ConsumerSubscription], catalog: Catalog) -> Wanted:
+        """Every topic that exists and that a member wants."""
+        return wanted_of(self.of_each(subscriptions, catalog), catalog)
 
     def includes(self, subscription: ConsumerSubscription, topic_name: str) -> bool:
         """Whether a member would read a topic of this name."""
@@ -155,6 +153,13 @@ class ResolvedPattern:
         self.pattern.forget_steps()
 
 
+def wanted_of(topics: Mapping[str, frozenset[int]], catalog: Catalog) -> Wanted:
+    """Every topic that a member wants, by the numbers of the topics that each wants."""
+    numbers: frozenset[int] = frozenset().union(*set(topics.values()))
+    existing = [topic for number in numbers if (topic := catalog.numbered(number)) is not None]
+    return sorted([(topic.name, topic.number, topic.partition_count) for topic in existing])
+
+
 def is_same_wish(one: ConsumerSubscription, other: ConsumerSubscription) -> bool:
     """Whether two subscriptions want the same topics, whatever topics there are."""
     return (one.topic_names, one.topic_regex) == (other.topic_names, other.topic_regex)
@@ -172,3 +177,18 @@ def preferred_assignor(subscriptions: Iterable[ConsumerSubscription]) -> str:
         if subscription.assignor is not None:
             votes[subscription.assignor] = votes.get(subscription.assignor, 0) + 1
     return max(sorted(votes), key=lambda name: votes[name], default=DEFAULT_ASSIGNOR)
+
+
+def new_targets(
+    subscriptions: Mapping[str, ConsumerSubscription],
+    targets: Mapping[str, Partitions],
+    topics: Mapping[str, frozenset[int]],
+    wanted: Wanted,
+) -> Mapping[str, Partitions]:
+    """What each member is to read now; `topics` is what each wants, `targets` what each was to read before."""
+    readers = {
+        member_id: Reader(topics[member_id], targets.get(member_id, NOTHING), subscription.instance_id)
+        for member_id, subscription in subscriptions.items()
+    }
+    counts = {number: count for _, number, count in wanted}
+    return ASSIGNORS[preferred_assignor(subscriptions.values())](readers, counts)
