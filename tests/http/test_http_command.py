@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Engine, select
 
 from semel.cli import main
-from semel.database.times import now_ms
+from semel.database.clock import now_ms
 from semel.http.claims import Times, claim, keep, name_of
 from semel.http.tables import keys
 

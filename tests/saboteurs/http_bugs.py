@@ -270,14 +270,14 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "an error of the interface passes by itself",
-        "semel.database.passing:_verdict",
+        "semel.database.errors:_verdict",
         "isinstance(error, OperationalError) and error.statement is None if verdict is None else verdict",
         "True if verdict is None else verdict",
         ("tests/inbox/test_contention.py",),
     ),
     Bug(
         "a group of errors passes where its first one does",
-        "semel.database.passing:singly",
+        "semel.database.errors:singly",
         "for member in group.exceptions: ...",
         "yield from singly(group.exceptions[0])",
         ("tests/inbox/test_contention.py", "-k", "never_passes"),

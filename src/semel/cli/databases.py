@@ -26,7 +26,7 @@ def opened(url: str, *, may_be_new: bool = False) -> Iterator["Engine"]:
         from sqlalchemy.exc import DBAPIError, NoSuchModuleError
 
         from semel.database import REMEDY, UnknownDatabase, engine_of, is_missing_table
-        from semel.database.saying import one_line
+        from semel.database.errors import one_line
     except ImportError as missing:
         raise Failure("this command needs SQLAlchemy, which is missing: pip install 'semel[app]'") from missing
     try:

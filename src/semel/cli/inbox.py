@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace, engine: "Engine") -> int:
-    from semel.database.times import now_ms
+    from semel.database.clock import now_ms
     from semel.inbox import quarantine
 
     with engine.begin() as connection:

@@ -184,7 +184,7 @@ def _terminal_columns() -> int:
 
 
 def _show_status(options: argparse.Namespace, engine: "Engine") -> int:
-    from semel.database.times import now_ms
+    from semel.database.clock import now_ms
     from semel.outbox import status
 
     with engine.connect() as connection:

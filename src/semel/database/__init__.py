@@ -10,12 +10,18 @@ import importlib.util
 if importlib.util.find_spec("sqlalchemy") is None:
     raise ImportError("semel.database needs SQLAlchemy, which is missing: pip install 'semel[app]'")
 
-from semel.database.connections import AsyncGiven, Given, within, within_async
+from semel.database.connections import AsyncGiven, Given, check_unbroken, within, within_async
 from semel.database.engines import begin_immediately, engine_of, read_only
-from semel.database.errors import NotImmediate, NotInTransaction, TransactionBroken, UnknownConnection, UnknownDatabase
-from semel.database.missing import REMEDY, is_missing_table
-from semel.database.passing import is_passing
-from semel.database.unbroken import check_unbroken
+from semel.database.errors import (
+    REMEDY,
+    NotImmediate,
+    NotInTransaction,
+    TransactionBroken,
+    UnknownConnection,
+    UnknownDatabase,
+    is_missing_table,
+    is_passing,
+)
 
 __all__ = [
     "REMEDY",

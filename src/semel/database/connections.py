@@ -1,23 +1,37 @@
-"""From what the caller has to the SQLAlchemy connection that statements are sent on, and the checks of it.
+"""From the caller's object to the SQLAlchemy connection that statements are sent on, and the checks of its transaction.
 
-All statements exist once, in SQLAlchemy Core. This must never end a transaction, nor begin one that the caller does not
-know of.
+All statements exist once, in SQLAlchemy Core. This module must never end a transaction, nor begin one that the caller
+does not know of.
 """
 
 import contextlib
+import os
 import sqlite3
+import sys
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Engine, create_engine
+from sqlalchemy.dialects import registry
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
+from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session, scoped_session
+from sqlalchemy.pool import NullPool
 
-from semel.database.borrowing import borrowed
-from semel.database.errors import NotImmediate, NotInTransaction, UnknownConnection, UnknownDatabase
-from semel.database.immediate import may_be_immediate
-from semel.database.missing import add_remedy
+from semel.database.errors import (
+    NotImmediate,
+    NotInTransaction,
+    TransactionBroken,
+    UnknownConnection,
+    UnknownDatabase,
+    add_remedy,
+)
 
 if TYPE_CHECKING:
     import psycopg
@@ -97,3 +111,161 @@ def _check_postgresql(connection: Connection, driver: Any) -> None:
     asyncpg_like = hasattr(driver, "is_in_transaction")
     if not (driver.is_in_transaction() if asyncpg_like else driver.info.transaction_status):
         raise NotInTransaction(_POSTGRESQL_BEGIN)
+
+
+# -- a driver's own connection, lent to SQLAlchemy ---------------------------------------------------------------------
+
+
+_DRIVER: Final = "semel_borrowed"
+
+
+@contextlib.contextmanager
+def borrowed(raw: Any) -> Iterator[Connection]:
+    """An SQLAlchemy connection that sends its statements on this one."""
+    backend, plainly = _backend_of(raw)
+    with _set(raw, plainly):
+        token = _lent.set(raw)
+        try:
+            connection = _borrower(backend).connect()
+        finally:
+            _lent.reset(token)
+        with connection:
+            yield connection
+
+
+# The raw connection that the next connect() of a borrowing engine gets.
+_lent: ContextVar[Any] = ContextVar("lent")
+
+
+def _backend_of(raw: Any) -> tuple[str, dict[str, Any]]:
+    """The kind of database, and what a connection to it has to be set to for rows to be tuples."""
+    if isinstance(raw, sqlite3.Connection):
+        return "sqlite", {"row_factory": None, "text_factory": str}
+    # Who has such a connection has imported psycopg; who has not need not have it.
+    psycopg = sys.modules.get("psycopg")
+    if psycopg is not None and isinstance(raw, psycopg.Connection):
+        return "postgresql", {"row_factory": psycopg.rows.tuple_row, "cursor_factory": psycopg.Cursor}
+    raise UnknownConnection(raw)
+
+
+@contextlib.contextmanager
+def _set(raw: Any, attributes: dict[str, Any]) -> Iterator[None]:
+    own = {name: getattr(raw, name) for name in attributes}
+    try:
+        for name, value in attributes.items():
+            setattr(raw, name, value)
+        yield
+    finally:
+        for name, value in own.items():
+            setattr(raw, name, value)
+
+
+@cache
+def _borrower(backend: str) -> Engine:
+    return create_engine(f"{backend}+{_DRIVER}://", creator=_lent.get, poolclass=NullPool, pool_reset_on_return=None)
+
+
+class _Borrowing:
+    """What SQLAlchemy does to connections besides sending statements."""
+
+    def on_connect_url(self, _url: object) -> None:
+        """Nothing is set up: it would be once more each time, as a handler of notices that is added to the others."""
+
+    def do_begin(self, _connection: object) -> None:
+        pass
+
+    def do_commit(self, _connection: object) -> None:
+        pass
+
+    def do_rollback(self, _connection: object) -> None:
+        pass
+
+    def do_close(self, _connection: object) -> None:
+        pass
+
+    def do_terminate(self, _connection: object) -> None:
+        pass
+
+
+class BorrowingSqlite(_Borrowing, SQLiteDialect_pysqlite):
+    supports_statement_cache = True
+
+
+class BorrowingPostgresql(_Borrowing, PGDialect_psycopg):
+    supports_statement_cache = True
+
+
+registry.register(f"sqlite.{_DRIVER}", __name__, BorrowingSqlite.__name__)
+registry.register(f"postgresql.{_DRIVER}", __name__, BorrowingPostgresql.__name__)
+
+
+# -- is a SQLite transaction IMMEDIATE? --------------------------------------------------------------------------------
+
+
+# Databases that one thread has a probe for; the one that was not needed for the longest time is closed first.
+PROBES_MAX: Final = 8
+
+
+class _Probes(threading.local):
+    """One connection for each file and thread. A file that was made anew under its name is another file."""
+
+    def __init__(self) -> None:
+        self._probes: OrderedDict[tuple[str, int], sqlite3.Connection] = OrderedDict()
+
+    def of(self, path: str) -> sqlite3.Connection:
+        key = (path, os.stat(path).st_ino)
+        probe = self._probes.get(key)
+        if probe is None:
+            probe = sqlite3.connect(path, timeout=0, isolation_level=None)
+            self._probes[key] = probe
+            if len(self._probes) > PROBES_MAX:
+                self._probes.popitem(last=False)[1].close()
+        self._probes.move_to_end(key)
+        return probe
+
+
+_probes = _Probes()
+
+
+def may_be_immediate(path: str) -> bool:
+    """False where nobody has the write lock of this file. In memory (an empty path) there is nobody else to fear."""
+    if not path:
+        return True
+    probe = _probes.of(path)
+    try:
+        probe.execute("BEGIN IMMEDIATE")
+    except sqlite3.OperationalError:
+        return True
+    probe.execute("ROLLBACK")
+    return False
+
+
+# -- before a commit ---------------------------------------------------------------------------------------------------
+
+
+# As libpq numbers it, for psycopg and whoever else stands on it.
+_IN_ERROR: Final = 3
+
+
+def check_unbroken(connection: Connection) -> None:
+    """Raise TransactionBroken where a commit would be none."""
+    if not connection.in_transaction():
+        raise TransactionBroken
+    driver: Any = connection.connection.driver_connection
+    if connection.dialect.name == "sqlite":
+        is_broken = not driver.in_transaction
+    elif hasattr(driver, "info"):
+        is_broken = driver.info.transaction_status == _IN_ERROR
+    else:
+        is_broken = not _answers(connection)
+    if is_broken:
+        raise TransactionBroken
+
+
+def _answers(connection: Connection) -> bool:
+    """Of a driver that does not know: nothing is answered in a transaction that was undone."""
+    try:
+        connection.exec_driver_sql("SELECT 1")
+    except DBAPIError:
+        return False
+    return True

@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import AsyncIterator, Iterator
 
-from semel.database.saying import one_line
+from semel.database.errors import one_line
 from semel.http.claims import Fenced
 from semel.http.holding import Holder, drive, drive_async
 from semel.http.leases import Leased

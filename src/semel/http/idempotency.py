@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from sqlalchemy import Connection
 
-from semel.database.times import Clock, database_now_ms, now_ms
+from semel.database.clock import Clock, database_now_ms, now_ms
 from semel.http.answers import Headers
 from semel.http.claims import NO_LEASE, Name, Times, name_of
 from semel.http.fates import Commits, Fate, commits_success, fate_of

@@ -9,7 +9,7 @@ from typing import Final
 from sqlalchemy import Connection, Engine
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from semel.database.times import database_now_ms
+from semel.database.clock import database_now_ms
 from semel.http.claims import reap_batch
 
 # Keys that are reaped in one transaction, so that nobody waits long for the reaper.

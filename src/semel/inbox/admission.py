@@ -12,7 +12,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from semel.database.times import Clock
+from semel.database.clock import Clock
 from semel.inbox import asides, claims
 from semel.inbox.asides import Aside, Cause, State
 from semel.inbox.errors import BrokerCoordinates, HeadersUnreadable, IdentityIsPlace

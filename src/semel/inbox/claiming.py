@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, contextmanager
 from uuid import UUID
 
 from semel.database import AsyncGiven, Given, within, within_async
-from semel.database.times import Clock, now_ms
+from semel.database.clock import Clock, now_ms
 from semel.inbox import claims
 from semel.inbox.identities import checked_consumer, checked_id, checked_version
 from semel.inbox.outcomes import Outcome

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from semel.database.times import Clock, now_ms
+from semel.database.clock import Clock, now_ms
 from semel.inbox.admission import Admission, Identity, Passing
 from semel.inbox.attempts import Attempts
 from semel.inbox.brokers import Brokers

@@ -9,7 +9,7 @@ import socket
 from typing import Final
 
 from semel.database import is_passing as is_passing_database
-from semel.database.passing import causes, is_of_a_kind, singly
+from semel.database.errors import causes, is_of_a_kind, singly
 from semel.inbox.asides import one_line
 from semel.inbox.retries import Retries
 

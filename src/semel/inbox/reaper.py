@@ -9,7 +9,7 @@ from typing import Final
 from sqlalchemy import ColumnElement, Connection, Engine, Table, and_, delete, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from semel.database.times import Clock, now_ms
+from semel.database.clock import Clock, now_ms
 from semel.inbox.asides import State
 from semel.inbox.errors import RetentionTooShort
 from semel.inbox.identities import checked_consumer

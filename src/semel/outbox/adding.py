@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session, scoped_session
 
 from semel.database import AsyncGiven, Given, within, within_async
-from semel.database.times import Clock, now_ms
+from semel.database.clock import Clock, now_ms
 from semel.outbox.messages import Message, columns_of
 from semel.outbox.tables import messages
 from semel.outbox.waking import WAKES_RELAY, wake

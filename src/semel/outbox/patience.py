@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 from sqlalchemy.exc import SQLAlchemyError
 
 from semel.database import is_passing
-from semel.database.saying import one_line
+from semel.database.errors import one_line
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, Engine
 
 from semel.database import within
-from semel.database.times import Clock, now_ms
+from semel.database.clock import Clock, now_ms
 from semel.outbox import sharding
 from semel.outbox.errors import RelayRefused
 from semel.outbox.ledger import Batch, Claim, Size

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from sqlalchemy import Connection
 
-from semel.database.times import Clock
+from semel.database.clock import Clock
 from semel.outbox import ledger
 from semel.outbox.errors import OutOfStep, RelayFailed
 from semel.outbox.ledger import Batch, Claim, Size
