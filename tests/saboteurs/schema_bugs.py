@@ -9,28 +9,28 @@ _MAKING: Final = "tests/schema/test_making.py"
 SCHEMA_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "tables are made without a lock",
-        "semel.schema.making:make",
+        "semel.schema.tables:make",
         "func.pg_advisory_xact_lock(_LOCK)",
         "_LOCK",
         (_MAKING, "-k", "many_at_once and postgresql"),
     ),
     Bug(
         "an older semel works with newer tables",
-        "semel.schema.making:_noted_version",
+        "semel.schema.tables:_noted_version",
         "noted is not None and noted > room.version",
         "False",
         (_MAKING, "-k", "newer_tables and sqlite"),
     ),
     Bug(
         "a step that was taken is taken again",
-        "semel.schema.making:_bring",
+        "semel.schema.tables:_bring",
         "room.steps[noted - 1 :]",
         "room.steps[noted - 2 :]",
         (_MAKING, "-k", "many_at_once and sqlite"),
     ),
     Bug(
         "tables of another shape pass for ours",
-        "semel.schema.making:_compare",
+        "semel.schema.tables:_compare",
         "sorted(ours - there)",
         "()",
         (_MAKING, "-k", "nobody_knows_whom and sqlite"),

@@ -15,8 +15,8 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from semel import schema
 from semel.database import NotImmediate, NotInTransaction, begin_immediately, engine_of
 from semel.inbox import once
-from semel.schema import making, rooms
-from semel.schema.rooms import ROOMS, Room
+from semel.schema import tables
+from semel.schema.tables import ROOMS, Made, Room
 from semel.testing.postgres import PostgresServer
 
 SHOPS = MetaData()
@@ -36,26 +36,26 @@ SECOND = Room("shop", LATER_SHOPS, (add_town,))
 
 def knowing(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have a semel with this room alone."""
-    monkeypatch.setattr(rooms, "ROOMS", (room,))
+    monkeypatch.setattr(tables, "ROOMS", (room,))
 
 
-def tables(engine: Engine) -> set[str]:
+def table_names(engine: Engine) -> set[str]:
     return set(inspect(engine).get_table_names())
 
 
-def versions(engine: Engine) -> dict[str, int]:
+def noted_versions(engine: Engine) -> dict[str, int]:
     with engine.connect() as connection:
-        return {row.room: row.version for row in connection.execute(rooms.versions.select())}
+        return {row.room: row.version for row in connection.execute(tables.versions.select())}
 
 
 def test_all_tables_are_made_once_and_noted(url: str) -> None:
     engine = engine_of(url)
     first = schema.make(engine)
     assert [made.room for made in first] == [room.name for room in ROOMS]
-    assert tables(engine) == {table.name for table in schema.metadata.sorted_tables}
-    assert {name for made in first for name in made.tables} == tables(engine) - {"semel_schema"}
+    assert table_names(engine) == {table.name for table in schema.metadata.sorted_tables}
+    assert {name for made in first for name in made.tables} == table_names(engine) - {"semel_schema"}
     assert [(made.version_before, made.tables) for made in schema.make(engine)] == [(1, ()) for _ in ROOMS]
-    assert versions(engine) == {room.name: 1 for room in ROOMS}
+    assert noted_versions(engine) == {room.name: 1 for room in ROOMS}
     schema.check(engine)
     with engine.begin() as connection, once(connection, consumer="billing", message_id="e-1") as outcome:
         assert outcome
@@ -64,7 +64,7 @@ def test_all_tables_are_made_once_and_noted(url: str) -> None:
 def test_one_room_can_be_made_without_the_others(url: str) -> None:
     engine = engine_of(url)
     schema.make(engine, "http")
-    assert tables(engine) == {"semel_schema", "semel_http_keys", "semel_http_steps"}
+    assert table_names(engine) == {"semel_schema", "semel_http_keys", "semel_http_steps"}
     schema.check(engine, "http")
     with pytest.raises(schema.SchemaDiffers, match=r"no table semel_inbox: run semel schema --database URL"):
         schema.check(engine, "inbox")
@@ -76,9 +76,9 @@ def test_tables_that_create_all_has_made_are_taken_as_they_are(url: str) -> None
     engine = engine_of(url)
     schema.metadata.create_all(engine)
     schema.check(engine)
-    assert versions(engine) == {}
+    assert noted_versions(engine) == {}
     assert {(made.version_before, made.tables) for made in schema.make(engine)} == {(None, ())}
-    assert versions(engine) == {room.name: 1 for room in ROOMS}
+    assert noted_versions(engine) == {room.name: 1 for room in ROOMS}
 
 
 def test_tables_are_made_in_the_callers_own_transaction(url: str) -> None:
@@ -130,7 +130,7 @@ def test_older_tables_are_brought_up_with_their_rows(url: str, monkeypatch: pyte
     knowing(SECOND, monkeypatch)
     with pytest.raises(schema.SchemaDiffers, match=r"are of version 1, and this semel needs version 2: run semel"):
         schema.check(engine)
-    assert schema.make(engine) == [making.Made("shop", 2, 1, ("semel_shop_doors",))]
+    assert schema.make(engine) == [Made("shop", 2, 1, ("semel_shop_doors",))]
     schema.check(engine)
     with engine.connect() as connection:
         assert connection.execute(text("SELECT name, town FROM semel_shop")).all() == [("apples", "Ulm")]
@@ -144,7 +144,7 @@ def test_newer_tables_are_refused_and_left_alone(url: str, monkeypatch: pytest.M
     for work in (schema.make, schema.check):
         with pytest.raises(schema.SchemaDiffers, match=r"are of version 2, and this semel knows them up to version 1"):
             work(engine)
-    assert versions(engine) == {"shop": 2}
+    assert noted_versions(engine) == {"shop": 2}
 
 
 def test_tables_of_nobody_knows_whom_are_compared(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +153,7 @@ def test_tables_of_nobody_knows_whom_are_compared(url: str, monkeypatch: pytest.
     knowing(SECOND, monkeypatch)
     with pytest.raises(schema.SchemaDiffers, match=r"semel_shop of this database lacks the column town"):
         schema.make(engine)
-    assert tables(engine) == {"semel_shop"}
+    assert table_names(engine) == {"semel_shop"}
     with engine.begin() as connection:
         add_town(connection)
     schema.make(engine)
@@ -181,7 +181,7 @@ def test_of_many_at_once_one_makes_the_tables_and_one_takes_the_step(url: str, m
     threads = 4
     barrier = Barrier(threads)
 
-    def make(_: int) -> list[making.Made]:
+    def make(_: int) -> list[Made]:
         engine = engine_of(url)
         barrier.wait()
         return schema.make(engine)

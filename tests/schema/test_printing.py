@@ -8,7 +8,7 @@ from sqlalchemy import Engine, text
 
 from semel import schema
 from semel.database import UnknownDatabase, engine_of
-from semel.schema.rooms import versions
+from semel.schema.tables import versions
 
 
 def emptied(engine: Engine) -> None:

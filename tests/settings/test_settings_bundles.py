@@ -14,8 +14,7 @@ from kafka import TopicPartition as KafkaPythonPartition
 from semel import settings
 from semel.settings import Bundle, Client, Role, Semantics
 from semel.settings.clients import TABLES
-from semel.settings.reading import read
-from semel.settings.writing import FORMS, write
+from semel.settings.formats import WRITTEN_FORMATS, read, write
 from semel.testing.broker import FaultyBroker
 
 SECONDS_MAX = 120
@@ -112,7 +111,7 @@ def in_words(value: object) -> str:
 
 
 @pytest.mark.parametrize("bundle", BUNDLES, ids=name_of)
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", WRITTEN_FORMATS)
 def test_what_is_written_is_read_again_with_nothing_lost(bundle: Bundle, form: str) -> None:
     text = write(bundle, form)
     if form == "python":

@@ -9,7 +9,7 @@ from semel.cli.settings_file import read_settings_file
 from semel.cli.subcommands import add_subcommand
 from semel.settings import Client, Conflict, Role, Semantics, UnknownSettings, bundle, check
 from semel.settings.clients import client_of
-from semel.settings.writing import FORMS, write
+from semel.settings.formats import WRITTEN_FORMATS, write
 
 EXAMPLE = "  semel settings exactly-once --client confluent\n  semel settings check producer.properties"
 
@@ -26,7 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         own = add_subcommand(commands, semantics, purpose)
         own.add_argument("--client", choices=list(Client), default=Client.CONFLUENT, help="whose settings (confluent)")
         own.add_argument("--role", choices=list(Role), help="of a producer or of a consumer alone (both)")
-        own.add_argument("--format", choices=FORMS, help="how to write them (as the client's users do)")
+        own.add_argument("--format", choices=WRITTEN_FORMATS, help="how to write them (as the client's users do)")
         if semantics is Semantics.EXACTLY_ONCE:
             own.add_argument("--transactional-id", metavar="NAME", help="for a producer that writes in transactions")
     purpose = "name each conflict in a file of settings, and what it would cost; 1 if there is one"

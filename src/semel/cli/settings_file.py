@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from semel.cli.errors import Failure
 from semel.settings import Role
-from semel.settings.reading import FORMATS, NotAConfiguration, read
+from semel.settings.formats import READ_FORMATS, NotAConfiguration, read
 
 
 class SettingsFile(NamedTuple):
@@ -18,8 +18,8 @@ class SettingsFile(NamedTuple):
 
 def read_settings_file(file: str) -> SettingsFile:
     form = Path(file).suffix.removeprefix(".")
-    if form not in FORMATS:
-        raise Failure(f"{file}: its name has to end with one of .{', .'.join(FORMATS)}")
+    if form not in READ_FORMATS:
+        raise Failure(f"{file}: its name has to end with one of .{', .'.join(READ_FORMATS)}")
     try:
         return SettingsFile(read(Path(file).read_text(encoding="utf-8"), form), form)
     except (OSError, UnicodeDecodeError, NotAConfiguration) as error:

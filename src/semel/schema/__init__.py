@@ -12,9 +12,6 @@ import importlib.util
 if importlib.util.find_spec("sqlalchemy") is None or importlib.util.find_spec("confluent_kafka") is None:
     raise ImportError("semel.schema needs SQLAlchemy and confluent-kafka, and one is missing: pip install 'semel[app]'")
 
-from semel.schema.errors import SchemaDiffers, UnknownRoom
-from semel.schema.making import Made, check, make
-from semel.schema.printing import ddl
-from semel.schema.rooms import metadata
+from semel.schema.tables import Made, SchemaDiffers, UnknownRoom, check, ddl, make, metadata
 
 __all__ = ["Made", "SchemaDiffers", "UnknownRoom", "check", "ddl", "make", "metadata"]

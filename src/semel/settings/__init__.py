@@ -8,8 +8,8 @@ of semel: it is data, and rules about data.
 """
 
 from semel.settings.bundles import Bundle, Setting, at_least_once, at_most_once, bundle, exactly_once
+from semel.settings.clients import Client, Role, Semantics
 from semel.settings.conflicts import Conflict, Cost, UnknownSettings, check
-from semel.settings.vocabulary import Client, Role, Semantics
 
 __all__ = [
     "Bundle",

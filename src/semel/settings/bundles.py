@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from semel.settings.clients import TABLES
-from semel.settings.vocabulary import RETRIES_MAX, Client, Role, Semantics, Value
+from semel.settings.clients import RETRIES_MAX, TABLES, Client, Role, Semantics, Value
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from semel.settings.clients import SOMETHING_ELSE, TABLES, client_of, names_of, roles_of
-from semel.settings.reckoning import IN_FLIGHT_MAX, Reckoning
-from semel.settings.vocabulary import Client, Role, Semantics
+from semel.settings.clients import SOMETHING_ELSE, TABLES, Client, Role, Semantics, client_of, names_of, roles_of
+from semel.settings.configuration import IN_FLIGHT_MAX, Configuration
 
 # The longest transaction that a broker allows where nothing else is set (transaction.max.timeout.ms).
 TRANSACTION_MS_MAX: Final = 900_000
@@ -65,25 +64,25 @@ def check(
 
 
 def _conflicts(
-    config: Mapping[str, object], semantics: Semantics, client: Client, roles: tuple[Role, ...]
+    raw: Mapping[str, object], semantics: Semantics, client: Client, roles: tuple[Role, ...]
 ) -> Iterator[Conflict]:
-    yield from _of_another_client(set(config), client, roles)
+    yield from _of_another_client(set(raw), client, roles)
     for role in roles:
-        reckoning = Reckoning(client, role, config)
-        yield from _unread(reckoning)
+        config = Configuration(client, role, raw)
+        yield from _unread(config)
         for rule in _RULES[role]:
-            yield from rule(reckoning, semantics)
+            yield from rule(config, semantics)
 
 
-def _unread(reckoning: Reckoning) -> Iterator[Conflict]:
+def _unread(config: Configuration) -> Iterator[Conflict]:
     """The clients in Python take any value, and then do something or other with it."""
-    judged = reckoning.client in (Client.CONFLUENT, Client.JAVA)
-    for unread in reckoning.unread:
+    is_checked = config.client in (Client.CONFLUENT, Client.JAVA)
+    for unread in config.unread:
         yield Conflict(
             (f"{unread.name}={unread.value}",),
-            Cost.REFUSED if judged else Cost.IGNORED,
+            Cost.REFUSED if is_checked else Cost.IGNORED,
             "the setting has no such value",
-            f"set it to {unread.wanted}",
+            f"set it to {unread.expected}",
         )
 
 
@@ -106,204 +105,202 @@ def _of_another_client(names: set[str], client: Client, roles: tuple[Role, ...])
 # -- producers --------------------------------------------------------------------------------------------------------
 
 
-def _against_idempotence(reckoning: Reckoning, _: Semantics) -> Iterator[Conflict]:
+def _against_idempotence(config: Configuration, _: Semantics) -> Iterator[Conflict]:
     """What cannot be had together with idempotence, and is refused with it."""
-    wish = reckoning.name("transactional.id") if reckoning.transactional else reckoning.shown("enable.idempotence")
-    if reckoning.wants_idempotence and reckoning.value("acks") != "all" and reckoning.given("acks"):
+    wish = config.name("transactional.id") if config.transactional else config.shown("enable.idempotence")
+    if config.wants_idempotence and config.value("acks") != "all" and config.is_set("acks"):
         yield Conflict(
-            (reckoning.shown("acks"), wish),
+            (config.shown("acks"), wish),
             Cost.REFUSED,
             "a number says nothing of a batch whose answer came before it was safe",
-            f"set {reckoning.name('acks')}=all",
+            f"set {config.name('acks')}=all",
         )
-    if reckoning.wants_idempotence and not reckoning.repeats and reckoning.has("retries"):
+    if config.wants_idempotence and not config.repeats and config.has("retries"):
         yield Conflict(
-            (reckoning.shown("retries"), wish),
+            (config.shown("retries"), wish),
             Cost.REFUSED,
             "there is nothing to know again where nothing is sent again",
-            f"leave {reckoning.name('retries')} out, and let the delivery timeout end it",
+            f"leave {config.name('retries')} out, and let the delivery timeout end it",
         )
     # Java looks at this one also where it has just turned idempotence off for the sake of another.
-    is_looked_at = reckoning.idempotent or (
-        reckoning.client is Client.JAVA and bool(reckoning.value("enable.idempotence"))
-    )
-    if is_looked_at and reckoning.in_flight > IN_FLIGHT_MAX:
+    is_looked_at = config.idempotent or (config.client is Client.JAVA and bool(config.value("enable.idempotence")))
+    if is_looked_at and config.in_flight > IN_FLIGHT_MAX:
         java = "max.in.flight.requests.per.connection"
         yield Conflict(
-            (reckoning.shown(java), wish),
+            (config.shown(java), wish),
             Cost.REFUSED,
             f"the broker knows the last {IN_FLIGHT_MAX} batches of a producer, and no sixth",
-            f"set {reckoning.name(java)} to {IN_FLIGHT_MAX} or less",
+            f"set {config.name(java)} to {IN_FLIGHT_MAX} or less",
         )
-    is_off = reckoning.given("enable.idempotence") and not reckoning.value("enable.idempotence")
-    if reckoning.transactional and is_off and reckoning.client is not Client.AIOKAFKA:
-        off = reckoning.shown("enable.idempotence")
+    is_off = config.is_set("enable.idempotence") and not config.value("enable.idempotence")
+    if config.transactional and is_off and config.client is not Client.AIOKAFKA:
+        off = config.shown("enable.idempotence")
         yield Conflict((off, wish), Cost.REFUSED, "a transaction is made of numbered batches", "leave it on")
 
 
-def _without_idempotence(reckoning: Reckoning, semantics: Semantics) -> Iterator[Conflict]:
+def _without_idempotence(config: Configuration, semantics: Semantics) -> Iterator[Conflict]:
     """Exactly once, without numbers on the batches."""
-    if semantics is not Semantics.EXACTLY_ONCE or reckoning.idempotent:
+    if semantics is not Semantics.EXACTLY_ONCE or config.idempotent:
         return
-    remedy = f"set {reckoning.name('enable.idempotence')}=true"
-    forgone = reckoning.forgoes_idempotence
-    for java in forgone:
+    remedy = f"set {config.name('enable.idempotence')}=true"
+    forgoing = config.forgoes_idempotence
+    for java in forgoing:
         yield Conflict(
-            (reckoning.shown(java),),
-            Cost.DOUBLED if reckoning.repeats else Cost.LOST,
-            f"{reckoning.client} turns idempotence off for it, and says so in its log at most",
+            (config.shown(java),),
+            Cost.DOUBLED if config.repeats else Cost.LOST,
+            f"{config.client} turns idempotence off for it, and says so in its log at most",
             f"{remedy}, and it is refused instead",
         )
-    if not forgone:
+    if not forgoing:
         yield Conflict(
-            (reckoning.shown("enable.idempotence"),),
+            (config.shown("enable.idempotence"),),
             Cost.DOUBLED,
             "a batch whose answer was lost is sent again, and written again",
             remedy,
         )
 
 
-def _early_answers(reckoning: Reckoning, semantics: Semantics) -> Iterator[Conflict]:
+def _early_answers(config: Configuration, semantics: Semantics) -> Iterator[Conflict]:
     """Answers before the record is safe, where nothing may be lost."""
-    acks = reckoning.value("acks")
-    if semantics is Semantics.AT_MOST_ONCE or acks == "all" or reckoning.wants_idempotence:
+    acks = config.value("acks")
+    if semantics is Semantics.AT_MOST_ONCE or acks == "all" or config.wants_idempotence:
         return
-    if semantics is Semantics.EXACTLY_ONCE and reckoning.idempotent:
+    if semantics is Semantics.EXACTLY_ONCE and config.idempotent:
         return
     problem = {
         "0": "nothing is answered, so nothing that is lost is missed",
         "1": "what was answered is lost with the broker that had not made it safe yet",
     }
-    yield Conflict((reckoning.shown("acks"),), Cost.LOST, problem[str(acks)], f"set {reckoning.name('acks')}=all")
+    yield Conflict((config.shown("acks"),), Cost.LOST, problem[str(acks)], f"set {config.name('acks')}=all")
 
 
-def _giving_up(reckoning: Reckoning, semantics: Semantics) -> Iterator[Conflict]:
+def _giving_up(config: Configuration, semantics: Semantics) -> Iterator[Conflict]:
     """Batches that are not sent again, where nothing may be lost."""
-    if semantics is Semantics.AT_MOST_ONCE or reckoning.repeats or reckoning.wants_idempotence:
+    if semantics is Semantics.AT_MOST_ONCE or config.repeats or config.wants_idempotence:
         return
-    if reckoning.has("retries"):
+    if config.has("retries"):
         yield Conflict(
-            (reckoning.shown("retries"),),
+            (config.shown("retries"),),
             Cost.LOST,
             "a batch that meets a fault is given up",
-            f"leave {reckoning.name('retries')} out, and let the delivery timeout end it",
+            f"leave {config.name('retries')} out, and let the delivery timeout end it",
         )
 
 
-def _sending_again(reckoning: Reckoning, semantics: Semantics) -> Iterator[Conflict]:
+def _sending_again(config: Configuration, semantics: Semantics) -> Iterator[Conflict]:
     """Batches that are sent again, where nothing may be there twice."""
-    if semantics is not Semantics.AT_MOST_ONCE or reckoning.idempotent or not reckoning.repeats:
+    if semantics is not Semantics.AT_MOST_ONCE or config.idempotent or not config.repeats:
         return
-    setting = "retries" if reckoning.has("retries") else "acks"
+    setting = "retries" if config.has("retries") else "acks"
     yield Conflict(
-        (reckoning.shown(setting),),
+        (config.shown(setting),),
         Cost.DOUBLED,
         "a batch whose answer was lost is sent again, and written again",
-        f"set {reckoning.name(setting)}=0",
+        f"set {config.name(setting)}=0",
     )
 
 
-def _beginning_anew(reckoning: Reckoning, semantics: Semantics) -> Iterator[Conflict]:
+def _beginning_anew(config: Configuration, semantics: Semantics) -> Iterator[Conflict]:
     """librdkafka, when it has lost its last broker: it forgets which there were. The offsets of a transaction then wait
     for one that never comes, and what was under way is sent again, whatever it was told of that."""
     java = "metadata.recovery.strategy"
-    if not reckoning.has(java) or reckoning.value(java) != "rebootstrap":
+    if not config.has(java) or config.value(java) != "rebootstrap":
         return
-    if reckoning.transactional:
+    if config.transactional:
         yield Conflict(
-            (reckoning.shown(java), reckoning.name("transactional.id")),
+            (config.shown(java), config.name("transactional.id")),
             Cost.STUCK,
             "send_offsets_to_transaction may wait for ever, whatever its timeout, once all brokers were away",
-            f"set {reckoning.name(java)}=none",
+            f"set {config.name(java)}=none",
         )
-    if semantics is Semantics.AT_MOST_ONCE and not reckoning.idempotent and not reckoning.repeats:
+    if semantics is Semantics.AT_MOST_ONCE and not config.idempotent and not config.repeats:
         yield Conflict(
-            (reckoning.shown(java), reckoning.shown("retries")),
+            (config.shown(java), config.shown("retries")),
             Cost.DOUBLED,
             "a client that lost all brokers begins anew, and sends again what was under way",
-            f"set {reckoning.name(java)}=none",
+            f"set {config.name(java)}=none",
         )
 
 
-def _overtaking(reckoning: Reckoning, semantics: Semantics) -> Iterator[Conflict]:
+def _overtaking(config: Configuration, semantics: Semantics) -> Iterator[Conflict]:
     """Several batches under way that nothing keeps in order when one is sent again."""
-    if semantics is Semantics.AT_MOST_ONCE or reckoning.idempotent or not reckoning.repeats:
+    if semantics is Semantics.AT_MOST_ONCE or config.idempotent or not config.repeats:
         return
-    if reckoning.in_flight > 1:
+    if config.in_flight > 1:
         java = "max.in.flight.requests.per.connection"
         yield Conflict(
-            (reckoning.shown(java),),
+            (config.shown(java),),
             Cost.OUT_OF_ORDER,
             "without idempotence, a batch that is sent again arrives behind its successors",
-            f"turn idempotence on, or set {reckoning.name(java)}=1",
+            f"turn idempotence on, or set {config.name(java)}=1",
         )
 
 
-def _impatience(reckoning: Reckoning, _: Semantics) -> Iterator[Conflict]:
+def _impatience(config: Configuration, _: Semantics) -> Iterator[Conflict]:
     """A record that is given up before it could be sent a second time."""
-    if not reckoning.has("request.timeout.ms") or not reckoning.given("delivery.timeout.ms"):
+    if not config.has("request.timeout.ms") or not config.is_set("delivery.timeout.ms"):
         return
-    delivery, linger = reckoning.number("delivery.timeout.ms"), reckoning.number("linger.ms")
-    request = reckoning.number("request.timeout.ms")
-    in_librdkafka = reckoning.client is Client.CONFLUENT
+    delivery, linger = config.number("delivery.timeout.ms"), config.number("linger.ms")
+    request = config.number("request.timeout.ms")
+    in_librdkafka = config.client is Client.CONFLUENT
     if delivery >= linger + request or (in_librdkafka and delivery == 0):  # its word for ever
         return
     is_refused = not in_librdkafka or delivery <= linger
-    if not is_refused and not reckoning.repeats:
+    if not is_refused and not config.repeats:
         return
     yield Conflict(
-        (reckoning.shown("delivery.timeout.ms"), reckoning.shown("request.timeout.ms")),
+        (config.shown("delivery.timeout.ms"), config.shown("request.timeout.ms")),
         Cost.REFUSED if is_refused else Cost.LOST,
         "a record is given up while its first request may still be answered: it may be stored, or not",
-        f"set {reckoning.name('delivery.timeout.ms')} to {linger + request} or more, or wait less for answers",
+        f"set {config.name('delivery.timeout.ms')} to {linger + request} or more, or wait less for answers",
     )
 
 
-def _transactions(reckoning: Reckoning, _: Semantics) -> Iterator[Conflict]:
+def _transactions(config: Configuration, _: Semantics) -> Iterator[Conflict]:
     """The times of a transaction, and times for a transaction that there is not."""
     java = "transaction.timeout.ms"
-    if not reckoning.transactional:
-        named = reckoning.given("transactional.id")
-        if named or reckoning.given(java):
+    if not config.transactional:
+        named = config.is_set("transactional.id")
+        if named or config.is_set(java):
             yield Conflict(
-                (f"{reckoning.name('transactional.id')}=" if named else reckoning.shown(java),),
-                Cost.REFUSED if named and reckoning.client is Client.JAVA else Cost.IGNORED,
+                (f"{config.name('transactional.id')}=" if named else config.shown(java),),
+                Cost.REFUSED if named and config.client is Client.JAVA else Cost.IGNORED,
                 "there are no transactions without a transactional id",
-                f"set {reckoning.name('transactional.id')} to a name that stays the same at every start",
+                f"set {config.name('transactional.id')} to a name that stays the same at every start",
             )
         return
-    transaction = reckoning.number(java)
+    transaction = config.number(java)
     if transaction > TRANSACTION_MS_MAX:
         yield Conflict(
-            (reckoning.shown(java),),
+            (config.shown(java),),
             Cost.REFUSED,
             f"brokers allow {TRANSACTION_MS_MAX} at most, where nothing else is set, and readers wait as long",
             f"set it to {TRANSACTION_MS_MAX} or less",
         )
-    yield from _longer_than_the_transaction(reckoning, transaction)
+    yield from _longer_than_the_transaction(config, transaction)
 
 
-def _longer_than_the_transaction(reckoning: Reckoning, transaction_ms: int) -> Iterator[Conflict]:
+def _longer_than_the_transaction(config: Configuration, transaction_ms: int) -> Iterator[Conflict]:
     """Waiting on for a record, or an answer, when the broker has aborted its transaction."""
     for java, what in (("delivery.timeout.ms", "a record"), ("request.timeout.ms", "an answer")):
-        if not reckoning.given(java) or reckoning.number(java) <= transaction_ms:
+        if not config.is_set(java) or config.number(java) <= transaction_ms:
             continue
         yield Conflict(
-            (reckoning.shown(java), reckoning.shown("transaction.timeout.ms")),
-            Cost.REFUSED if reckoning.client is Client.CONFLUENT else Cost.STUCK,
+            (config.shown(java), config.shown("transaction.timeout.ms")),
+            Cost.REFUSED if config.client is Client.CONFLUENT else Cost.STUCK,
             f"{what} is waited for when the broker has aborted the transaction, and fenced the producer",
-            f"set {reckoning.name(java)} to {transaction_ms} or less",
+            f"set {config.name(java)} to {transaction_ms} or less",
         )
 
 
 # -- consumers --------------------------------------------------------------------------------------------------------
 
 
-def _committing_by_itself(reckoning: Reckoning, semantics: Semantics) -> Iterator[Conflict]:
+def _committing_by_itself(config: Configuration, semantics: Semantics) -> Iterator[Conflict]:
     """Offsets that are committed beside the work."""
-    if not reckoning.value("enable.auto.commit"):
+    if not config.value("enable.auto.commit"):
         return
-    stored_by_hand = reckoning.has("enable.auto.offset.store") and not reckoning.value("enable.auto.offset.store")
+    stored_by_hand = config.has("enable.auto.offset.store") and not config.value("enable.auto.offset.store")
     if semantics is Semantics.AT_LEAST_ONCE and stored_by_hand:
         return
     problem, cost = {
@@ -312,58 +309,58 @@ def _committing_by_itself(reckoning: Reckoning, semantics: Semantics) -> Iterato
         Semantics.EXACTLY_ONCE: ("offsets are committed apart from the effect, before it or after it", Cost.DOUBLED),
     }[semantics]
     yield Conflict(
-        (reckoning.shown("enable.auto.commit"),),
+        (config.shown("enable.auto.commit"),),
         cost,
         problem,
-        f"set {reckoning.name('enable.auto.commit')}=false, and commit where the semantic says",
+        f"set {config.name('enable.auto.commit')}=false, and commit where the semantic says",
     )
 
 
-def _aborted_records(reckoning: Reckoning, semantics: Semantics) -> Iterator[Conflict]:
+def _aborted_records(config: Configuration, semantics: Semantics) -> Iterator[Conflict]:
     """Records of transactions that were aborted, and done again."""
-    if reckoning.value("isolation.level") == "read_committed" or semantics is Semantics.AT_LEAST_ONCE:
+    if config.value("isolation.level") == "read_committed" or semantics is Semantics.AT_LEAST_ONCE:
         return
     yield Conflict(
-        (reckoning.shown("isolation.level"),),
+        (config.shown("isolation.level"),),
         Cost.DOUBLED,
         "what was aborted is read, and read again when it was done anew",
-        f"set {reckoning.name('isolation.level')}=read_committed",
+        f"set {config.name('isolation.level')}=read_committed",
     )
 
 
-def _beginning_at_the_end(reckoning: Reckoning, semantics: Semantics) -> Iterator[Conflict]:
+def _beginning_at_the_end(config: Configuration, semantics: Semantics) -> Iterator[Conflict]:
     """A group that skips what was written before it had offsets."""
-    if semantics is Semantics.AT_MOST_ONCE or reckoning.value("auto.offset.reset") != "latest":
+    if semantics is Semantics.AT_MOST_ONCE or config.value("auto.offset.reset") != "latest":
         return
     yield Conflict(
-        (reckoning.shown("auto.offset.reset"),),
+        (config.shown("auto.offset.reset"),),
         Cost.LOST,
         "a group without offsets, a new one or one whose offsets are forgotten, skips what is there",
-        f"set {reckoning.name('auto.offset.reset')}=earliest",
+        f"set {config.name('auto.offset.reset')}=earliest",
     )
 
 
-def _sessions(reckoning: Reckoning, _: Semantics) -> Iterator[Conflict]:
+def _sessions(config: Configuration, _: Semantics) -> Iterator[Conflict]:
     """The times by which a group takes a member for dead."""
-    session = reckoning.number("session.timeout.ms")
-    if reckoning.number("heartbeat.interval.ms") >= session:
-        refused = reckoning.client in (Client.JAVA, Client.KAFKA_PYTHON)
+    session = config.number("session.timeout.ms")
+    if config.number("heartbeat.interval.ms") >= session:
+        refused = config.client in (Client.JAVA, Client.KAFKA_PYTHON)
         yield Conflict(
-            (reckoning.shown("heartbeat.interval.ms"), reckoning.shown("session.timeout.ms")),
+            (config.shown("heartbeat.interval.ms"), config.shown("session.timeout.ms")),
             Cost.REFUSED if refused else Cost.DOUBLED,
             "a member is taken for dead between two heartbeats, and others do its work again",
-            f"set {reckoning.name('heartbeat.interval.ms')} to {session // 3} or less",
+            f"set {config.name('heartbeat.interval.ms')} to {session // 3} or less",
         )
-    if reckoning.client is Client.CONFLUENT and reckoning.number("max.poll.interval.ms") < session:
+    if config.client is Client.CONFLUENT and config.number("max.poll.interval.ms") < session:
         yield Conflict(
-            (reckoning.shown("max.poll.interval.ms"), reckoning.shown("session.timeout.ms")),
+            (config.shown("max.poll.interval.ms"), config.shown("session.timeout.ms")),
             Cost.REFUSED,
             "a member is out for its silence before its session is over",
-            f"set {reckoning.name('max.poll.interval.ms')} to {session} or more",
+            f"set {config.name('max.poll.interval.ms')} to {session} or more",
         )
 
 
-_Rule = Callable[[Reckoning, Semantics], Iterator[Conflict]]
+_Rule = Callable[[Configuration, Semantics], Iterator[Conflict]]
 _RULES: Final[Mapping[Role, tuple[_Rule, ...]]] = {
     Role.PRODUCER: (
         *(_against_idempotence, _without_idempotence, _early_answers, _giving_up, _sending_again, _overtaking),

@@ -3,7 +3,7 @@
 import pytest
 
 from semel.settings import Role
-from semel.settings.reading import NotAConfiguration, read
+from semel.settings.formats import NotAConfiguration, read
 
 
 def test_properties_are_read_as_java_reads_them() -> None:

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from semel.settings.clients import TABLES, Known
-from semel.settings.vocabulary import Client, Role, Unreadable, Value, read_acks, read_number, read_switch
+from semel.settings.clients import TABLES, Client, Known, Role, Unreadable, Value, read_acks, read_number, read_switch
 
 _SWITCHES: Final = ("enable.idempotence", "enable.auto.commit", "enable.auto.offset.store")
 _WORDS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -33,30 +32,30 @@ class Unread:
 
     name: str
     value: object
-    wanted: str
+    expected: str
 
 
-class Reckoning:
-    """The settings of one role of one client. `value` is what holds, `given` is whether somebody said so."""
+class Configuration:
+    """The settings of one role of one client. `value` is what the client uses, `is_set` is whether the user set it."""
 
-    def __init__(self, client: Client, role: Role, config: Mapping[str, object]) -> None:
+    def __init__(self, client: Client, role: Role, raw: Mapping[str, object]) -> None:
         self.client = client
         self.role = role
         self.unread: list[Unread] = []
         self._table = TABLES[client][role]
-        self._written: dict[str, str] = {}
+        self._spellings: dict[str, str] = {}
         self._values: dict[str, Value] = {}
         for java, known in self._table.items():
             for name in (known.name, *known.other_names):
-                if name in config and config[name] is not None:
-                    self._take(java, name, config[name])
+                if name in raw and raw[name] is not None:
+                    self._take(java, name, raw[name])
 
     def _take(self, java: str, name: str, value: object) -> None:
-        self._written[java] = name
+        self._spellings[java] = name
         try:
             self._values[java] = self._read(java, value)
-        except Unreadable as wanted:
-            self.unread.append(Unread(name, value, str(wanted)))
+        except Unreadable as unreadable:
+            self.unread.append(Unread(name, value, str(unreadable)))
 
     def _read(self, java: str, value: object) -> Value:
         if java in _SWITCHES:
@@ -81,12 +80,12 @@ class Reckoning:
         """Does this client have such a setting?"""
         return java in self._table
 
-    def given(self, java: str) -> bool:
+    def is_set(self, java: str) -> bool:
         return java in self._values
 
     def name(self, java: str) -> str:
         """What to call it: as it was written, or as the client does."""
-        return self._written.get(java, self._known(java).name)
+        return self._spellings.get(java, self._known(java).name)
 
     def shown(self, java: str) -> str:
         """The setting with its value, as people write it."""
@@ -137,7 +136,7 @@ class Reckoning:
         java = "max.in.flight.requests.per.connection"
         if not self.has(java):
             return 1
-        if self.idempotent and not self.given(java):
+        if self.idempotent and not self.is_set(java):
             return IN_FLIGHT_MAX
         return self.number(java)
 

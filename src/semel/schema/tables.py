@@ -1,18 +1,103 @@
-"""Brings the tables of a database to where this semel needs them, in one transaction; and looks whether they are there.
+"""The tables of each room and their version: brought up to date in one transaction, checked, or printed as SQL.
 
-Two processes that do so at once do it one after the other, and the second finds it done. Tables of a later semel are
-refused, and so are those that are not as they should be: this must never guess what somebody else has made.
+Two processes that do so at the same time do it one after the other, and the second one finds it done. A room that
+changes its tables adds a step here, which leads there from the version before. A step that was released is never
+changed. Tables of a later semel are refused, and so are tables with other columns than ours: this module must never
+guess what somebody else has made.
 """
 
+import re
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, TypeAlias
 
-from sqlalchemy import Connection, Engine, delete, func, insert, inspect, select
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Dialect,
+    Engine,
+    MetaData,
+    Table,
+    Text,
+    delete,
+    func,
+    insert,
+    inspect,
+    select,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.schema import CreateIndex, CreateTable
 
-from semel.database import within
-from semel.schema.errors import SchemaDiffers
-from semel.schema.rooms import Room, chosen, versions
+from semel.database import UnknownDatabase, within
+from semel.http.tables import metadata as http_metadata
+from semel.inbox.tables import metadata as inbox_metadata
+from semel.outbox.tables import metadata as outbox_metadata
+
+# Leads the tables of a room from one version to the next, in the transaction in which the version is noted.
+Step: TypeAlias = Callable[[Connection], None]
+
+
+@dataclass(frozen=True)
+class Room:
+    """`metadata` is what the tables are now; `steps` are what has led there from the first version."""
+
+    name: str
+    metadata: MetaData
+    steps: tuple[Step, ...] = ()
+
+    @property
+    def version(self) -> int:
+        return 1 + len(self.steps)
+
+    @property
+    def tables(self) -> list[Table]:
+        return self.metadata.sorted_tables
+
+
+ROOMS: Final = (Room("outbox", outbox_metadata), Room("inbox", inbox_metadata), Room("http", http_metadata))
+
+
+def _combined() -> MetaData:
+    combined = MetaData()
+    for room in ROOMS:
+        for table in room.tables:
+            table.to_metadata(combined)
+    return combined
+
+
+# All of semel's tables, for `create_all` and for Alembic.
+metadata: Final = _combined()
+
+# A row for each room whose tables `semel schema` has made or found to be of this version.
+versions: Final = Table(
+    "semel_schema",
+    metadata,
+    Column("room", Text, primary_key=True),
+    Column("version", BigInteger, nullable=False),
+)
+
+
+def chosen(names: Sequence[str]) -> list[Room]:
+    """The rooms of these names; all, where none is named."""
+    known = {room.name: room for room in ROOMS}
+    for name in names:
+        if name not in known:
+            raise UnknownRoom(f"{name!r} has no tables; there are {', '.join(known)}")
+    return [room for room in ROOMS if not names or room.name in names]
+
+
+class SchemaDiffers(RuntimeError):
+    """The tables of this database are not those that this semel works with."""
+
+
+class UnknownRoom(ValueError):
+    """There is no room of that name that has tables."""
+
+
+# -- make and check ----------------------------------------------------------------------------------------------------
+
 
 _COMMAND: Final = "semel schema --database URL"
 # Of the advisory locks of a PostgreSQL database the one for this; the bytes of "semel".
@@ -110,3 +195,33 @@ def _compare(connection: Connection, room: Room) -> None:
                 f"the table {table.name} of this database has a column {column} that this semel does not know: a later "
                 f"semel made it, or something else; compare it with {_COMMAND} --print"
             )
+
+
+# -- print -------------------------------------------------------------------------------------------------------------
+
+
+_DIALECTS: Final[dict[str, Any]] = {"postgresql": postgresql.dialect, "sqlite": sqlite.dialect}
+
+
+def ddl(database: str, *rooms: str) -> str:
+    """For "postgresql" or "sqlite", the tables of these rooms, or of all."""
+    if database not in _DIALECTS:
+        raise UnknownDatabase(f"{database!r} is no database that semel knows; there are {', '.join(_DIALECTS)}")
+    dialect: Dialect = _DIALECTS[database]()
+    return "\n\n".join(f"{_tidied(statement, dialect)};" for statement in _statements(rooms)) + "\n"
+
+
+def _statements(names: tuple[str, ...]) -> Iterator[Any]:
+    rooms = chosen(names)
+    # The one table that is there already where another room's were made before.
+    yield CreateTable(versions, if_not_exists=True)
+    for room in rooms:
+        for table in room.tables:
+            yield CreateTable(table)
+            yield from (CreateIndex(index) for index in sorted(table.indexes, key=lambda index: str(index.name)))
+        yield insert(versions).values(room=room.name, version=room.version)
+
+
+def _tidied(statement: Any, dialect: Dialect) -> str:
+    written = str(statement.compile(dialect=dialect, compile_kwargs={"literal_binds": True})).strip()
+    return re.sub(r"[ \t]+$", "", written.replace("\t", "    "), flags=re.MULTILINE)
