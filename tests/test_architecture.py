@@ -26,7 +26,7 @@ ARROWS: dict[str, set[str]] = {
     "publish": set(),
     "database": set(),
     "outbox": {"publish", "database"},
-    "inbox": {"database", "publish.remedies"},
+    "inbox": {"database", "publish.clients"},
     "http": {"database"},
     "schema": {"database", "outbox.tables", "inbox.tables", "http.tables"},
     "settings": set(),

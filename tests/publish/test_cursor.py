@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.publish.cursor import Cursor, Instance, NoCursor, decode, encode, this_instance
+from semel.publish.rules import Cursor, Instance, NoCursor, decode, encode, this_instance
 
 NUMBERS = st.integers(-1, 2**63 - 1)
 INSTANCES = st.builds(Instance, st.text(), NUMBERS, st.text(), NUMBERS)

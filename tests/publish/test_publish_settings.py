@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from semel.publish import Publisher, PublishRefused
-from semel.publish.settings import NAME_LENGTH_MAX, settings_of
+from semel.publish.clients import NAME_LENGTH_MAX, settings_of
 
 
 def settled(**client: Any) -> dict[str, Any]:

@@ -75,17 +75,17 @@ PUBLISH_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "every life is the same instance",
-        "semel.publish.cursor:this_instance",
+        "semel.publish.rules:this_instance",
         "secrets.token_hex(_RANDOM_BYTES)",
         '"0" * _RANDOM_BYTES',
         ("tests/publish/test_cursor.py",),
     ),
     Bug(
         "one number may be left out",
-        "semel.publish.claims:decide",
+        "semel.publish.rules:decide",
         "number > cursor + 1",
         "number > cursor + 2",
-        ("tests/publish/test_publish_claims.py",),
+        ("tests/publish/test_publish_rules.py",),
     ),
     Bug(
         "a full queue swallows a record",
@@ -96,7 +96,7 @@ PUBLISH_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "acks may be chosen",
-        "semel.publish.settings:_ONLY",
+        "semel.publish.clients:_ONLY",
         '"acks"',
         '"acks."',
         ("tests/publish/test_publish_settings.py",),

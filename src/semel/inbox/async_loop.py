@@ -28,7 +28,7 @@ from semel.inbox.outcomes import Outcome
 from semel.inbox.progress import Place
 from semel.inbox.reaper import reap_async
 from semel.inbox.settings import DUE_COUNT_MAX, DUE_MS_MAX, POLL_SECONDS, for_aiokafka
-from semel.publish.remedies import NO_WAY_THERE, lacking
+from semel.publish.clients import NO_WAY_THERE, lacking
 
 AsyncHandler = Callable[[AsyncConnection, Message], Awaitable[object]]
 

@@ -11,7 +11,7 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from semel.database.clock import Clock
-from semel.publish.remedies import lacking, remedy_of
+from semel.publish.clients import lacking, remedy_of
 
 # Shorter than anybody looks at a log, longer than a broker that is started again is away.
 SAY_AFTER_MS: Final = 5_000

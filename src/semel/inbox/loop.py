@@ -29,7 +29,7 @@ from semel.inbox.outcomes import Outcome
 from semel.inbox.progress import Place
 from semel.inbox.reaper import reap
 from semel.inbox.settings import DUE_COUNT_MAX, DUE_MS_MAX, POLL_SECONDS, for_confluent
-from semel.publish.remedies import lacking
+from semel.publish.clients import lacking
 
 Handler = Callable[[Connection, Message], object]
 

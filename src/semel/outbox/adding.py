@@ -17,7 +17,7 @@ from semel.database.clock import Clock, now_ms
 from semel.outbox.messages import Message, columns_of
 from semel.outbox.tables import messages
 from semel.outbox.waking import WAKES_RELAY, wake
-from semel.publish.record import Headers
+from semel.publish.rules import Headers
 
 _ADD: Final = insert(messages)
 # One statement, and one way to the database and back.

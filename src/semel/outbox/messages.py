@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from semel.outbox.errors import MessageRefused
-from semel.publish.record import Headers, Record
+from semel.publish.rules import Headers, Record
 
 _BUCKET_BYTES: Final = 4
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")

@@ -13,20 +13,19 @@ import importlib.util
 if importlib.util.find_spec("confluent_kafka") is None:
     raise ImportError("semel.publish needs confluent-kafka, which is missing: pip install 'semel[app]'")
 
-from semel.publish.asynchronous import AsyncPublisher
-from semel.publish.claims import Outcome
-from semel.publish.errors import (
+from semel.publish.publisher import AsyncPublisher, Publisher
+from semel.publish.rules import (
     CursorRefused,
     Fenced,
     Gap,
+    Outcome,
     PublishError,
     PublishFailed,
     PublishRefused,
     PublishUncertain,
+    Record,
     RecordRefused,
 )
-from semel.publish.publisher import Publisher
-from semel.publish.record import Record
 
 __all__ = [
     "AsyncPublisher",

@@ -20,11 +20,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from semel.publish.cursor import Cursor, NoCursor, decode
-from semel.publish.deadline import Deadline
-from semel.publish.errors import CursorRefused, PublishFailed
-from semel.publish.remedies import lacking
-from semel.publish.settings import PublishSettings
+from semel.publish.clients import Deadline, PublishSettings, lacking
+from semel.publish.rules import Cursor, CursorRefused, NoCursor, PublishFailed, decode
 
 T = TypeVar("T")
 

@@ -2,34 +2,44 @@
 
 The order of a start is the guarantee: the fence first, then the cursor, then the note of this instance, below which the
 cursor is looked for once more. When it is not known whether a commit happened, a new producer does the same again, and
-the cursor says whether the number is there. One that was fenced stays so: it must never take a name back by itself.
+the cursor says whether the number is there. A publisher that was fenced stays so: it must never take a name back by
+itself.
+
+The client blocks, so for asyncio the same publisher works in one thread: calls keep their order, and the loop goes on.
+A call that is cancelled before its turn has done nothing. One that is cancelled under way goes on in the thread until
+its outcome is known; the next call waits for it, and `last()` says what came of it.
 """
 
+import asyncio
 import contextlib
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Any, Final, Literal, NoReturn, Self, TypedDict
+from typing import Any, Final, Literal, NoReturn, Self, TypedDict, TypeVar, Unpack
 
 from confluent_kafka import KafkaException, Producer
 
-from semel.publish.claims import NOTHING, Outcome, Plan, plan
-from semel.publish.cursor import Cursor, encode, this_instance
+from semel.publish.clients import NO_COORDINATOR, Deadline, lacking, settings_of
 from semel.publish.cursor_topic import PARTITION, CursorTopic, Undecided
-from semel.publish.deadline import Deadline
-from semel.publish.errors import (
+from semel.publish.rules import (
+    NOTHING,
+    Cursor,
     CursorRefused,
     Fenced,
+    Outcome,
+    Plan,
     PublishError,
     PublishFailed,
     PublishRefused,
     PublishUncertain,
+    Record,
+    encode,
+    plan,
+    this_instance,
 )
-from semel.publish.record import Record
-from semel.publish.remedies import NO_COORDINATOR, lacking
-from semel.publish.settings import settings_of
 from semel.publish.transaction import FencedOff, Interrupted, Transaction, claim
 
 logger = logging.getLogger(__name__)
@@ -326,3 +336,54 @@ class Publisher:
 
     def _deadline(self) -> Deadline:
         return Deadline(self._settings.timeout_seconds)
+
+
+# -- for asyncio -------------------------------------------------------------------------------------------------------
+
+
+T = TypeVar("T")
+
+
+class AsyncPublisher:
+    """A `Publisher` whose calls are awaited; it takes the same arguments."""
+
+    def __init__(self, bootstrap: str, name: str, **options: Unpack[Options]) -> None:
+        self._publisher = Publisher(bootstrap, name, **options)
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix=f"semel-publish-{name}")
+        self._is_closed = False
+
+    async def __aenter__(self) -> Self:
+        await self._run(self._publisher.open)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Let go of the connections, after whatever is under way."""
+        if not self._is_closed:
+            self._is_closed = True
+            closing = asyncio.wrap_future(self._worker.submit(self._publisher.close))
+            self._worker.shutdown(wait=False)
+            # Who is cancelled here need not wait, but the connections are let go of all the same.
+            await asyncio.shield(closing)
+
+    async def last(self) -> int:
+        """The last number that was published, -1 if there is none."""
+        return await self._run(self._publisher.last)
+
+    async def publish(self, number: int, *records: Record) -> Outcome:
+        """Publish records under a number: all of them, once."""
+        return await self._run(lambda: self._publisher.publish(number, *records))
+
+    async def publish_many(self, claims: Iterable[Claim]) -> list[Outcome]:
+        """Publish several numbers in one transaction."""
+        claims = list(claims)
+        return await self._run(lambda: self._publisher.publish_many(claims))
+
+    def _run(self, work: Callable[[], T]) -> "asyncio.Future[T]":
+        if self._is_closed:
+            raise PublishRefused("this publisher was closed")
+        return asyncio.wrap_future(self._worker.submit(work))

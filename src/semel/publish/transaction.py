@@ -12,10 +12,8 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from semel.publish.deadline import Deadline
-from semel.publish.errors import RecordRefused
-from semel.publish.record import Record
-from semel.publish.remedies import lacking
+from semel.publish.clients import Deadline, lacking
+from semel.publish.rules import Record, RecordRefused
 
 # Readers of committed records wait for a transaction that is left open, so some time is spent on ending it.
 _ABORT_SECONDS_MAX: Final = 5.0

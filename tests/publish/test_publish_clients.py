@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError
 from semel.chaos.plan import Fault, FaultPlan
 from semel.chaos.proxy import ChaosProxy
 from semel.publish import Publisher, PublishFailed
-from semel.publish.remedies import NO_COORDINATOR, Heard, lacking
+from semel.publish.clients import NO_COORDINATOR, Heard, lacking
 from semel.publish.transaction import Interrupted
 from semel.testing.broker import FaultyBroker
 

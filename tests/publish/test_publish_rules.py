@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.publish.claims import NOTHING, NUMBER_MAX, Outcome, decide, plan
-from semel.publish.errors import Gap, PublishRefused
+from semel.publish.rules import NOTHING, NUMBER_MAX, Gap, Outcome, PublishRefused, decide, plan
 
 SMALL = st.integers(0, 6)
 CALLS = st.lists(st.lists(SMALL, max_size=5), max_size=10)

@@ -1,0 +1,221 @@
+"""What publishing is about, without IO: a record, the cursor, what a number is to the cursor, and what can go wrong.
+
+The cursor is the last number that was published, or `NOTHING`. It names the instance that wrote it as well, so that an
+instance that was fenced can say by whom. A number at or below the cursor is a duplicate, the next one is accepted, and
+one further on is a gap, or accepted too where numbers come from outside and only rise. A call with several numbers is
+judged as if each was published by itself, with one difference: if one of them is a gap, nothing of the call counts. A
+cursor that cannot be read is refused: not knowing how far a name is must never pass for not having begun. An error says
+what is known, and never guesses.
+"""
+
+import json
+import os
+import secrets
+import socket
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+# -- the record --------------------------------------------------------------------------------------------------------
+
+
+Headers: TypeAlias = Mapping[str, str | bytes | None] | Sequence[tuple[str, str | bytes | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What goes where; the key chooses the partition where none is named, and the client the time."""
+
+    topic: str
+    key: bytes | str | None = None
+    value: bytes | str | None = None
+    headers: Headers = ()
+    partition: int | None = None
+    timestamp_ms: int | None = None
+
+
+# -- the cursor --------------------------------------------------------------------------------------------------------
+
+
+_FORMAT: Final = 1
+_RANDOM_BYTES: Final = 8
+
+
+class NoCursor(ValueError):
+    """A record that is no cursor, or one of a later version of semel."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One life of a publisher: where it runs, and since when. The random part tells two lives of one process apart."""
+
+    host: str
+    pid: int
+    random: str
+    since_ms: int
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}"
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """The last number of a name, and who wrote it when."""
+
+    number: int
+    instance: Instance
+    at_ms: int
+
+
+def this_instance(now_ms: int) -> Instance:
+    """A new life, in this process."""
+    return Instance(socket.gethostname(), os.getpid(), secrets.token_hex(_RANDOM_BYTES), now_ms)
+
+
+def encode(cursor: Cursor) -> bytes:
+    """The value of a cursor's record."""
+    return json.dumps({"format": _FORMAT, **asdict(cursor)}, separators=(",", ":")).encode()
+
+
+def decode(value: bytes | None) -> Cursor:
+    """A cursor from its record; else `NoCursor` says why."""
+    try:
+        told = json.loads(value or b"")
+        if told["format"] != _FORMAT:
+            raise NoCursor(f"a cursor has format {told['format']!r}, and this version of semel knows {_FORMAT}")
+        instance = told["instance"]
+        return Cursor(
+            int(told["number"]),
+            Instance(str(instance["host"]), int(instance["pid"]), str(instance["random"]), int(instance["since_ms"])),
+            int(told["at_ms"]),
+        )
+    except NoCursor:
+        raise
+    except (ValueError, KeyError, TypeError) as error:
+        raise NoCursor(f"a record is no cursor: {error!r}") from None
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+
+class PublishError(Exception):
+    """What this room raises."""
+
+
+class PublishRefused(PublishError, ValueError):
+    """A setting, a name or a number that would break the promise; nothing was sent."""
+
+
+class CursorRefused(PublishError):
+    """The cursor topic, or what stands in it, cannot be relied on; nothing was written."""
+
+
+class Gap(PublishError):
+    """A number was left out; nothing of the call was written."""
+
+    def __init__(self, name: str, expected: int, got: int) -> None:
+        super().__init__(
+            f"publisher {name!r} expected number {expected} and got {got}: publish what is missing first, or make the "
+            'publisher with gaps="allow" where numbers come from outside and have holes'
+        )
+        self.expected = expected
+        self.got = got
+
+
+class RecordRefused(PublishError):
+    """A record cannot be stored as it is; nothing of its call was written, and the publisher goes on.
+
+    A broker refuses what came together as one: where it was that who refused, another record of the call may be to
+    blame.
+    """
+
+    def __init__(self, record: Record, reason: str) -> None:
+        super().__init__(
+            f"a record for topic {record.topic!r} was refused, and nothing of its call was written: {reason}"
+        )
+        self.record = record
+        self.topic = record.topic
+        self.reason = reason
+
+
+class Fenced(PublishError):
+    """Another instance has the name now; this one writes no more.
+
+    Where the fence came with a commit, the number of the call may be there: whoever has the name now knows.
+    """
+
+    def __init__(self, name: str, by: Cursor | None) -> None:
+        who = (
+            f"by {by.instance} (last seen {_time(by.at_ms)})"
+            if by is not None
+            else "by one that has not noted itself yet, or a transaction of this one took longer than its timeout"
+        )
+        super().__init__(
+            f"publisher {name!r} was fenced {who}: it writes no more. Run one instance for each name; make a new "
+            "publisher if this one is to have the name"
+        )
+        self.by = by
+
+
+class PublishFailed(PublishError):
+    """The time was over before anything could be committed; nothing of the call was written."""
+
+
+class PublishUncertain(PublishError):
+    """Nobody could be asked whether a commit happened. The next start, or the next call, will know."""
+
+    def __init__(self, name: str, number: int, reason: str) -> None:
+        super().__init__(
+            f"publisher {name!r} does not know whether number {number} was published: {reason}. Publish it again, with "
+            "this publisher or after a restart: it is written if it was not"
+        )
+        self.number = number
+
+
+def _time(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+# -- the rule ----------------------------------------------------------------------------------------------------------
+
+
+NOTHING: Final = -1
+# What the largest number may be: it has to fit into the integers of databases and other languages.
+NUMBER_MAX: Final = 2**63 - 1
+
+
+class Outcome(StrEnum):
+    """What came of a number."""
+
+    ACCEPTED = "accepted"
+    DUPLICATE = "duplicate"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What will come of a call, and where the cursor stands after it."""
+
+    outcomes: tuple[Outcome, ...]
+    cursor: int
+
+
+def decide(name: str, cursor: int, number: int, *, gaps_allowed: bool) -> Outcome:
+    """Accepted, a duplicate, or `Gap`."""
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= NUMBER_MAX:
+        raise PublishRefused(f"{number!r} is no number to publish under: they are integers, and begin with 0")
+    if number <= cursor:
+        return Outcome.DUPLICATE
+    if number > cursor + 1 and not gaps_allowed:
+        raise Gap(name, expected=cursor + 1, got=number)
+    return Outcome.ACCEPTED
+
+
+def plan(name: str, cursor: int, numbers: Iterable[int], *, gaps_allowed: bool) -> Plan:
+    """What each number of a call is, one after the other."""
+    outcomes = []
+    for number in numbers:
+        outcomes.append(decide(name, cursor, number, gaps_allowed=gaps_allowed))
+        cursor = max(cursor, number)
+    return Plan(tuple(outcomes), cursor)
