@@ -22,7 +22,7 @@ from confluent_kafka import Producer
 
 from committed_records import committed_values, make_topic
 from eventually import eventually
-from semel.publish import Outcome, Publisher, Record
+from semel.publish import Publisher, Receipt, Record
 from semel.testing.served import ServedBroker
 
 ROOT = Path(__file__).parent.parent.parent
@@ -149,7 +149,7 @@ def publisher_of_the_guide(desk: Desk) -> Work:
     publisher = desk.open(Publisher(desk.broker.bootstrap, name="orders"))
 
     def publish(number: int) -> None:
-        assert publisher.publish(number, Record("orders", value=str(number))) is Outcome.ACCEPTED
+        assert publisher.publish(number, Record("orders", value=str(number))) is Receipt.ACCEPTED
 
     return publish, lambda: desk.read("orders")
 

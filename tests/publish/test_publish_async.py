@@ -8,7 +8,7 @@ import pytest
 
 from cluster_under_test import CLIENT
 from committed_records import committed_values
-from semel.publish import AsyncPublisher, Gap, Outcome, PublishRefused, Record
+from semel.publish import AsyncPublisher, Gap, PublishRefused, Receipt, Record
 
 
 def numbered(topic: str, number: int) -> Record:
@@ -20,10 +20,10 @@ def test_numbers_are_published_in_the_order_of_the_calls(bootstrap: str, name: s
         async with AsyncPublisher(bootstrap, name, client=CLIENT) as publisher:
             assert await publisher.last() == -1
             outcomes = await asyncio.gather(*(publisher.publish(n, numbered(topic, n)) for n in range(5)))
-            assert outcomes == [Outcome.ACCEPTED] * 5
+            assert outcomes == [Receipt.ACCEPTED] * 5
             assert await publisher.publish_many([(n, [numbered(topic, n)]) for n in (4, 5)]) == [
-                Outcome.DUPLICATE,
-                Outcome.ACCEPTED,
+                Receipt.DUPLICATE,
+                Receipt.ACCEPTED,
             ]
             with pytest.raises(Gap):
                 await publisher.publish(9)

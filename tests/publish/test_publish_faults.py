@@ -18,7 +18,7 @@ from cluster_under_test import CLIENT
 from committed_records import committed_values, make_topic
 from semel.chaos.plan import Fault, FaultPlan
 from semel.chaos.proxy import ChaosProxy
-from semel.publish import Fenced, Outcome, Publisher, PublishFailed, PublishUncertain, Record, RecordRefused
+from semel.publish import Fenced, Publisher, PublishFailed, PublishUncertain, Receipt, Record, RecordRefused
 from semel.testing.broker import FaultyBroker
 
 LIST_OFFSETS, INIT_PRODUCER_ID, ADD_PARTITIONS, END_TXN = 2, 22, 24, 26
@@ -53,7 +53,7 @@ def test_a_number_is_there_once_whatever_the_network_loses(
     publisher.open()
     for number in range(4):
         proxy.plan.arm(fault, 1 + number % 2, api_key)
-        assert publisher.publish(number, numbered(topic, number)) is Outcome.ACCEPTED
+        assert publisher.publish(number, numbered(topic, number)) is Receipt.ACCEPTED
     assert proxy.fired[fault] >= 4
     assert committed_values(bootstrap, topic) == [b"0", b"1", b"2", b"3"]
 
@@ -97,7 +97,7 @@ def test_who_cannot_find_out_says_so_and_the_next_call_knows(
         plan.calm()
         outcome = outcome_in_the_end(publisher, 1, numbered(topic, 1))
         # Where the broker had not heard of the commit, the producer that was given up may still ask for it.
-        assert outcome is Outcome.DUPLICATE or not broker_hears
+        assert outcome is Receipt.DUPLICATE or not broker_hears
     assert committed_values(bootstrap, topic) == [b"0", b"1"]
 
 
@@ -110,8 +110,8 @@ def test_who_can_find_out_goes_on_as_if_nothing_had_been(
         publisher = publishers(bootstrap=proxy.bootstrap, timeout_seconds=8.0)
         publisher.publish(0, numbered(topic, 0))
         plan.go_with_the_next_commit()
-        assert publisher.publish(1, numbered(topic, 1)) is Outcome.ACCEPTED
-        assert publisher.publish(2, numbered(topic, 2)) is Outcome.ACCEPTED
+        assert publisher.publish(1, numbered(topic, 1)) is Receipt.ACCEPTED
+        assert publisher.publish(2, numbered(topic, 2)) is Receipt.ACCEPTED
     assert committed_values(bootstrap, topic) == [b"0", b"1", b"2"]
 
 
@@ -152,7 +152,7 @@ def test_what_the_last_life_commits_until_it_is_fenced_counts(
     with ChaosProxy(bootstrap, plan) as proxy:
         second = publishers(bootstrap=proxy.bootstrap)
         assert second.last() == 1
-        assert second.publish(1, numbered(topic, 1)) is Outcome.DUPLICATE
+        assert second.publish(1, numbered(topic, 1)) is Receipt.DUPLICATE
     assert committed_values(bootstrap, topic) == [b"0", b"1"]
 
 
@@ -184,11 +184,11 @@ def test_a_publisher_that_finds_out_late_does_not_take_the_name_back(
         with pytest.raises(PublishUncertain):
             late.publish(1, numbered(topic, 1))
         successor = publishers()
-        assert successor.publish(1, numbered(topic, 1)) is Outcome.ACCEPTED
+        assert successor.publish(1, numbered(topic, 1)) is Receipt.ACCEPTED
         plan.calm()
         with pytest.raises(Fenced, match="by process"):
             outcome_in_the_end(late, 1, numbered(topic, 1))
-        assert successor.publish(2, numbered(topic, 2)) is Outcome.ACCEPTED
+        assert successor.publish(2, numbered(topic, 2)) is Receipt.ACCEPTED
     assert committed_values(bootstrap, topic) == [b"0", b"1", b"2"]
 
 
@@ -201,7 +201,7 @@ def test_what_cannot_be_sent_in_time_is_known_not_to_be_there(
     with pytest.raises(PublishFailed):
         publisher.publish(1, numbered(topic, 1))
     proxy.plan.calm()
-    assert outcome_in_the_end(publisher, 1, numbered(topic, 1)) is Outcome.ACCEPTED
+    assert outcome_in_the_end(publisher, 1, numbered(topic, 1)) is Receipt.ACCEPTED
     assert committed_values(bootstrap, topic) == [b"0", b"1"]
 
 
@@ -226,7 +226,7 @@ def test_who_was_fenced_by_one_that_died_at_its_start_hears_of_it_and_does_not_w
 def test_a_broker_that_dies_and_returns_costs_nothing(publishers: Publishers, faulty: FaultyBroker, topic: str) -> None:
     publisher = publishers()
     for number in range(3):
-        assert publisher.publish(number, numbered(topic, number)) is Outcome.ACCEPTED
+        assert publisher.publish(number, numbered(topic, number)) is Receipt.ACCEPTED
         faulty.kill()
         faulty.start()
     assert [record.value for record in faulty.log(topic, committed_only=True)] == [b"0", b"1", b"2"]
@@ -238,7 +238,7 @@ def test_a_topic_that_nobody_makes_takes_its_call_with_it_and_nothing_else(name:
         with Publisher(strict.bootstrap, name, client=CLIENT) as publisher:
             with pytest.raises(RecordRefused, match="'missing'"):
                 publisher.publish(0, Record("there", value=b"0"), Record("missing", value=b"0"))
-            assert publisher.publish(0, Record("there", value=b"0")) is Outcome.ACCEPTED
+            assert publisher.publish(0, Record("there", value=b"0")) is Receipt.ACCEPTED
         assert [record.value for record in strict.log("there", committed_only=True)] == [b"0"]
 
 
@@ -251,14 +251,14 @@ def test_a_name_that_the_broker_has_forgotten_goes_on_from_its_cursor(
     forget_transactional_ids(faulty)
     faulty.compact()
     # The one that was quiet, in its place, and then one that begins anew.
-    assert quiet.publish(49, numbered(topic, 49)) is Outcome.DUPLICATE
-    assert quiet.publish(50, numbered(topic, 50)) is Outcome.ACCEPTED
+    assert quiet.publish(49, numbered(topic, 49)) is Receipt.DUPLICATE
+    assert quiet.publish(50, numbered(topic, 50)) is Receipt.ACCEPTED
     forget_transactional_ids(faulty)
     faulty.compact()
     fresh = publishers()
     assert fresh.last() == 50
-    assert fresh.publish(50, numbered(topic, 50)) is Outcome.DUPLICATE
-    assert fresh.publish(51, numbered(topic, 51)) is Outcome.ACCEPTED
+    assert fresh.publish(50, numbered(topic, 50)) is Receipt.DUPLICATE
+    assert fresh.publish(51, numbered(topic, 51)) is Receipt.ACCEPTED
     assert [record.value for record in faulty.log(topic, committed_only=True)] == [b"%d" % n for n in range(52)]
 
 

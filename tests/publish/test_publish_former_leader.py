@@ -7,7 +7,7 @@ from publishers import Publishers, outcome_in_the_end
 
 from committed_records import committed_values
 from relayed_cluster import RelayedCluster, Upstream
-from semel.publish import Outcome, Record
+from semel.publish import Receipt, Record
 from semel.wire import fetch, fetching
 from semel.wire.frames import SIZE_BYTES, RequestHeader
 from semel.wire.versions import FETCH, INIT_PRODUCER_ID, PRODUCE
@@ -70,8 +70,8 @@ def test_a_cursor_that_a_former_leader_hides_from_a_start_is_found_below_the_not
         publisher = publishers(bootstrap=cluster.bootstrap)
         cluster.shown_from_the_next_claim_on = commits_shown * OFFSETS_OF_A_COMMIT
         assert publisher.last() == 1
-        assert publisher.publish(1, numbered(topic, 1)) is Outcome.DUPLICATE
-        assert publisher.publish(2, numbered(topic, 2)) is Outcome.ACCEPTED
+        assert publisher.publish(1, numbered(topic, 1)) is Receipt.DUPLICATE
+        assert publisher.publish(2, numbered(topic, 2)) is Receipt.ACCEPTED
     assert committed_values(bootstrap, topic) == [b"0", b"1", b"2"]
 
 
@@ -83,7 +83,7 @@ def test_a_former_leader_that_still_hides_the_cursor_behind_the_note_is_waited_f
     with FormerLeader(bootstrap) as cluster:
         cluster.shown_from_the_next_claim_on = OFFSETS_OF_A_COMMIT
         cluster.writes_to_pass = 1
-        assert publishers(bootstrap=cluster.bootstrap).publish(0, numbered(topic, 0)) is Outcome.DUPLICATE
+        assert publishers(bootstrap=cluster.bootstrap).publish(0, numbered(topic, 0)) is Receipt.DUPLICATE
     assert committed_values(bootstrap, topic) == [b"0"]
 
 
@@ -95,7 +95,7 @@ def test_a_commit_without_an_answer_that_a_former_leader_hides_is_not_made_again
         outcome_in_the_end(publisher, 0, numbered(topic, 0))
         cluster.ends_to_lose = 1_000_000
         cluster.shown_from_the_next_claim_on = 2 * OFFSETS_OF_A_COMMIT
-        assert publisher.publish(1, numbered(topic, 1)) is Outcome.ACCEPTED
-        assert publisher.publish(2, numbered(topic, 2)) is Outcome.ACCEPTED
+        assert publisher.publish(1, numbered(topic, 1)) is Receipt.ACCEPTED
+        assert publisher.publish(2, numbered(topic, 2)) is Receipt.ACCEPTED
         publisher.close()
     assert committed_values(bootstrap, topic) == [b"0", b"1", b"2"]

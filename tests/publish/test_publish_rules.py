@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.publish.rules import NOTHING, NUMBER_MAX, Gap, Outcome, PublishRefused, decide, plan
+from semel.publish.rules import NOTHING, NUMBER_MAX, Gap, PublishRefused, Receipt, decide, plan
 
 SMALL = st.integers(0, 6)
 CALLS = st.lists(st.lists(SMALL, max_size=5), max_size=10)
@@ -48,16 +48,16 @@ def test_every_number_is_what_a_model_that_remembers_all_of_them_says(
             assert (gap.value.expected, gap.value.got) == expected
         else:
             planned = plan("orders", cursor, numbers, gaps_allowed=gaps_allowed)
-            assert list(planned.outcomes) == expected
-            pairs = zip(numbers, planned.outcomes, strict=True)
-            published += [number for number, outcome in pairs if outcome is Outcome.ACCEPTED]
+            assert list(planned.receipts) == expected
+            pairs = zip(numbers, planned.receipts, strict=True)
+            published += [number for number, outcome in pairs if outcome is Receipt.ACCEPTED]
             cursor = planned.cursor
         assert published == model.published
         assert cursor == (published[-1] if published else NOTHING)
 
 
 def test_the_largest_number_is_the_last_there_is() -> None:
-    assert decide("orders", NUMBER_MAX - 1, NUMBER_MAX, gaps_allowed=False) is Outcome.ACCEPTED
+    assert decide("orders", NUMBER_MAX - 1, NUMBER_MAX, gaps_allowed=False) is Receipt.ACCEPTED
     with pytest.raises(PublishRefused, match="is no number"):
         decide("orders", NUMBER_MAX, NUMBER_MAX + 1, gaps_allowed=False)
 

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from publishers import Publishers
 
 from committed_records import committed_records, committed_values, make_topic
-from semel.publish import CursorRefused, Fenced, Gap, Outcome, PublishFailed, PublishRefused, Record, RecordRefused
+from semel.publish import CursorRefused, Fenced, Gap, PublishFailed, PublishRefused, Receipt, Record, RecordRefused
 
 
 def numbered(topic: str, number: int, count: int = 1) -> list[Record]:
@@ -23,7 +23,7 @@ def test_what_was_published_is_there_once_and_in_order(publishers: Publishers, b
     publisher = publishers()
     assert publisher.last() == -1
     for number in (0, 0, 1, 0, 2, 2):
-        expected = Outcome.DUPLICATE if number <= publisher.last() else Outcome.ACCEPTED
+        expected = Receipt.DUPLICATE if number <= publisher.last() else Receipt.ACCEPTED
         assert publisher.publish(number, *numbered(topic, number, 2)) is expected
     assert publisher.last() == 2
     assert committed_values(bootstrap, topic) == [b"0.0", b"0.1", b"1.0", b"1.1", b"2.0", b"2.1"]
@@ -34,10 +34,10 @@ def test_a_restart_goes_on_where_the_last_life_ended(publishers: Publishers, boo
         publisher = publishers()
         assert publisher.last() == life - 1
         assert publisher.publish(max(life - 1, 0), *numbered(topic, 99)) is (
-            Outcome.DUPLICATE if life else Outcome.ACCEPTED
+            Receipt.DUPLICATE if life else Receipt.ACCEPTED
         )
         if life:
-            assert publisher.publish(life, *numbered(topic, life)) is Outcome.ACCEPTED
+            assert publisher.publish(life, *numbered(topic, life)) is Receipt.ACCEPTED
         publisher.close()
     assert committed_values(bootstrap, topic) == [b"99.0", b"1.0", b"2.0"]
 
@@ -49,7 +49,7 @@ def test_a_gap_is_an_error_and_writes_nothing(publishers: Publishers, bootstrap:
         publisher.publish_many([(1, numbered(topic, 1)), (3, numbered(topic, 3))])
     assert (gap.value.expected, gap.value.got) == (2, 3)
     assert publisher.last() == 0
-    assert publisher.publish(1, *numbered(topic, 1)) is Outcome.ACCEPTED
+    assert publisher.publish(1, *numbered(topic, 1)) is Receipt.ACCEPTED
     assert committed_values(bootstrap, topic) == [b"0.0", b"1.0"]
 
 
@@ -72,7 +72,7 @@ def test_several_numbers_are_one_transaction_without_those_that_were_there(
 
 
 def test_a_number_may_have_no_records(publishers: Publishers) -> None:
-    assert publishers().publish(0) is Outcome.ACCEPTED
+    assert publishers().publish(0) is Receipt.ACCEPTED
     assert publishers().last() == 0
     assert publishers().publish_many([]) == []
 
@@ -113,7 +113,7 @@ def test_a_record_that_cannot_be_stored_takes_its_call_with_it_and_nothing_else(
         publisher.publish(1, *numbered(topic, 1), bad)
     assert refused.value.record is bad
     assert publisher.last() == 0
-    assert publisher.publish(1, *numbered(topic, 1)) is Outcome.ACCEPTED
+    assert publisher.publish(1, *numbered(topic, 1)) is Receipt.ACCEPTED
     assert committed_values(bootstrap, topic) == [b"0.0", b"1.0"]
 
 
@@ -130,7 +130,7 @@ def test_the_second_instance_fences_the_first_which_says_by_whom_and_stays_fence
     [*_, noted] = committed_records(bootstrap, f"semel-publish-{name}")
     assert fenced.value.by is not None
     assert fenced.value.by.instance.random == json.loads(noted.value() or b"")["instance"]["random"]
-    assert second.publish(1, *numbered(topic, 1)) is Outcome.ACCEPTED
+    assert second.publish(1, *numbered(topic, 1)) is Receipt.ACCEPTED
     assert committed_values(bootstrap, topic) == [b"0.0", b"1.0"]
 
 
@@ -145,7 +145,7 @@ def test_another_name_that_left_a_transaction_open_is_not_waited_for(
     assert other.flush(30) == 0
     publisher = publishers()
     assert publisher.last() == 0
-    assert publisher.publish(1, *numbered(topic, 1)) is Outcome.ACCEPTED
+    assert publisher.publish(1, *numbered(topic, 1)) is Receipt.ACCEPTED
     other.abort_transaction(30)
 
 

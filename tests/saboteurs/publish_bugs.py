@@ -41,7 +41,7 @@ PUBLISH_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "the cursor is looked for near the end alone",
         "semel.publish.cursor_topic:CursorTopic._last",
-        "found is not None or begin == 0",
+        "cursor is not None or begin == 0",
         "tail",
         (_PUBLISHING, "-k", "many_that_were_aborted"),
     ),
@@ -62,7 +62,7 @@ PUBLISH_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a commit that nobody knows of is done again",
         "semel.publish.publisher:Publisher._publish",
-        "if self._cursor == planned.cursor: break",
+        "if self._cursor == outcome.cursor: break",
         "",
         (_FAULTS, "-k", "can_find_out"),
     ),

@@ -2,8 +2,8 @@
 
 Each name has a topic of its own, with one partition that nobody but the name's producer writes to. In a topic that
 names share, the open transaction of one holds back what readers of committed records see of all others: a cursor could
-hide behind it, and whoever waits for it waits for a stranger. The cursor must never be taken for final before the fence
-is up; `peek` is for whoever only wants to know.
+hide behind it, and its reader would wait for a stranger. The cursor must never be taken for final before the fence is
+up; `peek` is for a reader that has fenced nobody.
 """
 
 import contextlib
@@ -101,13 +101,13 @@ class CursorTopic:
     def read_below(self, offset: int, deadline: Deadline) -> Cursor | None:
         """The last cursor below a record that was just written and is not committed.
 
-        A broker that does not know yet that it leads the topic no more has nothing there: whoever is shown all that is
-        decided up to this offset has not been shown too little. Else `Undecided`.
+        A broker that has not heard yet that it no longer leads the topic has nothing at this offset. So a reader that
+        is shown all committed records up to the offset has seen all of them. Else `Undecided`.
         """
         return self._last(offset, deadline, until_decided=True)
 
     def peek(self, deadline: Deadline) -> Cursor | None:
-        """The last cursor that is decided, for whoever has fenced nobody and only wants to know who is there."""
+        """The last committed cursor, for a reader that has fenced nobody and only wants to know who wrote it."""
         return self._last(self._end(deadline), deadline, until_decided=False)
 
     def let_go(self) -> None:
@@ -125,9 +125,9 @@ class CursorTopic:
         with contextlib.closing(self._reader()) as reader:
             while True:
                 begin = max(end - tail, 0)
-                found = self._scan(reader, begin, end if until_decided else 0, deadline)
-                if found is not None or begin == 0:
-                    return found
+                cursor = self._scan(reader, begin, end if until_decided else 0, deadline)
+                if cursor is not None or begin == 0:
+                    return cursor
                 tail *= _TAIL_GROWTH
 
     def _end(self, deadline: Deadline) -> int:
@@ -164,7 +164,7 @@ class CursorTopic:
     def _scan(self, reader: Consumer, begin: int, end: int, deadline: Deadline) -> Cursor | None:
         """The last cursor between two offsets; waits until all before `end` is decided."""
         reader.assign([TopicPartition(self._topic, PARTITION, begin)])
-        found: Cursor | None = None
+        cursor: Cursor | None = None
         patience = deadline
         while not patience.is_over:
             message = reader.poll(min(patience.left_seconds, _ASK_SECONDS_MAX))
@@ -172,10 +172,10 @@ class CursorTopic:
                 continue
             error = message.error()
             if error is None:
-                found = self._cursor_in(message.key(), message.value())
+                cursor = self._cursor_in(message.key(), message.value())
             elif error.code() == KafkaError._PARTITION_EOF:
                 if (message.offset() or 0) >= end:
-                    return found
+                    return cursor
                 patience = Deadline(min(deadline.left_seconds, _UNDECIDED_SECONDS_MAX))
             elif error.code() not in _PASSING | _NOT_THERE:
                 # It joins no group, but asks who would coordinate the one that it names.

@@ -29,12 +29,12 @@ from semel.publish.rules import (
     Cursor,
     CursorRefused,
     Fenced,
-    Outcome,
     Plan,
     PublishError,
     PublishFailed,
     PublishRefused,
     PublishUncertain,
+    Receipt,
     Record,
     encode,
     plan,
@@ -45,11 +45,11 @@ from semel.publish.transaction import FencedOff, Interrupted, Transaction, claim
 logger = logging.getLogger(__name__)
 
 TIMEOUT_SECONDS: Final = 60.0
-# Who fenced is looked up for the message of the error, and notes itself within a moment of its start.
+# How long to look for the instance that fenced this one, to name it in the error: it notes itself soon after its start.
 _WHO_SECONDS_MAX: Final = 2.0
 _PAUSE_SECONDS: Final = 0.05
 
-Claim = tuple[int, Sequence[Record]]
+Publication = tuple[int, Sequence[Record]]
 
 
 def _now_ms() -> int:
@@ -95,7 +95,7 @@ class Publisher:
         self._cursor = NOTHING
         # Whether the cursor's record names this instance: then anybody else in it is one that fenced this one.
         self._is_noted = False
-        # Why the note of this claim did not come to be, the last time that it was tried.
+        # Why this instance could not note itself, the last time that it tried.
         self._note_interrupted: str | None = None
         # The number whose commit was asked for, as long as nobody knows what became of it.
         self._uncertain: int | None = None
@@ -111,12 +111,12 @@ class Publisher:
         self.close()
 
     def open(self) -> None:
-        """Claim the name: whoever had it is fenced. The first call does it where nobody did."""
+        """Claim the name, which fences the instance that had it. Without this, the first call claims it."""
         with self._mutex:
             self._claimed(self._deadline())
 
     def close(self) -> None:
-        """Let go of the connections. The name stays claimed until somebody else claims it."""
+        """Close the connections. The name stays claimed until another publisher claims it."""
         with self._mutex:
             self._ended = self._ended or PublishRefused(f"publisher {self._settings.name!r} was closed")
             self._producer = None
@@ -127,42 +127,42 @@ class Publisher:
             self._claimed(self._deadline())
             return self._cursor
 
-    def publish(self, number: int, *records: Record) -> Outcome:
+    def publish(self, number: int, *records: Record) -> Receipt:
         """Publish records under a number: all of them, once. They may be none; the number is then taken."""
-        [outcome] = self.publish_many([(number, records)])
-        return outcome
+        [receipt] = self.publish_many([(number, records)])
+        return receipt
 
-    def publish_many(self, claims: Iterable[Claim]) -> list[Outcome]:
+    def publish_many(self, publications: Iterable[Publication]) -> list[Receipt]:
         """Publish several numbers in one transaction; those that were published before are left out."""
-        claims = [(number, tuple(records)) for number, records in claims]
+        publications = [(number, tuple(records)) for number, records in publications]
         with self._mutex:
-            return list(self._publish(claims).outcomes)
+            return list(self._publish(publications).receipts)
 
-    def _publish(self, claims: Sequence[Claim]) -> Plan:
+    def _publish(self, publications: Sequence[Publication]) -> Plan:
         deadline = self._deadline()
         producer = self._claimed(deadline)
         settings = self._settings
-        numbers = (number for number, _ in claims)
-        planned = plan(settings.name, self._cursor, numbers, gaps_allowed=settings.gaps_allowed)
-        if Outcome.ACCEPTED not in planned.outcomes:
-            return planned
+        numbers = (number for number, _ in publications)
+        outcome = plan(settings.name, self._cursor, numbers, gaps_allowed=settings.gaps_allowed)
+        if Receipt.ACCEPTED not in outcome.receipts:
+            return outcome
         records = [
             record
-            for (_, of_number), outcome in zip(claims, planned.outcomes, strict=True)
-            if outcome is Outcome.ACCEPTED
+            for (_, of_number), receipt in zip(publications, outcome.receipts, strict=True)
+            if receipt is Receipt.ACCEPTED
             for record in of_number
         ]
-        while not self._commit(producer, records, planned.cursor, deadline):
+        while not self._commit(producer, records, outcome.cursor, deadline):
             # A new producer makes the cursor final, and the cursor says what became of the commit.
             producer = self._claimed(self._deadline())
-            if self._cursor == planned.cursor:
+            if self._cursor == outcome.cursor:
                 break
             if deadline.is_over:
                 raise PublishFailed(
-                    f"publisher {settings.name!r} could not publish number {planned.cursor} within "
+                    f"publisher {settings.name!r} could not publish number {outcome.cursor} within "
                     f"{settings.timeout_seconds} s, and nothing of it was written: publish it again"
                 )
-        return planned
+        return outcome
 
     def _commit(self, producer: Producer, records: Sequence[Record], number: int, deadline: Deadline) -> bool:
         """One attempt; False where the cursor has to say what became of it."""
@@ -211,7 +211,7 @@ class Publisher:
             if not self._is_noted:
                 self._cursor_topic.prepare(deadline)
             else:
-                # Whoever came meanwhile must be seen before he is fenced.
+                # See an instance that has started meanwhile before fencing it.
                 self._check_owner(self._cursor_topic.peek(deadline))
             self._fence(producer, deadline)
             cursor = self._read(producer, deadline)
@@ -288,7 +288,7 @@ class Publisher:
             self._check_fence(producer, deadline)
 
     def _check_fence(self, producer: Producer, deadline: Deadline) -> None:
-        """Only who writes hears that he was fenced. What is written for that is taken back."""
+        """Only a writer learns that it was fenced, so write a cursor, and abort it."""
         transaction = Transaction(producer, deadline)
         try:
             transaction.write([self._cursor_record(NOTHING)])
@@ -301,8 +301,8 @@ class Publisher:
     def _check_owner(self, cursor: Cursor | None) -> None:
         if cursor is None:
             raise CursorRefused(
-                f"the cursor of publisher {self._settings.name!r} is gone from topic {self._settings.topic!r}: whoever "
-                "deleted it has to say how far the name was"
+                f"the cursor of publisher {self._settings.name!r} is gone from topic {self._settings.topic!r}: it was "
+                "deleted, and nothing else knows how far the name was"
             )
         if cursor.instance != self._instance:
             self._end(Fenced(self._settings.name, cursor))
@@ -362,26 +362,26 @@ class AsyncPublisher:
         await self.close()
 
     async def close(self) -> None:
-        """Let go of the connections, after whatever is under way."""
+        """Close the connections, after the call that is under way."""
         if not self._is_closed:
             self._is_closed = True
             closing = asyncio.wrap_future(self._worker.submit(self._publisher.close))
             self._worker.shutdown(wait=False)
-            # Who is cancelled here need not wait, but the connections are let go of all the same.
+            # A caller that is cancelled here need not wait; the connections are closed all the same.
             await asyncio.shield(closing)
 
     async def last(self) -> int:
         """The last number that was published, -1 if there is none."""
         return await self._run(self._publisher.last)
 
-    async def publish(self, number: int, *records: Record) -> Outcome:
+    async def publish(self, number: int, *records: Record) -> Receipt:
         """Publish records under a number: all of them, once."""
         return await self._run(lambda: self._publisher.publish(number, *records))
 
-    async def publish_many(self, claims: Iterable[Claim]) -> list[Outcome]:
+    async def publish_many(self, publications: Iterable[Publication]) -> list[Receipt]:
         """Publish several numbers in one transaction."""
-        claims = list(claims)
-        return await self._run(lambda: self._publisher.publish_many(claims))
+        publications = list(publications)
+        return await self._run(lambda: self._publisher.publish_many(publications))
 
     def _run(self, work: Callable[[], T]) -> "asyncio.Future[T]":
         if self._is_closed:

@@ -82,14 +82,14 @@ def encode(cursor: Cursor) -> bytes:
 def decode(value: bytes | None) -> Cursor:
     """A cursor from its record; else `NoCursor` says why."""
     try:
-        told = json.loads(value or b"")
-        if told["format"] != _FORMAT:
-            raise NoCursor(f"a cursor has format {told['format']!r}, and this version of semel knows {_FORMAT}")
-        instance = told["instance"]
+        fields = json.loads(value or b"")
+        if fields["format"] != _FORMAT:
+            raise NoCursor(f"a cursor has format {fields['format']!r}, and this version of semel knows {_FORMAT}")
+        instance = fields["instance"]
         return Cursor(
-            int(told["number"]),
+            int(fields["number"]),
             Instance(str(instance["host"]), int(instance["pid"]), str(instance["random"]), int(instance["since_ms"])),
-            int(told["at_ms"]),
+            int(fields["at_ms"]),
         )
     except NoCursor:
         raise
@@ -143,7 +143,7 @@ class RecordRefused(PublishError):
 class Fenced(PublishError):
     """Another instance has the name now; this one writes no more.
 
-    Where the fence came with a commit, the number of the call may be there: whoever has the name now knows.
+    If the fence came during a commit, its number may be in the log: the instance that has the name now knows.
     """
 
     def __init__(self, name: str, by: Cursor | None) -> None:
@@ -186,8 +186,8 @@ NOTHING: Final = -1
 NUMBER_MAX: Final = 2**63 - 1
 
 
-class Outcome(StrEnum):
-    """What came of a number."""
+class Receipt(StrEnum):
+    """What became of a number: its records are in the log by this call, or were there before."""
 
     ACCEPTED = "accepted"
     DUPLICATE = "duplicate"
@@ -195,27 +195,27 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What will come of a call, and where the cursor stands after it."""
+    """What becomes of a call: a receipt for each number, and the cursor after it."""
 
-    outcomes: tuple[Outcome, ...]
+    receipts: tuple[Receipt, ...]
     cursor: int
 
 
-def decide(name: str, cursor: int, number: int, *, gaps_allowed: bool) -> Outcome:
+def decide(name: str, cursor: int, number: int, *, gaps_allowed: bool) -> Receipt:
     """Accepted, a duplicate, or `Gap`."""
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= NUMBER_MAX:
         raise PublishRefused(f"{number!r} is no number to publish under: they are integers, and begin with 0")
     if number <= cursor:
-        return Outcome.DUPLICATE
+        return Receipt.DUPLICATE
     if number > cursor + 1 and not gaps_allowed:
         raise Gap(name, expected=cursor + 1, got=number)
-    return Outcome.ACCEPTED
+    return Receipt.ACCEPTED
 
 
 def plan(name: str, cursor: int, numbers: Iterable[int], *, gaps_allowed: bool) -> Plan:
     """What each number of a call is, one after the other."""
-    outcomes = []
+    receipts = []
     for number in numbers:
-        outcomes.append(decide(name, cursor, number, gaps_allowed=gaps_allowed))
+        receipts.append(decide(name, cursor, number, gaps_allowed=gaps_allowed))
         cursor = max(cursor, number)
-    return Plan(tuple(outcomes), cursor)
+    return Plan(tuple(receipts), cursor)

@@ -39,11 +39,11 @@ class Interrupted(Exception):
     """The producer is of no use any more. Whether anything was committed, the cursor says."""
 
     def __init__(self, reason: KafkaError | str) -> None:
-        super().__init__(reason if isinstance(reason, str) else _told(reason))
+        super().__init__(reason if isinstance(reason, str) else _words_for(reason))
         self.error = None if isinstance(reason, str) else reason
 
 
-def _told(reason: KafkaError) -> str:
+def _words_for(reason: KafkaError) -> str:
     """A client whose transaction was refused a partition says only that it gave up the records, and not why."""
     purged = ": the transaction was given up, most often for want of the right Write on one of its topics"
     return f"{reason.str()} ({reason.name()}){purged if reason.code() == KafkaError._PURGE_QUEUE else ''}"
