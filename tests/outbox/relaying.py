@@ -11,8 +11,8 @@ from sqlalchemy import Column, Engine, MetaData, Table, Text
 from cluster_under_test import CLIENT
 from semel import outbox
 from semel.outbox import Relay
+from semel.outbox.bell import FALLBACK_SECONDS
 from semel.outbox.relay import BATCH_BYTES_MAX
-from semel.outbox.waking import FALLBACK_SECONDS
 from semel.publish import Publisher
 
 orders = Table("orders", MetaData(), Column("name", Text, primary_key=True))

@@ -13,7 +13,7 @@ from eventually import eventually
 from semel import outbox
 from semel.database import engine_of
 from semel.outbox import OutOfStep, RelayFenced, RelayRefused, Unsettled, ledger
-from semel.outbox.sharding import AtHand, renew, settled
+from semel.outbox.layout import AtHand, renew, settled
 from semel.outbox.tables import messages, shards
 from semel.publish import Publisher
 
@@ -88,7 +88,7 @@ def test_a_relay_that_begins_while_the_number_of_shards_is_changed_takes_none(en
     with engine.connect() as connection:
         before = connection.execute(select(shards)).all()
     with pytest.raises(RelayRefused, match="had 2 shards, and it has 4 now"), engine.begin() as connection:
-        ledger.take_over(connection, ledger.Claim(0, 2, "late"), "late", 0)
+        ledger.take_over(connection, ledger.Owner(0, 2, "late"), "late", 0)
     with engine.connect() as connection:
         assert connection.execute(select(shards)).all() == before
 

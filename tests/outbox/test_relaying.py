@@ -14,8 +14,8 @@ from committed_records import committed_values
 from eventually import eventually
 from semel import outbox
 from semel.database import engine_of
-from semel.outbox import Relay, RelayFenced, RelayRefused, ledger, waking
-from semel.outbox.sharding import settled
+from semel.outbox import Relay, RelayFenced, RelayRefused, bell, ledger
+from semel.outbox.layout import settled
 from semel.outbox.tables import messages, shards
 from semel.publish import Publisher
 
@@ -189,10 +189,10 @@ def test_who_adds_notifies_nobody_while_no_relay_is_asleep(engine: Engine) -> No
         pytest.skip("PostgreSQL's")
     url = engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
     with psycopg.connect(url, autocommit=True) as listener:
-        listener.execute(f"LISTEN {waking.CHANNEL}")
+        listener.execute(f"LISTEN {bell.CHANNEL}")
         add(engine, "orders", "to nobody")
         with psycopg.connect(url, autocommit=True) as last:
-            last.execute(f"NOTIFY {waking.CHANNEL}, 'last'")
+            last.execute(f"NOTIFY {bell.CHANNEL}, 'last'")
         [heard] = listener.notifies(timeout=60, stop_after=1)
     assert heard.payload == "last"
 
@@ -264,7 +264,7 @@ def test_a_batch_holds_no_more_messages_than_it_may_whatever_commits_while_it_is
     url = postgres.new_database()
     engine, makers = engine_of(url), engine_of(url)
     outbox.metadata.create_all(engine)
-    claim = ledger.Claim(0, 1, "me")
+    claim = ledger.Owner(0, 1, "me")
     with engine.begin() as connection:
         settled(connection, None, None)
         ledger.take_over(connection, claim, "me", 0)

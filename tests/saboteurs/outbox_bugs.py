@@ -89,7 +89,7 @@ OUTBOX_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a database that has lost batches gives their numbers to others",
         "semel.outbox.ledger:advance",
-        "check_not_older(claim, known, in_log)",
+        "check_not_older(owner, known, in_log)",
         "",
         (_SHARDS, "-k", "lost_batches and sqlite"),
         seconds_max=10,
@@ -97,7 +97,7 @@ OUTBOX_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a relay that was taken over takes the shard back",
         "semel.outbox.ledger:_of_this_life",
-        "row.owner != claim.owner",
+        "row.owner != owner.life",
         "row.owner is None",
         (_RELAYING, "-k", "changes_nothing and sqlite"),
     ),
@@ -140,7 +140,7 @@ OUTBOX_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "whoever adds only looks whether a relay is asleep",
-        "semel.outbox.waking:WAKES_RELAY",
+        "semel.outbox.bell:WAKES_RELAY",
         'f"pg_try_advisory_xact_lock_shared({_LOCK})"',
         """
         "NOT EXISTS (SELECT FROM pg_locks WHERE mode = 'ExclusiveLock' AND objid = 1 "
@@ -150,7 +150,7 @@ OUTBOX_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a message takes its number before its aggregate is locked",
-        "semel.outbox.adding:add_many",
+        "semel.outbox.messages:add_many",
         "if isinstance(given, Session | scoped_session): ...",
         "if False: ...",
         ("tests/outbox/test_adding_in_a_session.py", "-k", "takes_its_number"),

@@ -218,7 +218,7 @@ def _print_status(found: "Status", now_ms: int) -> None:
 
 
 def _renew(options: argparse.Namespace, engine: "Engine") -> int:
-    from semel.outbox.sharding import AtHand, renew
+    from semel.outbox.layout import AtHand, renew
 
     with engine.begin() as connection:
         renew(connection, None if options.at_hand is None else AtHand(options.at_hand))

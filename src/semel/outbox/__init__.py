@@ -16,7 +16,6 @@ if importlib.util.find_spec("sqlalchemy") is None or importlib.util.find_spec("c
     raise ImportError("semel.outbox needs SQLAlchemy and confluent-kafka, and one is missing: pip install 'semel[app]'")
 
 from semel.outbox import quarantine, tables
-from semel.outbox.adding import add, add_async, add_many, add_many_async
 from semel.outbox.errors import (
     MessageRefused,
     OutboxError,
@@ -26,8 +25,8 @@ from semel.outbox.errors import (
     RelayRefused,
     Unsettled,
 )
-from semel.outbox.messages import Message
-from semel.outbox.overview import ShardStatus, Status, status
+from semel.outbox.layout import ShardStatus, Status, status
+from semel.outbox.messages import Message, add, add_async, add_many, add_many_async
 from semel.outbox.relay import Progress, Relay
 from semel.outbox.tables import metadata
 

@@ -44,12 +44,12 @@ NOTHING: Final = -1
 BEGIN_ANEW: Final = "Going on would lose messages or send them twice; `semel outbox renew` begins anew"
 
 
-class Claim(NamedTuple):
-    """A shard, of how many, and the life of a relay that it belongs to."""
+class Owner(NamedTuple):
+    """Who has a shard: which shard, of how many, and which life of a relay."""
 
     shard: int
     shards: int
-    owner: str
+    life: str
 
 
 class Standing(NamedTuple):
@@ -80,67 +80,67 @@ class Size(NamedTuple):
     bytes_max: int
 
 
-def take_over(connection: Connection, claim: Claim, owner_name: str, now_ms: int) -> None:
+def take_over(connection: Connection, owner: Owner, owner_name: str, now_ms: int) -> None:
     """Whoever had the shard can change nothing any more."""
     connection.execute(
         update(shards)
-        .where(shards.c.shard == claim.shard)
-        .values(owner=claim.owner, owner_name=owner_name, owned_since_ms=now_ms)
+        .where(shards.c.shard == owner.shard)
+        .values(owner=owner.life, owner_name=owner_name, owned_since_ms=now_ms)
     )
     # Asked behind the lock of the shard, which whoever changes it has. Under another number the shard has other
     # aggregates, and two relays would publish for one.
     known = connection.scalar(select(relays.c.shards))
-    if known != claim.shards:
+    if known != owner.shards:
         raise RelayRefused(
-            f"this relay began when the outbox had {claim.shards} shards, and it has {known} now: begin once more"
+            f"this relay began when the outbox had {owner.shards} shards, and it has {known} now: begin once more"
         )
 
 
-def standing(connection: Connection, claim: Claim) -> Standing:
+def standing(connection: Connection, owner: Owner) -> Standing:
     """How far the shard is; nobody else changes that until the transaction ends."""
-    row = _of_this_life(claim, connection.execute(_LOCKED, {"of_shard": claim.shard}).first())
+    row = _of_this_life(owner, connection.execute(_LOCKED, {"of_shard": owner.shard}).first())
     return Standing(row.last_batch, None if row.at_hand is None else numbers_of(row.at_hand))
 
 
-def is_waiting(connection: Connection, claim: Claim) -> bool:
+def is_waiting(connection: Connection, owner: Owner) -> bool:
     """Whether there is a message that could go into a batch. It locks nothing."""
-    return bool(_of_this_life(claim, connection.execute(_LOOK, _of(claim)).first()).is_waiting)
+    return bool(_of_this_life(owner, connection.execute(_LOOK, _of(owner)).first()).is_waiting)
 
 
-def advance(connection: Connection, claim: Claim, published: int | None, in_log: int, size: Size) -> Batch | None:
+def advance(connection: Connection, owner: Owner, published: int | None, in_log: int, size: Size) -> Batch | None:
     """Note that a batch is in the log, and give the next one: the one at hand, or one made of what waits.
 
     `in_log` is the last batch that is known to be there. A database that another server has taken over may have lost
     it, and a batch that got its number again would pass for published.
     """
-    known = standing(connection, claim)
-    check_not_older(claim, known, in_log)
+    known = standing(connection, owner)
+    check_not_older(owner, known, in_log)
     if known.at_hand is not None:
         if published != known.last_batch:
             return _content(connection, known.last_batch, known.at_hand)
         delete_messages(connection, known.at_hand)
-    made = _made(connection, claim, known.last_batch + 1, size)
+    made = _made(connection, owner, known.last_batch + 1, size)
     if made is not None:
-        _note(connection, claim, made.number, made.numbers)
+        _note(connection, owner, made.number, made.numbers)
         return made
     if known.at_hand is not None:
-        _note(connection, claim, known.last_batch, None)
+        _note(connection, owner, known.last_batch, None)
     return None
 
 
-def put_back(connection: Connection, claim: Claim, batch: int, first_number: int) -> None:
+def put_back(connection: Connection, owner: Owner, batch: int, first_number: int) -> None:
     """Let the rows of the batch from this one on wait again. It was refused, so nobody has published it."""
-    at_hand = _at_hand(connection, claim, batch)
-    _note(connection, claim, batch, [number for number in at_hand if number < first_number])
+    at_hand = _at_hand(connection, owner, batch)
+    _note(connection, owner, batch, [number for number in at_hand if number < first_number])
 
 
-def put_aside(connection: Connection, claim: Claim, batch: int, refused: int, reason: str, now_ms: int) -> None:
+def put_aside(connection: Connection, owner: Owner, batch: int, refused: int, reason: str, now_ms: int) -> None:
     """Into the quarantine with it, and out of the batch, which goes on without it."""
-    at_hand = _at_hand(connection, claim, batch)
+    at_hand = _at_hand(connection, owner, batch)
     if refused not in at_hand:
         # Done before, by a transaction of which nobody heard that it had committed.
         return
-    _note(connection, claim, batch, [number for number in at_hand if number != refused])
+    _note(connection, owner, batch, [number for number in at_hand if number != refused])
     connection.execute(
         insert(quarantine).values(
             number=refused,
@@ -161,34 +161,34 @@ def numbers_of(noted: str) -> Sequence[int]:
     return [number for first, last in json.loads(noted) for number in range(first, last + 1)]
 
 
-def check_not_older(claim: Claim, known: Standing, in_log: int) -> None:
+def check_not_older(owner: Owner, known: Standing, in_log: int) -> None:
     """Refuse a database that has forgotten what is in the log."""
     if in_log > known.last_batch:
         raise OutOfStep(
-            f"batch {in_log} of shard {claim.shard} is in the log, and the database knows of none after "
+            f"batch {in_log} of shard {owner.shard} is in the log, and the database knows of none after "
             f"{known.last_batch}: it is older than the log, as after a restore. {BEGIN_ANEW}"
         )
 
 
-def _at_hand(connection: Connection, claim: Claim, batch: int) -> Sequence[int]:
-    known = standing(connection, claim)
+def _at_hand(connection: Connection, owner: Owner, batch: int) -> Sequence[int]:
+    known = standing(connection, owner)
     if known.at_hand is None or batch != known.last_batch:
-        raise OutOfStep(f"batch {batch} of shard {claim.shard} is not the one at hand: somebody has changed the tables")
+        raise OutOfStep(f"batch {batch} of shard {owner.shard} is not the one at hand: somebody has changed the tables")
     return known.at_hand
 
 
-def _note(connection: Connection, claim: Claim, batch: int, at_hand: Sequence[int] | None) -> None:
+def _note(connection: Connection, owner: Owner, batch: int, at_hand: Sequence[int] | None) -> None:
     noted = None if at_hand is None else _noted(at_hand)
-    connection.execute(_NOTE, {"of_shard": claim.shard, "of_batch": batch, "of_numbers": noted})
+    connection.execute(_NOTE, {"of_shard": owner.shard, "of_batch": batch, "of_numbers": noted})
 
 
-def _made(connection: Connection, claim: Claim, batch: int, size: Size) -> Batch | None:
+def _made(connection: Connection, owner: Owner, batch: int, size: Size) -> Batch | None:
     """Of what waits, as much as fits."""
     if connection.dialect.name == "postgresql":
         connection.execute(_IN_ORDER)
     rows = 0
     left_bytes = size.bytes_max
-    for row_bytes in connection.scalars(_BYTES_OF_FIRST, {**_of(claim), "rows_max": size.rows_max}).all():
+    for row_bytes in connection.scalars(_BYTES_OF_FIRST, {**_of(owner), "rows_max": size.rows_max}).all():
         left_bytes -= row_bytes
         if rows and left_bytes < 0:
             break
@@ -196,7 +196,7 @@ def _made(connection: Connection, claim: Claim, batch: int, size: Size) -> Batch
     if not rows:
         return None
     # So many and no more: others may have committed since they were counted, with numbers before these.
-    return _batch(batch, connection.execute(_FIRST, {**_of(claim), "rows_max": rows}))
+    return _batch(batch, connection.execute(_FIRST, {**_of(owner), "rows_max": rows}))
 
 
 def _content(connection: Connection, batch: int, numbers: Sequence[int]) -> Batch:
@@ -233,16 +233,16 @@ def _is_among(connection: Connection, numbers: Sequence[int]) -> ColumnElement[b
     return messages.c.number.in_(select(listed.c.value))
 
 
-def _of(claim: Claim) -> dict[str, int]:
-    return {"of_shard": claim.shard, "of_shards": claim.shards}
+def _of(owner: Owner) -> dict[str, int]:
+    return {"of_shard": owner.shard, "of_shards": owner.shards}
 
 
-def _of_this_life(claim: Claim, row: Row[Any] | None) -> Row[Any]:
+def _of_this_life(owner: Owner, row: Row[Any] | None) -> Row[Any]:
     """The shard's row, if it is still of whoever asks."""
     if row is None:
-        raise OutOfStep(f"shard {claim.shard} is gone from the database: somebody has emptied the outbox's tables")
-    if row.owner != claim.owner:
-        raise RelayFenced(claim.shard, row.owner_name)
+        raise OutOfStep(f"shard {owner.shard} is gone from the database: somebody has emptied the outbox's tables")
+    if row.owner != owner.life:
+        raise RelayFenced(owner.shard, row.owner_name)
     return row
 
 

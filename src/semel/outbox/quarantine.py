@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, delete, func, select
 
+from semel.outbox.bell import wake
 from semel.outbox.errors import Unsettled
 from semel.outbox.tables import messages, quarantine
-from semel.outbox.waking import wake
 
 
 class Entry(NamedTuple):

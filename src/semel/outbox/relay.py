@@ -19,13 +19,12 @@ from sqlalchemy import Connection, Engine
 
 from semel.database import within
 from semel.database.clock import Clock, now_ms
-from semel.outbox import sharding
+from semel.outbox import layout
+from semel.outbox.bell import FALLBACK_SECONDS, Bell, sleeper_for
 from semel.outbox.errors import RelayRefused
-from semel.outbox.ledger import Batch, Claim, Size
-from semel.outbox.patience import DATABASE, Patience, Stopped
-from semel.outbox.shard import Shard
-from semel.outbox.sharding import SHARDS_MAX, Sharding
-from semel.outbox.waking import FALLBACK_SECONDS, Bell, sleeper_for
+from semel.outbox.layout import SHARDS_MAX, Layout
+from semel.outbox.ledger import Batch, Owner, Size
+from semel.outbox.shard import DATABASE, Patience, Shard, Stopped
 from semel.publish import Publisher, PublishRefused
 
 # A batch is one transaction of the database and one of the log, which cost some milliseconds however small it is: four
@@ -93,7 +92,7 @@ class Relay:
         self._fallback_seconds = FALLBACK_SECONDS
         self._make_publisher: Callable[..., Publisher] = Publisher
         self._clock = clock
-        self._owner = secrets.token_hex(8)
+        self._life = secrets.token_hex(8)
         self._owner_name = f"process {os.getpid()} on {socket.gethostname()}"
         self._stopping = threading.Event()
         self._bell = Bell()
@@ -153,11 +152,11 @@ class Relay:
 
     def _check_settings(self) -> None:
         try:
-            self._publisher(self._name or sharding.NAME_DEFAULT)
+            self._publisher(self._name or layout.NAME_DEFAULT)
         except PublishRefused as error:
             raise RelayRefused(str(error)) from error
 
-    def _prepared(self) -> Sharding:
+    def _prepared(self) -> Layout:
         """The shards as they are to be."""
         patience = self._new_patience()
         known = patience.with_database(self._settled)
@@ -172,18 +171,18 @@ class Relay:
 
         def change() -> None:
             with self._begun() as connection:
-                sharding.change(connection, count, dict.fromkeys(range(known.shards), self._owner))
+                layout.change(connection, count, dict.fromkeys(range(known.shards), self._life))
 
         patience.with_database(change)
         return known._replace(shards=count)
 
-    def _settled(self) -> Sharding:
+    def _settled(self) -> Layout:
         with self._begun() as connection:
-            return sharding.settled(connection, self._name, self._count)
+            return layout.settled(connection, self._name, self._count)
 
-    def _shard(self, number: int, known: Sharding) -> Shard:
+    def _shard(self, number: int, known: Layout) -> Shard:
         return Shard(
-            Claim(number, known.shards, self._owner),
+            Owner(number, known.shards, self._life),
             self._owner_name,
             self._begun,
             lambda: self._publisher(known.publisher_name(number)),

@@ -1,37 +1,91 @@
 """One shard of a relay: takes it over, and then batch after batch from the database into the log.
 
-The order of each batch is the guarantee: its number and its rows are committed; then it is published under that
-number; then its rows are deleted, in the transaction that makes the next batch. So is the order of a start: the shard
-is taken over in the database, so that nobody else changes its batches; then the publisher claims its name, which fences
-whoever had it; and only then is it known whether the batch at hand is in the log. The log knows that, and never the
-database.
+The order of each batch is the guarantee: its number and its rows are committed; then it is published under that number;
+then its rows are deleted, in the transaction that makes the next batch. The order of a start is the other half: the
+relay takes the shard over in the database, so that no other relay changes its batches; then the publisher claims its
+name, which fences the relay before; and only then is it known whether the batch at hand is in the log. The log knows
+that, and never the database.
+
+While the database or the brokers are away, a shard waits, says so once, and goes on. It must never wait for a fault
+that waiting does not mend.
 """
 
 import logging
+import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
 
+from semel.database import is_passing
 from semel.database.clock import Clock
+from semel.database.errors import one_line
 from semel.outbox import ledger
 from semel.outbox.errors import OutOfStep, RelayFailed
-from semel.outbox.ledger import Batch, Claim, Size
-from semel.outbox.patience import BROKERS, PUBLISHER, Patience
-from semel.publish import (
-    Fenced,
-    Publisher,
-    PublishError,
-    PublishFailed,
-    PublishUncertain,
-    RecordRefused,
-)
+from semel.outbox.ledger import Batch, Owner, Size
+from semel.publish import Fenced, Publisher, PublishError, PublishFailed, PublishUncertain, RecordRefused
+
+# -- patience ----------------------------------------------------------------------------------------------------------
+
 
 T = TypeVar("T")
 
 logger = logging.getLogger("semel.outbox")
+
+DATABASE: Final = "the database"
+BROKERS: Final = "the brokers"
+PUBLISHER: Final = "the publisher's name"
+_PAUSE_SECONDS: Final = 0.5
+
+
+class Stopped(Exception):
+    """The relay is to stop, and was waiting."""
+
+
+class Patience:
+    """One for each thread of a relay; any thread may ask what is waited for."""
+
+    def __init__(self, stopping: threading.Event) -> None:
+        self._stopping = stopping
+        self._missing: dict[str, str] = {}
+
+    @property
+    def waits_for(self) -> str | None:
+        """What is missing, and why; None if nothing is."""
+        return next((f"{what}: {why}" for what, why in self._missing.copy().items()), None)
+
+    def with_database(self, work: Callable[[], T]) -> T:
+        """Do it until the database lets it be done. It is done again as a whole, and has to be made for that."""
+        while True:
+            try:
+                done = work()
+            except SQLAlchemyError as error:
+                if not is_passing(error):
+                    raise
+                self.wait_for(DATABASE, one_line(error))
+            else:
+                self.is_back(DATABASE)
+                return done
+
+    def wait_for(self, what: str, why: str) -> None:
+        """A moment; `Stopped` if the relay is to stop."""
+        is_news = what not in self._missing
+        self._missing[what] = why
+        if is_news:
+            logger.warning("waiting for %s: %s", what, why)
+        if self._stopping.wait(_PAUSE_SECONDS):
+            raise Stopped
+
+    def is_back(self, what: str) -> None:
+        if self._missing.pop(what, None) is not None:
+            logger.warning("%s: there again", what)
+
+
+# -- the shard ---------------------------------------------------------------------------------------------------------
+
 
 Begin = Callable[[], AbstractContextManager[Connection]]
 """Begins a transaction of the relay's own, and commits it."""
@@ -42,7 +96,7 @@ class Shard:
 
     def __init__(
         self,
-        claim: Claim,
+        owner: Owner,
         owner_name: str,
         begin: Begin,
         make_publisher: Callable[[], Publisher],
@@ -51,7 +105,7 @@ class Shard:
         clock: Clock,
         counted: Callable[[Batch], None],
     ) -> None:
-        self._claim = claim
+        self._owner = owner
         self._owner_name = owner_name
         self._begin = begin
         self._make_publisher = make_publisher
@@ -72,10 +126,10 @@ class Shard:
     def open(self) -> None:
         """Take the shard over."""
         self._with_database(
-            lambda connection: ledger.take_over(connection, self._claim, self._owner_name, self._clock())
+            lambda connection: ledger.take_over(connection, self._owner, self._owner_name, self._clock())
         )
         self._publisher = self._claimed_publisher()
-        logger.info("shard %d of %d: publishing", self._claim.shard, self._claim.shards)
+        logger.info("shard %d of %d: publishing", self._owner.shard, self._owner.shards)
 
     def close(self) -> None:
         if self._publisher is not None:
@@ -107,12 +161,12 @@ class Shard:
     # -- the database ------------------------------------------------------------------------------------------------
 
     def _is_waiting(self, connection: Connection) -> bool:
-        return ledger.is_waiting(connection, self._claim)
+        return ledger.is_waiting(connection, self._owner)
 
     def _advance(self, connection: Connection) -> Batch | None:
         size = self._size._replace(rows_max=min(self._rows_max, self._size.rows_max))
         published = None if self._published is None else self._published.number
-        return ledger.advance(connection, self._claim, published, self._in_log, size)
+        return ledger.advance(connection, self._owner, published, self._in_log, size)
 
     def _with_database(self, work: Callable[[Connection], T]) -> T:
         def in_transaction() -> T:
@@ -134,11 +188,11 @@ class Shard:
                 self._check_still_ours(fenced)
 
     def _check_in_step(self, in_log: int) -> None:
-        known = self._with_database(lambda connection: ledger.standing(connection, self._claim))
-        ledger.check_not_older(self._claim, known, in_log)
+        known = self._with_database(lambda connection: ledger.standing(connection, self._owner))
+        ledger.check_not_older(self._owner, known, in_log)
         if in_log < known.done_batch:
             raise OutOfStep(
-                f"batch {known.done_batch} of shard {self._claim.shard} was published, and the log knows of none after "
+                f"batch {known.done_batch} of shard {self._owner.shard} was published, and the log knows of none after "
                 f"{in_log}: it is another cluster, or the topic of the publisher's cursor was deleted. "
                 f"{ledger.BEGIN_ANEW}"
             )
@@ -147,7 +201,7 @@ class Shard:
     def _check_still_ours(self, fenced: Fenced) -> None:
         """A relay that has taken the shard over is in the database: then this raises. Else the brokers gave up on this
         one, which they had not heard for too long, or two began at once: the name is its own."""
-        self._with_database(lambda connection: ledger.standing(connection, self._claim))
+        self._with_database(lambda connection: ledger.standing(connection, self._owner))
         self._patience.wait_for(PUBLISHER, str(fenced))
 
     def _publish(self, batch: Batch) -> None:
@@ -201,12 +255,12 @@ class Shard:
         refused = batch.numbers[place]
         if len(batch.records) > 1:
             first_number = batch.numbers[max(place, 1)]
-            self._with_database(lambda connection: ledger.put_back(connection, self._claim, batch.number, first_number))
+            self._with_database(lambda connection: ledger.put_back(connection, self._owner, batch.number, first_number))
             self._rows_max = 1
             return
         self._with_database(
             lambda connection: ledger.put_aside(
-                connection, self._claim, batch.number, refused, refusal.reason, self._clock()
+                connection, self._owner, batch.number, refused, refusal.reason, self._clock()
             )
         )
         self._rows_max = self._size.rows_max

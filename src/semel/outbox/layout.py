@@ -1,21 +1,21 @@
-"""The number of shards and the name of the relay, as the database has them: set by the first relay, for all.
+"""The layout of an outbox: its name and number of shards, as its first relay has set them, and how far each shard is.
 
-A message has its shard by its hash, so another number of shards moves aggregates between them. That is safe when no
-batch is at hand: whatever was in one is in the log, and what waits has no shard yet. So whoever changes the number
-takes all shards over first and settles what is at hand; see `relay.py`. Rows of shards that are not used any more stay:
-their publishers have come to some number, and would go on from there.
+A message has its shard by its hash, so another number of shards moves aggregates between shards. That is safe when no
+batch is at hand: the messages of every batch are in the log then, and the waiting ones have no shard yet. So the relay
+that changes the number takes all shards over first and settles their batches; see `relay.py`. The rows of shards that
+are not used any more stay: their publishers have come to some number, and would go on from there.
 """
 
 import secrets
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from semel.outbox.errors import OutOfStep, RelayFenced, RelayRefused, Unsettled
-from semel.outbox.ledger import NOTHING, delete_messages, numbers_of
-from semel.outbox.tables import relays, shards
+from semel.outbox.ledger import NOTHING, delete_messages, is_held_up, numbers_of
+from semel.outbox.tables import messages, quarantine, relays, shards
 
 NAME_DEFAULT: Final = "outbox"
 # Each is a thread of the relay, a connection to the database and some to the brokers.
@@ -25,7 +25,7 @@ _RANDOM_BYTES: Final = 4
 _LOCK: Final = (1936026981, 2)
 
 
-class Sharding(NamedTuple):
+class Layout(NamedTuple):
     """Under which name an outbox is relayed, and in how many shards."""
 
     name: str
@@ -36,14 +36,14 @@ class Sharding(NamedTuple):
         return f"{self.name}-{self.random}-{shard}"
 
 
-def settled(connection: Connection, name: str | None, count: int | None) -> Sharding:
+def settled(connection: Connection, name: str | None, count: int | None) -> Layout:
     """What the database has; the first time, what was asked for. Another number of shards than that is for `change`."""
     if connection.dialect.name == "postgresql":
         # Of two that are the first the second has to find what the first one did. On SQLite there is one writer.
         connection.execute(select(func.pg_advisory_xact_lock(*_LOCK)))
     row = connection.execute(select(relays)).first()
     if row is None:
-        made = Sharding(name or NAME_DEFAULT, secrets.token_hex(_RANDOM_BYTES), count or 1)
+        made = Layout(name or NAME_DEFAULT, secrets.token_hex(_RANDOM_BYTES), count or 1)
         connection.execute(insert(relays), made._asdict())
         _make_shards(connection, made.shards)
         return made
@@ -52,7 +52,7 @@ def settled(connection: Connection, name: str | None, count: int | None) -> Shar
             f"this outbox is relayed under the name {row.name!r}, and its place in the log is known by that: leave the "
             f"name {name!r} out"
         )
-    return Sharding(row.name, row.random, row.shards)
+    return Layout(row.name, row.random, row.shards)
 
 
 def change(connection: Connection, count: int, owners: Mapping[int, str]) -> None:
@@ -94,3 +94,55 @@ def _make_shards(connection: Connection, count: int) -> None:
     for shard in range(count):
         if shard not in known:
             connection.execute(insert(shards), {"shard": shard, "last_batch": NOTHING})
+
+
+# -- how far it is -----------------------------------------------------------------------------------------------------
+
+
+class ShardStatus(NamedTuple):
+    """How far one shard is, and whose."""
+
+    shard: int
+    # How many batches are known to be in the log, and whether one is on its way.
+    batches: int
+    is_at_hand: bool
+    # The relay that has it, or had it last; None if there was none yet.
+    owner: str | None
+    owned_since_ms: int | None
+
+
+class Status(NamedTuple):
+    """How far an outbox is."""
+
+    # Not known to be in the log, and when the oldest of them was added.
+    waiting: int
+    oldest_added_at_ms: int | None
+    # Of those: refused by the broker, and behind one that was.
+    quarantined: int
+    held_up: int
+    # None until the first relay has begun.
+    name: str | None
+    shards: tuple[ShardStatus, ...]
+
+
+def status(connection: Connection) -> Status:
+    """It counts rows, and so takes as long as there are rows."""
+    waiting, oldest = connection.execute(select(func.count(), func.min(messages.c.added_at_ms))).one()
+    quarantined = connection.scalar(select(func.count()).select_from(quarantine)) or 0
+    held_up = 0
+    if quarantined:
+        both = connection.scalar(select(func.count()).select_from(messages).where(is_held_up())) or 0
+        held_up = both - quarantined
+    known = connection.execute(select(relays)).first()
+    if known is None:
+        return Status(waiting, oldest, quarantined, held_up, None, ())
+    used = select(shards).where(shards.c.shard < known.shards).order_by(shards.c.shard)
+    found = tuple(_shard_status(row) for row in connection.execute(used))
+    return Status(waiting, oldest, quarantined, held_up, known.name, found)
+
+
+def _shard_status(row: Row[Any]) -> ShardStatus:
+    is_at_hand = row.at_hand is not None
+    # They begin at 0.
+    in_log = row.last_batch if is_at_hand else row.last_batch + 1
+    return ShardStatus(row.shard, in_log, is_at_hand, row.owner_name, row.owned_since_ms)
