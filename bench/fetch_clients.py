@@ -17,7 +17,7 @@ import pyarrow as pa
 from bench import clients
 from bench.clients import LoadFailed
 from bench.peers.semel import Semel
-from semel.spark.log import (
+from semel.client import (
     EARLIEST,
     LATEST,
     TYPES,
@@ -45,7 +45,7 @@ Read = Callable[[str, str], int]
 
 
 def own(bootstrap: str, topic: str) -> int:
-    """With `semel.spark.log`."""
+    """With `semel.client`."""
     with LogClient(from_options({"kafka.bootstrap.servers": bootstrap})) as client:
         found = client.topics([topic])[topic]
         places = [TopicPartition(topic, number) for number in range(found.partitions)]

@@ -19,10 +19,10 @@ import pyarrow as pa
 
 from bench import clients
 from bench.peers.semel import Semel
+from semel.client import from_options
 from semel.spark.lanes import progress
 from semel.spark.lanes.lane import LaneWriter
 from semel.spark.lanes.protocol import Claim
-from semel.spark.log import from_options
 
 PARTITIONS: Final = 4
 ROWS: Final = 1_000_000

@@ -22,6 +22,7 @@ from fast_spark import java_made_before
 from shares import WORKERS_PER_CORE, BySize, in_order
 
 if TYPE_CHECKING:
+    from asking import Asker
     from semel.testing.broker import FaultyBroker
     from semel.testing.postgres import PostgresServer
 
@@ -132,3 +133,22 @@ def faulty(request: pytest.FixtureRequest) -> FaultyBroker:
         pytest.skip("needs a broker that misbehaves when it is told to")
     broker: FaultyBroker = request.getfixturevalue("semel_broker")
     return broker
+
+
+@pytest.fixture
+def broker() -> Iterator[FaultyBroker]:
+    """A broker for one test alone, which it may break."""
+    from semel.testing.broker import FaultyBroker
+
+    with FaultyBroker() as started:
+        yield started
+
+
+@pytest.fixture
+def ask(broker: FaultyBroker) -> Iterator[Asker]:
+    """Who asks that broker for what the test needs."""
+    from asking import Asker
+
+    asker = Asker(broker.bootstrap)
+    yield asker
+    asker.close()

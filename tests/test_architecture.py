@@ -30,13 +30,14 @@ ARROWS: dict[str, set[str]] = {
     "http": {"database"},
     "schema": {"database", "outbox.tables", "inbox.tables", "http.tables"},
     "settings": set(),
-    "spark": {"wire", "core.producers"},
-    "audit": {"wire", "spark"},
+    "client": {"wire"},
+    "spark": {"client", "wire", "core.producers"},
+    "audit": {"client", "wire"},
     "chaos": set(),
     "testing": {"semel", "core", "wire", "storage", "broker", "chaos.undisturbed"},
     "cli": {
-        *("semel", "core", "wire", "storage", "security", "broker", "testing", "chaos", "settings", "spark", "audit"),
-        *("database", "publish", "outbox", "inbox", "http", "schema"),
+        *("semel", "core", "wire", "storage", "security", "broker", "testing", "chaos", "settings", "client", "spark"),
+        *("audit", "database", "publish", "outbox", "inbox", "http", "schema"),
     },
 }
 

@@ -6,66 +6,66 @@ from saboteurs.planting import Bug
 
 _ATTEMPTS: Final = "tests/spark/lanes/test_lane_attempts.py"
 _IDS: Final = "tests/spark/lanes/test_lane_ids.py"
-_ENCODING: Final = "tests/spark/log/test_encoding.py"
-_PLACING: Final = "tests/spark/log/test_placing.py"
+_ENCODING: Final = "tests/client/test_encoding.py"
+_PLACING: Final = "tests/client/test_placing.py"
 _PROTOCOL: Final = "tests/spark/lanes/test_lane_protocol.py"
 _ROWS: Final = "tests/spark/lanes/test_lane_rows.py"
-_TRANSACTIONS: Final = "tests/spark/log/test_transaction.py"
+_TRANSACTIONS: Final = "tests/client/test_transaction.py"
 
 LANE_BUGS: Final[tuple[Bug, ...]] = (
     # -- columns as records: all of them, as they were --------------------------------------------------------------
     Bug(
         "offsets count on from batch to batch",
-        "semel.spark.log.encoding:encoded",
+        "semel.client.encoding:encoded",
         "np.arange(count) - np.repeat(starts, lengths)",
         "np.arange(count)",
         (_TRANSACTIONS, "-k", "numbers"),
     ),
     Bug(
         "the length of a record does not count",
-        "semel.spark.log.encoding:encoded",
+        "semel.client.encoding:encoded",
         "largest + len(varint(int(largest.max())))",
         "largest",
         (_ENCODING, "-k", "length_of_a_record"),
     ),
     Bug(
         "no key is an empty key",
-        "semel.spark.log.encoding",
+        "semel.client.encoding",
         "_NULL_LENGTH: Final = -1",
         "_NULL_LENGTH: Final = 0",
         (_ENCODING, "-k", "without_any_value"),
     ),
     Bug(
         "all records of a batch have the time of the first",
-        "semel.spark.log.encoding:encoded",
+        "semel.client.encoding:encoded",
         "times_ms - np.repeat(times_ms[starts], lengths)",
         "np.zeros_like(times_ms)",
         (_ENCODING, "-k", "times_may_fall"),
     ),
     Bug(
         "the last row is dropped where it would be a batch of its own",
-        "semel.spark.log.encoding:_edges",
+        "semel.client.encoding:_edges",
         "edges[-1] < len(ends)",
         "edges[-1] < len(ends) - 1",
         (_ENCODING, "-k", "offsets_are_counted"),
     ),
     Bug(
         "the last time of a batch is taken for its latest",
-        "semel.spark.log.encoding:encoded",
+        "semel.client.encoding:encoded",
         "times_ms[start:stop].max()",
         "times_ms[stop - 1]",
         (_ENCODING, "-k", "times_may_fall"),
     ),
     Bug(
         "records with headers say that they have none",
-        "semel.spark.log.encoding:encoded",
+        "semel.client.encoding:encoded",
         "0 if headers is None else headers.counts",
         "0",
         (_ENCODING, "-k", "where_a_row_has_null"),
     ),
     Bug(
         "a column that is cut out of another begins where that one does",
-        "semel.spark.log.encoding:fields_of",
+        "semel.client.encoding:fields_of",
         "np.frombuffer(places, kind, count + 1, column.offset * kind.itemsize)",
         "np.frombuffer(places, kind, count + 1)",
         (_ENCODING, "-k", "where_a_row_has_null"),
@@ -73,28 +73,28 @@ LANE_BUGS: Final[tuple[Bug, ...]] = (
     # -- which partition: that of the key, as everybody else has it -------------------------------------------------
     Bug(
         "a hash is made positive by its upper bit",
-        "semel.spark.log.placing:_PLACE_MASK",
+        "semel.client.placing:_PLACE_MASK",
         "0x7FFFFFFF",
         "0xFFFFFFFF",
         (_PLACING, "-k", "javas_clients"),
     ),
     Bug(
         "the last bytes of a key are not mixed",
-        "semel.spark.log.placing:_finished",
+        "semel.client.placing:_finished",
         "(hashes ^ rests) * _FACTOR",
         "hashes ^ rests",
         (_PLACING, "-k", "kafka_gives_it"),
     ),
     Bug(
         "hashes are brought into the order of the lengths once more",
-        "semel.spark.log.placing:Words.in_order",
+        "semel.client.placing:Words.in_order",
         "ordered[self._order] = hashes",
         "ordered[:] = hashes[self._order]",
         (_PLACING, "-k", "all_keys"),
     ),
     Bug(
         "it is always the same partition's turn",
-        "semel.spark.log.placing:Turns.places",
+        "semel.client.placing:Turns.places",
         "(first + -(-rows // run)) % count",
         "first",
         (_PLACING, "-k", "each_topic"),
@@ -199,14 +199,14 @@ LANE_BUGS: Final[tuple[Bug, ...]] = (
         "semel.spark.lanes.progress:_check_kept",
         "raise ProgressRefused(_) from None",
         "return",
-        ("tests/spark/log/test_rights.py", "-k", "how_the_progress_topic_is_kept"),
+        ("tests/client/test_rights.py", "-k", "how_the_progress_topic_is_kept"),
     ),
     Bug(
         "what a former leader shows is believed",
         "semel.spark.lanes.lane:LaneWriter._look_again",
         "found != believed",
         "found is Ellipsis",
-        ("tests/spark/log/test_former_leader.py",),
+        ("tests/spark/lanes/test_former_leader.py",),
     ),
     Bug(
         "any batch of a query is a duplicate of its last one",

@@ -118,7 +118,7 @@ PIPELINE_BUGS: Final[tuple[Bug, ...]] = (
         "semel.spark.source.reading:_resumed",
         "error.offset > error.log_end",
         "error.log_end < piece.start",
-        ("tests/spark/log/test_cut_log.py",),
+        ("tests/spark/source/test_cut_log.py",),
     ),
     # -- deduplication: a name is the same one as long as its state lives -------------------------------------------
     Bug(

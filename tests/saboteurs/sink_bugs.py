@@ -7,96 +7,96 @@ from typing import Final
 
 from saboteurs.planting import Bug
 
-_ENDS: Final = "tests/spark/log/test_transaction_ends.py"
-_PATIENCE: Final = "tests/spark/log/test_patience.py"
+_ENDS: Final = "tests/client/test_transaction_ends.py"
+_PATIENCE: Final = "tests/client/test_patience.py"
 
 
 def _transactions(named: str) -> tuple[str, ...]:
-    return "tests/spark/log/test_transaction.py", "-k", named
+    return "tests/client/test_transaction.py", "-k", named
 
 
 SINK_BUGS: Final[tuple[Bug, ...]] = (
     # -- a transaction: each batch once, under its numbers ----------------------------------------------------------
     Bug(
         "all batches of a partition have the numbers of the first",
-        "semel.spark.log.transaction:Transaction.write",
+        "semel.client.transaction:Transaction.write",
         "(sequence + records.count) & _SEQUENCE_MASK",
         "sequence",
         _transactions("there_once_and_in_order"),
     ),
     Bug(
         "batches are numbered, not records",
-        "semel.spark.log.transaction:Transaction.write",
+        "semel.client.transaction:Transaction.write",
         "sequence + records.count",
         "sequence + 1",
         _transactions("numbers"),
     ),
     Bug(
         "the numbers of records do not wrap",
-        "semel.spark.log.transaction:_SEQUENCE_MASK",
+        "semel.client.transaction:_SEQUENCE_MASK",
         "(1 << 31) - 1",
         "(1 << 32) - 1",
         _transactions("numbers"),
     ),
     Bug(
         "the numbers of records go on over a claim",
-        "semel.spark.log.transaction:Transaction.join",
+        "semel.client.transaction:Transaction.join",
         "dict.fromkeys(new, 0)",
         "dict.fromkeys(new, 100 * self._claim[1])",
         (_ENDS, "-k", "what_was_aborted"),
     ),
     Bug(
         "batches are written outside of their transaction",
-        "semel.spark.log.transaction:Transaction.write",
+        "semel.client.transaction:Transaction.write",
         "codec | TRANSACTIONAL_BIT",
         "codec",
         _transactions("there_once_and_in_order"),
     ),
     Bug(
         "a commit does not wait for the last answers",
-        "semel.spark.log.transaction:Transaction.commit",
+        "semel.client.transaction:Transaction.commit",
         "wait_for_all=True",
         "wait_for_all=False",
         _transactions("followed_at_once"),
     ),
     Bug(
         "what waits is forgotten when what was sent is taken back",
-        "semel.spark.log.transaction:Transaction._take_back",
+        "semel.client.transaction:Transaction._take_back",
         "unanswered + self._waiting",
         "unanswered",
         _transactions("without_a_leader"),
     ),
     Bug(
         "what is taken back is sent behind what waits",
-        "semel.spark.log.transaction:Transaction._take_back",
+        "semel.client.transaction:Transaction._take_back",
         "unanswered + self._waiting",
         "self._waiting + unanswered",
         _transactions("without_a_leader"),
     ),
     Bug(
         "who led a partition is remembered when it moves",
-        "semel.spark.log.transaction:Transaction._take_back",
+        "semel.client.transaction:Transaction._take_back",
         "self._client.forget(topic)",
         "",
         _transactions("followed_at_once"),
     ),
     Bug(
         "a coordinator that moved is asked where it was",
-        "semel.spark.log.transaction:Transaction._check",
+        "semel.client.transaction:Transaction._check",
         "if code in _ELSEWHERE: self._coordinator = None",
         "",
         _transactions("looked_for_again"),
     ),
     Bug(
         "only the first of several partitions takes part",
-        "semel.spark.log.transaction:Transaction.join",
+        "semel.client.transaction:Transaction.join",
         "for where in new: ...",
         "for where in new[:1]: ...",
         _transactions("all_at_once"),
     ),
     Bug(
         "a partition that may not take part yet counts as one that does",
-        "semel.spark.log.transaction:Transaction._announce",
+        "semel.client.transaction:Transaction._announce",
         """
         for where, code in of_partitions:
             if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ...
@@ -113,21 +113,21 @@ SINK_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "the end of its time does not end a transaction",
-        "semel.spark.log.transaction:Transaction._send.attempt",
+        "semel.client.transaction:Transaction._send.attempt",
         "self._check_time()",
         "",
         _transactions("takes_too_long"),
     ),
     Bug(
         "an abort follows a commit that nobody knows of",
-        "semel.spark.log.transaction:Transaction.abort",
+        "semel.client.transaction:Transaction.abort",
         "self._ends is None or self._is_fenced or self.is_committing",
         "self._ends is None or self._is_fenced",
         _transactions("claims_nothing"),
     ),
     Bug(
         "a commit is remembered when it is answered",
-        "semel.spark.log.transaction:Transaction.commit",
+        "semel.client.transaction:Transaction.commit",
         """
         self.is_committing = True
         self._patiently(self._end, _)
@@ -140,7 +140,7 @@ SINK_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "an abort leaves the epoch as it is",
-        "semel.spark.log.transaction:Transaction._abort_by_claiming",
+        "semel.client.transaction:Transaction._abort_by_claiming",
         "self._claim_id(self._claim)",
         """
         number, epoch = self._claim
@@ -151,28 +151,28 @@ SINK_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "an abort takes the id from whoever has it by now",
-        "semel.spark.log.transaction:Transaction._abort_by_claiming",
+        "semel.client.transaction:Transaction._abort_by_claiming",
         "self._claim_id(self._claim)",
         "self._claim_id(_NO_CLAIM)",
         (_ENDS, "-k", "who_comes_during_an_abort"),
     ),
     Bug(
         "an abort does not look whether the id is still ours",
-        "semel.spark.log.transaction:Transaction.abort",
+        "semel.client.transaction:Transaction.abort",
         "self._patiently(lambda: self._announce(self._opened_by), patience)",
         "",
         (_ENDS, "-k", "who_gives_up_aborts_nothing"),
     ),
     Bug(
         "who is fenced asks for an abort all the same",
-        "semel.spark.log.transaction:Transaction.abort",
+        "semel.client.transaction:Transaction.abort",
         "self._ends is None or self._is_fenced or self.is_committing",
         "self._ends is None or self.is_committing",
         (_ENDS, "-k", "nothing_more_is_asked"),
     ),
     Bug(
         "who is fenced claims the id again and goes on",
-        "semel.spark.log.transaction:Transaction._patiently",
+        "semel.client.transaction:Transaction._patiently",
         """
         self._check_time()
         raise
@@ -186,21 +186,21 @@ SINK_BUGS: Final[tuple[Bug, ...]] = (
     # -- the line to a leader: what it was sent, what it said, how long it is waited for ----------------------------
     Bug(
         "one more request is under way than brokers remember batches",
-        "semel.spark.log.line",
+        "semel.client.line",
         "REQUESTS_UNDER_WAY_MAX: Final = 5",
         "REQUESTS_UNDER_WAY_MAX: Final = 6",
         _transactions("than_a_broker_remembers"),
     ),
     Bug(
         "a request has two batches of one partition",
-        "semel.spark.log.line:requests_of",
+        "semel.client.line:requests_of",
         "where in there or (request and size + len(batch.batch) > bytes_max)",
         "request and size + len(batch.batch) > bytes_max",
         _transactions("one_batch_of_a_partition"),
     ),
     Bug(
         "a request is under way from when it was sent as a whole",
-        "semel.spark.log.line:Line._send",
+        "semel.client.line:Line._send",
         """
         self._under_way.append(self._to_send.popleft())
         try:
@@ -218,49 +218,49 @@ SINK_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "answers that came before a connection broke are not heard",
-        "semel.spark.log.line:Line._send",
+        "semel.client.line:Line._send",
         "while self._under_way: self._receive()",
         "",
         _transactions("before_a_connection_broke"),
     ),
     Bug(
         "what was not sent yet is not taken back",
-        "semel.spark.log.line:Line.unanswered",
+        "semel.client.line:Line.unanswered",
         "(*self._under_way, *self._to_send)",
         "self._under_way",
         _transactions("breaks_off or lost_answers"),
     ),
     Bug(
         "what was sent without an answer is not taken back",
-        "semel.spark.log.line:Line.unanswered",
+        "semel.client.line:Line.unanswered",
         "(*self._under_way, *self._to_send)",
         "self._to_send",
         _transactions("breaks_off or lost_answers"),
     ),
     Bug(
         "what is taken back has the later ones first",
-        "semel.spark.log.line:Line.unanswered",
+        "semel.client.line:Line.unanswered",
         "(*self._under_way, *self._to_send)",
         "(*self._to_send, *self._under_way)",
         _transactions("breaks_off or lost_answers"),
     ),
     Bug(
         "the last answer is not waited for",
-        "semel.spark.log.line:Line.advance",
+        "semel.client.line:Line.advance",
         "wait_for_all and self._under_way",
         "wait_for_all and len(self._under_way) > 1",
         _transactions("than_a_broker_remembers"),
     ),
     Bug(
         "every answer says that the batch is there",
-        "semel.spark.log.line:Line._receive",
+        "semel.client.line:Line._receive",
         "answer.error_code == ErrorCode.NONE",
         "answer.error_code is not None",
         _transactions("error_that_passes and False"),
     ),
     Bug(
         "a batch is done with its answer, whatever that says",
-        "semel.spark.log.line:Line._receive",
+        "semel.client.line:Line._receive",
         """
         self._under_way[0] = list(left.values())
         if left: ...
@@ -274,31 +274,31 @@ SINK_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a partition that the leader does not speak of is taken for written",
-        "semel.spark.log.line:Line._receive",
+        "semel.client.line:Line._receive",
         "if left: ...",
         "if wrong: ...",
         _transactions("does_not_speak_of"),
     ),
     Bug(
         "a gap that the broker sees passes by itself",
-        "semel.spark.log.codes:MOVED",
+        "semel.client.codes:MOVED",
         "ErrorCode.THROTTLING_QUOTA_EXCEEDED",
         "ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER",
         _transactions("error_that_stays and OUT_OF_ORDER"),
     ),
     Bug(
         "a topic is missing since the last progress",
-        "semel.spark.log.patience:Patience.wait",
+        "semel.client.patience:Patience.wait",
         "now - self._missing_since",
         "waited",
         (_PATIENCE, "-k", "first_said_to_be"),
     ),
     Bug(
         "an empty answer is the end, whoever gives it",
-        "semel.spark.log.client:_Fetching._is_empty_to_the_end",
+        "semel.client.client:_Fetching._is_empty_to_the_end",
         "answer.last_stable_offset >= self._wanted.end",
         "answer.last_stable_offset >= 0",
-        ("tests/spark/log/test_empty_end.py",),
+        ("tests/client/test_empty_end.py",),
     ),
     Bug(
         "a driver of an older version goes on beside the new one",

@@ -10,11 +10,9 @@ import pytest
 from driver_process import with_scratch
 from log_under_test import LogUnderTest
 
-from asking import Asker
 from cluster_under_test import FOREIGN_CLUSTER
 from fast_spark import fast_start
 from semel.cli.demo.main_job import why_no_spark
-from semel.testing.broker import FaultyBroker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,18 +61,3 @@ def spark(runs_spark: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 def log(request: pytest.FixtureRequest) -> LogUnderTest:
     """A broker of semel's, or the cluster that SEMEL_TEST_BOOTSTRAP names."""
     return LogUnderTest(FOREIGN_CLUSTER or request.getfixturevalue("semel_broker").bootstrap)
-
-
-@pytest.fixture
-def broker() -> Iterator[FaultyBroker]:
-    """A broker for one test alone, which it may break."""
-    with FaultyBroker() as started:
-        yield started
-
-
-@pytest.fixture
-def ask(broker: FaultyBroker) -> Iterator[Asker]:
-    """Who asks that broker for what the test needs."""
-    asker = Asker(broker.bootstrap)
-    yield asker
-    asker.close()

@@ -103,7 +103,7 @@ def place(text: str) -> Place:
 def _topic(address: Address) -> Place:
     try:
         from semel.audit.places.topic import TIME_COLUMN, TopicPlace
-        from semel.spark.log import SettingsRefused, from_options
+        from semel.client import SettingsRefused, from_options
     except ImportError as error:
         raise AuditFailed(f"{address.name}: {error}") from None
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from semel.spark.log.errors import LogError
+from semel.client.errors import LogError
 from semel.spark.source import options as source_options
 from semel.spark.source.batch import SemelBatchReader
 from semel.spark.source.errors import told_in_one_line

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 
 from asking import Asker
+from semel.client import Unreachable, from_options
+from semel.client.errors import Fenced
+from semel.client.transaction import Transaction
 from semel.spark.lanes import progress
 from semel.spark.lanes.lane import ClaimRefused, LaneFailed, LaneWriter
 from semel.spark.lanes.protocol import Claim, Marker, Order
-from semel.spark.log import Unreachable, from_options
-from semel.spark.log.errors import Fenced
-from semel.spark.log.transaction import Transaction
 from semel.testing.broker import FaultyBroker
 
 TIMEOUT_MS = 60_000

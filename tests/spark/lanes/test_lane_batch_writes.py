@@ -9,6 +9,8 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.types import StringType, StructField, StructType
 
+from semel.client import LogClient
+from semel.client.places import NO_ID, Topic
 from semel.spark import lanes
 from semel.spark.lanes import progress
 from semel.spark.lanes.lane import LaneFailed, LaneWriter
@@ -16,8 +18,6 @@ from semel.spark.lanes.options import read_options
 from semel.spark.lanes.progress import ProgressRefused
 from semel.spark.lanes.protocol import Claim
 from semel.spark.lanes.writer import LaneBatchWriter, LaneStreamWriter
-from semel.spark.log import LogClient
-from semel.spark.log.places import NO_ID, Topic
 
 if TYPE_CHECKING:
     from log_under_test import LogUnderTest

@@ -17,10 +17,10 @@ from lane_pipeline import SECONDS_MAX, Pipeline
 from pyspark.errors import StreamingQueryException
 
 from eventually import eventually
+from semel.client import LogClient, from_options
 from semel.spark import lanes
 from semel.spark.lanes.lane import LaneFailed, LaneOutcome, LaneWriter
 from semel.spark.lanes.protocol import Claim
-from semel.spark.log import LogClient, from_options
 
 if TYPE_CHECKING:
     from log_under_test import LogUnderTest

@@ -8,10 +8,10 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 from asking import Asker
+from semel.client import from_options
 from semel.spark.lanes import progress
 from semel.spark.lanes.lane import LaneWriter
 from semel.spark.lanes.protocol import Claim, Digest, advance
-from semel.spark.log import from_options
 from semel.testing.broker import FaultyBroker
 
 SECONDS_MAX = 60

@@ -5,9 +5,9 @@ from __future__ import annotations
 from confluent_kafka import Producer
 from log_under_test import LogUnderTest
 
+from semel.client import LogClient, from_options
 from semel.spark.lanes import progress
 from semel.spark.lanes.protocol import Digest, Marker, Order, Written
-from semel.spark.log import LogClient, from_options
 
 SECONDS_MAX = 120
 

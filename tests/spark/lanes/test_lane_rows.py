@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
+from semel.client.errors import LogError
+from semel.client.placing import Turns, murmur2, place_of_keys
 from semel.spark.lanes.digest import RunningDigest
 from semel.spark.lanes.options import SinkOptions, check_for_batch, check_for_stream, read_options
 from semel.spark.lanes.protocol import Digest, Order
 from semel.spark.lanes.rows import RowReader, Rows, RowsRefused, check_schema, placed, topics_of
 from semel.spark.lanes.writer import SparkNotUnderstood, _batch_of_the_task
-from semel.spark.log.errors import LogError
-from semel.spark.log.placing import Turns, murmur2, place_of_keys
 from semel.wire.records import Record
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

@@ -10,7 +10,7 @@ import pytest
 from log_under_test import LogUnderTest
 from small_driver import source
 
-from semel.spark.log.errors import UnknownTopic
+from semel.client.errors import UnknownTopic
 from semel.spark.source.errors import DataLoss, OptionRefused
 
 HOUR_MS = 3_600_000

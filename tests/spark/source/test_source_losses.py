@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from semel.spark.log.places import NO_ID, TopicPartition
+from semel.client.places import NO_ID, TopicPartition
 from semel.spark.source.losses import ahead, behind_the_end, expected_begins, going_on, gone, truncated
 from semel.spark.source.offsets import Offsets
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.spark.log.places import NO_ID, TopicPartition
+from semel.client.places import NO_ID, TopicPartition
 from semel.spark.source import losses
 from semel.spark.source.errors import CheckpointNotUnderstood
 from semel.spark.source.offsets import Offsets

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from semel.spark.log.errors import SettingsRefused
-from semel.spark.log.places import EARLIEST, LATEST, Isolation, TopicPartition
+from semel.client.errors import SettingsRefused
+from semel.client.places import EARLIEST, LATEST, Isolation, TopicPartition
 from semel.spark.source.bounds import AtEdge, AtOffsets, AtTimestamp, AtTimestamps
 from semel.spark.source.errors import OptionRefused
 from semel.spark.source.options import (

@@ -8,7 +8,7 @@ from uuid import UUID
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from semel.spark.log.places import Slice, Topic, TopicPartition
+from semel.client.places import Slice, Topic, TopicPartition
 from semel.spark.source.planning import limited, must_wait, split
 
 PLACES = [TopicPartition(topic, number) for topic in ("a", "b") for number in range(4)]

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from semel.audit.errors import AuditFailed
 from semel.audit.places import PIECE_ROWS, Piece
 from semel.audit.rows import Rows, Wanted
-from semel.spark.log import (
+from semel.client import (
     EARLIEST,
     LATEST,
     TYPES,

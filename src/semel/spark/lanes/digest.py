@@ -12,11 +12,11 @@ import numpy as np
 from crc32c import crc32c
 from numpy.typing import NDArray
 
+from semel.client.encoding import fields_of, headers_of
+from semel.client.layout import Fields, Integers, Octets
+from semel.client.placing import Words
 from semel.spark.lanes.protocol import Digest
 from semel.spark.lanes.rows import BY_KEY, TIME_OF_WRITING, Rows
-from semel.spark.log.encoding import fields_of, headers_of
-from semel.spark.log.layout import Fields, Integers, Octets
-from semel.spark.log.placing import Words
 
 Hashes = NDArray[np.uint64]
 

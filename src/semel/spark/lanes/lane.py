@@ -13,6 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from semel.client import LogClient, LogError, Topic, TopicPartition
+from semel.client.encoding import Columns, column_of, encoded
+from semel.client.errors import Fenced
+from semel.client.placing import Turns
+from semel.client.settings import ClientSettings
+from semel.client.transaction import TookTooLong, Transaction
 from semel.spark.lanes import progress
 from semel.spark.lanes.digest import RunningDigest
 from semel.spark.lanes.protocol import (
@@ -29,12 +35,6 @@ from semel.spark.lanes.protocol import (
     older_fence_of,
 )
 from semel.spark.lanes.rows import RowReader, RowsRefused, placed, topics_of
-from semel.spark.log import LogClient, LogError, Topic, TopicPartition
-from semel.spark.log.encoding import Columns, column_of, encoded
-from semel.spark.log.errors import Fenced
-from semel.spark.log.placing import Turns
-from semel.spark.log.settings import ClientSettings
-from semel.spark.log.transaction import TookTooLong, Transaction
 
 logger = logging.getLogger(__name__)
 

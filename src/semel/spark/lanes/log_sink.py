@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from semel.client import LogClient
 from semel.spark.lanes import laning, progress
 from semel.spark.lanes.options import SinkOptions, check_for_batch, read_options
-from semel.spark.log import LogClient
 from semel.spark.tables.sink import Batch, Outcome, Sink
 
 if TYPE_CHECKING:

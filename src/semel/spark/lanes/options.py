@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from semel.client import settings
 from semel.spark.lanes.protocol import Order
-from semel.spark.log import settings
 from semel.spark.source.errors import OptionRefused
 from semel.spark.source.options import Option, canonical
 

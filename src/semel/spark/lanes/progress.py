@@ -17,11 +17,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     NewTopic,
 )
 
+from semel.client import EARLIEST, LATEST, Isolation, LogClient, LogError, Slice, Topic, TopicPartition, read_slice
+from semel.client.errors import AuthenticationFailed
+from semel.client.patience import Moved, Patience
+from semel.client.settings import ClientSettings
 from semel.spark.lanes.protocol import Digest, Marker, Order, Written
-from semel.spark.log import EARLIEST, LATEST, Isolation, LogClient, LogError, Slice, Topic, TopicPartition, read_slice
-from semel.spark.log.errors import AuthenticationFailed
-from semel.spark.log.patience import Moved, Patience
-from semel.spark.log.settings import ClientSettings
 
 _POLICY: Final = "cleanup.policy"
 # Small segments, compacted early: all that is wanted of them is the last record.

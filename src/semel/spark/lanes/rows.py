@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semel.spark.log.encoding import Columns, is_valid
-from semel.spark.log.errors import LogError
-from semel.spark.log.layout import Integers
-from semel.spark.log.placing import Turns, murmur2, place_of_keys
+from semel.client.encoding import Columns, is_valid
+from semel.client.errors import LogError
+from semel.client.layout import Integers
+from semel.client.placing import Turns, murmur2, place_of_keys
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

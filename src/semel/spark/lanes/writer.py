@@ -14,12 +14,12 @@ from uuid import uuid4
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from semel.client import LogError
 from semel.spark.lanes import progress
 from semel.spark.lanes.lane import LaneOutcome, LaneWriter
 from semel.spark.lanes.options import SinkOptions
 from semel.spark.lanes.protocol import Claim, Order
 from semel.spark.lanes.rows import RowsRefused, check_schema
-from semel.spark.log import LogError
 from semel.spark.source.errors import OptionRefused, told_in_one_line
 from semel.spark.worker import settle
 

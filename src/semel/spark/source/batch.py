@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from semel.spark.log.client import LogClient
-from semel.spark.log.places import Slice
+from semel.client.client import LogClient
+from semel.client.places import Slice
 from semel.spark.source import losses, planning, reading
 from semel.spark.source.errors import told_in_one_line
 from semel.spark.source.options import SourceOptions

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from semel.spark.log.places import EARLIEST, LATEST, Edge, TopicPartition
+from semel.client.places import EARLIEST, LATEST, Edge, TopicPartition
 from semel.spark.source.errors import OptionRefused
 
 _OFFSETS_LOOK_LIKE: Final = '{"topicA": {"0": 23, "1": -1}, "topicB": {"0": -2}}'

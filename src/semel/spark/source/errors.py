@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from semel.spark.log.errors import LogError
+from semel.client.errors import LogError
 
 
 class OptionRefused(LogError, ValueError):

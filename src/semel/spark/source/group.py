@@ -8,8 +8,8 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from semel.spark.log.places import TopicPartition
-from semel.spark.log.settings import ClientSettings
+from semel.client.places import TopicPartition
+from semel.client.settings import ClientSettings
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer

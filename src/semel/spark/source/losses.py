@@ -7,7 +7,7 @@ This must never take a query back to an offset of the same topic that it has pas
 from collections.abc import Mapping
 from typing import Final
 
-from semel.spark.log.places import NO_ID, TopicPartition
+from semel.client.places import NO_ID, TopicPartition
 from semel.spark.source.offsets import Offsets
 
 ADVICE: Final = (

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
 
-from semel.spark.log.places import NO_ID, TopicPartition
+from semel.client.places import NO_ID, TopicPartition
 from semel.spark.source.errors import CheckpointNotUnderstood
 
 _ID: Final = "id"

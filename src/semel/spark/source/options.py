@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from semel.spark.log import settings
-from semel.spark.log.places import EARLIEST, LATEST, Edge, Isolation, TopicPartition
+from semel.client import settings
+from semel.client.places import EARLIEST, LATEST, Edge, Isolation, TopicPartition
 from semel.spark.source.bounds import (
     AtEdge,
     AtOffsets,

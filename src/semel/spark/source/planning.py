@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
 
-from semel.spark.log.places import Slice, TopicPartition
+from semel.client.places import Slice, TopicPartition
 
 
 def limited(

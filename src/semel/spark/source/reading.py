@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import InputPartition
 
-from semel.spark.log import read_slice
-from semel.spark.log.client import LogClient
-from semel.spark.log.errors import OffsetOutOfRange, TopicMadeAnew, UnknownTopic
-from semel.spark.log.places import Slice
+from semel.client import read_slice
+from semel.client.client import LogClient
+from semel.client.errors import OffsetOutOfRange, TopicMadeAnew, UnknownTopic
+from semel.client.places import Slice
 from semel.spark.source.errors import DataLoss
 from semel.spark.source.losses import ADVICE, truncation
 from semel.spark.source.options import SourceOptions

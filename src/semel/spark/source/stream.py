@@ -20,9 +20,9 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from semel.spark.log.client import LogClient
-from semel.spark.log.errors import LogError
-from semel.spark.log.places import Slice, Topic, TopicPartition
+from semel.client.client import LogClient
+from semel.client.errors import LogError
+from semel.client.places import Slice, Topic, TopicPartition
 from semel.spark.source import losses, planning, reading
 from semel.spark.source.bounds import AtOffsets
 from semel.spark.source.errors import told_in_one_line

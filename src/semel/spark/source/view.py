@@ -7,9 +7,9 @@ planning.
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 
-from semel.spark.log.client import LogClient
-from semel.spark.log.errors import UnknownTopic
-from semel.spark.log.places import EARLIEST, LATEST, Edge, Isolation, Topic, TopicPartition
+from semel.client.client import LogClient
+from semel.client.errors import UnknownTopic
+from semel.client.places import EARLIEST, LATEST, Edge, Isolation, Topic, TopicPartition
 from semel.spark.source.bounds import AtEdge, AtOffsets, AtTimestamp, AtTimestamps, Bound
 from semel.spark.source.errors import OptionRefused
 from semel.spark.source.offsets import Offsets

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, Final
 
-from semel.spark.log.client import Fetched, LogClient
-from semel.spark.log.columns import rows_of
-from semel.spark.log.errors import CorruptRecords
-from semel.spark.log.layout import Layout, Region
-from semel.spark.log.places import Isolation, Slice
+from semel.client.client import Fetched, LogClient
+from semel.client.columns import rows_of
+from semel.client.errors import CorruptRecords
+from semel.client.layout import Layout, Region
+from semel.client.places import Isolation, Slice
 from semel.wire.errors import ProtocolError
 from semel.wire.records import (
     DECOMPRESSED_BYTES_MAX,

@@ -13,8 +13,8 @@ import secrets
 from collections.abc import Generator
 from typing import Final
 
-from semel.spark.log.errors import AuthenticationFailed
-from semel.spark.log.settings import ClientSettings
+from semel.client.errors import AuthenticationFailed
+from semel.client.settings import ClientSettings
 
 # Brokers ask for 4096 by default. One that asks for much more would have us compute for minutes.
 ITERATIONS_MAX: Final = 1_000_000

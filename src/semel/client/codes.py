@@ -6,9 +6,9 @@ that nobody here knows must never be taken for one that a retry mends.
 
 from typing import Final
 
-from semel.spark.log.errors import AuthenticationFailed, Fenced, LogError, Refused, UnknownTopic
-from semel.spark.log.patience import Moved
-from semel.spark.log.places import TopicPartition
+from semel.client.errors import AuthenticationFailed, Fenced, LogError, Refused, UnknownTopic
+from semel.client.patience import Moved
+from semel.client.places import TopicPartition
 from semel.wire.errors import ErrorCode
 
 MOVED: Final = frozenset(

@@ -2,10 +2,10 @@
 
 import pytest
 
-from semel.spark.log import UnknownTopic, Unreachable, from_options
-from semel.spark.log.connection import ConnectionLost
-from semel.spark.log.errors import LogError
-from semel.spark.log.patience import (
+from semel.client import UnknownTopic, Unreachable, from_options
+from semel.client.connection import ConnectionLost
+from semel.client.errors import LogError
+from semel.client.patience import (
     CONCLUDING_MS,
     CONCLUDING_SECONDS_MAX,
     MISSING_SECONDS_MAX,

@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from semel.spark.log import codes
-from semel.spark.log.client import LogClient
-from semel.spark.log.connection import ConnectionLost
-from semel.spark.log.encoding import Records
-from semel.spark.log.errors import Fenced, LogError, Refused, UnknownTopic
-from semel.spark.log.line import Line
-from semel.spark.log.patience import MENDABLE, Concluding, Moved, Patience
-from semel.spark.log.places import TopicPartition
-from semel.spark.log.settings import Address
+from semel.client import codes
+from semel.client.client import LogClient
+from semel.client.connection import ConnectionLost
+from semel.client.encoding import Records
+from semel.client.errors import Fenced, LogError, Refused, UnknownTopic
+from semel.client.line import Line
+from semel.client.patience import MENDABLE, Concluding, Moved, Patience
+from semel.client.places import TopicPartition
+from semel.client.settings import Address
 from semel.wire.errors import ErrorCode
 from semel.wire.producing import PartitionBatch
 from semel.wire.records import CODECS, TRANSACTIONAL_BIT, compressed, sealed

@@ -5,13 +5,13 @@ import pytest
 
 from asking import Asker
 from relayed_cluster import RelayedCluster
+from semel.client import LogClient, LogError, Slice, from_options, read_slice
+from semel.client.encoding import Columns, column_of, encoded
+from semel.client.places import TopicPartition
+from semel.client.transaction import Transaction
 from semel.publish import CursorRefused, Publisher, PublishFailed
 from semel.spark.lanes import progress
 from semel.spark.lanes.progress import ProgressRefused
-from semel.spark.log import LogClient, LogError, Slice, from_options, read_slice
-from semel.spark.log.encoding import Columns, column_of, encoded
-from semel.spark.log.places import TopicPartition
-from semel.spark.log.transaction import Transaction
 from semel.testing.broker import FaultyBroker
 from semel.wire.errors import ErrorCode
 from semel.wire.records import Record

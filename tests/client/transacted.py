@@ -3,9 +3,9 @@
 import numpy as np
 import pyarrow as pa
 
-from semel.spark.log import LogClient, TopicPartition, from_options
-from semel.spark.log.encoding import Columns, encoded
-from semel.spark.log.transaction import Transaction
+from semel.client import LogClient, TopicPartition, from_options
+from semel.client.encoding import Columns, encoded
+from semel.client.transaction import Transaction
 from semel.testing.broker import FaultyBroker
 
 NAME = "sink-0"

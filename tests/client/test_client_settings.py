@@ -6,7 +6,7 @@ import re
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from semel.spark.log import ClientSettings, SettingsRefused, from_options
+from semel.client import ClientSettings, SettingsRefused, from_options
 
 SERVERS = {"kafka.bootstrap.servers": "one:9092, [::1]:9093,PLAINTEXT://three"}
 PLAIN_LOGIN = {

@@ -11,12 +11,12 @@ from contextlib import suppress
 from itertools import chain
 from typing import Final
 
-from semel.spark.log import codes
-from semel.spark.log.connection import Connection, ConnectionLost
-from semel.spark.log.errors import LogError
-from semel.spark.log.patience import MENDABLE
-from semel.spark.log.places import TopicPartition
-from semel.spark.log.settings import ClientSettings
+from semel.client import codes
+from semel.client.connection import Connection, ConnectionLost
+from semel.client.errors import LogError
+from semel.client.patience import MENDABLE
+from semel.client.places import TopicPartition
+from semel.client.settings import ClientSettings
 from semel.wire.errors import ErrorCode
 from semel.wire.producing import PartitionBatch
 

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from semel.spark.log.errors import LogError
-from semel.spark.log.layout import Fields, Integers, Octets
+from semel.client.errors import LogError
+from semel.client.layout import Fields, Integers, Octets
 from semel.wire.primitives import Buffer
 from semel.wire.records import HEADER_BYTES, varint
 

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from semel.spark.log.layout import Fields, Integers, Layout, Octets, varints
-from semel.spark.log.places import Slice
+from semel.client.layout import Fields, Integers, Layout, Octets, varints
+from semel.client.places import Slice
 from semel.wire.errors import ProtocolError
 
 # What Spark holds of a batch is bounded by rows as well as by bytes, of which a fetch has a few megabytes.

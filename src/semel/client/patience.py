@@ -6,9 +6,9 @@ import random
 import time
 from typing import Final, Protocol
 
-from semel.spark.log.connection import ConnectionLost
-from semel.spark.log.errors import LogError, UnknownTopic, Unreachable
-from semel.spark.log.settings import ClientSettings
+from semel.client.connection import ConnectionLost
+from semel.client.errors import LogError, UnknownTopic, Unreachable
+from semel.client.settings import ClientSettings
 
 # A topic that was made a moment ago may not be known to every broker yet. One that is still not there was never made.
 MISSING_SECONDS_MAX: Final = 2.0

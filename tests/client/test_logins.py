@@ -7,7 +7,7 @@ import pytest
 
 from asking import Asker
 from relayed_cluster import CERTIFICATES, RelayedCluster
-from semel.spark.log import AuthenticationFailed, LogClient, Topic, from_options, sasl
+from semel.client import AuthenticationFailed, LogClient, Topic, from_options, sasl
 from semel.testing.broker import FaultyBroker
 
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]

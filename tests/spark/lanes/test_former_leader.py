@@ -5,10 +5,10 @@ import pytest
 
 from asking import Asker
 from relayed_cluster import RelayedCluster
+from semel.client import from_options
 from semel.spark.lanes import progress
 from semel.spark.lanes.lane import LaneFailed, LaneWriter
 from semel.spark.lanes.protocol import Claim
-from semel.spark.log import from_options
 from semel.testing.broker import FaultyBroker
 
 CLAIM = Claim("sink", 0, 1, "query", 0)

@@ -11,9 +11,9 @@ import ssl
 from collections.abc import Sequence
 from typing import Any, Final
 
-from semel.spark.log import sasl
-from semel.spark.log.errors import AuthenticationFailed, LogError, Refused
-from semel.spark.log.settings import Address, ClientSettings
+from semel.client import sasl
+from semel.client.errors import AuthenticationFailed, LogError, Refused
+from semel.client.settings import Address, ClientSettings
 from semel.wire import fetching, messages, producing
 from semel.wire.errors import ErrorCode, ProtocolError
 from semel.wire.fetch import FetchPartitionAnswer

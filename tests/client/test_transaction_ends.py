@@ -5,9 +5,9 @@ from transacted import NAME, TIMEOUT_MS, client_of, places, stored, write
 
 from asking import Asker
 from relayed_cluster import RelayedCluster
-from semel.spark.log import Refused, Unreachable
-from semel.spark.log.errors import Fenced
-from semel.spark.log.transaction import Transaction
+from semel.client import Refused, Unreachable
+from semel.client.errors import Fenced
+from semel.client.transaction import Transaction
 from semel.testing.broker import FaultyBroker
 from semel.wire.errors import ErrorCode
 from semel.wire.versions import PRODUCE

@@ -4,7 +4,7 @@ import pytest
 
 from asking import Asker
 from relayed_cluster import KAFKA_2_0, RelayedCluster
-from semel.spark.log import NO_ID, Slice, Topic
+from semel.client import NO_ID, Slice, Topic
 from semel.spark.source.errors import DataLoss
 from semel.spark.source.options import SourceOptions, read_options
 from semel.spark.source.reading import read

@@ -12,12 +12,12 @@ from transacted import NAME, TIMEOUT_MS, client_of, places, stored, write
 
 from asking import Asker
 from relayed_cluster import KAFKA_2_8, KAFKA_4_0, RelayedCluster
-from semel.spark.log import Refused, TopicPartition, UnknownTopic, from_options, patience
-from semel.spark.log.connection import Connection, ConnectionLost
-from semel.spark.log.encoding import Columns, encoded
-from semel.spark.log.errors import LogError
-from semel.spark.log.line import Line, requests_of
-from semel.spark.log.transaction import TookTooLong, Transaction
+from semel.client import Refused, TopicPartition, UnknownTopic, from_options, patience
+from semel.client.connection import Connection, ConnectionLost
+from semel.client.encoding import Columns, encoded
+from semel.client.errors import LogError
+from semel.client.line import Line, requests_of
+from semel.client.transaction import TookTooLong, Transaction
 from semel.testing.broker import FaultyBroker
 from semel.wire.errors import ErrorCode
 from semel.wire.producing import PartitionBatch, PartitionProduced

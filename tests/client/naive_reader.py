@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from read_committed import shown
-from semel.spark.log import Slice
+from semel.client import Slice
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -6,7 +6,7 @@ import pytest
 
 from asking import Asker
 from relayed_cluster import RelayedCluster, Upstream
-from semel.spark.log import Isolation, LogClient, LogError, Slice, from_options
+from semel.client import Isolation, LogClient, LogError, Slice, from_options
 from semel.testing.broker import FaultyBroker
 from semel.wire import fetch
 from semel.wire.frames import RequestHeader

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from asking import Asker
-from semel.spark.log import SettingsRefused, from_options
+from semel.client import SettingsRefused, from_options
 from semel.testing.broker import FaultyBroker
 
-GUIDE = (Path(__file__).parents[3] / "docs/how-to/spark-connection.md").read_text()
+GUIDE = (Path(__file__).parents[2] / "docs/how-to/spark-connection.md").read_text()
 SERVERS = {"kafka.bootstrap.servers": "one:9092"}
 
 

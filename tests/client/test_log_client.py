@@ -12,7 +12,7 @@ import pytest
 
 from asking import Asker
 from relayed_cluster import KAFKA_2_0, KAFKA_2_8, KAFKA_4_0, RelayedCluster
-from semel.spark.log import (
+from semel.client import (
     EARLIEST,
     LATEST,
     NO_ID,

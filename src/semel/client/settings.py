@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from semel.spark.log.errors import SettingsRefused
+from semel.client.errors import SettingsRefused
 from semel.wire.records import CODECS, HEADER_BYTES, LEVELS
 
 PREFIX: Final = "kafka."

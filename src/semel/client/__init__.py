@@ -3,9 +3,9 @@
 It works against semel and against Apache Kafka from 2.8 on; nothing in it knows which of them answers.
 """
 
-from semel.spark.log.client import LogClient
-from semel.spark.log.columns import TYPES, schema_of
-from semel.spark.log.errors import (
+from semel.client.client import LogClient
+from semel.client.columns import TYPES, schema_of
+from semel.client.errors import (
     AuthenticationFailed,
     CorruptRecords,
     LogError,
@@ -16,7 +16,7 @@ from semel.spark.log.errors import (
     UnknownTopic,
     Unreachable,
 )
-from semel.spark.log.places import (
+from semel.client.places import (
     EARLIEST,
     LATEST,
     NO_ID,
@@ -27,8 +27,8 @@ from semel.spark.log.places import (
     Topic,
     TopicPartition,
 )
-from semel.spark.log.reading import read_slice
-from semel.spark.log.settings import ClientSettings, from_options
+from semel.client.reading import read_slice
+from semel.client.settings import ClientSettings, from_options
 
 __all__ = [
     "EARLIEST",

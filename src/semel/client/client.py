@@ -2,7 +2,7 @@
 
 It blocks, holds one connection to each broker that it talks to, and follows partitions to the brokers that lead them. A
 broker that is away is asked again until a deadline; what no retry will mend is one of the errors of
-`semel.spark.log.errors`. It joins no group, commits nothing, and makes no topic. It must never be shared by threads.
+`semel.client.errors`. It joins no group, commits nothing, and makes no topic. It must never be shared by threads.
 """
 
 import re
@@ -12,17 +12,17 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, TypeVar, overload
 from uuid import UUID
 
-from semel.spark.log import codes
-from semel.spark.log.connection import Connection, ConnectionLost
-from semel.spark.log.errors import (
+from semel.client import codes
+from semel.client.connection import Connection, ConnectionLost
+from semel.client.errors import (
     CorruptRecords,
     OffsetOutOfRange,
     TopicMadeAnew,
     UnknownTopic,
 )
-from semel.spark.log.patience import MENDABLE, Moved, Patience
-from semel.spark.log.places import EARLIEST, LATEST, NO_ID, Edge, Isolation, Position, Slice, Topic, TopicPartition
-from semel.spark.log.settings import Address, ClientSettings
+from semel.client.patience import MENDABLE, Moved, Patience
+from semel.client.places import EARLIEST, LATEST, NO_ID, Edge, Isolation, Position, Slice, Topic, TopicPartition
+from semel.client.settings import Address, ClientSettings
 from semel.wire import fetching
 from semel.wire.errors import ErrorCode, ProtocolError
 from semel.wire.fetch import FetchPartitionAnswer
