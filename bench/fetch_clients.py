@@ -17,18 +17,8 @@ import pyarrow as pa
 from bench import clients
 from bench.clients import LoadFailed
 from bench.peers.semel import Semel
-from semel.client import (
-    EARLIEST,
-    LATEST,
-    TYPES,
-    Isolation,
-    LogClient,
-    Slice,
-    TopicPartition,
-    from_options,
-    read_slice,
-    schema_of,
-)
+from semel.client import EARLIEST, LATEST, Isolation, LogClient, Slice, TopicPartition, from_options
+from semel.client.arrow import TYPES, read_slice, schema_of
 
 if TYPE_CHECKING:
     from confluent_kafka import Message

@@ -11,10 +11,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from naive_reader import naive_rows
 
-from semel.client import TYPES, Slice, Topic
+from semel.client import Slice, Topic
+from semel.client.arrow import TYPES
+from semel.client.arrow.columns import rows_of, schema_of
+from semel.client.arrow.slices import layouts
 from semel.client.client import Fetched
-from semel.client.columns import rows_of, schema_of
-from semel.client.reading import layouts
 from semel.core.batch import HEADER_BYTES, MAGIC_POSITION
 from semel.wire.errors import ProtocolError
 from semel.wire.records import CODECS, Record, closed_batches, compressed, encode_batch, varint
@@ -121,10 +122,11 @@ def test_records_of_every_size_are_read(size: int) -> None:
 def test_reading_does_not_import_pandas_for_which_every_worker_would_wait() -> None:
     program = """
 import sys, uuid
-from semel.client import TYPES, Slice, Topic
+from semel.client import Slice, Topic
+from semel.client.arrow import TYPES
 from semel.client.client import Fetched
-from semel.client.columns import rows_of
-from semel.client.reading import layouts
+from semel.client.arrow.columns import rows_of
+from semel.client.arrow.slices import layouts
 from semel.wire.records import Record, encode_batch
 records = encode_batch([Record(b"v", b"k", [("h", b"x")]), Record(None)], producer_id=1, base_sequence=0)
 wanted = Slice(Topic("payments", uuid.uuid4(), 1), 0, 0, 2)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.client.encoding import Columns, Records, encoded
+from semel.client.arrow.encoding import Columns, Records, encoded
 from semel.wire.records import HEADER_BYTES, Record, decode_batches, encode_batch
 
 LIMITLESS = 1 << 30

@@ -27,8 +27,8 @@ from semel.client import (
     Unreachable,
     from_options,
     patience,
-    read_slice,
 )
+from semel.client.arrow import read_slice
 from semel.testing.broker import FaultyBroker
 from semel.wire.errors import ErrorCode
 from semel.wire.records import Record

@@ -5,8 +5,9 @@ import pytest
 
 from asking import Asker
 from relayed_cluster import RelayedCluster
-from semel.client import LogClient, LogError, Slice, from_options, read_slice
-from semel.client.encoding import Columns, column_of, encoded
+from semel.client import LogClient, LogError, Slice, from_options
+from semel.client.arrow import read_slice
+from semel.client.arrow.encoding import Columns, column_of, encoded
 from semel.client.places import TopicPartition
 from semel.client.transaction import Transaction
 from semel.publish import CursorRefused, Publisher, PublishFailed

@@ -13,10 +13,10 @@ from transacted import NAME, TIMEOUT_MS, client_of, places, stored, write
 from asking import Asker
 from relayed_cluster import KAFKA_2_8, KAFKA_4_0, RelayedCluster
 from semel.client import Refused, TopicPartition, UnknownTopic, from_options, patience
+from semel.client.arrow.encoding import Columns, encoded
 from semel.client.connection import Connection, ConnectionLost
-from semel.client.encoding import Columns, encoded
 from semel.client.errors import LogError
-from semel.client.line import Line, requests_of
+from semel.client.sender import Sender, requests_of
 from semel.client.transaction import TookTooLong, Transaction
 from semel.testing.broker import FaultyBroker
 from semel.wire.errors import ErrorCode
@@ -248,27 +248,27 @@ class CountingConnection(Connection):
 def test_no_more_is_under_way_than_a_broker_remembers() -> None:
     """Or a batch that is sent again could be taken for one that is new."""
     connection = CountingConnection()
-    line = Line(connection, NAME, SETTINGS)
+    sender = Sender(connection, NAME, SETTINGS)
     for number in range(50):
-        line.take([PartitionBatch("t", 0, b"%d" % number)])
-        line.advance(wait_for_all=False)
+        sender.take([PartitionBatch("t", 0, b"%d" % number)])
+        sender.advance(wait_for_all=False)
     assert len(connection.under_way) == connection.most == 5
-    line.advance(wait_for_all=True)
-    assert connection.under_way == list(line.unanswered()) == []
+    sender.advance(wait_for_all=True)
+    assert connection.under_way == list(sender.unanswered()) == []
 
 
 def test_answers_that_came_before_a_connection_broke_are_heard() -> None:
     """A broker that was started again would refuse those batches: it remembers the last one alone."""
     connection = CountingConnection()
-    line = Line(connection, NAME, SETTINGS)
+    sender = Sender(connection, NAME, SETTINGS)
     batches = [PartitionBatch("t", 0, b"%d" % number) for number in range(4)]
-    line.take(batches[:3])
-    line.advance(wait_for_all=False)
+    sender.take(batches[:3])
+    sender.advance(wait_for_all=False)
     connection.is_broken = True
-    line.take(batches[3:])
+    sender.take(batches[3:])
     with pytest.raises(ConnectionLost):
-        line.advance(wait_for_all=False)
-    assert list(line.unanswered()) == batches[3:]
+        sender.advance(wait_for_all=False)
+    assert list(sender.unanswered()) == batches[3:]
 
 
 def test_a_request_has_one_batch_of_a_partition_and_keeps_their_order() -> None:
@@ -324,7 +324,7 @@ def test_a_partition_without_a_leader_keeps_nothing_of_the_others_from_coming_in
         transaction = Transaction(client, NAME, TIMEOUT_MS)
         # More than are under way at once, so that some wait for their answers when the next ones are handed over.
         write(transaction, first, range(30))
-        assert transaction._lines
+        assert transaction._senders
         leader_of, without = client.leader_of, [second] * 2
 
         def no_leader_at_first(where: TopicPartition) -> tuple[str, int]:
@@ -401,19 +401,19 @@ class BreakingConnection(CountingConnection):
         return super().receive_produce()[:-1]
 
 
-def test_what_a_line_took_when_it_breaks_off_comes_back_in_its_order() -> None:
+def test_what_a_sender_took_when_it_breaks_off_comes_back_in_its_order() -> None:
     batches = [PartitionBatch("t", 0, b"%d" % number) for number in range(6)]
-    line = Line(BreakingConnection(), NAME, SETTINGS)
-    line.take(batches)
+    sender = Sender(BreakingConnection(), NAME, SETTINGS)
+    sender.take(batches)
     with pytest.raises(ConnectionLost):
-        line.advance(wait_for_all=False)
-    assert list(line.unanswered()) == batches
+        sender.advance(wait_for_all=False)
+    assert list(sender.unanswered()) == batches
 
 
 def test_what_a_leader_does_not_speak_of_is_not_taken_for_written() -> None:
     batches = [PartitionBatch("t", partition, b"batch") for partition in range(2)]
-    line = Line(BreakingConnection(), NAME, SETTINGS)
-    line.take(batches)
+    sender = Sender(BreakingConnection(), NAME, SETTINGS)
+    sender.take(batches)
     with pytest.raises(ConnectionLost, match="did not answer for all"):
-        line.advance(wait_for_all=True)
-    assert list(line.unanswered()) == batches[1:]
+        sender.advance(wait_for_all=True)
+    assert list(sender.unanswered()) == batches[1:]

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 
 from semel.client import LogClient, TopicPartition, from_options
-from semel.client.encoding import Columns, encoded
+from semel.client.arrow.encoding import Columns, encoded
 from semel.client.transaction import Transaction
 from semel.testing.broker import FaultyBroker
 

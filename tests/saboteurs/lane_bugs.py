@@ -7,7 +7,7 @@ from saboteurs.planting import Bug
 _ATTEMPTS: Final = "tests/spark/lanes/test_lane_attempts.py"
 _IDS: Final = "tests/spark/lanes/test_lane_ids.py"
 _ENCODING: Final = "tests/client/test_encoding.py"
-_PLACING: Final = "tests/client/test_placing.py"
+_PARTITIONER: Final = "tests/client/test_partitioner.py"
 _PROTOCOL: Final = "tests/spark/lanes/test_lane_protocol.py"
 _ROWS: Final = "tests/spark/lanes/test_lane_rows.py"
 _TRANSACTIONS: Final = "tests/client/test_transaction.py"
@@ -16,56 +16,56 @@ LANE_BUGS: Final[tuple[Bug, ...]] = (
     # -- columns as records: all of them, as they were --------------------------------------------------------------
     Bug(
         "offsets count on from batch to batch",
-        "semel.client.encoding:encoded",
+        "semel.client.arrow.encoding:encoded",
         "np.arange(count) - np.repeat(starts, lengths)",
         "np.arange(count)",
         (_TRANSACTIONS, "-k", "numbers"),
     ),
     Bug(
         "the length of a record does not count",
-        "semel.client.encoding:encoded",
+        "semel.client.arrow.encoding:encoded",
         "largest + len(varint(int(largest.max())))",
         "largest",
         (_ENCODING, "-k", "length_of_a_record"),
     ),
     Bug(
         "no key is an empty key",
-        "semel.client.encoding",
+        "semel.client.arrow.encoding",
         "_NULL_LENGTH: Final = -1",
         "_NULL_LENGTH: Final = 0",
         (_ENCODING, "-k", "without_any_value"),
     ),
     Bug(
         "all records of a batch have the time of the first",
-        "semel.client.encoding:encoded",
+        "semel.client.arrow.encoding:encoded",
         "times_ms - np.repeat(times_ms[starts], lengths)",
         "np.zeros_like(times_ms)",
         (_ENCODING, "-k", "times_may_fall"),
     ),
     Bug(
         "the last row is dropped where it would be a batch of its own",
-        "semel.client.encoding:_edges",
+        "semel.client.arrow.encoding:_edges",
         "edges[-1] < len(ends)",
         "edges[-1] < len(ends) - 1",
         (_ENCODING, "-k", "offsets_are_counted"),
     ),
     Bug(
         "the last time of a batch is taken for its latest",
-        "semel.client.encoding:encoded",
+        "semel.client.arrow.encoding:encoded",
         "times_ms[start:stop].max()",
         "times_ms[stop - 1]",
         (_ENCODING, "-k", "times_may_fall"),
     ),
     Bug(
         "records with headers say that they have none",
-        "semel.client.encoding:encoded",
+        "semel.client.arrow.encoding:encoded",
         "0 if headers is None else headers.counts",
         "0",
         (_ENCODING, "-k", "where_a_row_has_null"),
     ),
     Bug(
         "a column that is cut out of another begins where that one does",
-        "semel.client.encoding:fields_of",
+        "semel.client.arrow.encoding:fields_of",
         "np.frombuffer(places, kind, count + 1, column.offset * kind.itemsize)",
         "np.frombuffer(places, kind, count + 1)",
         (_ENCODING, "-k", "where_a_row_has_null"),
@@ -73,31 +73,31 @@ LANE_BUGS: Final[tuple[Bug, ...]] = (
     # -- which partition: that of the key, as everybody else has it -------------------------------------------------
     Bug(
         "a hash is made positive by its upper bit",
-        "semel.client.placing:_PLACE_MASK",
+        "semel.client.arrow.partitioner:_PLACE_MASK",
         "0x7FFFFFFF",
         "0xFFFFFFFF",
-        (_PLACING, "-k", "javas_clients"),
+        (_PARTITIONER, "-k", "javas_clients"),
     ),
     Bug(
         "the last bytes of a key are not mixed",
-        "semel.client.placing:_finished",
+        "semel.client.arrow.partitioner:_finished",
         "(hashes ^ rests) * _FACTOR",
         "hashes ^ rests",
-        (_PLACING, "-k", "kafka_gives_it"),
+        (_PARTITIONER, "-k", "kafka_gives_it"),
     ),
     Bug(
         "hashes are brought into the order of the lengths once more",
-        "semel.client.placing:Words.in_order",
+        "semel.client.arrow.partitioner:Words.in_order",
         "ordered[self._order] = hashes",
         "ordered[:] = hashes[self._order]",
-        (_PLACING, "-k", "all_keys"),
+        (_PARTITIONER, "-k", "all_keys"),
     ),
     Bug(
         "it is always the same partition's turn",
-        "semel.client.placing:Turns.places",
+        "semel.client.arrow.partitioner:Turns.places",
         "(first + -(-rows // run)) % count",
         "first",
-        (_PLACING, "-k", "each_topic"),
+        (_PARTITIONER, "-k", "each_topic"),
     ),
     Bug(
         "a key is heard where the row names its partition",

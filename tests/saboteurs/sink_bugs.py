@@ -183,24 +183,24 @@ SINK_BUGS: Final[tuple[Bug, ...]] = (
         """,
         (_ENDS, "-k", "who_is_fenced"),
     ),
-    # -- the line to a leader: what it was sent, what it said, how long it is waited for ----------------------------
+    # -- the sender to a leader: what it was given, what it said, how long it is waited for ----------------------------
     Bug(
         "one more request is under way than brokers remember batches",
-        "semel.client.line",
+        "semel.client.sender",
         "REQUESTS_UNDER_WAY_MAX: Final = 5",
         "REQUESTS_UNDER_WAY_MAX: Final = 6",
         _transactions("than_a_broker_remembers"),
     ),
     Bug(
         "a request has two batches of one partition",
-        "semel.client.line:requests_of",
+        "semel.client.sender:requests_of",
         "where in there or (request and size + len(batch.batch) > bytes_max)",
         "request and size + len(batch.batch) > bytes_max",
         _transactions("one_batch_of_a_partition"),
     ),
     Bug(
         "a request is under way from when it was sent as a whole",
-        "semel.client.line:Line._send",
+        "semel.client.sender:Sender._send",
         """
         self._under_way.append(self._to_send.popleft())
         try:
@@ -218,49 +218,49 @@ SINK_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "answers that came before a connection broke are not heard",
-        "semel.client.line:Line._send",
+        "semel.client.sender:Sender._send",
         "while self._under_way: self._receive()",
         "",
         _transactions("before_a_connection_broke"),
     ),
     Bug(
         "what was not sent yet is not taken back",
-        "semel.client.line:Line.unanswered",
+        "semel.client.sender:Sender.unanswered",
         "(*self._under_way, *self._to_send)",
         "self._under_way",
         _transactions("breaks_off or lost_answers"),
     ),
     Bug(
         "what was sent without an answer is not taken back",
-        "semel.client.line:Line.unanswered",
+        "semel.client.sender:Sender.unanswered",
         "(*self._under_way, *self._to_send)",
         "self._to_send",
         _transactions("breaks_off or lost_answers"),
     ),
     Bug(
         "what is taken back has the later ones first",
-        "semel.client.line:Line.unanswered",
+        "semel.client.sender:Sender.unanswered",
         "(*self._under_way, *self._to_send)",
         "(*self._to_send, *self._under_way)",
         _transactions("breaks_off or lost_answers"),
     ),
     Bug(
         "the last answer is not waited for",
-        "semel.client.line:Line.advance",
+        "semel.client.sender:Sender.advance",
         "wait_for_all and self._under_way",
         "wait_for_all and len(self._under_way) > 1",
         _transactions("than_a_broker_remembers"),
     ),
     Bug(
         "every answer says that the batch is there",
-        "semel.client.line:Line._receive",
+        "semel.client.sender:Sender._receive",
         "answer.error_code == ErrorCode.NONE",
         "answer.error_code is not None",
         _transactions("error_that_passes and False"),
     ),
     Bug(
         "a batch is done with its answer, whatever that says",
-        "semel.client.line:Line._receive",
+        "semel.client.sender:Sender._receive",
         """
         self._under_way[0] = list(left.values())
         if left: ...
@@ -274,7 +274,7 @@ SINK_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a partition that the leader does not speak of is taken for written",
-        "semel.client.line:Line._receive",
+        "semel.client.sender:Sender._receive",
         "if left: ...",
         "if wrong: ...",
         _transactions("does_not_speak_of"),

@@ -1,10 +1,10 @@
-"""The log as the pipeline sees it: a client of our own that plans and fetches, and records that become Arrow columns.
+"""The raw client of the protocol, for whatever in semel talks to a cluster: connections, topics, records, transactions.
 
-It works against semel and against Apache Kafka from 2.8 on; nothing in it knows which of them answers.
+It works against semel and against Apache Kafka from 2.8 on; nothing in it knows which of them answers. It must never
+need Spark, and only `arrow/` needs numpy and pyarrow.
 """
 
 from semel.client.client import LogClient
-from semel.client.columns import TYPES, schema_of
 from semel.client.errors import (
     AuthenticationFailed,
     CorruptRecords,
@@ -27,14 +27,12 @@ from semel.client.places import (
     Topic,
     TopicPartition,
 )
-from semel.client.reading import read_slice
 from semel.client.settings import ClientSettings, from_options
 
 __all__ = [
     "EARLIEST",
     "LATEST",
     "NO_ID",
-    "TYPES",
     "AuthenticationFailed",
     "ClientSettings",
     "CorruptRecords",
@@ -53,6 +51,4 @@ __all__ = [
     "UnknownTopic",
     "Unreachable",
     "from_options",
-    "read_slice",
-    "schema_of",
 ]

@@ -9,18 +9,19 @@ can be stored twice. Once a commit was asked for, this must never abort: nobody 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final
 
 from semel.client import codes
 from semel.client.client import LogClient
 from semel.client.connection import ConnectionLost
-from semel.client.encoding import Records
 from semel.client.errors import Fenced, LogError, Refused, UnknownTopic
-from semel.client.line import Line
 from semel.client.patience import MENDABLE, Concluding, Moved, Patience
 from semel.client.places import TopicPartition
+from semel.client.sender import Sender
 from semel.client.settings import Address
 from semel.wire.errors import ErrorCode
+from semel.wire.primitives import Buffer
 from semel.wire.producing import PartitionBatch
 from semel.wire.records import CODECS, TRANSACTIONAL_BIT, compressed, sealed
 from semel.wire.versions import ADD_PARTITIONS_TO_TXN, END_TXN, FIND_COORDINATOR, INIT_PRODUCER_ID
@@ -35,6 +36,16 @@ _NEW_CLUSTER: Final = (
     ". On a new cluster look at transaction.state.log.replication.factor, which must not be more than there are brokers"
 )
 _ELSEWHERE: Final = frozenset((ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR))
+
+
+@dataclass(frozen=True)
+class Records:
+    """What a batch has behind its header, with offsets that count from 0, and what the header says of it."""
+
+    count: int
+    payload: Buffer
+    base_timestamp_ms: int
+    max_timestamp_ms: int
 
 
 class TookTooLong(LogError):
@@ -55,7 +66,7 @@ class Transaction:
         self._sequences: dict[TopicPartition, int] = {}
         self._waiting: list[PartitionBatch] = []
         self._waiting_bytes = 0
-        self._lines: dict[Address, Line] = {}
+        self._senders: dict[Address, Sender] = {}
         self._last_offsets: dict[TopicPartition, int] = {}
         # The first partitions that were announced, and when the time of the transaction is over, which they begin.
         self._opened_by: Sequence[Mapping[str, object]] = ()
@@ -121,16 +132,16 @@ class Transaction:
         """Where the last batch of a partition begins, once all that was written is acknowledged, by all replicas. So
         the broker that gave it this place is the leader, and all that was committed before lies below it."""
         self._send(wait_for_all=True)
-        for line in self._lines.values():
-            self._last_offsets |= line.last_offsets
+        for sender in self._senders.values():
+            self._last_offsets |= sender.last_offsets
         return self._last_offsets[where]
 
     def commit(self) -> None:
         """Make everything that was written seen. After an error nobody knows, if `is_committing` is true by then."""
         self._send(wait_for_all=True)
-        while self._lines:
-            address, line = self._lines.popitem()
-            self._client.give_back(address, line.connection)
+        while self._senders:
+            address, sender = self._senders.popitem()
+            self._client.give_back(address, sender.connection)
         left_ms = max(int(self._left_seconds() * 1000), _COMMIT_MS_MIN)
         self.is_committing = True
         self._patiently(self._end, Patience(self._client.settings, left_ms, "what is left of its time"))
@@ -142,8 +153,8 @@ class Transaction:
         A claim of the own id aborts as well, and raises the epoch. But Kafka's coordinator would abort a successor's
         transaction by it; so the id has to be ours still, which announcing what was announced finds out.
         """
-        while self._lines:
-            self._lines.popitem()[1].connection.close()
+        while self._senders:
+            self._senders.popitem()[1].connection.close()
         if self._ends is None or self._is_fenced or self.is_committing:
             return
         patience = Patience(self._client.settings, ABORT_MS_MAX, "the abort")
@@ -241,8 +252,8 @@ class Transaction:
             self._check_time()
             try:
                 self._hand_over()
-                for line in self._lines.values():
-                    line.advance(wait_for_all=wait_for_all)
+                for sender in self._senders.values():
+                    sender.advance(wait_for_all=wait_for_all)
             except MENDABLE:
                 self._take_back()
                 raise
@@ -251,28 +262,28 @@ class Transaction:
         self._patiently(attempt, self._patience)
 
     def _hand_over(self) -> None:
-        """Give what waits to the lines to the leaders. It stays where it is if one of them is not to be had."""
+        """Give what waits to the senders, one for each leader. It stays where it is if one of them is not to be had."""
         led: dict[Address, list[PartitionBatch]] = {}
         for batch in self._waiting:
             led.setdefault(self._client.leader_of(TopicPartition(batch.topic, batch.partition)), []).append(batch)
         for address in led:
-            if address not in self._lines:
-                self._lines[address] = Line(self._client.lease(address), self._id, self._client.settings)
+            if address not in self._senders:
+                self._senders[address] = Sender(self._client.lease(address), self._id, self._client.settings)
         for address, batches in led.items():
-            self._lines[address].take(batches)
+            self._senders[address].take(batches)
         self._waiting, self._waiting_bytes = [], 0
 
     def _take_back(self) -> None:
-        """Take all that was not acknowledged from all lines, in its order, and forget who leads what.
+        """Take all that was not acknowledged from all senders, in its order, and forget who leads what.
 
-        From all of them, though one was lost: a partition must never be on two lines, and this happens seldom.
+        From all of them, though one was lost: a partition must never be with two senders, and this happens seldom.
         """
         unanswered: list[PartitionBatch] = []
-        while self._lines:
-            line = self._lines.popitem()[1]
-            line.connection.close()
-            self._last_offsets |= line.last_offsets
-            unanswered += line.unanswered()
+        while self._senders:
+            sender = self._senders.popitem()[1]
+            sender.connection.close()
+            self._last_offsets |= sender.last_offsets
+            unanswered += sender.unanswered()
         self._waiting = unanswered + self._waiting
         self._waiting_bytes = sum(len(batch.batch) for batch in self._waiting)
         for topic in {batch.topic for batch in self._waiting}:

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
+from semel.client.arrow.partitioner import Turns, murmur2, place_of_keys
 from semel.client.errors import LogError
-from semel.client.placing import Turns, murmur2, place_of_keys
 from semel.spark.lanes.digest import RunningDigest
 from semel.spark.lanes.options import SinkOptions, check_for_batch, check_for_stream, read_options
 from semel.spark.lanes.protocol import Digest, Order

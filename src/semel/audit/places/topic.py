@@ -14,18 +14,8 @@ import pyarrow.compute as pc
 from semel.audit.errors import AuditFailed
 from semel.audit.places import PIECE_ROWS, Piece
 from semel.audit.rows import Rows, Wanted
-from semel.client import (
-    EARLIEST,
-    LATEST,
-    TYPES,
-    ClientSettings,
-    Isolation,
-    LogClient,
-    LogError,
-    Slice,
-    TopicPartition,
-    read_slice,
-)
+from semel.client import EARLIEST, LATEST, ClientSettings, Isolation, LogClient, LogError, Slice, TopicPartition
+from semel.client.arrow import TYPES, read_slice
 
 TIME_COLUMN: Final = "timestamp"
 _HEADERS: Final = "headers"

@@ -12,9 +12,9 @@ import numpy as np
 from crc32c import crc32c
 from numpy.typing import NDArray
 
-from semel.client.encoding import fields_of, headers_of
-from semel.client.layout import Fields, Integers, Octets
-from semel.client.placing import Words
+from semel.client.arrow.encoding import fields_of, headers_of
+from semel.client.arrow.layout import Fields, Integers, Octets
+from semel.client.arrow.partitioner import Words
 from semel.spark.lanes.protocol import Digest
 from semel.spark.lanes.rows import BY_KEY, TIME_OF_WRITING, Rows
 

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from semel.client import LogClient, LogError, Topic, TopicPartition
-from semel.client.encoding import Columns, column_of, encoded
+from semel.client.arrow.encoding import Columns, column_of, encoded
+from semel.client.arrow.partitioner import Turns
 from semel.client.errors import Fenced
-from semel.client.placing import Turns
 from semel.client.settings import ClientSettings
 from semel.client.transaction import TookTooLong, Transaction
 from semel.spark.lanes import progress

@@ -17,7 +17,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     NewTopic,
 )
 
-from semel.client import EARLIEST, LATEST, Isolation, LogClient, LogError, Slice, Topic, TopicPartition, read_slice
+from semel.client import EARLIEST, LATEST, Isolation, LogClient, LogError, Slice, Topic, TopicPartition
+from semel.client.arrow import read_slice
 from semel.client.errors import AuthenticationFailed
 from semel.client.patience import Moved, Patience
 from semel.client.settings import ClientSettings

@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semel.client.encoding import Columns, is_valid
+from semel.client.arrow.encoding import Columns, is_valid
+from semel.client.arrow.layout import Integers
+from semel.client.arrow.partitioner import Turns, murmur2, place_of_keys
 from semel.client.errors import LogError
-from semel.client.layout import Integers
-from semel.client.placing import Turns, murmur2, place_of_keys
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import InputPartition
 
-from semel.client import read_slice
+from semel.client.arrow import read_slice
 from semel.client.client import LogClient
 from semel.client.errors import OffsetOutOfRange, TopicMadeAnew, UnknownTopic
 from semel.client.places import Slice

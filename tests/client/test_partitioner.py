@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.client.placing import LONG_KEY_BYTES, TURN_ROWS_MIN, Turns, murmur2, place_of_keys
+from semel.client.arrow.partitioner import LONG_KEY_BYTES, TURN_ROWS_MIN, Turns, murmur2, place_of_keys
 
 WORD = 0xFFFFFFFF
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from semel.client.layout import Fields, Integers, Layout, Octets, varints
+from semel.client.arrow.layout import Fields, Integers, Layout, Octets, varints
 from semel.client.places import Slice
 from semel.wire.errors import ProtocolError
 

@@ -6,7 +6,6 @@ beyond a batch. This file must never drop or reorder a row, whatever lengths, nu
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
@@ -15,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from semel.client.arrow.layout import Fields, Integers, Octets
 from semel.client.errors import LogError
-from semel.client.layout import Fields, Integers, Octets
-from semel.wire.primitives import Buffer
+from semel.client.transaction import Records
 from semel.wire.records import HEADER_BYTES, varint
 
 # Brokers and clients count the bytes of a batch with 32 bits.
@@ -43,16 +42,6 @@ class Columns(NamedTuple):
             self.timestamps_ms[start:stop],
             None if self.headers is None else self.headers[start:stop],
         )
-
-
-@dataclass(frozen=True)
-class Records:
-    """What a batch has behind its header, with offsets that count from 0, and what the header says of it."""
-
-    count: int
-    payload: Buffer
-    base_timestamp_ms: int
-    max_timestamp_ms: int
 
 
 def encoded(columns: Columns, bytes_max: int) -> Iterator[Records]:

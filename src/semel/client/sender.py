@@ -1,8 +1,8 @@
-"""A line to the leader of some partitions: batches go out in requests, several ahead of the answers.
+"""What is sent to the leader of some partitions: batches go out in requests, several ahead of the answers.
 
 Brokers remember the last five batches of a producer in each partition, and know no other for one that was sent before.
 So a request has one batch of a partition at most, and five requests are under way. What a broker has said that it has
-is forgotten here; all else can be taken back, in its order, and sent over another line.
+is forgotten here; all else can be taken back, in its order, and sent by another sender.
 """
 
 from collections import deque
@@ -23,7 +23,7 @@ from semel.wire.producing import PartitionBatch
 REQUESTS_UNDER_WAY_MAX: Final = 5
 
 
-class Line:
+class Sender:
     """One connection, for a transaction that has it alone."""
 
     def __init__(self, connection: Connection, transactional_id: str, settings: ClientSettings) -> None:

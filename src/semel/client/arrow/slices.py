@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, Final
 
+from semel.client.arrow.columns import rows_of
+from semel.client.arrow.layout import Layout, Region
 from semel.client.client import Fetched, LogClient
-from semel.client.columns import rows_of
 from semel.client.errors import CorruptRecords
-from semel.client.layout import Layout, Region
 from semel.client.places import Isolation, Slice
 from semel.wire.errors import ProtocolError
 from semel.wire.records import (

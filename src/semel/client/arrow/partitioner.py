@@ -11,8 +11,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from semel.client.encoding import fields_of
-from semel.client.layout import Fields, Integers, Octets
+from semel.client.arrow.encoding import fields_of
+from semel.client.arrow.layout import Fields, Integers, Octets
 
 _SEED: Final = np.uint32(0x9747B28C)
 _FACTOR: Final = np.uint32(0x5BD1E995)

@@ -1,0 +1,14 @@
+"""Records as Arrow columns, both ways: read from what a fetch brings, and made into what a batch holds.
+
+This room must never be needed by who only asks brokers: it takes numpy and pyarrow.
+"""
+
+import importlib.util
+
+if importlib.util.find_spec("numpy") is None or importlib.util.find_spec("pyarrow") is None:
+    raise ImportError("semel.client.arrow needs numpy and pyarrow, and one is missing: pip install 'semel[audit]'")
+
+from semel.client.arrow.columns import TYPES, schema_of
+from semel.client.arrow.slices import read_slice
+
+__all__ = ["TYPES", "read_slice", "schema_of"]
