@@ -4,10 +4,12 @@ A room is imported in a process that finds only those packages which pip would i
 asks for by an extra of its own counts only where that extra is named.
 """
 
+import sqlite3
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from contextlib import closing
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
 from typing import Final
@@ -16,19 +18,24 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from asking import Asker
+from semel.testing.broker import FaultyBroker
+from semel.wire.records import Record
+
 PROJECT: Final = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())["project"]
 ROOMS: Final = {
-    "": ("semel", "semel.broker", "semel.chaos", "semel.settings", "semel.testing", "semel.cli.doctor"),
+    "": ("semel", "semel.broker", "semel.chaos", "semel.client", "semel.settings", "semel.testing", "semel.cli.doctor"),
     "app": ("semel.database", "semel.http", "semel.inbox", "semel.publish"),
+    "audit": ("semel.audit", "semel.client.arrow"),
     "spark": ("semel.audit", "semel.spark", "semel.spark.dedup"),
 }
 
 # The one finder that is left asks the others, unless the package is one that was not asked for.
-IMPORT_WITHOUT: Final = """
+RUN_WITHOUT: Final = """
 import sys
-from importlib import import_module
+from importlib.machinery import PathFinder
 
-missing, rooms = (set(words.split()) for words in sys.argv[1:])
+missing = set(sys.argv.pop(1).split())
 finders = sys.meta_path[:]
 
 class Finder:
@@ -37,9 +44,11 @@ class Finder:
             return None
         return next(filter(None, (finder.find_spec(name, path, target) for finder in finders)), None)
 
+    def find_distributions(self, *context):
+        return PathFinder.find_distributions(*context)
+
 sys.meta_path[:] = [Finder()]
-for room in rooms:
-    import_module(room)
+exec(sys.argv.pop(1))
 """
 
 
@@ -72,7 +81,8 @@ def brought_by(wanted: str, seen: set[tuple[str, str]]) -> set[str]:
     return found
 
 
-def import_with(wanted: str, rooms: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+def run_with(wanted: str, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A program in a process that finds what pip would install for this requirement, and no other package."""
     brought = brought_by(wanted, set())
     missing = [
         module
@@ -81,11 +91,15 @@ def import_with(wanted: str, rooms: tuple[str, ...]) -> subprocess.CompletedProc
     ]
     assert "ruff" in missing
     return subprocess.run(
-        [sys.executable, "-c", IMPORT_WITHOUT, " ".join(missing), " ".join(rooms)],
+        [sys.executable, "-c", RUN_WITHOUT, " ".join(missing), program, *arguments],
         capture_output=True,
         text=True,
         timeout=60,
     )
+
+
+def import_with(wanted: str, rooms: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+    return run_with(wanted, "import " + ", ".join(rooms))
 
 
 @pytest.mark.parametrize("extra", ROOMS)
@@ -101,7 +115,8 @@ def test_what_an_extra_brings_is_enough_for_the_rooms_it_is_for(extra: str) -> N
         ("app", "semel.http"),
         ("app", "semel.inbox"),
         ("app", "semel.publish"),
-        ("spark", "semel.audit"),
+        ("audit", "semel.audit"),
+        ("audit", "semel.client.arrow"),
         ("spark", "semel.spark"),
     ],
 )
@@ -109,3 +124,17 @@ def test_without_its_packages_a_room_names_the_extra_that_brings_them(extra: str
     last = import_with("semel", (room,)).stderr.splitlines()[-1]
     assert last.startswith(f"ImportError: {room} needs ")
     assert last.endswith(f": pip install 'semel[{extra}]'")
+
+
+def test_a_topic_is_audited_against_a_table_without_pyspark(broker: FaultyBroker, ask: Asker, tmp_path: Path) -> None:
+    """A host that runs no Spark still says whether all that was sent is in its database, once."""
+    ask.create("payments")
+    ask.produce("payments", [Record(b"value", key=key, timestamp_ms=1000) for key in (b"p-1", b"p-2")])
+    with closing(sqlite3.connect(tmp_path / "app.db")) as connection, connection:
+        connection.execute("CREATE TABLE payments (id TEXT)")
+        connection.executemany("INSERT INTO payments VALUES (?)", [("p-1",), ("p-1",)])
+    source, sink = f"semel://{broker.bootstrap}/payments?id=key", f"sqlite:{tmp_path}/app.db/payments?id=id"
+    ran = run_with("semel[audit]", "from semel.cli import main; main()", "audit", "--source", source, "--sink", sink)
+    assert (ran.returncode, ran.stderr) == (1, "")
+    assert ran.stdout.splitlines()[-1] == "NOT CLEAN: 1 lost, 1 doubled"
+    assert "No module named 'pyspark'" in run_with("semel[audit]", "import pyspark").stderr

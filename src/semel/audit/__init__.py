@@ -10,7 +10,7 @@ import importlib.util
 from collections.abc import Sequence
 
 if importlib.util.find_spec("numpy") is None or importlib.util.find_spec("pyarrow") is None:
-    raise ImportError("semel.audit needs numpy and pyarrow, and one is missing: pip install 'semel[spark]'")
+    raise ImportError("semel.audit needs numpy and pyarrow, and one is missing: pip install 'semel[audit]'")
 
 from semel.audit.addresses import place
 from semel.audit.auditing import Plan, Progress, run
