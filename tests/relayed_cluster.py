@@ -98,8 +98,8 @@ class RelayedCluster:
         self.configs_error: ErrorCode | None = None
         # Where every log ends at the latest, in the words of these brokers: they are cut off from the true leader.
         self.shown_end: int | None = None
-        # So many ends of transactions happen, and their answers are lost.
-        self.ends_to_lose = 0
+        # So many requests to each API have their effect, and their answers are lost.
+        self.answers_to_lose: Counter[int] = Counter()
         self.asked: Counter[tuple[int, int]] = Counter()
         self._tls = _server_tls() if tls else None
         self._servers = [_Server(self, number) for number in range(brokers)]
@@ -119,10 +119,8 @@ class RelayedCluster:
         host, _, port = upstream.rpartition(":")
         self.upstream = host, int(port)
 
-    @property
-    def claims(self) -> int:
-        """How often a producer id was asked for."""
-        return sum(times for (api_key, _), times in self.asked.items() if api_key == INIT_PRODUCER_ID)
+    def times_asked(self, api_key: int) -> int:
+        return sum(times for (asked_for, _), times in self.asked.items() if asked_for == api_key)
 
     @property
     def bootstrap(self) -> str:
@@ -144,6 +142,10 @@ class RelayedCluster:
             return messages.encode_response(API_VERSIONS, version, correlation_id, {"api_keys": keys})
         announced = self.versions[api_key]
         assert announced.min <= version <= announced.max, f"API {api_key} is asked for in version {version}"
+        if self.answers_to_lose[api_key]:
+            self.answers_to_lose[api_key] -= 1
+            ask_upstream(frame)
+            raise ConnectionError("the answer is lost")
         if api_key == METADATA:
             return self._metadata(header, ask_upstream(frame))
         if api_key == FETCH and (self.fetch_errors or number != self.leader):
@@ -171,11 +173,7 @@ class RelayedCluster:
     def _of_transaction(self, header: RequestHeader, frame: bytes, ask_upstream: "Upstream") -> bytes:
         if self.coordinator_errors:
             return self._coordinator_error(header, frame[header.body :])
-        answer = ask_upstream(frame)
-        if header.api_key == END_TXN and self.ends_to_lose:
-            self.ends_to_lose -= 1
-            raise ConnectionError("the answer is lost")
-        return answer
+        return ask_upstream(frame)
 
     def _coordinator_error(self, header: RequestHeader, body: bytes) -> bytes:
         values: dict[str, object] = {"error_code": self.coordinator_errors.pop(0)}

@@ -57,8 +57,8 @@ def test_who_may_not_even_see_a_topic_is_told_what_it_takes_to_do_what_it_wants(
     with RelayedCluster(broker.bootstrap) as cluster, client_of(cluster) as client:
         topic = client.topics(["payments"])["payments"]
         client.topic_to_write("refunds")
-        client.forget("payments")
-        client.forget("refunds")
+        client.cluster.forget("payments")
+        client.cluster.forget("refunds")
         cluster.topics_error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         with pytest.raises(LogError, match="needs the right Read on topic 'payments'"):
             list(read_slice(client, Slice(topic, 0, 0, 1), ["value"]))
@@ -66,7 +66,7 @@ def test_who_may_not_even_see_a_topic_is_told_what_it_takes_to_do_what_it_wants(
             Transaction(client, "lane-0", 60_000).partition_count("orders")
         # Its leader is looked for again.
         with pytest.raises(LogError, match="needs the right Write on topic 'refunds'"):
-            client.leader_of(TopicPartition("refunds", 0))
+            client.cluster.leader_of(TopicPartition("refunds", 0))
 
 
 def test_a_writer_is_told_which_right_it_lacks(broker: FaultyBroker, ask: Asker) -> None:

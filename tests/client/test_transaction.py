@@ -116,7 +116,7 @@ def test_an_error_that_passes_is_waited_out_whether_the_batch_was_stored_or_not(
     [
         (
             ErrorCode.MESSAGE_TOO_LARGE,
-            "partition payments-0: the broker refuses (MESSAGE_TOO_LARGE: the batch; set",
+            "partition payments-0: the batch; set kafka.batch.size to less, or the topic's max.message.bytes to more (",
         ),
         (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "partition payments-0: the broker refuses (OUT_OF_ORDER"),
         (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "partition payments-0: this user may not use it"),
@@ -325,7 +325,7 @@ def test_a_partition_without_a_leader_keeps_nothing_of_the_others_from_coming_in
         # More than are under way at once, so that some wait for their answers when the next ones are handed over.
         write(transaction, first, range(30))
         assert transaction._senders
-        leader_of, without = client.leader_of, [second] * 2
+        leader_of, without = client.cluster.leader_of, [second] * 2
 
         def no_leader_at_first(where: TopicPartition) -> tuple[str, int]:
             if where in without:
@@ -333,7 +333,7 @@ def test_a_partition_without_a_leader_keeps_nothing_of_the_others_from_coming_in
                 raise patience.Moved("no leader")
             return leader_of(where)
 
-        monkeypatch.setattr(client, "leader_of", no_leader_at_first)
+        monkeypatch.setattr(client.cluster, "leader_of", no_leader_at_first)
         transaction.join([second])
         for number in range(30, 60):
             write(transaction, first, range(number, number + 1))
@@ -357,7 +357,7 @@ def test_a_leader_that_moves_before_the_last_answers_is_followed_at_once(
     with RelayedCluster(broker.bootstrap, brokers=2) as cluster, client_of(cluster.bootstrap) as client:
         transaction = Transaction(client, NAME, TIMEOUT_MS)
         write(transaction, *places(1), range(3))
-        assert client.leader_of(*places(1))[1] == cluster.ports[0]
+        assert client.cluster.leader_of(*places(1))[1] == cluster.ports[0]
         cluster.leader = 1
         monkeypatch.setattr(patience.Patience, "wait", wait)
         transaction.commit()

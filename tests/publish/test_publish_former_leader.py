@@ -10,7 +10,7 @@ from relayed_cluster import RelayedCluster, Upstream
 from semel.publish import Receipt, Record
 from semel.wire import fetch, fetching
 from semel.wire.frames import SIZE_BYTES, RequestHeader
-from semel.wire.versions import FETCH, INIT_PRODUCER_ID, PRODUCE
+from semel.wire.versions import END_TXN, FETCH, INIT_PRODUCER_ID, PRODUCE
 
 # A start writes the cursor and the end of its transaction, and so does each number.
 OFFSETS_OF_A_COMMIT = 2
@@ -31,7 +31,7 @@ class FormerLeader(RelayedCluster):
             if self.writes_to_pass < 0:
                 self.shown_end = None
         if header.api_key == INIT_PRODUCER_ID:
-            self.ends_to_lose = 0
+            self.answers_to_lose[END_TXN] = 0
             self.shown_end, self.shown_from_the_next_claim_on = self.shown_from_the_next_claim_on, None
         if header.api_key == FETCH and self.shown_end is not None:
             return self._older_records(header, frame, ask_upstream(frame), self.shown_end)
@@ -93,7 +93,7 @@ def test_a_commit_without_an_answer_that_a_former_leader_hides_is_not_made_again
     with FormerLeader(bootstrap) as cluster:
         publisher = publishers(bootstrap=cluster.bootstrap, timeout_seconds=3.0)
         outcome_in_the_end(publisher, 0, numbered(topic, 0))
-        cluster.ends_to_lose = 1_000_000
+        cluster.answers_to_lose[END_TXN] = 1_000_000
         cluster.shown_from_the_next_claim_on = 2 * OFFSETS_OF_A_COMMIT
         assert publisher.publish(1, numbered(topic, 1)) is Receipt.ACCEPTED
         assert publisher.publish(2, numbered(topic, 2)) is Receipt.ACCEPTED

@@ -76,7 +76,7 @@ SINK_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "who led a partition is remembered when it moves",
         "semel.client.transaction:Transaction._take_back",
-        "self._client.forget(topic)",
+        "self._cluster.forget(topic)",
         "",
         _transactions("followed_at_once"),
     ),

@@ -24,6 +24,7 @@ MOVED: Final = frozenset(
         ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
         ErrorCode.KAFKA_STORAGE_ERROR,
         ErrorCode.LISTENER_NOT_FOUND,
+        ErrorCode.NOT_CONTROLLER,
         ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.UNKNOWN_LEADER_EPOCH,
         ErrorCode.OFFSET_NOT_AVAILABLE,
@@ -69,7 +70,9 @@ def refusal(what: str, code: int, message: str | None = None, *, right: str) -> 
         return AuthenticationFailed(f"{what}: this user may not use it, and needs the right {right} ({name_of(code)})")
     if code == ErrorCode.MESSAGE_TOO_LARGE:
         message = f"{message or 'the batch'}; set kafka.batch.size to less, or the topic's max.message.bytes to more"
-    return Refused(f"{what}: the broker refuses ({name_of(code)}{f': {message}' if message else ''})")
+    reason = (message or "the broker refuses").rstrip(".")
+    # Some brokers name in their message what it is about, and some do not.
+    return Refused(f"{reason if what in reason else f'{what}: {reason}'} ({name_of(code)})", code)
 
 
 def name_of(code: int) -> str:

@@ -21,13 +21,25 @@ from semel.wire.frames import parse_response_header, read_frame
 from semel.wire.versions import (
     ADD_PARTITIONS_TO_TXN,
     API_VERSIONS,
+    CONSUMER_GROUP_DESCRIBE,
+    CREATE_PARTITIONS,
+    CREATE_TOPICS,
+    DELETE_GROUPS,
+    DELETE_TOPICS,
     DESCRIBE_CONFIGS,
+    DESCRIBE_GROUPS,
+    DESCRIBE_PRODUCERS,
+    DESCRIBE_TRANSACTIONS,
     END_TXN,
     FETCH,
     FIND_COORDINATOR,
     INIT_PRODUCER_ID,
+    LIST_GROUPS,
     LIST_OFFSETS,
+    LIST_TRANSACTIONS,
     METADATA,
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
     PRODUCE,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
@@ -36,14 +48,14 @@ from semel.wire.versions import (
 
 # A first batch comes whole, however large its topic allows it to be; a size beyond this is no broker's.
 FRAME_BYTES_MAX: Final = 512 * 1024 * 1024
-# A cluster of a hundred thousand partitions describes itself in some ten megabytes.
-MESSAGE_BYTES_MAX: Final = 64 * 1024 * 1024
+# A cluster of a hundred thousand partitions describes itself in some ten megabytes; a fetch has at least one batch.
+MESSAGE_BYTES_MAX: Final = 256 * 1024 * 1024
 
 _SPOKEN: Final[dict[int, VersionRange]] = {
     FETCH: fetching.SPOKEN,
+    PRODUCE: producing.SPOKEN,
     LIST_OFFSETS: VersionRange(2, 7),
     METADATA: VersionRange(5, 12),
-    PRODUCE: producing.SPOKEN,
     # From 4 on it asks for many coordinators at once.
     FIND_COORDINATOR: VersionRange(1, 3),
     # From 3 on a producer names the epoch that it has.
@@ -51,10 +63,26 @@ _SPOKEN: Final[dict[int, VersionRange]] = {
     # Later versions are for brokers, or belong to transactions whose partitions announce themselves.
     ADD_PARTITIONS_TO_TXN: VersionRange(1, 3),
     END_TXN: VersionRange(1, 3),
+    DESCRIBE_TRANSACTIONS: VersionRange(0, 0),
+    LIST_TRANSACTIONS: VersionRange(0, 2),
+    DESCRIBE_PRODUCERS: VersionRange(0, 0),
     DESCRIBE_CONFIGS: VersionRange(1, 4),
+    CREATE_TOPICS: VersionRange(4, 7),
+    CREATE_PARTITIONS: VersionRange(0, 3),
+    # From 6 on topics may go by their ids.
+    DELETE_TOPICS: VersionRange(1, 5),
+    LIST_GROUPS: VersionRange(0, 5),
+    DESCRIBE_GROUPS: VersionRange(0, 5),
+    CONSUMER_GROUP_DESCRIBE: VersionRange(0, 0),
+    DELETE_GROUPS: VersionRange(0, 2),
+    # Later ones know topics by their ids alone.
+    OFFSET_COMMIT: VersionRange(2, 9),
+    OFFSET_FETCH: VersionRange(2, 9),
     SASL_HANDSHAKE: VersionRange(1, 1),
     SASL_AUTHENTICATE: VersionRange(0, 2),
 }
+# Where a request names its topics, and newer versions know their ids alone.
+_NAMED_LAST: Final = {FETCH: fetching.NAMED_LAST}
 
 
 class ConnectionLost(LogError):
@@ -91,7 +119,8 @@ class Connection:
 
     def ask(self, api_key: int, /, **values: object) -> Any:
         """The answer, as kio's dataclass of the version that both sides know."""
-        return self._ask(api_key, self._version(api_key), **values)
+        version = self._version(api_key)
+        return self._ask(api_key, min(version, _NAMED_LAST.get(api_key, version)), **values)
 
     def send_fetch(self, version: int, asked: fetching.PartitionFetch) -> None:
         """Ask for records. The answer is to be read by `receive_fetch`, in the order of the requests."""

@@ -22,7 +22,11 @@ class AuthenticationFailed(LogError):
 
 
 class Refused(LogError):
-    """A broker answered with an error that no retry will mend."""
+    """A broker answered with an error that no retry will mend; `code` is the protocol's number for it."""
+
+    def __init__(self, message: str, code: int = 0) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class Fenced(LogError):

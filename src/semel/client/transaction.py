@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from semel.client import codes
 from semel.client.client import LogClient
+from semel.client.cluster import TRANSACTION
 from semel.client.connection import ConnectionLost
 from semel.client.errors import Fenced, LogError, Refused, UnknownTopic
 from semel.client.patience import MENDABLE, Concluding, Moved, Patience
@@ -24,13 +25,12 @@ from semel.wire.errors import ErrorCode
 from semel.wire.primitives import Buffer
 from semel.wire.producing import PartitionBatch
 from semel.wire.records import CODECS, TRANSACTIONAL_BIT, compressed, sealed
-from semel.wire.versions import ADD_PARTITIONS_TO_TXN, END_TXN, FIND_COORDINATOR, INIT_PRODUCER_ID
+from semel.wire.versions import ADD_PARTITIONS_TO_TXN, END_TXN, INIT_PRODUCER_ID
 
 ABORT_MS_MAX: Final = 5_000
 
 _COMMIT_MS_MIN: Final = 1_000
 _SEQUENCE_MASK: Final = (1 << 31) - 1
-_OF_A_TRANSACTION: Final = 1
 _NO_CLAIM: Final = (-1, -1)
 _NEW_CLUSTER: Final = (
     ". On a new cluster look at transaction.state.log.replication.factor, which must not be more than there are brokers"
@@ -57,6 +57,7 @@ class Transaction:
 
     def __init__(self, client: LogClient, transactional_id: str, timeout_ms: int) -> None:
         self._client = client
+        self._cluster = client.cluster
         self._id = transactional_id
         self._timeout_ms = timeout_ms
         self._coordinator: Address | None = None
@@ -141,7 +142,7 @@ class Transaction:
         self._send(wait_for_all=True)
         while self._senders:
             address, sender = self._senders.popitem()
-            self._client.give_back(address, sender.connection)
+            self._cluster.give_back(address, sender.connection)
         left_ms = max(int(self._left_seconds() * 1000), _COMMIT_MS_MIN)
         self.is_committing = True
         self._patiently(self._end, Patience(self._client.settings, left_ms, "what is left of its time"))
@@ -220,11 +221,11 @@ class Transaction:
 
     def _ask_coordinator(self, api_key: int, /, **values: object) -> Any:
         if self._coordinator is None:
-            found = self._client.ask_any(FIND_COORDINATOR, key=self._id, key_type=_OF_A_TRANSACTION)
-            self._check(found.error_code, message=found.error_message)
-            self._coordinator = found.host, found.port
+            coordinator = self._cluster.coordinator(self._id, TRANSACTION)
+            self._check(coordinator.error_code, message=coordinator.error_message)
+            self._coordinator = coordinator.host, coordinator.port
         try:
-            return self._client.ask(self._coordinator, api_key, **values)
+            return self._cluster.ask(self._coordinator, api_key, **values)
         except ConnectionLost:
             self._coordinator = None
             raise
@@ -265,10 +266,10 @@ class Transaction:
         """Give what waits to the senders, one for each leader. It stays where it is if one of them is not to be had."""
         led: dict[Address, list[PartitionBatch]] = {}
         for batch in self._waiting:
-            led.setdefault(self._client.leader_of(TopicPartition(batch.topic, batch.partition)), []).append(batch)
+            led.setdefault(self._cluster.leader_of(TopicPartition(batch.topic, batch.partition)), []).append(batch)
         for address in led:
             if address not in self._senders:
-                self._senders[address] = Sender(self._client.lease(address), self._id, self._client.settings)
+                self._senders[address] = Sender(self._cluster.lease(address), self._id, self._client.settings)
         for address, batches in led.items():
             self._senders[address].take(batches)
         self._waiting, self._waiting_bytes = [], 0
@@ -287,7 +288,7 @@ class Transaction:
         self._waiting = unanswered + self._waiting
         self._waiting_bytes = sum(len(batch.batch) for batch in self._waiting)
         for topic in {batch.topic for batch in self._waiting}:
-            self._client.forget(topic)
+            self._cluster.forget(topic)
 
     # -- time
 

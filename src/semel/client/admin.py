@@ -1,0 +1,100 @@
+"""Topics made, grown, deleted and described: what a cluster is asked for by those who look after it.
+
+Each function makes one attempt, over a `Cluster`, and raises what went wrong. None of them must ever be repeated from
+here: after a lost answer only the caller knows whether a second attempt would say that the first one had succeeded.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from semel.client import codes
+from semel.client.cluster import Cluster
+from semel.client.errors import UnknownTopic
+from semel.client.patience import Moved
+from semel.client.places import TopicPartition
+from semel.wire.errors import ErrorCode
+from semel.wire.versions import (
+    CREATE_PARTITIONS,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    DESCRIBE_CONFIGS,
+    DESCRIBE_PRODUCERS,
+)
+
+# How many partitions a topic gets if the brokers are to choose.
+BROKERS_CHOICE: Final = -1
+
+# What the protocol calls a topic among the things that have configurations.
+_TOPIC: Final = 2
+
+
+def create_topic(cluster: Cluster, name: str, partitions: int, configs: Mapping[str, str]) -> int:
+    """Make a topic that is not there yet, as often replicated as the brokers choose; how many partitions it has."""
+    wanted = {
+        "name": name,
+        "num_partitions": partitions,
+        "replication_factor": -1,
+        "assignments": [],
+        "configs": [{"name": config, "value": value} for config, value in configs.items()],
+    }
+    answer = cluster.ask_controller(CREATE_TOPICS, topics=[wanted], timeout=_timeout_ms(cluster), validate_only=False)
+    (created,) = answer.topics
+    _check(f"topic {name!r}", created, right=f"Create on topic {name!r}")
+    return int(getattr(created, "num_partitions", partitions))
+
+
+def grow_topic(cluster: Cluster, name: str, partitions: int) -> None:
+    """Give a topic as many partitions as this, which are more than it has."""
+    wanted = {"name": name, "count": partitions, "assignments": None}
+    answer = cluster.ask_controller(
+        CREATE_PARTITIONS, topics=[wanted], timeout=_timeout_ms(cluster), validate_only=False
+    )
+    (grown,) = answer.results
+    _check(f"topic {name!r}", grown, right=f"Alter on topic {name!r}")
+    cluster.forget(name)
+
+
+def delete_topic(cluster: Cluster, name: str) -> None:
+    answer = cluster.ask_controller(DELETE_TOPICS, topic_names=[name], timeout=_timeout_ms(cluster))
+    (deleted,) = answer.responses
+    _check(f"topic {name!r}", deleted, right=f"Delete on topic {name!r}")
+    cluster.forget(name)
+
+
+def configs_of(cluster: Cluster, topic: str, names: Iterable[str] | None) -> list[Any]:
+    """These configurations of a topic, or all, as brokers describe them."""
+    wanted = {
+        "resource_type": _TOPIC,
+        "resource_name": topic,
+        "configuration_keys": None if names is None else list(names),
+    }
+    answer = cluster.ask_any(DESCRIBE_CONFIGS, resources=[wanted], include_synonyms=False, include_documentation=False)
+    (described,) = answer.results
+    _check(f"topic {topic!r}", described, right=f"DescribeConfigs on topic {topic!r}")
+    return list(described.configs)
+
+
+def producers_of(cluster: Cluster, where: TopicPartition) -> list[Any]:
+    """The producers that the leader of a partition remembers."""
+    wanted = {"name": where.topic, "partition_indexes": [where.partition]}
+    answer = cluster.ask(cluster.leader_of(where), DESCRIBE_PRODUCERS, topics=[wanted])
+    ((described,),) = (topic.partitions for topic in answer.topics)
+    cluster.check(where, described.error_code, "Read")
+    return list(described.active_producers)
+
+
+def _timeout_ms(cluster: Cluster) -> int:
+    """How long the brokers may take until all of them know."""
+    return cluster.settings.request_timeout_ms
+
+
+def _check(what: str, answer: Any, *, right: str) -> None:
+    """Raise what an answer about a topic means, if it is not that all is well."""
+    code = answer.error_code
+    if code == ErrorCode.NONE:
+        return
+    if code in codes.UNKNOWN:
+        raise UnknownTopic(f"there is no {what}")
+    if code in codes.MOVED:
+        raise Moved(f"{what} cannot be asked about now ({codes.name_of(code)})")
+    raise codes.refusal(what, code, getattr(answer, "error_message", None), right=right)

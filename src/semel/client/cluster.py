@@ -1,0 +1,257 @@
+"""A cluster as those know it who ask it: its brokers, its topics, who leads their partitions, and where offsets are.
+
+Every method makes one attempt, and raises what went wrong as one of the errors of `semel.client.errors`; those of
+`MENDABLE` may be mended by another attempt, which is for the caller to make. Only what changes nothing, and what any
+broker can answer, goes to a second broker if the first one does not answer. A request that changes something must never
+be sent again from here: only the caller knows whether that is safe. A cluster must never be shared by threads.
+"""
+
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import Any, Final
+from uuid import UUID
+
+from semel.client import codes
+from semel.client.connection import Connection, ConnectionLost
+from semel.client.errors import TopicMadeAnew, UnknownTopic
+from semel.client.patience import MENDABLE, Moved
+from semel.client.places import NO_ID, Edge, Isolation, Position, Topic, TopicPartition
+from semel.client.settings import Address, ClientSettings
+from semel.wire.messages import topic_id_bytes
+from semel.wire.reading import NO_TOPIC_ID
+from semel.wire.versions import FIND_COORDINATOR, LIST_OFFSETS, METADATA
+
+# What a coordinator can be asked for.
+GROUP: Final = 0
+TRANSACTION: Final = 1
+
+
+class Cluster:
+    """Use it in a `with` block, or close it. It holds one connection to each broker that it talks to."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self.settings = settings
+        self._connections: dict[Address, Connection] = {}
+        self._brokers: list[Address] = []
+        self._controller: Address | None = None
+        self._topics: dict[str, Topic] = {}
+        # Of each topic that is known, by partition.
+        self._leaders: dict[str, dict[int, Address | None]] = {}
+        # The topics that are written to: who may not see them is told what that takes.
+        self._written: set[str] = set()
+
+    def __enter__(self) -> "Cluster":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every connection; the next request opens a new one."""
+        while self._connections:
+            self._connections.popitem()[1].close()
+
+    # -- requests
+
+    def ask(self, address: Address, api_key: int, /, **values: object) -> Any:
+        """The answer of one broker."""
+        return self._ask_over(self.lease(address), address, api_key, values)
+
+    def ask_any(self, api_key: int, /, **values: object) -> Any:
+        """The answer of the first broker that gives one: those connected to, those known, those told of. Only for what
+        changes nothing, because a broker that gave no answer may have done what it was asked."""
+        lost: ConnectionLost | None = None
+        for address in self._addresses():
+            try:
+                return self.ask(address, api_key, **values)
+            except ConnectionLost as reason:
+                lost = lost or reason
+        raise lost or ConnectionLost("no broker is known")
+
+    def ask_once(self, api_key: int, /, **values: object) -> Any:
+        """The answer of the first broker that takes a connection: the request is sent to that one and to no other."""
+        lost: ConnectionLost | None = None
+        for address in self._addresses():
+            try:
+                connection = self.lease(address)
+            except ConnectionLost as reason:
+                lost = lost or reason
+                continue
+            return self._ask_over(connection, address, api_key, values)
+        raise lost or ConnectionLost("no broker is known")
+
+    def ask_controller(self, api_key: int, /, **values: object) -> Any:
+        """The answer of the broker that changes topics. Newer clusters let any broker pass such a request on."""
+        self._describe([])
+        if self._controller is None:
+            return self.ask_once(api_key, **values)
+        return self.ask(self._controller, api_key, **values)
+
+    def lease(self, address: Address) -> Connection:
+        """A connection for the caller alone, to be given back in order."""
+        return self._connections.pop(address, None) or Connection(address, self.settings)
+
+    def give_back(self, address: Address, connection: Connection) -> None:
+        """Take back a connection over which nothing is under way."""
+        if self._connections.setdefault(address, connection) is not connection:
+            connection.close()
+
+    def _addresses(self) -> Iterable[Address]:
+        return dict.fromkeys([*self._connections, *self._brokers, *self.settings.bootstrap])
+
+    def _ask_over(self, connection: Connection, address: Address, api_key: int, values: dict[str, object]) -> Any:
+        try:
+            answer = connection.ask(api_key, **values)
+        except BaseException:
+            connection.close()
+            raise
+        self.give_back(address, connection)
+        return answer
+
+    # -- brokers
+
+    def brokers(self) -> list[Address]:
+        """Every broker of the cluster."""
+        self._describe([])
+        return self._brokers
+
+    def coordinator(self, name: str, kind: int) -> Any:
+        """The answer to who looks after a group or a transactional id: an error code, or a host and a port."""
+        return self.ask_any(FIND_COORDINATOR, key=name, key_type=kind)
+
+    # -- topics
+
+    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        """Those of these topics that exist."""
+        wanted = list(dict.fromkeys(names))
+        return self._describe(wanted) if wanted else {}
+
+    def every_topic(self, *, with_internal: bool = False) -> dict[str, Topic]:
+        """All topics that can be used now; those that are the brokers' own only if they are wanted."""
+        return self._describe(None, with_internal=with_internal)
+
+    def topic_to_write(self, name: str) -> Topic:
+        """The topic, made by the broker if it is not there and brokers make topics that somebody writes to."""
+        self._written.add(name)
+        topic = self._describe([name], may_make=True).get(name)
+        if topic is None:
+            raise UnknownTopic(f"there is no topic {name!r}, and the broker does not make it")
+        return topic
+
+    def leader_of(self, where: TopicPartition, topic_id: UUID = NO_ID) -> Address:
+        """The broker that leads a partition, of the very topic that has this id if one is given."""
+        if not self._is_known(where):
+            self._describe([where.topic])
+        topic = self._topics.get(where.topic)
+        if topic is None:
+            raise UnknownTopic(f"there is no topic {where.topic!r}")
+        if topic_id not in (NO_ID, topic.id) and topic.id != NO_ID:
+            raise TopicMadeAnew(
+                f"topic {where.topic!r} was deleted and made anew: its id was {topic_id} and is {topic.id}"
+            )
+        if not self._is_known(where):
+            raise UnknownTopic(f"there is no partition {where.partition} of topic {where.topic!r}")
+        leader = self._leaders[where.topic][where.partition]
+        if leader is None:
+            self.forget(where.topic)
+            raise Moved(f"partition {where} has no leader now")
+        return leader
+
+    def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[Address, list[TopicPartition]]:
+        """The partitions, by the broker that leads them."""
+        missing = {where.topic for where in partitions if not self._is_known(where)}
+        if missing:
+            self._describe(sorted(missing))
+        led: dict[Address, list[TopicPartition]] = {}
+        for where in partitions:
+            led.setdefault(self.leader_of(where), []).append(where)
+        return led
+
+    def forget(self, topic: str) -> None:
+        """What was known of a topic is no longer so; it is asked for again when it is needed."""
+        self._topics.pop(topic, None)
+        self._leaders.pop(topic, None)
+
+    def check(self, where: TopicPartition, code: int, operation: str) -> None:
+        """Raise what an error code about a partition means."""
+        try:
+            codes.check_partition(where, code, operation=operation)
+        except MENDABLE:
+            self.forget(where.topic)
+            raise
+
+    # -- offsets
+
+    def offsets(
+        self, partitions: Iterable[TopicPartition], at: Position, isolation: Isolation
+    ) -> Iterator[tuple[TopicPartition, int | None]]:
+        """Where each partition begins, where it ends, or where its first record of a time (in ms) or later is: leader
+        after leader, so that what was said before one fails is known. None where no record is so late."""
+        place = at.value if isinstance(at, Edge) else max(at, 0)
+        for address, led in self.by_leader(list(partitions)).items():
+            for where, offset in self._list_offsets(address, led, place, isolation).items():
+                yield where, None if offset < 0 else offset
+
+    def _list_offsets(
+        self, address: Address, partitions: list[TopicPartition], place: int, isolation: Isolation
+    ) -> dict[TopicPartition, int]:
+        wanted: dict[str, list[dict[str, int]]] = {}
+        for where in partitions:
+            wanted.setdefault(where.topic, []).append(
+                {"partition_index": where.partition, "current_leader_epoch": -1, "timestamp": place}
+            )
+        topics = [{"name": name, "partitions": partitions} for name, partitions in wanted.items()]
+        try:
+            answer = self.ask(address, LIST_OFFSETS, replica_id=-1, isolation_level=isolation, topics=topics)
+        except ConnectionLost:
+            for name in wanted:
+                self.forget(name)
+            raise
+        offsets = {}
+        for topic in answer.topics:
+            for one in topic.partitions:
+                where = TopicPartition(topic.name, one.partition_index)
+                self.check(where, one.error_code, "Read")
+                offsets[where] = one.offset
+        if offsets.keys() != set(partitions):
+            raise Moved(f"the broker at {address[0]}:{address[1]} did not answer for all partitions")
+        return offsets
+
+    # -- metadata
+
+    def _is_known(self, where: TopicPartition) -> bool:
+        return where.partition in self._leaders.get(where.topic, ())
+
+    def _describe(
+        self, names: list[str] | None, *, may_make: bool = False, with_internal: bool = False
+    ) -> dict[str, Topic]:
+        """Ask for topics, or for all; remembers their ids and who leads their partitions."""
+        wanted = None if names is None else [{"topic_id": NO_TOPIC_ID, "name": name} for name in names]
+        answer = self.ask_any(
+            METADATA,
+            topics=wanted,
+            allow_auto_topic_creation=may_make,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=False,
+        )
+        addresses = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
+        self._brokers = list(dict.fromkeys(addresses.values()))
+        self._controller = addresses.get(answer.controller_id)
+        topics = {}
+        for topic in answer.topics:
+            self.forget(topic.name)
+            is_hidden = topic.is_internal and not with_internal
+            if topic.error_code in codes.UNKNOWN or (names is None and (topic.error_code or is_hidden)):
+                continue
+            if topic.error_code in codes.MOVED:
+                raise Moved(f"topic {topic.name!r} has no leaders yet ({codes.name_of(topic.error_code)})")
+            if topic.error_code:
+                # Each of the two implies that it may be seen.
+                right = f"{'Write' if topic.name in self._written else 'Read'} on topic {topic.name!r}"
+                raise codes.refusal(f"topic {topic.name!r}", topic.error_code, right=right)
+            topic_id = UUID(bytes=topic_id_bytes(getattr(topic, "topic_id", None)))
+            topics[topic.name] = self._topics[topic.name] = Topic(topic.name, topic_id, len(topic.partitions))
+            self._leaders[topic.name] = {
+                partition.partition_index: addresses.get(partition.leader_id) for partition in topic.partitions
+            }
+        return topics

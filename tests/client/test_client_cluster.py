@@ -1,0 +1,68 @@
+"""What a cluster is asked, how often, and whom: a change never twice, a question of whoever answers it."""
+
+import pytest
+
+from asking import Asker
+from relayed_cluster import RelayedCluster
+from semel.client import AuthenticationFailed, ClientSettings, Refused, TopicPartition, UnknownTopic, admin
+from semel.client.cluster import Cluster
+from semel.client.connection import ConnectionLost
+from semel.testing.broker import FaultyBroker
+from semel.wire.errors import ErrorCode
+from semel.wire.versions import CREATE_TOPICS, INIT_PRODUCER_ID, METADATA
+
+CLAIM = {"transactional_id": None, "transaction_timeout": 1000, "producer_id": -1, "producer_epoch": -1}
+
+
+def cluster_at(*ports: int) -> Cluster:
+    return Cluster(ClientSettings(tuple(("127.0.0.1", port) for port in ports), connect_timeout_ms=1000))
+
+
+def test_a_change_whose_answer_is_lost_is_sent_to_nobody_again(broker: FaultyBroker) -> None:
+    """Only the caller knows whether a second attempt would do it twice, or say that it is done already."""
+    with RelayedCluster(broker.bootstrap, brokers=2) as relayed, cluster_at(*relayed.ports) as cluster:
+        relayed.answers_to_lose.update([CREATE_TOPICS, INIT_PRODUCER_ID])
+        with pytest.raises(ConnectionLost):
+            admin.create_topic(cluster, "payments", 1, {})
+        with pytest.raises(ConnectionLost):
+            cluster.ask_once(INIT_PRODUCER_ID, **CLAIM)
+        assert cluster.topics(["payments"]).keys() == {"payments"}
+    assert [relayed.times_asked(api_key) for api_key in (CREATE_TOPICS, INIT_PRODUCER_ID)] == [1, 1]
+
+
+def test_a_change_goes_to_the_first_broker_that_takes_a_connection(broker: FaultyBroker) -> None:
+    with RelayedCluster(broker.bootstrap) as relayed, cluster_at(1, *relayed.ports) as cluster:
+        assert cluster.ask_once(INIT_PRODUCER_ID, **CLAIM).error_code == 0
+
+
+def test_a_question_goes_on_to_the_next_broker_where_one_gives_no_answer(broker: FaultyBroker, ask: Asker) -> None:
+    ask.create("payments")
+    with RelayedCluster(broker.bootstrap, brokers=2) as relayed, cluster_at(*relayed.ports) as cluster:
+        relayed.answers_to_lose.update([METADATA])
+        assert cluster.topics(["payments"]).keys() == {"payments"}
+
+
+def test_a_topic_is_made_grown_described_and_deleted(broker: FaultyBroker, ask: Asker) -> None:
+    with RelayedCluster(broker.bootstrap) as relayed, cluster_at(*relayed.ports) as cluster:
+        assert admin.create_topic(cluster, "payments", 2, {"retention.ms": "60000"}) == 2
+        admin.grow_topic(cluster, "payments", 3)
+        assert cluster.topics(["payments"])["payments"].partitions == 3
+        assert [one.value for one in admin.configs_of(cluster, "payments", ["retention.ms"])] == ["60000"]
+        assert admin.producers_of(cluster, TopicPartition("payments", 2)) == []
+        admin.delete_topic(cluster, "payments")
+        assert cluster.topics(["payments"]) == {}
+
+
+def test_a_refusal_has_its_code_or_names_the_right_that_is_missing(broker: FaultyBroker, ask: Asker) -> None:
+    ask.create("payments")
+    with RelayedCluster(broker.bootstrap) as relayed, cluster_at(*relayed.ports) as cluster:
+        with pytest.raises(Refused, match="'payments' exists already") as told:
+            admin.create_topic(cluster, "payments", 1, {})
+        assert told.value.code == ErrorCode.TOPIC_ALREADY_EXISTS
+        with pytest.raises(Refused, match="INVALID_PARTITIONS"):
+            admin.grow_topic(cluster, "payments", 1)
+        with pytest.raises(UnknownTopic, match="there is no topic 'refunds'"):
+            admin.delete_topic(cluster, "refunds")
+        relayed.configs_error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        with pytest.raises(AuthenticationFailed, match="needs the right DescribeConfigs on topic 'payments'"):
+            admin.configs_of(cluster, "payments", None)
