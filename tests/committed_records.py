@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+
+from eventually import eventually
 
 _WAIT_SECONDS_MAX = 120.0
 
@@ -24,8 +26,20 @@ def make_topic(bootstrap: str, topic: str, partitions: int = 1, **configs: str) 
         pass
 
 
+def wait_for_markers(admin: AdminClient, partitions: list[TopicPartition]) -> None:
+    """Until no transaction is open: Kafka answers a commit before its marker is in the log."""
+
+    def ends(isolation: IsolationLevel) -> list[int]:
+        latest = admin.list_offsets({one: OffsetSpec.latest() for one in partitions}, isolation_level=isolation)
+        return [answer.result(_WAIT_SECONDS_MAX).offset for answer in latest.values()]
+
+    assert eventually(lambda: ends(IsolationLevel.READ_COMMITTED) == ends(IsolationLevel.READ_UNCOMMITTED))
+
+
 def committed_records(bootstrap: str, topic: str, partition: int = 0) -> list[Message]:
-    """All that a reader of committed records finds until the end, behind which nothing is open."""
+    """All that a reader of committed records finds, once no transaction is open any more."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    wait_for_markers(admin, [TopicPartition(topic, partition)])
     reader = Consumer(
         {
             "bootstrap.servers": bootstrap,

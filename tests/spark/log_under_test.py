@@ -14,11 +14,11 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, Producer
+from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka import TopicPartition as ClientPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from eventually import eventually
+from committed_records import wait_for_markers
 
 _numbers = itertools.count(1)
 _SECONDS_MAX = 120
@@ -82,7 +82,7 @@ class LogUnderTest:
         consumer = Consumer({**self._settings, **more, "enable.auto.commit": False})
         partitions = [ClientPartition(name, number, 0) for number in self._partitions(name)]
         if committed_only:
-            self._wait_for_markers(partitions)
+            wait_for_markers(self._admin, partitions)
         consumer.assign(partitions)
         found: dict[int, list[bytes | None]] = {partition.partition: [] for partition in partitions}
         ended: set[int] = set()
@@ -108,7 +108,7 @@ class LogUnderTest:
         assert producer.flush(_SECONDS_MAX) == 0
         yield
         (producer.commit_transaction if commits else producer.abort_transaction)(_SECONDS_MAX)
-        self._wait_for_markers([ClientPartition(name, 0)])
+        wait_for_markers(self._admin, [ClientPartition(name, 0)])
 
     def committed(self, group: str, topic: str) -> int:
         """The offset of a group in the first partition of a topic; negative if it has none."""
@@ -135,16 +135,6 @@ class LogUnderTest:
 
     def _partitions(self, name: str) -> list[int]:
         return sorted(self._admin.list_topics(name, timeout=_SECONDS_MAX).topics[name].partitions)
-
-    def _wait_for_markers(self, partitions: list[ClientPartition]) -> None:
-        """Until no transaction is open: Kafka answers a commit before its marker is in the log."""
-        levels = (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
-        assert eventually(lambda: len({tuple(self._ends(partitions, level)) for level in levels}) == 1)
-
-    def _ends(self, partitions: list[ClientPartition], isolation: IsolationLevel) -> list[int]:
-        asked = {partition: OffsetSpec.latest() for partition in partitions}
-        found = self._admin.list_offsets(asked, isolation_level=isolation).values()
-        return [int(answer.result(_SECONDS_MAX).offset) for answer in found]
 
 
 def _check(error: Any, _message: Any) -> None:
