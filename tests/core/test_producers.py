@@ -54,22 +54,14 @@ def test_every_standing_and_number_has_the_verdict_that_the_rules_demand(standin
         demanded = FENCED
     elif standing is Standing.FORGOTTEN:
         demanded = ACCEPTED
-    elif standing is Standing.CURRENT and number is Number.REPEATED:
-        demanded = DUPLICATE
-    elif standing is Standing.CURRENT:
-        demanded = ACCEPTED if number is Number.NEXT else GAP
     else:
-        demanded = ACCEPTED if number is Number.ZERO else GAP
+        demanded = ACCEPTED if number is Number.NEXT else GAP
     assert VERDICTS[standing][number] is demanded
 
 
 def test_the_table_of_verdicts_has_a_row_for_every_standing_and_a_column_for_every_number() -> None:
     assert len(VERDICTS) == len(Standing)
     assert {len(row) for row in VERDICTS} == {len(Number)}
-
-
-def test_only_a_producer_in_its_current_epoch_can_repeat_itself() -> None:
-    assert [standing for standing in Standing if DUPLICATE in VERDICTS[standing]] == [Standing.CURRENT]
 
 
 # The first batch

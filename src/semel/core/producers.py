@@ -80,26 +80,25 @@ class Standing(IntEnum):
 
 
 class Number(IntEnum):
-    """Which number a batch claims. The first description that fits, from the top."""
+    """Which number a batch claims that is no repetition."""
 
-    REPEATED = 0  # first and last number of one of the last five batches of this epoch
-    NEXT = 1  # right behind the last one
-    ZERO = 2
-    OTHER = 3
+    NEXT = 0  # right behind the last one, or 0 where no number of this epoch is on record
+    OTHER = 1
 
 
 # By their short names, because looking a member up in its enumeration takes longer than all the rest of a verdict.
 ACCEPTED, DUPLICATE, GAP, FENCED = Outcome
 NEW, FORGOTTEN, CURRENT, SUCCESSOR, ZOMBIE = Standing
-REPEATED, NEXT, ZERO, OTHER = Number
+NEXT, OTHER = Number
 
-VERDICTS: Final[tuple[tuple[Outcome, Outcome, Outcome, Outcome], ...]] = (
-    #            REPEATED   NEXT      ZERO      OTHER
-    (GAP,        GAP,       ACCEPTED, GAP),       # NEW
-    (ACCEPTED,   ACCEPTED,  ACCEPTED, ACCEPTED),  # FORGOTTEN
-    (DUPLICATE,  ACCEPTED,  GAP,      GAP),       # CURRENT
-    (GAP,        GAP,       ACCEPTED, GAP),       # SUCCESSOR
-    (FENCED,     FENCED,    FENCED,   FENCED),    # ZOMBIE
+# What becomes of a claim. Only a sender in its current epoch can repeat itself, and a repetition is a DUPLICATE.
+VERDICTS: Final[tuple[tuple[Outcome, Outcome], ...]] = (
+    # NEXT      OTHER
+    (ACCEPTED,  GAP),       # NEW
+    (ACCEPTED,  ACCEPTED),  # FORGOTTEN
+    (ACCEPTED,  GAP),       # CURRENT
+    (ACCEPTED,  GAP),       # SUCCESSOR
+    (FENCED,    FENCED),    # ZOMBIE
 )  # fmt: skip
 
 
@@ -144,8 +143,7 @@ def judge(state: bytes | None, is_new: bool, epoch: int, first_sequence: int, re
     `state` is what is on record for its producer id in this partition; where there is nothing, `is_new` says whether
     there can have been.
     """
-    expected = 0
-    number = ZERO if first_sequence == 0 else OTHER
+    expected = due = 0
     if state is None:
         standing = NEW if is_new else FORGOTTEN
     else:
@@ -154,16 +152,14 @@ def judge(state: bytes | None, is_new: bool, epoch: int, first_sequence: int, re
             standing = CURRENT
             if len(state) > _HEAD_BYTES:
                 last_sequence = _BATCH.unpack_from(state, len(state) - _BATCH_BYTES)[0]
-                expected = (last_sequence + 1) & SEQUENCE_MASK
+                expected = due = (last_sequence + 1) & SEQUENCE_MASK
             original = find_repeated(state, first_sequence, record_count)
             if original is not None:
-                return Judgement(VERDICTS[standing][REPEATED], original)
-            if first_sequence == expected:
-                number = NEXT
+                return Judgement(DUPLICATE, original)
         else:
             standing = SUCCESSOR if epoch > known_epoch else ZOMBIE
             expected = 0 if standing is SUCCESSOR else known_epoch
-    outcome = VERDICTS[standing][number]
+    outcome = VERDICTS[standing][NEXT if first_sequence == due else OTHER]
     return _ACCEPTED if outcome is ACCEPTED else Judgement(outcome, None, expected)
 
 
@@ -227,9 +223,9 @@ def judge_run(
         return record_count, Judgement(VERDICTS[standing][OTHER], None, expected)
     behind = (expected - first_sequence) & SEQUENCE_MASK
     if behind == 0:
-        return record_count, Judgement(VERDICTS[standing][NEXT if standing is CURRENT else ZERO], None, expected)
+        return record_count, Judgement(VERDICTS[standing][NEXT], None, expected)
     if behind <= known_count:
-        return min(record_count, behind), Judgement(VERDICTS[standing][REPEATED], None, expected)
+        return min(record_count, behind), Judgement(DUPLICATE, None, expected)
     # What is neither known nor next, up to where the known ones begin; they end where the next one is.
     return min(record_count, behind - known_count), Judgement(VERDICTS[standing][OTHER], None, expected)
 
