@@ -27,6 +27,7 @@ from semel.core.batch import (
     TRANSACTIONAL_BIT,
     read_header,
 )
+from semel.core.batch_checks import Sender, Verdict
 from semel.core.entries import (
     BatchAppended,
     ConfigsChanged,
@@ -47,7 +48,7 @@ from semel.core.transactions import Owner
 from semel.storage.aborted_blocks import BlockLayout
 from semel.storage.checkpoint import CheckpointJob
 from semel.storage.files import Files
-from semel.storage.log import Appended, Log, LogSettings
+from semel.storage.log import Log, LogSettings
 from semel.storage.partition_log import PartitionLog
 
 # Blocks and their files are tiny, so that there are some wherever there are transactions.
@@ -315,12 +316,12 @@ class Caller:
                 )
             )
 
-    def append(self, partition: PartitionLog, sent: bytearray) -> Appended | None:
+    def append(self, partition: PartitionLog, sent: bytearray) -> Verdict | None:
         """Send a batch; None if it was refused twice."""
         appended = self._tried(lambda: self._append(partition, bytearray(sent)))
-        return appended if isinstance(appended, Appended) else None
+        return appended if isinstance(appended, Verdict) else None
 
-    def _append(self, partition: PartitionLog, sent: bytearray) -> Appended:
+    def _append(self, partition: PartitionLog, sent: bytearray) -> Verdict:
         topic = self.log.state.catalog.numbered(partition.topic_number)
         assert topic is not None
         # The log writes the offset into these very bytes, so the entry is right as soon as it matters.
@@ -328,7 +329,7 @@ class Caller:
         before = self.log.end
         self.ledger.in_flight = entry
         try:
-            appended = self.log.append(topic, partition, read_header(sent), sent, self.now_ms, joins=True)
+            appended = self.log.append(topic, partition, read_header(sent), sent, self.now_ms, Sender(joins=True))
         except (OSError, Refused):
             self.ledger.in_flight = None
             raise

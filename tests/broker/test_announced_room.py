@@ -9,6 +9,7 @@ import pytest
 from ledger import SETTINGS, batch
 from semel.broker.broker import Broker
 from semel.core.batch import TRANSACTIONAL_BIT, read_header
+from semel.core.batch_checks import Sender
 from semel.core.entries import PartitionName
 from semel.core.producer_room import NoRoom
 from semel.core.producers import Outcome
@@ -38,7 +39,7 @@ def send(broker: Broker, producer_id: int, partition: int, address: str, attribu
     log, sent = broker.log, batch(producer_id, 0, at_ms=broker.now_ms(), attributes=attributes)
     topic = log.state.catalog.existing("orders")
     where = log.state.partitions.of(topic)[partition]
-    return log.append(topic, where, read_header(sent), sent, broker.now_ms(), address=address).outcome
+    return log.append(topic, where, read_header(sent), sent, broker.now_ms(), Sender(address)).outcome
 
 
 def test_what_the_disk_did_not_take_is_charged_to_nobody() -> None:

@@ -11,7 +11,7 @@ from semel.broker.broker import Broker
 from semel.broker.expiry import forget_old_offsets, forget_silent_producers
 from semel.broker.exposition import exposition
 from semel.broker.limits import Limits
-from semel.core.batch import accept_from_client
+from semel.core.batch_checks import check_sent
 from semel.core.entries import StoredOffset
 from semel.core.producers import Outcome
 from semel.core.steps import finish
@@ -91,7 +91,7 @@ async def appended(broker: Broker, sent: bytearray) -> Outcome:
         broker.commit(broker.log.state.catalog.decide_create("orders", 1, {}, bytes(16), 0))
         topic = broker.log.state.catalog.existing("orders")
     partition = broker.log.state.partitions.of(topic)[0]
-    header = accept_from_client(sent, len(sent))
+    header = check_sent(sent, len(sent))
     return broker.log.append(topic, partition, header, sent, broker.now_ms()).outcome
 
 

@@ -14,7 +14,7 @@ from asking import Asker, ConnectionEnded
 from ledger import Caller, Ledger
 from semel.broker.broker import Broker, BrokerFailed
 from semel.broker.chores import RETENTION_SECONDS
-from semel.core.batch import accept_from_client
+from semel.core.batch_checks import check_sent
 from semel.core.entries import ConsumerGroupChanged, OffsetsForgotten
 from semel.core.groups.consumer import ConsumerGroup
 from semel.core.partition import Partition
@@ -156,7 +156,7 @@ def test_a_torn_log_vouches_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None
     fail_once(monkeypatch, Partition, "apply_append", MemoryError())
     for _ in range(2):
         with pytest.raises(Torn):
-            caller.log.append(topic, partition, accept_from_client(BATCH, len(BATCH)), bytearray(BATCH), 0)
+            caller.log.append(topic, partition, check_sent(BATCH, len(BATCH)), bytearray(BATCH), 0)
     for vouch in (caller.log.sync_now, caller.log.checkpoint_now, caller.log.close):
         with pytest.raises(Torn):
             vouch()

@@ -16,13 +16,12 @@ from semel.core.batch import (
     NO_PRODUCER,
     NO_TIMESTAMP,
     BatchHeader,
-    accept_from_client,
-    check_timestamps,
     control_batch,
     place,
     read_header,
     stamp,
 )
+from semel.core.batch_checks import check_sent, check_timestamps
 from semel.core.refusals import Refused
 
 BYTES_MAX = 1_048_588
@@ -116,7 +115,7 @@ def honest_batches(draw: st.DrawFn) -> bytearray:
 
 @given(honest_batches(), st.sampled_from([bytes, bytearray, memoryview]))
 def test_every_honest_batch_is_accepted_and_every_field_read_from_its_place(batch: bytearray, kind: Any) -> None:
-    header = accept_from_client(kind(batch), len(batch))
+    header = check_sent(kind(batch), len(batch))
     assert header == BatchHeader(**{name: field(batch, name) for name in FIELDS})
     assert header == read_header(b"before" + batch, 6)
     assert header.batch_bytes == len(batch)
@@ -127,8 +126,8 @@ def test_a_header_has_sixty_one_bytes() -> None:
 
 
 def test_what_a_batch_is_stands_in_its_attributes() -> None:
-    assert not accept_from_client(build(), BYTES_MAX).is_transactional
-    assert accept_from_client(build(attributes=0x10), BYTES_MAX).is_transactional
+    assert not check_sent(build(), BYTES_MAX).is_transactional
+    assert check_sent(build(attributes=0x10), BYTES_MAX).is_transactional
     assert read_header(build(attributes=0x20)).is_control
     assert not read_header(build(attributes=0x1F)).is_control
 
@@ -177,43 +176,43 @@ def test_the_next_offset_lies_behind_the_last_record() -> None:
 )
 def test_a_batch_that_is_not_consistent_is_refused_with_the_error_for_it(error: int, fields: dict[str, int]) -> None:
     with refused(error):
-        accept_from_client(build(**fields), BYTES_MAX)
+        check_sent(build(**fields), BYTES_MAX)
 
 
 def test_two_batches_in_one_request_are_refused_as_such() -> None:
     with refused(refusals.INVALID_RECORD, "more than one record batch"):
-        accept_from_client(build() + build(), BYTES_MAX)
+        check_sent(build() + build(), BYTES_MAX)
 
 
 def test_a_batch_may_have_exactly_as_many_bytes_as_the_topic_allows() -> None:
     batch = build()
-    accept_from_client(batch, len(batch))
+    check_sent(batch, len(batch))
     with refused(refusals.MESSAGE_TOO_LARGE, r"68 bytes, max\.message\.bytes is 67"):
-        accept_from_client(batch, len(batch) - 1)
+        check_sent(batch, len(batch) - 1)
 
 
 def test_a_producer_hears_that_its_batch_is_too_large_before_anything_is_said_of_its_checksum() -> None:
     with refused(refusals.MESSAGE_TOO_LARGE):
-        accept_from_client(build(checksum=0), 67)
+        check_sent(build(checksum=0), 67)
 
 
 def test_a_damaged_batch_is_called_damaged_whatever_its_fields_say() -> None:
     with refused(refusals.CORRUPT_MESSAGE):
-        accept_from_client(build(checksum=0, attributes=0x20, record_count=0, base_sequence=-1), BYTES_MAX)
+        check_sent(build(checksum=0, attributes=0x20, record_count=0, base_sequence=-1), BYTES_MAX)
 
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("size", [17, 34, 60])
 def test_a_short_message_of_an_old_format_is_refused_for_good_not_called_corrupt(magic: int, size: int) -> None:
     with refused(refusals.INVALID_RECORD, f"format {magic}"):
-        accept_from_client(build(magic=magic)[:size], BYTES_MAX)
+        check_sent(build(magic=magic)[:size], BYTES_MAX)
 
 
 @given(honest_batches(), st.data())
 def test_a_batch_cut_anywhere_is_corrupt(batch: bytearray, data: st.DataObject) -> None:
     size = data.draw(st.integers(0, len(batch) - 1))
     with refused(refusals.CORRUPT_MESSAGE):
-        accept_from_client(batch[:size], BYTES_MAX)
+        check_sent(batch[:size], BYTES_MAX)
 
 
 @given(honest_batches(), st.data())
@@ -221,7 +220,7 @@ def test_no_flipped_bit_behind_the_checksum_goes_unnoticed(batch: bytearray, dat
     bit = data.draw(st.integers(17 * 8, len(batch) * 8 - 1))
     batch[bit // 8] ^= 1 << bit % 8
     with refused(refusals.CORRUPT_MESSAGE):
-        accept_from_client(batch, BYTES_MAX)
+        check_sent(batch, BYTES_MAX)
 
 
 @given(honest_batches(), st.dictionaries(st.sampled_from([n for n in FIELDS if n != "length"]), st.integers()))
@@ -236,7 +235,7 @@ def test_any_fields_under_a_right_checksum_are_accepted_only_if_they_agree(
         struct.pack_into(kind.upper() if kind != ">b" else ">B", batch, position, unsigned)
     struct.pack_into(">I", batch, 17, crc32c(bytes(batch[21:])))
     try:
-        header = accept_from_client(batch, BYTES_MAX)
+        header = check_sent(batch, BYTES_MAX)
     except Refused:
         return
     assert header.magic == 2
@@ -250,7 +249,7 @@ def test_any_fields_under_a_right_checksum_are_accepted_only_if_they_agree(
 @given(st.binary(max_size=200), st.sampled_from([bytes, bytearray, memoryview]))
 def test_any_bytes_are_accepted_or_refused_and_nothing_else_happens(garbage: bytes, kind: Any) -> None:
     with pytest.raises(Refused):
-        accept_from_client(kind(garbage), BYTES_MAX)
+        check_sent(kind(garbage), BYTES_MAX)
 
 
 @given(st.binary(min_size=61, max_size=200), st.integers(0, 500))
@@ -259,7 +258,7 @@ def test_any_bytes_under_a_right_length_and_checksum_are_accepted_or_refused(gar
     struct.pack_into(">iib", batch, 8, len(batch) - 12, 0, 2)
     struct.pack_into(">I", batch, 17, crc32c(bytes(batch[21:])))
     try:
-        header = accept_from_client(batch, bytes_max)
+        header = check_sent(batch, bytes_max)
     except Refused:
         return
     assert header.record_count > 0
@@ -267,7 +266,7 @@ def test_any_bytes_under_a_right_length_and_checksum_are_accepted_or_refused(gar
 
 def test_a_refusal_carries_its_message_for_people_and_its_number_for_clients() -> None:
     with pytest.raises(Refused) as caught:
-        accept_from_client(b"", BYTES_MAX)
+        check_sent(b"", BYTES_MAX)
     assert caught.value.error == refusals.CORRUPT_MESSAGE
     assert str(caught.value) == caught.value.message == "a record batch has at least 61 bytes, this one has 0"
 
@@ -307,13 +306,13 @@ def test_placing_a_batch_changes_its_offset_and_leader_epoch_and_nothing_else(ba
     assert batch[8:12] == before[8:12]
     assert batch[16:] == before[16:]
     assert is_whole(batch)
-    assert accept_from_client(batch, BYTES_MAX).next_offset == offset + field(batch, "last_offset_delta") + 1
+    assert check_sent(batch, BYTES_MAX).next_offset == offset + field(batch, "last_offset_delta") + 1
 
 
 @given(honest_batches(), st.integers(0, 2**63 - 1))
 def test_stamping_a_batch_sets_the_brokers_time_and_keeps_the_checksum_right(batch: bytearray, now_ms: int) -> None:
     before = bytes(batch)
-    header = stamp(memoryview(batch), accept_from_client(batch, BYTES_MAX), now_ms)
+    header = stamp(memoryview(batch), check_sent(batch, BYTES_MAX), now_ms)
     assert header == read_header(batch)
     assert header.max_timestamp == now_ms
     assert header.attributes == field(before, "attributes") | 0x08

@@ -11,7 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from semel.core import refusals
 from semel.core.aborted import AbortedTransactions
 from semel.core.batch import NO_PRODUCER, TRANSACTIONAL_BIT, BatchHeader, control_batch, read_header
-from semel.core.partition import PRODUCER_EXPIRATION_MS, Decision, Partition
+from semel.core.batch_checks import Verdict, judge_claim
+from semel.core.partition import PRODUCER_EXPIRATION_MS, Partition
 from semel.core.producer_ids import ProducerIds
 from semel.core.producers import Outcome, Producers, epoch_of, window_of
 from semel.core.refusals import Refused
@@ -25,9 +26,9 @@ def batch(producer_id: int, first: int, count: int = 1, epoch: int = 0, *, trans
     return BatchHeader(0, 0, 0, 2, 0, attributes, count - 1, 500, 600, producer_id, epoch, first, count)
 
 
-def send(partition: Partition, header: BatchHeader, now_ms: int = 0, *, joins: bool = False) -> Decision:
+def send(partition: Partition, header: BatchHeader, now_ms: int = 0, *, joins: bool = False) -> Verdict:
     """Decide, and apply if accepted, as the log does for a producer that has a transaction open."""
-    decision = partition.decide_append(header, ProducerIds(), now_ms, joins=joins)
+    decision = judge_claim(partition, header, ProducerIds(), now_ms, joins=joins)
     if decision.outcome is ACCEPTED:
         partition.apply_append(header._replace(base_offset=partition.next_offset), now_ms)
     return decision
@@ -142,8 +143,8 @@ def test_a_producer_that_cannot_have_been_forgotten_begins_at_0_behind_a_marker(
     ids.apply(reservation)
     partition = Partition()
     end(partition, reservation.first, committed=True)
-    assert partition.decide_append(batch(reservation.first, 1), ids, 5).outcome is GAP
-    assert partition.decide_append(batch(reservation.first, 0), ids, 5).outcome is ACCEPTED
+    assert judge_claim(partition, batch(reservation.first, 1), ids, 5).outcome is GAP
+    assert judge_claim(partition, batch(reservation.first, 0), ids, 5).outcome is ACCEPTED
 
 
 def test_a_batch_that_may_begin_a_transaction_by_itself_begins_at_0_whatever_was_forgotten() -> None:

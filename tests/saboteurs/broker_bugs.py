@@ -67,7 +67,7 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "the checksum of what a client sends is not looked at",
-        "semel.core.batch:accept_from_client",
+        "semel.core.batch_checks:check_sent",
         "crc32c(memoryview(batch)[CHECKED_FROM:]) != header.checksum",
         "header.checksum is None",
         ("tests/core/test_batch.py",),
@@ -204,8 +204,8 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a plain batch may come between those of its producer's transaction",
-        "semel.core.partition:Partition.decide_append",
-        "header.producer_id in self.open_transactions and not header.attributes & TRANSACTIONAL_BIT",
+        "semel.core.batch_checks:judge_claim",
+        "producer_id in partition.open_transactions and not header.attributes & TRANSACTIONAL_BIT",
         "False",
         ("tests/core/test_partition_transactions.py",),
     ),

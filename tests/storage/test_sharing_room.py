@@ -6,6 +6,7 @@ import pytest
 
 from ledger import NOW_MS, SETTINGS, Caller, Ledger, batch
 from semel.core.batch import read_header
+from semel.core.batch_checks import Sender
 from semel.core.producer_room import NoRoom
 from semel.core.producers import Outcome
 from semel.storage.log import Log
@@ -21,7 +22,7 @@ def test_one_address_does_not_keep_all_others_from_putting_a_producer_on_record(
     def sends(log: Log, producer: int, address: str) -> Outcome:
         topic, sent = log.state.catalog.existing("orders"), batch(producer, 0)
         (partition,) = log.state.partitions.all()
-        return log.append(topic, partition, read_header(sent), sent, NOW_MS, address=address).outcome
+        return log.append(topic, partition, read_header(sent), sent, NOW_MS, Sender(address)).outcome
 
     for producer in range(2000, 2004):
         assert sends(caller.log, producer, "greedy") is Outcome.ACCEPTED

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.core.batch import accept_from_client
+from semel.core.batch_checks import check_sent
 from semel.core.entries import LogStartMoved
 from semel.storage.files import Files, MemoryFiles
 from semel.storage.log import Log
@@ -33,7 +33,7 @@ class Partition:
 
     def append(self, *times_ms: int) -> None:
         batch = encode_batch([Record(self.value, timestamp_ms=time_ms) for time_ms in times_ms])
-        header = accept_from_client(batch, len(batch))
+        header = check_sent(batch, len(batch))
         self.log.append(self.topic, self.partition, header, batch, 0)
 
     def readable(self) -> list[tuple[int, int]]:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from semel.cli.errors import Failure
-from semel.core import batch as batches
+from semel.core.batch_checks import Sender, check_sent
 from semel.core.producers import SEQUENCE_MASK, Outcome
 from semel.core.refusals import Refused
 from semel.core.topics import Topic
@@ -197,8 +197,8 @@ class Lab:
             base_sequence=int(sequence),
             transactional=self._log.state.transactions.is_open(producer.producer_id),
         )
-        header = batches.accept_from_client(batch, topic.parsed.max_message_bytes)
-        appended = self._log.append(topic, partition, header, batch, now_ms, joins=True)
+        header = check_sent(batch, topic.parsed.max_message_bytes)
+        appended = self._log.append(topic, partition, header, batch, now_ms, Sender(joins=True))
         self._log.sync_now()
         if appended.outcome is Outcome.ACCEPTED:
             return f"OK offset:{appended.base_offset}"

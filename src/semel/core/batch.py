@@ -1,8 +1,8 @@
 """The 61 bytes at the head of a record batch: all that the broker ever knows of the records behind it.
 
 Clients send records in batches of format 2 (the only one that carries a producer's identity). The broker reads the
-header, checks that it is consistent with itself, with the bytes that came and with the checksum, gives the batch its
-place in the log by writing one number into it, and otherwise never touches, copies or opens the records.
+header, checks it (`core.batch_checks`), gives the batch its place in the log by writing one number into it, and
+otherwise never touches, copies or opens the records.
 
     offset size field                    covered by the checksum
          0    8 base offset              no: the broker sets it
@@ -25,15 +25,6 @@ import struct
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
-
-from semel.core.refusals import (
-    CORRUPT_MESSAGE,
-    INVALID_RECORD,
-    INVALID_TIMESTAMP,
-    MESSAGE_TOO_LARGE,
-    UNSUPPORTED_COMPRESSION_TYPE,
-    Refused,
-)
 
 Buffer = bytes | bytearray | memoryview
 
@@ -125,72 +116,6 @@ class BatchHeader(NamedTuple):
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """The header of a batch that has been checked before (it comes from our own disk); nothing is verified."""
     return BatchHeader._make(HEADER.unpack_from(buffer, position))
-
-
-def accept_from_client(batch: Buffer, batch_bytes_max: int) -> BatchHeader:
-    """The header of a batch that a client sent, or `Refused` with the answer that the client shall get.
-
-    The order of the checks decides which error a batch with several faults gets; it is Kafka's.
-    """
-    size = len(batch)
-    # The format comes first: a message of an old one may be shorter than our header and still be whole, and to call it
-    # corrupt would make its sender try again.
-    if size > MAGIC_POSITION and batch[MAGIC_POSITION] != MAGIC:
-        raise Refused(INVALID_RECORD, f"message format {batch[MAGIC_POSITION]} is not supported, only format {MAGIC}")
-    if size < HEADER_BYTES:
-        raise Refused(CORRUPT_MESSAGE, f"a record batch has at least {HEADER_BYTES} bytes, this one has {size}")
-    header = BatchHeader._make(HEADER.unpack_from(batch))
-    if header.length + LENGTH_PREFIX_BYTES != size:
-        if HEADER_BYTES <= header.length + LENGTH_PREFIX_BYTES < size:
-            raise Refused(INVALID_RECORD, "more than one record batch for a partition in one request")
-        raise Refused(CORRUPT_MESSAGE, f"the batch says it has {header.length} bytes more, but {size - 12} came")
-    if size > batch_bytes_max:
-        raise Refused(MESSAGE_TOO_LARGE, f"the batch has {size} bytes, max.message.bytes is {batch_bytes_max}")
-    if crc32c(memoryview(batch)[CHECKED_FROM:]) != header.checksum:
-        raise Refused(CORRUPT_MESSAGE, "the checksum of the batch does not match its bytes")
-    _check_fields(header, batch)
-    return header
-
-
-def _check_fields(header: BatchHeader, batch: Buffer) -> None:
-    attributes = header.attributes
-    if attributes & CONTROL_BIT:
-        raise Refused(INVALID_RECORD, "control batches are written by the broker, never by a client")
-    count = header.record_count
-    if count <= 0 or header.last_offset_delta != count - 1:
-        raise Refused(
-            INVALID_RECORD, f"the batch counts {count} records but its last offset delta is {header.last_offset_delta}"
-        )
-    if header.producer_id != NO_PRODUCER and min(header.producer_id, header.producer_epoch, header.base_sequence) < 0:
-        raise Refused(INVALID_RECORD, "a producer's id, epoch and sequence number are 0 or more")
-    if attributes & HORIZON_BIT:
-        raise Refused(INVALID_RECORD, "only the broker says when a mark of deletion may go")
-    if attributes & APPEND_TIME_BIT:
-        raise Refused(INVALID_TIMESTAMP, "only the broker may set the timestamp type to LogAppendTime")
-    codec = attributes & CODEC_MASK
-    if codec == 0:
-        if count * RECORD_BYTES_MIN > len(batch) - HEADER_BYTES:
-            raise Refused(INVALID_RECORD, f"{count} records cannot fit in {len(batch) - HEADER_BYTES} bytes")
-        return
-    if codec > CODEC_LAST:
-        raise Refused(UNSUPPORTED_COMPRESSION_TYPE, f"there is no compression type {codec}")
-    signature = CODEC_SIGNATURES.get(codec)
-    if signature is not None and batch[HEADER_BYTES : HEADER_BYTES + len(signature)] != signature:
-        raise Refused(CORRUPT_MESSAGE, f"the records are not what compression type {codec} says they are")
-
-
-def check_timestamps(header: BatchHeader, now_ms: int, before_max_ms: int, after_max_ms: int) -> None:
-    """Refuse a batch whose producer's clock is too far from ours, either way."""
-    if header.max_timestamp - now_ms > after_max_ms:
-        ahead_ms = header.max_timestamp - now_ms
-        raise Refused(
-            INVALID_TIMESTAMP, f"the batch is {ahead_ms} ms ahead, message.timestamp.after.max.ms is {after_max_ms}"
-        )
-    if now_ms - header.base_timestamp > before_max_ms and header.base_timestamp != NO_TIMESTAMP:
-        late_ms = now_ms - header.base_timestamp
-        raise Refused(
-            INVALID_TIMESTAMP, f"the batch is {late_ms} ms late, message.timestamp.before.max.ms is {before_max_ms}"
-        )
 
 
 def control_batch(

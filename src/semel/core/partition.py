@@ -1,7 +1,8 @@
-"""One partition's state machine: whether a batch may be appended, where it goes, and what is known afterwards.
+"""One partition's state machine: where a batch goes, and what is known afterwards.
 
-`decide` looks and changes nothing; `apply` changes and never refuses. Between the two the caller makes the batch part
-of the journal. Recovery runs `apply` alone, on what the journal holds, and arrives at the same state.
+Whether a batch may be appended is decided in `core.batch_checks`. `apply_...` changes and never refuses. Between the
+two the log makes the batch part of the journal. Recovery runs `apply_...` alone, on what the journal holds, and arrives
+at the same state.
 
 Offsets are dense: a batch of n records takes n of them. What lies behind `next_offset` does not exist, what lies below
 `log_start` is gone. How far consumers may read is no rule but a matter of durability, so it is not kept here; how far
@@ -12,44 +13,17 @@ Whether a producer has a transaction open at all is the business of `core.transa
 its first batch here on, until a marker ends it.
 """
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from semel.core import refusals
 from semel.core.aborted import AbortedTransactions
 from semel.core.batch import APPEND_TIME_BIT, NO_PRODUCER, NO_TIMESTAMP, TRANSACTIONAL_BIT, BatchHeader
 from semel.core.leader_epochs import LeaderEpochs
-from semel.core.producer_ids import ProducerIds
-from semel.core.producers import (
-    ACCEPTED,
-    DUPLICATE,
-    FENCED,
-    Judgement,
-    KnownBatch,
-    Outcome,
-    Producers,
-    advance,
-    epoch_of,
-    is_bare,
-    judge,
-)
+from semel.core.producers import Producers, advance
 
 # After this long without a word a producer is forgotten: seven days. Apache Kafka does it after one, but a client may
 # be cut off for a long weekend and send again what was acknowledged, and a state costs 350 bytes at most.
 PRODUCER_EXPIRATION_MS: Final = 604_800_000
-
-
-class Decision(NamedTuple):
-    """What becomes of a batch. A duplicate has the original; whatever is neither has an error and a message."""
-
-    outcome: Outcome
-    original: KnownBatch | None = None
-    error: int = refusals.NONE
-    message: str | None = None
-
-
-_ACCEPTED: Final = Decision(ACCEPTED)
-# What has no producer can be no repetition, and leaves no gap.
-_NO_CLAIM: Final = Judgement(ACCEPTED)
 
 
 class Partition:
@@ -74,57 +48,6 @@ class Partition:
         for first_offset in self.open_transactions.values():
             return max(first_offset, self.log_start)
         return self.next_offset
-
-    def decide_append(
-        self,
-        header: BatchHeader,
-        ids: ProducerIds,
-        now_ms: int,
-        expiration_ms: int = PRODUCER_EXPIRATION_MS,
-        *,
-        joins: bool = False,
-    ) -> Decision:
-        """What becomes of a batch whose header has been found consistent; `Refused` if it has no business here.
-
-        A repetition and a zombie hear that they are, whatever else is wrong with them. `joins`: it may be the batch by
-        which a partition becomes part of a transaction.
-        """
-        claims = header.producer_id != NO_PRODUCER
-        judgement = self._judge(header, ids, now_ms, expiration_ms, joins) if claims else _NO_CLAIM
-        outcome = judgement.outcome
-        if outcome is DUPLICATE:
-            return Decision(outcome, judgement.original)
-        if outcome is FENCED:
-            return Decision(
-                outcome,
-                error=refusals.INVALID_PRODUCER_EPOCH,
-                message=f"fenced (epoch {header.producer_epoch}, current {judgement.expected})",
-            )
-        if outcome is ACCEPTED:
-            if header.producer_id in self.open_transactions and not header.attributes & TRANSACTIONAL_BIT:
-                raise refusals.Refused(
-                    refusals.INVALID_TXN_STATE, "a batch outside of the transaction that its producer has open here"
-                )
-            return _ACCEPTED
-        return Decision(
-            outcome,
-            error=refusals.OUT_OF_ORDER_SEQUENCE_NUMBER,
-            message=f"sequence gap (expected {judgement.expected}, got {header.base_sequence})",
-        )
-
-    def _judge(self, header: BatchHeader, ids: ProducerIds, now_ms: int, expiration_ms: int, joins: bool) -> Judgement:
-        producer_id = header.producer_id
-        state = self.producers.get(producer_id)
-        # Where a batch by itself makes its partition part of a transaction every transaction has an epoch of its own,
-        # and so begins at 0 in each partition, whatever may have been forgotten of earlier ones.
-        is_new = (state is None or is_bare(state)) and (
-            (joins and header.is_transactional)
-            or (producer_id >= self.forgotten_below and ids.is_young(producer_id, now_ms, expiration_ms))
-        )
-        if state is not None and not is_new and is_bare(state) and epoch_of(state) == header.producer_epoch:
-            # What came before the marker may have been forgotten.
-            state = None
-        return judge(state, is_new, header.producer_epoch, header.base_sequence, header.record_count)
 
     def check_append(self, header: BatchHeader) -> None:
         """ValueError for a batch whose place is taken, as only a damaged journal has one."""

@@ -9,7 +9,7 @@ directory does not, so that both come to the same state. Nothing here may read o
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from semel.core.batch import BatchHeader, control_header, read_header
+from semel.core.batch import TRANSACTIONAL_BIT, BatchHeader, control_header, read_header
 from semel.core.entries import (
     BatchAppended,
     ClassicGroupChanged,
@@ -133,13 +133,6 @@ class Partitions(Generic[H]):
             case _:
                 self.add_missing(self._catalog.known(entry.number))
 
-    def apply_append(self, holder: H, header: BatchHeader, at_ms: int) -> None:
-        """A batch has become part of the log, at the offset that its header bears."""
-        producers = holder.state.producers
-        before = len(producers)
-        holder.apply_append(header, at_ms)
-        self.producer_count += len(producers) - before
-
     def _apply_marker(self, holder: H, entry: TransactionEnded) -> None:
         state = holder.state
         before = len(state.producers)
@@ -227,11 +220,26 @@ class State(Generic[H]):
             for machine in self._machines[type(entry)]:
                 machine.apply(entry)
 
-    def apply_batch(self, holder: H, header: BatchHeader, at_ms: int) -> None:
-        """The same for a batch whose partition and header are at hand, as they are where it is made."""
-        self.partitions.apply_append(holder, header, at_ms)
-        if header.is_transactional:
+    def apply_batch(self, holder: H, header: BatchHeader, at_ms: int, address: str | None = None) -> None:
+        """The same for a batch whose partition and header are at hand, as they are where it is made. `address` is its
+        sender's, and is charged for a producer that is new on record.
+        """
+        producers = holder.state.producers
+        before = len(producers)
+        holder.apply_append(header, at_ms)
+        if len(producers) > before:
+            self.partitions.producer_count += 1
+            if address is not None and not self.transactions.takes_part(header.producer_id, holder.name):
+                self.producer_room.charge(1, address, at_ms, self.silence.horizon_ms)
+        if header.attributes & TRANSACTIONAL_BIT:
             self.transactions.apply_batch(header.producer_id, holder.name, at_ms)
+
+    def check_producer_room(self, producer_id: int, name: PartitionName, address: str | None) -> None:
+        """Refused unless one more producer may be put on record in a partition."""
+        if self.transactions.takes_part(producer_id, name):
+            # Room was taken when that was announced.
+            address = None
+        self.producer_room.check(1, self.partitions.producer_count, address, self.silence.horizon_ms)
 
     def strays(self) -> Iterator[tuple[H, int]]:
         """The transactions that are open in a partition, by producer id, and of which the register does not know.

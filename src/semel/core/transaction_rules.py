@@ -252,7 +252,15 @@ class TransactionRules:
         known: dict[PartitionName, None] = {} if transaction is None else transaction.partitions
         return {name for name in partitions if name not in known}
 
-    def check_batch(self, producer_id: int, producer_epoch: int, partition: PartitionName, *, joins: bool) -> None:
+    def check_batch(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        partition: PartitionName,
+        *,
+        joins: bool,
+        missing_error: int = refusals.INVALID_TXN_STATE,
+    ) -> None:
         """Refuse a transactional batch that is part of no open transaction. `joins`: it takes part by being sent."""
         owner = self._known.owner(producer_id)
         if owner is None:
@@ -265,7 +273,7 @@ class TransactionRules:
         if transaction is not None and partition in transaction.partitions:
             return
         if not joins:
-            raise Refused(refusals.INVALID_TXN_STATE, "the producer has no transaction open here")
+            raise Refused(missing_error, "the producer has no transaction open here")
         self._check_room(owner, 1)
 
     def _check_group(self, group: str) -> None:

@@ -17,11 +17,11 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from semel.core import batch as batches
-from semel.core import refusals
-from semel.core.batch import TRANSACTIONAL_BIT, BatchHeader
+from semel.core.batch import BatchHeader
+from semel.core.batch_checks import LOCAL, Sender, Verdict, judge_batch
 from semel.core.entries import (
     Entry,
     LogStartMoved,
@@ -33,7 +33,7 @@ from semel.core.entries import (
 from semel.core.groups.groups import GROUP_NAME_BYTES_MAX, GROUP_OFFSETS_MAX, GROUPS_MAX, Groups
 from semel.core.partition import PRODUCER_EXPIRATION_MS, answered_timestamp
 from semel.core.producer_room import PRODUCER_STATES_MAX, ProducerRoom
-from semel.core.producers import ACCEPTED, GAP, Outcome
+from semel.core.producers import ACCEPTED
 from semel.core.state import State
 from semel.core.steps import APPEND_PIECES, Steps, finish
 from semel.core.topics import Catalog, Topic
@@ -77,16 +77,6 @@ class LogSettings:
     transactions: TransactionBounds = TRANSACTION_BOUNDS
     # Whether answers go, and records are read, before the disk has what they speak of (`--durability os`).
     acknowledges_unsynced: bool = False
-
-
-class Appended(NamedTuple):
-    """What became of a batch, and what its sender is told. A duplicate is told what the original was."""
-
-    outcome: Outcome
-    base_offset: int = -1
-    timestamp_ms: int = batches.NO_TIMESTAMP
-    error: int = refusals.NONE
-    message: str | None = None
 
 
 class Torn(Exception):
@@ -211,61 +201,35 @@ class Log:
         header: BatchHeader,
         batch: bytearray | memoryview,
         now_ms: int,
-        *,
-        joins: bool = False,
-        address: str | None = None,
-    ) -> Appended:
-        """Judge a batch that was found consistent and, if it is new, append it; its base offset is written into it.
+        sender: Sender = LOCAL,
+    ) -> Verdict:
+        """Judge a batch that `check_sent` let pass and, if it is new, append it; its base offset is written into it.
 
-        `joins`: a transactional batch may make its partition part of the open transaction, or open one by itself.
-        `address`: its sender's. OSError means that nothing happened, Torn that nothing in memory counts any more.
-        Whatever the outcome, the answer is due when `end` as it stands after this call is durable: for a duplicate,
-        too, whose original may still be on its way to the disk.
+        OSError means that nothing happened, Torn that nothing in memory counts any more. Whatever the outcome, the
+        answer is due when `end` as it stands after this call is durable: for a duplicate, too, whose original may still
+        be on its way to the disk.
         """
         self._check_whole()
-        known = self.state
-        state = partition.state
-        decision = state.decide_append(
-            header,
-            known.producer_ids,
-            now_ms,
-            known.silence.producer_allowed_ms(now_ms, self.settings.producer_expiration_ms),
-            joins=joins,
-        )
-        outcome = decision.outcome
-        if header.attributes & TRANSACTIONAL_BIT and (outcome is ACCEPTED or outcome is GAP):
-            known.transaction_rules.check_batch(header.producer_id, header.producer_epoch, partition.name, joins=joins)
-        if outcome is not ACCEPTED:
-            original = decision.original
-            if original is None:
-                return Appended(outcome, error=decision.error, message=decision.message)
-            return Appended(outcome, original.base_offset, original.timestamp_ms)
-        is_first = header.producer_id != batches.NO_PRODUCER and state.producers.get(header.producer_id) is None
-        if is_first:
-            if known.transactions.takes_part(header.producer_id, partition.name):
-                # Room was taken when that was announced.
-                address = None
-            known.producer_room.check(1, known.partitions.producer_count, address, known.silence.horizon_ms)
-        configs = topic.parsed
+        state, configs = self.state, topic.parsed
+        expiration_ms = self.settings.producer_expiration_ms
+        verdict = judge_batch(state, partition, header, configs, sender, now_ms, expiration_ms)
+        if verdict.outcome is not ACCEPTED:
+            return verdict
         if configs.log_append_time:
             header = batches.stamp(batch, header, now_ms)
-        else:
-            batches.check_timestamps(header, now_ms, configs.timestamp_before_max_ms, configs.timestamp_after_max_ms)
-        base_offset = state.next_offset
-        header = batches.place(batch, header, base_offset, known.partitions.leader_epoch)
+        base_offset = partition.state.next_offset
+        header = batches.place(batch, header, base_offset, state.partitions.leader_epoch)
         head = BATCH_HEAD.pack(partition.topic_number, partition.index, now_ms)
         end = 0
         try:
             partition.write(header, batch, now_ms, configs)
             end = self._journal.append(BATCH_KIND, [head, batch])
-            known.apply_batch(partition, header, now_ms)
-            if is_first:
-                known.producer_room.charge(1, address, now_ms, known.silence.horizon_ms)
+            state.apply_batch(partition, header, now_ms, sender.address)
             self._expect(end, partition)
         except BaseException as error:
             self._note_broken_off(f"a batch for {partition.directory}", end, error)
             raise
-        return Appended(ACCEPTED, base_offset, answered_timestamp(header))
+        return Verdict(ACCEPTED, base_offset, answered_timestamp(header))
 
     def commit(self, entry: Entry, prepared: PreparedEnd | None = None) -> None:
         """Make any other decision part of the log. OSError means that nothing happened, as does ValueError for one that

@@ -10,14 +10,12 @@ and end the connection when used, as they do in Apache Kafka 4.
 from typing import TYPE_CHECKING, Final
 
 from semel.compaction.opening import KeylessRecords
-from semel.core import batch as batches
-from semel.core.batch import CODEC_LAST, CODEC_MASK
+from semel.core.batch_checks import Sender, check_sent
 from semel.core.producer_room import NoRoom
 from semel.core.producers import ACCEPTED, DUPLICATE, GAP
 from semel.core.refusals import Refused
 from semel.core.steps import APPEND_PIECES, Steps
 from semel.core.topics import Topic
-from semel.storage.partition_log import PartitionLog
 from semel.wire.errors import ErrorCode, ProtocolError
 from semel.wire.produce import (
     ProducePartitionAnswer,
@@ -48,11 +46,18 @@ def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[No
     if version < PRODUCE_SERVED_MIN:
         raise ProtocolError(f"Produce version {version} carries message formats that are not supported")
     request = yield from decode_request_in_steps(body, version)
-    acks, transactional_id = request.acks, request.transactional_id
+    acks = request.acks
+    sender = Sender(
+        exchange.address,
+        joins=version >= _JOINS_FROM,
+        knows_abortable=version >= _ABORTABLE_FROM,
+        knows_zstd=version >= _ZSTD_FROM,
+        is_transactional=request.transactional_id is not None,
+    )
     answers: list[ProduceTopicAnswer] = []
     for topic in request.topics:
-        answered = yield from _produce_to(broker, exchange, topic, acks, transactional_id)
-        answers.append(answered)
+        of_topic = yield from _produce_to(broker, topic, acks, sender)
+        answers.append(of_topic)
     # Here and not with the answer, because what nobody waits for has to become durable as well.
     broker.follow_journal()
     if acks == ACKS_NONE:
@@ -65,10 +70,8 @@ def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[No
     exchange.reply((answer,), after=broker.log.end if acks == ACKS_ALL else 0)
 
 
-def _produce_to(
-    broker: "Broker", exchange: "Exchange", asked: ProduceTopic, acks: int, transactional_id: str | None
-) -> Steps[ProduceTopicAnswer]:
-    name, topic_id, partitions = asked
+def _produce_to(broker: "Broker", of_topic: ProduceTopic, acks: int, sender: Sender) -> Steps[ProduceTopicAnswer]:
+    name, topic_id, partitions = of_topic
     catalog = broker.log.state.catalog
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic_id is None else ErrorCode.UNKNOWN_TOPIC_ID
     answers: list[ProducePartitionAnswer] = []
@@ -80,13 +83,15 @@ def _produce_to(
                 raise Refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks} is none of -1, 0 and 1")
             if topic is None:
                 raise Refused(unknown, "there is no such topic")
-            answers.append((yield from _append(broker, exchange, topic, index, records, transactional_id)))
+            answers.append((yield from _append(broker, topic, index, records, sender)))
         except KeylessRecords as refused:
             broker.metrics.refused_batches += 1
             errors = [(place, "a record without a key") for place in refused.places]
             answers.append(_refusal(index, refused.error, refused.message)._replace(record_errors=errors))
         except Refused as refused:
             broker.metrics.refused_batches += 1
+            if isinstance(refused, NoRoom):
+                broker.no_room(refused)
             answers.append(_refusal(index, refused.error, refused.message))
         except OSError as error:
             broker.storage_error(error)
@@ -98,47 +103,22 @@ def _produce_to(
 
 
 def _append(
-    broker: "Broker",
-    exchange: "Exchange",
-    topic: Topic,
-    index: int,
-    records: memoryview | None,
-    transactional_id: str | None,
+    broker: "Broker", topic: Topic, index: int, records: memoryview | None, sender: Sender
 ) -> Steps[ProducePartitionAnswer]:
-    log, version = broker.log, exchange.version
-    partition = _partition(broker, topic, index)
+    log, metrics = broker.log, broker.metrics
+    partition = log.state.partitions.at(topic.number, index)
+    if partition is None:
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic '{topic.name}' has no partition {index}")
     if not records:
         raise Refused(ErrorCode.INVALID_RECORD, "there is no record batch for this partition")
-    header = batches.accept_from_client(records, topic.parsed.max_message_bytes)
-    if header.attributes & CODEC_MASK == CODEC_LAST and version < _ZSTD_FROM:
-        raise Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce version {_ZSTD_FROM} or later")
-    if header.is_transactional and transactional_id is None:
-        raise Refused(
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional batch in a request without a transaction"
-        )
+    header = check_sent(records, topic.parsed.max_message_bytes, sender)
     if topic.parsed.is_compacted:
         yield from broker.key_checks.check(records, header)
         if log.state.catalog.numbered(topic.number) is None:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic '{topic.name}' has just been deleted")
-    try:
-        appended = log.append(
-            topic,
-            partition,
-            header,
-            records,
-            broker.now_ms(),
-            joins=version >= _JOINS_FROM,
-            address=exchange.address,
-        )
-    except NoRoom as refused:
-        broker.no_room(refused)
-        raise
-    except Refused as refused:
-        if refused.error == ErrorCode.INVALID_TXN_STATE and header.is_transactional and version >= _ABORTABLE_FROM:
-            raise Refused(ErrorCode.TRANSACTION_ABORTABLE, refused.message) from None
-        raise
-    outcome, base_offset, timestamp_ms, error, message = appended
-    metrics = broker.metrics
+    outcome, base_offset, timestamp_ms, error, message = log.append(
+        topic, partition, header, records, broker.now_ms(), sender
+    )
     if outcome is ACCEPTED:
         metrics.accepted_batches += 1
         metrics.accepted_records += header.record_count
@@ -153,13 +133,6 @@ def _append(
     if error:
         return _refusal(index, error, message)
     return ProducePartitionAnswer(index, 0, base_offset, timestamp_ms, partition.state.log_start)
-
-
-def _partition(broker: "Broker", topic: Topic, index: int) -> PartitionLog:
-    partition = broker.log.state.partitions.at(topic.number, index)
-    if partition is None:
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic '{topic.name}' has no partition {index}")
-    return partition
 
 
 def _refusal(index: int, error: int, message: str | None) -> ProducePartitionAnswer:

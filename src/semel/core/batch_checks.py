@@ -1,0 +1,230 @@
+"""All that is checked of a batch before it becomes part of the log, in the order in which it is checked.
+
+    check_sent     the batch by itself and in its request: format, size, checksum, fields, codec, transaction or not
+    (the caller)   in a compacted topic, that each record has a key: this opens the records, and may take its time
+    judge_batch    the batch against what is known: repetition, epoch, sequence number; the transaction; whether there
+                   is room for one more producer; and the clock of its sender
+
+The order decides which error a batch with several faults gets; it is Kafka's. A repetition and a zombie learn that they
+are one, whatever else is wrong with them. Nothing here changes anything, and a batch that `judge_batch` accepts has to
+be appended before anything else is.
+"""
+
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from semel.core.batch import (
+    APPEND_TIME_BIT,
+    CHECKED_FROM,
+    CODEC_LAST,
+    CODEC_MASK,
+    CODEC_SIGNATURES,
+    CONTROL_BIT,
+    HEADER_BYTES,
+    HORIZON_BIT,
+    LENGTH_PREFIX_BYTES,
+    MAGIC,
+    MAGIC_POSITION,
+    NO_PRODUCER,
+    NO_TIMESTAMP,
+    RECORD_BYTES_MIN,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    Buffer,
+    read_header,
+)
+from semel.core.configs import TopicConfigs
+from semel.core.partition import PRODUCER_EXPIRATION_MS, Partition
+from semel.core.producer_ids import ProducerIds
+from semel.core.producers import ACCEPTED, DUPLICATE, FENCED, GAP, Judgement, Outcome, epoch_of, is_bare, judge
+from semel.core.refusals import (
+    CORRUPT_MESSAGE,
+    INVALID_PRODUCER_EPOCH,
+    INVALID_RECORD,
+    INVALID_TIMESTAMP,
+    INVALID_TXN_STATE,
+    MESSAGE_TOO_LARGE,
+    NONE,
+    OUT_OF_ORDER_SEQUENCE_NUMBER,
+    TRANSACTION_ABORTABLE,
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    UNSUPPORTED_COMPRESSION_TYPE,
+    Refused,
+)
+from semel.core.state import H, State
+
+
+class Sender(NamedTuple):
+    """What counts about the sender of a batch besides the batch."""
+
+    # Whose room its producer takes; None for the broker's own.
+    address: str | None = None
+    # Whether a batch by itself makes its partition part of the open transaction, or opens one.
+    joins: bool = False
+    # Whether the client knows an error that tells it to abort its transaction and to go on with the next one.
+    knows_abortable: bool = False
+    knows_zstd: bool = True
+    # Whether the request names a transactional id.
+    is_transactional: bool = True
+
+
+LOCAL: Final = Sender()
+
+
+class Verdict(NamedTuple):
+    """What became of a batch, and what its sender is told. A duplicate is told what the original was."""
+
+    outcome: Outcome
+    base_offset: int = -1
+    timestamp_ms: int = NO_TIMESTAMP
+    error: int = NONE
+    message: str | None = None
+
+
+_ACCEPTED: Final = Verdict(ACCEPTED)
+
+
+def check_sent(batch: Buffer, batch_bytes_max: int, sender: Sender = LOCAL) -> BatchHeader:
+    """The header of a batch that a client sent; `Refused` if the batch contradicts itself or its request."""
+    size = len(batch)
+    # The format comes first: a message of an old one may be shorter than our header and still be whole, and to call it
+    # corrupt would make its sender try again.
+    if size > MAGIC_POSITION and batch[MAGIC_POSITION] != MAGIC:
+        raise Refused(INVALID_RECORD, f"message format {batch[MAGIC_POSITION]} is not supported, only format {MAGIC}")
+    if size < HEADER_BYTES:
+        raise Refused(CORRUPT_MESSAGE, f"a record batch has at least {HEADER_BYTES} bytes, this one has {size}")
+    header = read_header(batch)
+    if header.length + LENGTH_PREFIX_BYTES != size:
+        if HEADER_BYTES <= header.length + LENGTH_PREFIX_BYTES < size:
+            raise Refused(INVALID_RECORD, "more than one record batch for a partition in one request")
+        raise Refused(CORRUPT_MESSAGE, f"the batch says it has {header.length} bytes more, but {size - 12} came")
+    if size > batch_bytes_max:
+        raise Refused(MESSAGE_TOO_LARGE, f"the batch has {size} bytes, max.message.bytes is {batch_bytes_max}")
+    if crc32c(memoryview(batch)[CHECKED_FROM:]) != header.checksum:
+        raise Refused(CORRUPT_MESSAGE, "the checksum of the batch does not match its bytes")
+    _check_fields(header, batch)
+    if header.attributes & CODEC_MASK == CODEC_LAST and not sender.knows_zstd:
+        raise Refused(UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later")
+    if header.attributes & TRANSACTIONAL_BIT and not sender.is_transactional:
+        raise Refused(TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional batch in a request without a transaction")
+    return header
+
+
+def _check_fields(header: BatchHeader, batch: Buffer) -> None:
+    attributes = header.attributes
+    if attributes & CONTROL_BIT:
+        raise Refused(INVALID_RECORD, "control batches are written by the broker, never by a client")
+    count = header.record_count
+    if count <= 0 or header.last_offset_delta != count - 1:
+        raise Refused(
+            INVALID_RECORD, f"the batch counts {count} records but its last offset delta is {header.last_offset_delta}"
+        )
+    if header.producer_id != NO_PRODUCER and min(header.producer_id, header.producer_epoch, header.base_sequence) < 0:
+        raise Refused(INVALID_RECORD, "a producer's id, epoch and sequence number are 0 or more")
+    if attributes & HORIZON_BIT:
+        raise Refused(INVALID_RECORD, "only the broker says when a mark of deletion may go")
+    if attributes & APPEND_TIME_BIT:
+        raise Refused(INVALID_TIMESTAMP, "only the broker may set the timestamp type to LogAppendTime")
+    codec = attributes & CODEC_MASK
+    if codec == 0:
+        if count * RECORD_BYTES_MIN > len(batch) - HEADER_BYTES:
+            raise Refused(INVALID_RECORD, f"{count} records cannot fit in {len(batch) - HEADER_BYTES} bytes")
+        return
+    if codec > CODEC_LAST:
+        raise Refused(UNSUPPORTED_COMPRESSION_TYPE, f"there is no compression type {codec}")
+    signature = CODEC_SIGNATURES.get(codec)
+    if signature is not None and batch[HEADER_BYTES : HEADER_BYTES + len(signature)] != signature:
+        raise Refused(CORRUPT_MESSAGE, f"the records are not what compression type {codec} says they are")
+
+
+def judge_batch(
+    state: State[H],
+    holder: H,
+    header: BatchHeader,
+    configs: TopicConfigs,
+    sender: Sender,
+    now_ms: int,
+    expiration_ms: int,
+) -> Verdict:
+    """What becomes of a batch that `check_sent` let pass; `Refused` if it has no business here."""
+    partition = holder.state
+    allowed_ms = state.silence.producer_allowed_ms(now_ms, expiration_ms)
+    verdict = judge_claim(partition, header, state.producer_ids, now_ms, allowed_ms, joins=sender.joins)
+    outcome = verdict.outcome
+    if outcome is DUPLICATE or outcome is FENCED:
+        return verdict
+    producer_id = header.producer_id
+    if header.attributes & TRANSACTIONAL_BIT:
+        missing = TRANSACTION_ABORTABLE if sender.knows_abortable else INVALID_TXN_STATE
+        epoch, rules = header.producer_epoch, state.transaction_rules
+        rules.check_batch(producer_id, epoch, holder.name, joins=sender.joins, missing_error=missing)
+    if outcome is GAP:
+        return verdict
+    if producer_id != NO_PRODUCER and partition.producers.get(producer_id) is None:
+        state.check_producer_room(producer_id, holder.name, sender.address)
+    if not configs.log_append_time:
+        check_timestamps(header, now_ms, configs.timestamp_before_max_ms, configs.timestamp_after_max_ms)
+    return verdict
+
+
+def judge_claim(
+    partition: Partition,
+    header: BatchHeader,
+    ids: ProducerIds,
+    now_ms: int,
+    expiration_ms: int = PRODUCER_EXPIRATION_MS,
+    *,
+    joins: bool = False,
+) -> Verdict:
+    """What becomes of the claim of a batch, its producer's id, epoch and number; `Refused` if it is right, but comes in
+    the middle of a transaction that it is no part of.
+    """
+    producer_id = header.producer_id
+    if producer_id == NO_PRODUCER:
+        # What claims nothing can be no repetition, and leaves no gap.
+        return _ACCEPTED
+    judgement = _judge(partition, header, ids, now_ms, expiration_ms, joins)
+    outcome = judgement.outcome
+    if outcome is ACCEPTED:
+        if producer_id in partition.open_transactions and not header.attributes & TRANSACTIONAL_BIT:
+            raise Refused(INVALID_TXN_STATE, "a batch outside of the transaction that its producer has open here")
+        return _ACCEPTED
+    if judgement.original is not None:
+        return Verdict(outcome, judgement.original.base_offset, judgement.original.timestamp_ms)
+    if outcome is FENCED:
+        why = f"fenced (epoch {header.producer_epoch}, current {judgement.expected})"
+        return Verdict(outcome, error=INVALID_PRODUCER_EPOCH, message=why)
+    why = f"sequence gap (expected {judgement.expected}, got {header.base_sequence})"
+    return Verdict(outcome, error=OUT_OF_ORDER_SEQUENCE_NUMBER, message=why)
+
+
+def _judge(
+    partition: Partition, header: BatchHeader, ids: ProducerIds, now_ms: int, expiration_ms: int, joins: bool
+) -> Judgement:
+    producer_id = header.producer_id
+    state = partition.producers.get(producer_id)
+    # Where a batch by itself makes its partition part of a transaction every transaction has an epoch of its own, and
+    # so begins at 0 in each partition, whatever may have been forgotten of earlier ones.
+    is_new = (state is None or is_bare(state)) and (
+        (joins and header.is_transactional)
+        or (producer_id >= partition.forgotten_below and ids.is_young(producer_id, now_ms, expiration_ms))
+    )
+    if state is not None and not is_new and is_bare(state) and epoch_of(state) == header.producer_epoch:
+        # What came before the marker may have been forgotten.
+        state = None
+    return judge(state, is_new, header.producer_epoch, header.base_sequence, header.record_count)
+
+
+def check_timestamps(header: BatchHeader, now_ms: int, before_max_ms: int, after_max_ms: int) -> None:
+    """Refuse a batch whose producer's clock is too far from ours, either way."""
+    if header.max_timestamp - now_ms > after_max_ms:
+        ahead_ms = header.max_timestamp - now_ms
+        raise Refused(
+            INVALID_TIMESTAMP, f"the batch is {ahead_ms} ms ahead, message.timestamp.after.max.ms is {after_max_ms}"
+        )
+    if now_ms - header.base_timestamp > before_max_ms and header.base_timestamp != NO_TIMESTAMP:
+        late_ms = now_ms - header.base_timestamp
+        raise Refused(
+            INVALID_TIMESTAMP, f"the batch is {late_ms} ms late, message.timestamp.before.max.ms is {before_max_ms}"
+        )
