@@ -23,7 +23,9 @@ def beside(scenario: Callable[[Broker, FaultyFiles], Awaitable[None]]) -> None:
     async def run() -> None:
         files = FaultyFiles()
         async with Broker(files=files, settings=replace(SETTINGS, producer_states_max=8)) as broker:
-            broker.commit(broker.log.state.catalog.decide_create("orders", 8, {}, bytes(16), broker.now_ms()))
+            broker.runtime.commit(
+                broker.log.state.catalog.decide_create("orders", 8, {}, bytes(16), broker.clock.now_ms())
+            )
             await scenario(broker, files)
 
     asyncio.run(run())
@@ -36,10 +38,10 @@ def announce(broker: Broker, claim: Claim, partitions: range, address: str) -> N
 
 
 def send(broker: Broker, producer_id: int, partition: int, address: str, attributes: int = 0) -> Outcome:
-    log, sent = broker.log, batch(producer_id, 0, at_ms=broker.now_ms(), attributes=attributes)
+    log, sent = broker.log, batch(producer_id, 0, at_ms=broker.clock.now_ms(), attributes=attributes)
     topic = log.state.catalog.existing("orders")
     where = log.state.partitions.of(topic)[partition]
-    return log.append(topic, where, read_header(sent), sent, broker.now_ms(), Sender(address)).outcome
+    return log.append(topic, where, read_header(sent), sent, broker.clock.now_ms(), Sender(address)).outcome
 
 
 def test_what_the_disk_did_not_take_is_charged_to_nobody() -> None:

@@ -8,7 +8,7 @@ from skipping import SkippingLoop, run, until
 
 from ledger import NOW_MS, batch
 from semel.broker.broker import Broker
-from semel.broker.expiry import forget_old_offsets, forget_silent_producers
+from semel.broker.chores import forget_old_offsets, forget_silent_producers
 from semel.broker.exposition import exposition
 from semel.broker.limits import Limits
 from semel.core.batch_checks import check_sent
@@ -23,7 +23,7 @@ WEEK_SECONDS = 7 * 24 * 60 * 60
 
 def commit(broker: Broker, group: str, number: int, offset: int) -> None:
     offsets = [StoredOffset(number, 0, offset, 0, "")]
-    broker.commit(broker.log.state.groups.decide_commit(group, offsets, broker.now_ms(), retention_ms=-1))
+    broker.runtime.commit(broker.log.state.groups.decide_commit(group, offsets, broker.clock.now_ms(), retention_ms=-1))
 
 
 def groups(broker: Broker) -> list[str]:
@@ -37,14 +37,14 @@ def test_offsets_of_a_week_ago_are_forgotten_for_good(caplog: pytest.LogCaptureF
     async def scenario(loop: SkippingLoop) -> None:
         broker = Broker(files=files, clock=clock.time)
         await broker.start()
-        finish(forget_old_offsets(broker))
+        finish(forget_old_offsets(broker.runtime))
         created = broker.log.state.catalog.decide_create("orders", 1, {}, bytes(16), 0)
-        broker.commit(created)
+        broker.runtime.commit(created)
         commit(broker, "old", created.number, 5)
         loop.skip(clock, 1)
         commit(broker, "young", created.number, 6)
         loop.skip(clock, WEEK_SECONDS - 1)
-        finish(forget_old_offsets(broker))
+        finish(forget_old_offsets(broker.runtime))
         assert groups(broker) == ["young"]
         shown = exposition(broker).splitlines()
         assert {"semel_groups 1", "semel_group_offsets 1", "semel_forgotten_offsets_total 1"} <= set(shown)
@@ -71,8 +71,8 @@ def test_a_broker_looks_for_old_offsets_by_itself() -> None:
     async def scenario(loop: SkippingLoop) -> None:
         async with Broker(clock=clock.time) as broker:
             created = broker.log.state.catalog.decide_create("orders", 1, {}, bytes(16), 0)
-            broker.commit(created)
-            finish(forget_old_offsets(broker))
+            broker.runtime.commit(created)
+            finish(forget_old_offsets(broker.runtime))
             commit(broker, "old", created.number, 5)
             loop.skip(clock, WEEK_SECONDS)
             await until(lambda: groups(broker) == [])
@@ -85,14 +85,14 @@ DAY_SECONDS = 24 * 60 * 60
 
 async def appended(broker: Broker, sent: bytearray) -> Outcome:
     """What becomes of a batch, as a broker judges it that keeps house."""
-    finish(forget_silent_producers(broker))
+    finish(forget_silent_producers(broker.runtime))
     topic = broker.log.state.catalog.named("orders")
     if topic is None:
-        broker.commit(broker.log.state.catalog.decide_create("orders", 1, {}, bytes(16), 0))
+        broker.runtime.commit(broker.log.state.catalog.decide_create("orders", 1, {}, bytes(16), 0))
         topic = broker.log.state.catalog.existing("orders")
     partition = broker.log.state.partitions.of(topic)[0]
     header = check_sent(sent, len(sent))
-    return broker.log.append(topic, partition, header, sent, broker.now_ms()).outcome
+    return broker.log.append(topic, partition, header, sent, broker.clock.now_ms()).outcome
 
 
 @pytest.mark.parametrize("dies", [True, False])
@@ -136,10 +136,10 @@ def test_a_producer_that_was_silent_for_as_long_as_the_limit_says_is_forgotten_a
         async with Broker(clock=clock.time, limits=Limits(producer_expiration_ms=60_000)) as broker:
             await appended(broker, batch(1000, 0))
             loop.skip(clock, 60)
-            finish(forget_silent_producers(broker))
+            finish(forget_silent_producers(broker.runtime))
             assert broker.log.state.partitions.producer_count == 1
             loop.skip(clock, 1)
-            finish(forget_silent_producers(broker))
+            finish(forget_silent_producers(broker.runtime))
             assert broker.log.state.partitions.producer_count == 0
             assert "semel_forgotten_producers_total 1" in exposition(broker).splitlines()
 

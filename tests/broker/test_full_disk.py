@@ -91,14 +91,14 @@ def test_a_checkpoint_for_which_there_is_no_space_is_put_off_and_is_no_failure_o
     async def scenario() -> None:
         async with Broker() as broker:
             monkeypatch.setattr(CheckpointJob, "run", run)
-            broker._begin_checkpoint()
+            broker.pump.begin_checkpoint()
             ended = asyncio.Event()
-            broker._checkpointer.run(lambda: None, lambda _: ended.set())
+            broker.pump._checkpointer.run(lambda: None, lambda _: ended.set())
             await ended.wait()
             monkeypatch.undo()
             assert not broker.failed.done()
-            finish(broker.look_for_space())
-            broker._begin_checkpoint()
+            finish(broker.pump.look_for_space())
+            broker.pump.begin_checkpoint()
             assert broker.log.checkpoint_running
 
     asyncio.run(scenario())

@@ -20,7 +20,7 @@ import pytest
 from asking import NEWEST, at, topic_wanted
 from semel.broker.apis import HANDLERS
 from semel.broker.broker import Broker
-from semel.broker.expiry import forget_old_offsets, forget_silent_producers
+from semel.broker.chores import forget_old_offsets, forget_silent_producers
 from semel.core.entries import OffsetsCommitted, StoredOffset
 from semel.core.groups.consumer import ConsumerRules
 from semel.wire import messages, versions
@@ -325,11 +325,12 @@ def test_members_who_are_silent_for_too_long_are_taken_out_in_many_turns() -> No
             await ask(topics_made(*((f"no-{number:04d}-{'x' * 100}", 1) for number in range(MANY))))
             group = broker.log.state.groups.consumer("g")
             # The other one is still there, and has its expression.
-            group.hear("n", ConsumerRules(session_timeout_ms=10**9), broker.steady_ms())
+            group.hear("n", ConsumerRules(session_timeout_ms=10**9), broker.clock.steady_ms())
             counter = Counter()
             sys.setprofile(counter.note)
             try:
-                asyncio.get_running_loop().call_soon(broker.consumer_groups.pass_time, broker.steady_ms() + 10**8)
+                broker.clock.skip(10**5)
+                asyncio.get_running_loop().call_soon(broker.runtime.alarm.catch_up)
                 for _ in range(10_000):
                     if "m" not in group.members:
                         break
@@ -368,10 +369,10 @@ def test_the_end_of_a_transaction_in_very_many_partitions_is_prepared_in_many_tu
 
 
 CHORES: dict[str, Callable[[Broker], None]] = {
-    "checkpoint": lambda broker: broker._begin_checkpoint(),
-    "retention": lambda broker: broker.turns.begin(broker.log.retain(broker.now_ms()), print),
-    "forgetting": lambda broker: broker.turns.begin(forget_silent_producers(broker), print),
-    "expiry": lambda broker: broker.turns.begin(forget_old_offsets(broker), print),
+    "checkpoint": lambda broker: broker.pump.begin_checkpoint(),
+    "retention": lambda broker: broker.turns.begin(broker.log.retain(broker.clock.now_ms()), print),
+    "forgetting": lambda broker: broker.turns.begin(forget_silent_producers(broker.runtime), print),
+    "expiry": lambda broker: broker.turns.begin(forget_old_offsets(broker.runtime), print),
 }
 
 
@@ -388,7 +389,7 @@ def test_what_a_broker_does_from_time_to_time_is_done_in_many_turns(chore: str) 
                 partition.state.next_offset = 1
             for number in range(2 * MANY):
                 offsets = (StoredOffset(0, 0, 1, -1, ""),)
-                broker.log.state.groups.apply(OffsetsCommitted(f"g{number}", offsets, -1, broker.now_ms()))
+                broker.log.state.groups.apply(OffsetsCommitted(f"g{number}", offsets, -1, broker.clock.now_ms()))
             broker.log.state.silence.horizon_ms = 0
             counter = Counter()
             sys.setprofile(counter.note)

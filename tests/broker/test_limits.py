@@ -58,7 +58,7 @@ class Watched:
 
     def keep_house(self) -> None:
         """What the broker does every few seconds."""
-        self.look(lambda broker: finish(broker.chores._keep_house()))
+        self.look(lambda broker: finish(broker._chores._keep_house()))
 
     def close(self) -> None:
         for asker in self._askers:
@@ -222,7 +222,7 @@ def test_a_size_that_is_merely_announced_costs_nothing() -> None:
         asker = broker.connect()
         asker.post(struct.pack(">ihh", 90 * MEGABYTE, PRODUCE, 9) + bytes(100))
         broker.wait(lambda b: b.metrics.bytes_in == 108)
-        assert broker.look(lambda b: b.receive_room.taken_bytes) == 0
+        assert broker.look(lambda b: b.receive_memory.taken_bytes) == 0
 
 
 def test_a_frame_beyond_the_limit_ends_the_connection_before_it_is_read() -> None:
@@ -252,7 +252,7 @@ def test_large_requests_share_the_memory_for_them_and_all_are_served() -> None:
             asker.post(frame[400_000:])
         for asker in askers:
             asker.read()
-            assert broker.look(lambda b: b.receive_room.taken_bytes) <= 2 * MEGABYTE
+            assert broker.look(lambda b: b.receive_memory.taken_bytes) <= 2 * MEGABYTE
         assert broker.look(lambda b: b.metrics.accepted_batches) == 6
 
 
@@ -262,7 +262,7 @@ def test_a_client_that_sent_something_large_long_ago_keeps_no_memory_that_others
         idle.create("large", max_message_bytes=str(2 * MEGABYTE))
         frame = produce_frame("large", 600_000)
         idle.send(frame)
-        assert broker.look(lambda b: b.receive_room.taken_bytes) > MEGABYTE / 2, (
+        assert broker.look(lambda b: b.receive_memory.taken_bytes) > MEGABYTE / 2, (
             "it is kept as long as nobody else needs it"
         )
         busy.send(frame)
@@ -279,7 +279,7 @@ def test_a_connection_that_waits_for_room_is_not_taken_for_one_that_stalls() -> 
             asker.post(frame[:700_000])
 
         def stalling_for_want_of_room(inner: Broker) -> list[bool]:
-            return [connection.is_stalled for connection in inner.connections() if connection._frame_bytes_wanted]
+            return [connection.is_stalled for connection in inner._connections if connection._buffer.is_too_small]
 
         assert eventually(lambda: broker.look(stalling_for_want_of_room)), "nobody waits for room"
         assert not any(broker.look(stalling_for_want_of_room))
@@ -353,7 +353,7 @@ def test_one_byte_at_a_time_is_no_progress_but_many_are() -> None:
             broker.wait(lambda b, count=count: b.metrics.bytes_in == 8 + count)
         assert broker.look(lambda b: the_connection(b).last_progress_at) == began
         # The loop counts in milliseconds.
-        broker.wait(lambda b: b.uptime() > began)
+        broker.wait(lambda b: b.clock.uptime() > began)
         slow.post(bytes(PROGRESS_BYTES))
         broker.wait(lambda b: b.metrics.bytes_in == 27 + PROGRESS_BYTES)
         assert broker.look(lambda b: the_connection(b).last_progress_at) > began
@@ -398,7 +398,7 @@ def test_a_flood_of_nonsense_leaves_nothing_behind() -> None:
                 flooding.sendall(bytes([number % 256]) * (number * 7))
         assert [honest.produce("payments", at(1)) for _ in range(3)] == [0, 1, 2]
         broker.wait(lambda b: b.metrics.connections_open == 1)
-        assert broker.look(lambda b: (b.receive_room.taken_bytes, b.unsent_bytes, b.waiting_partitions)) == (0, 0, 0)
+        assert broker.look(lambda b: (b.receive_memory.taken_bytes, b.unsent_bytes, b.waiting_partitions)) == (0, 0, 0)
 
 
 def resident_bytes(broker: ServedBroker) -> int:

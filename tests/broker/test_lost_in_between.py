@@ -28,19 +28,19 @@ def lost_in_between(frame: bytes, when_lost: Callable[[Broker], None] = lambda b
                 await asyncio.sleep(0)
                 if not broker.turns.is_idle:
                     break
-            (connection,) = broker.connections()
+            (connection,) = list(broker._connections)
             connection.abort()
             for _ in range(3):
                 await asyncio.sleep(0)
             assert not broker.turns.is_idle
-            assert broker.connections() == []
+            assert list(broker._connections) == []
             when_lost(broker)
             for _ in range(10_000):
                 await asyncio.sleep(0)
                 if broker.turns.is_idle:
                     break
             writer.close()
-            return {"waiting": broker.waiting_partitions, "receiving": broker.receive_room.taken_bytes}
+            return {"waiting": broker.waiting_partitions, "receiving": broker.receive_memory.taken_bytes}
 
     return asyncio.run(run())
 
@@ -57,7 +57,7 @@ def test_the_room_of_a_large_request_is_taken_until_it_has_been_served() -> None
     topics = [{"name": "nowhere", "partition_data": sent}]
     frame = frame_of(PRODUCE, 9, transactional_id=None, acks=-1, timeout=1000, topic_data=topics)
     room: list[int] = []
-    left = lost_in_between(frame, lambda broker: room.append(broker.receive_room.taken_bytes))
+    left = lost_in_between(frame, lambda broker: room.append(broker.receive_memory.taken_bytes))
     assert room[0] > 500_000
     assert left == {"waiting": 0, "receiving": 0}
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from asking import Asker
-from semel.broker.broker import Durability
+from semel.broker.journal_pump import Durability
 from semel.core.batch import read_header
 from semel.core.leader_epochs import EPOCHS_MAX, LeaderEpochs
 from semel.testing.broker import FaultyBroker

@@ -42,8 +42,8 @@ def test_a_sync_that_fails_while_the_broker_stops_is_not_made_good_by_another(
         broker.log.new_producer_id(0)
         fail_once(monkeypatch, job)
         # Both begin in this turn of the event loop; how they end is known when the broker has begun to stop.
-        broker._begin_sync()
-        broker._begin_checkpoint()
+        broker.pump._begin_sync()
+        broker.pump.begin_checkpoint()
         await broker.stop()
         asker.close()
         assert broker.failed.done()
@@ -77,8 +77,8 @@ def test_nothing_happens_to_the_directory_once_a_broker_has_ended(monkeypatch: p
         broker = Broker()
         await broker.start()
         broker.log.new_producer_id(0)
-        broker._begin_sync()
-        broker._begin_checkpoint()
+        broker.pump._begin_sync()
+        broker.pump.begin_checkpoint()
         await getattr(broker, how)()
         ended = True
         for _ in range(10):

@@ -9,9 +9,9 @@ import pytest
 from skipping import SkippingLoop, run, until
 
 from asking import Asker
-from semel.broker.alarm import RING_AGAIN_MS
+from semel.broker.alarm import DUE_AGAIN_MS
 from semel.broker.broker import Broker
-from semel.broker.expiry import forget_silent_transactional_ids
+from semel.broker.chores import forget_silent_transactional_ids
 from semel.broker.exposition import exposition
 from semel.core.entries import Entry, PartitionName, TransactionEnded
 from semel.core.steps import finish
@@ -31,7 +31,7 @@ WEEK_SECONDS = 604_800
 def begin(broker: Broker, name: str, timeout_ms: int = 60_000) -> int:
     """Open a transaction in partition 0 of the first topic; answers the producer id."""
     if broker.log.state.catalog.named("orders") is None:
-        broker.commit(broker.log.state.catalog.decide_create("orders", 1, {}, bytes(16), 0))
+        broker.runtime.commit(broker.log.state.catalog.decide_create("orders", 1, {}, bytes(16), 0))
     topic = broker.log.state.catalog.existing("orders")
     claim = broker.transactions.claim(name, timeout_ms, None)
     producer = (name, claim.producer_id, claim.producer_epoch)
@@ -152,7 +152,7 @@ def test_an_end_that_the_disk_refuses_is_tried_again_until_it_is_done(
 
     async def scenario(loop: SkippingLoop) -> None:
         def skip() -> None:
-            loop.skipped_s += RING_AGAIN_MS / 1000
+            loop.skipped_s += DUE_AGAIN_MS / 1000
 
         async with Broker() as broker:
             begin(broker, "silent", 10_000)
@@ -183,7 +183,7 @@ def test_an_overdue_transaction_that_cannot_be_ended_holds_up_none_of_those_behi
         nonlocal stuck
 
         def skip() -> None:
-            loop.skipped_s += RING_AGAIN_MS / 1000
+            loop.skipped_s += DUE_AGAIN_MS / 1000
 
         async with Broker() as broker:
             stuck = begin(broker, "stuck", 10_000)
@@ -206,12 +206,12 @@ def test_ids_that_nobody_used_for_a_week_are_forgotten_for_good() -> None:
     async def scenario(loop: SkippingLoop) -> None:
         broker = Broker(files=files, clock=clock.time)
         await broker.start()
-        finish(forget_silent_transactional_ids(broker))
+        finish(forget_silent_transactional_ids(broker.runtime))
         broker.transactions.claim("old", 60_000, None)
         loop.skip(clock, 1)
         broker.transactions.claim("young", 60_000, None)
         loop.skip(clock, WEEK_SECONDS - 1)
-        finish(forget_silent_transactional_ids(broker))
+        finish(forget_silent_transactional_ids(broker.runtime))
         assert broker.metrics.forgotten_transactional_ids == 1
         await broker.kill()
         async with Broker(files=files, clock=clock.time) as again:
@@ -227,7 +227,7 @@ def test_a_broker_looks_for_silent_ids_by_itself() -> None:
     async def scenario(loop: SkippingLoop) -> None:
         async with Broker(clock=clock.time) as broker:
             broker.transactions.claim("old", 60_000, None)
-            finish(forget_silent_transactional_ids(broker))
+            finish(forget_silent_transactional_ids(broker.runtime))
             loop.skip(clock, WEEK_SECONDS)
             await until(lambda: len(broker.log.state.transactions) == 0)
 

@@ -88,7 +88,7 @@ def test_what_is_compacted_stays_however_old_it_grows(broker: CompactingBroker, 
     broker.compact()
     before = consumed(ask)
     broker.now_ms += 10_000
-    broker.run(lambda inner: finish(inner.log.retain(inner.now_ms())))
+    broker.run(lambda inner: finish(inner.log.retain(inner.clock.now_ms())))
     assert consumed(ask) == before
     assert len(consumed(ask, broker.run(lambda i: i.log.state.partitions.all()[1].state.log_start), topic="both")) < 5
 

@@ -76,7 +76,7 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "answers leave before the sync",
         "semel.broker.connection:Connection.send_answers",
-        "exchange._after > broker.settled",
+        "exchange._after > pump.settled",
         "exchange._after < 0",
         ("tests/broker/apis/test_durable_answers.py",),
     ),
@@ -248,7 +248,7 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a restart forgets the deadlines of open transactions",
         "semel.broker.transactions:TransactionCoordinator.begin",
-        "broker.log.state.transactions.deadlines()",
+        "self._state.transactions.deadlines()",
         "()",
         ("tests/broker/test_transaction_timeouts.py", "-k", "before_a_restart"),
         seconds_max=5,
@@ -363,7 +363,7 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
     # -- connections that are lost: who died is missed soon, and nobody else ----------------------------------------
     Bug(
         "a connection that a member has left takes its session with it",
-        "semel.broker.member_connections:MemberConnections.note",
+        "semel.broker.members:Members.note_heard",
         "self.forget(member)",
         "",
         ("tests/broker/apis/test_lost_connections.py",),

@@ -32,8 +32,8 @@ JOURNAL_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a broker serves on with a torn log",
-        "semel.broker.broker:Broker.follow_journal",
-        "self.log.torn is not None",
+        "semel.broker.journal_pump:JournalPump.follow",
+        "self._log.torn is not None",
         "False",
         (_TORN,),
     ),
@@ -127,7 +127,7 @@ JOURNAL_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "an overdue transaction that breaks off starves those behind it",
-        "semel.broker.transactions:TransactionCoordinator._time_out_all",
+        "semel.broker.alarm:Deadlines.pass_time",
         "Exception",
         "KeyError",
         ("tests/broker/test_transaction_timeouts.py", "-k", "behind"),
@@ -155,7 +155,7 @@ JOURNAL_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "partitions that are announced are charged to nobody",
         "semel.broker.transactions:TransactionCoordinator.add_partitions",
-        "broker.log.state.producer_room.charge(wanted, address, now_ms, broker.log.state.silence.horizon_ms)",
+        "self._state.producer_room.charge(new_states, address, now_ms, self._state.silence.horizon_ms)",
         "pass",
         ("tests/broker/test_limits.py", "-k", "stranger"),
     ),

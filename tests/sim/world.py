@@ -15,8 +15,9 @@ from random import Random
 from typing import Any, Final, NamedTuple
 from unittest import mock
 
-from semel.broker.broker import Broker, Durability
+from semel.broker.broker import Broker
 from semel.broker.events import Events
+from semel.broker.journal_pump import Durability
 from semel.broker.limits import Limits
 from semel.core.steps import Pace
 from semel.storage.aborted_blocks import BlockLayout

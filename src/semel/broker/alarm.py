@@ -1,110 +1,133 @@
-"""The one timer behind all that has a deadline: transactions that take too long, members of groups that fall silent.
+"""The one timer behind everything that has a deadline: transactions that take too long, members that fall silent.
 
-Whoever has deadlines says when the earliest of them is, and is rung when it has passed. Nothing is polled: the timer is
-set to the earliest deadline of all, and `look` moves it when one comes up that is earlier still. A deadline that moved
-to a later time costs one look at the time it had before, and nothing when it moves; so deadlines may move with every
-request.
+Each piece of the broker keeps its own `Deadlines`, a time for each name. The timer is set to the earliest of them all
+and nothing is polled. A deadline that moves to a later time, as it does with every heartbeat, costs nothing when it
+moves: at the earlier time the work for that name looks at what is true by then, and notes the next time.
 
 Deadlines are times of the broker's steady clock, which nobody can set: a member is not gone, and a transaction not
-overdue, because a clock was put right. Whoever does not do what it was rung for, because the disk refused, is rung
-again a little later: no deadline is ever lost. This file must never know what a deadline is for.
+overdue, because a clock was put right. Work that breaks off, most often because the disk refused it, is due again a
+little later and holds up no other name: no deadline is ever lost. This file must never know what a deadline is for.
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterator
+from heapq import heappop, heappush
+from typing import Any, Final, Generic, TypeVar
 
-# A ring that left its deadline where it was could not do its work; the disk may take it again soon.
-RING_AGAIN_MS: Final = 1_000
+from semel.broker.clock import Clock
+from semel.core.steps import APPEND_PIECES, Steps
 
-Deadline = Callable[[], int | None]
-Ring = Callable[[int], None]
-# Calls what it is given, and sees to whatever that raises.
-Guard = Callable[[Callable[[], None]], None]
+# When work that broke off is tried again: by then the disk may take it.
+DUE_AGAIN_MS: Final = 1_000
+
+N = TypeVar("N", str, int)
+
+
+class Deadlines(Generic[N]):
+    """A time for each name, at or before the one at which something has to be done."""
+
+    def __init__(
+        self, work: Callable[[N, int], Steps[None]], look: Callable[[], None], tell: Callable[[Exception], None]
+    ) -> None:
+        """`work` does, in steps, what is due for a name at a time, and notes the name's next time. `look` hears that an
+        earlier time came up, and `tell` hears what work broke off with.
+        """
+        self._work: Callable[[N, int], Steps[None]] = work
+        self._look = look
+        self._tell = tell
+        self._due_ms: dict[N, int] = {}
+        # An item for each, and some that do not count any more because an earlier one came up.
+        self._heap: list[tuple[int, N]] = []
+
+    def note(self, name: N, deadline_ms: int | None) -> None:
+        """Something has to be done for `name` by then; None is never. A later time than the noted one changes nothing,
+        since the work notes it.
+        """
+        if deadline_ms is None or deadline_ms >= self._due_ms.get(name, deadline_ms + 1):
+            return
+        self._due_ms[name] = deadline_ms
+        heappush(self._heap, (deadline_ms, name))
+        self._look()
+
+    def next_ms(self) -> int | None:
+        """The earliest time of all."""
+        heap = self._heap
+        while heap and self._due_ms.get(heap[0][1]) != heap[0][0]:
+            heappop(heap)
+        return heap[0][0] if heap else None
+
+    def pass_time(self, now_ms: int) -> Steps[None]:
+        """Do the work of every name whose time has come, the earliest first."""
+        for name in list(self._take(now_ms)):
+            try:
+                yield from self._work(name, now_ms)
+            except Exception as error:
+                self.note(name, now_ms + DUE_AGAIN_MS)
+                self._tell(error)
+            yield APPEND_PIECES
+
+    def _take(self, now_ms: int) -> Iterator[N]:
+        while (next_ms := self.next_ms()) is not None and next_ms <= now_ms:
+            _, name = heappop(self._heap)
+            del self._due_ms[name]
+            yield name
 
 
 class Alarm:
-    """Rings whoever's deadline has passed. Every ring is made under `guard`."""
+    """Has the work of all deadlines begun when their time has come."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, steady_ms: Callable[[], int], guard: Guard) -> None:
-        self._loop = loop
-        self._steady_ms = steady_ms
-        self._guard = guard
-        self._watches: list[_Watch] = []
+    def __init__(self, clock: Clock, begin: Callable[[Steps[None]], None], tell: Callable[[Exception], None]) -> None:
+        """`begin` takes the steps of what is due; `tell` hears what the work for one name broke off with."""
+        self._clock = clock
+        self._begin = begin
+        self._tell = tell
+        self._all: list[Deadlines[Any]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._set_for_ms = 0
         self._ringing = False
         self._stopped = False
 
-    def watch(self, next_deadline: Deadline, ring: Ring) -> None:
-        """Call `ring` with the time whenever the time that `next_deadline` says has come; None is never."""
-        self._watches.append(_Watch(next_deadline, ring))
-
-    def look(self) -> None:
-        """A deadline may have come up that is earlier than all there were."""
-        if self._ringing or self._stopped:
-            return
-        due_ms = min((due_ms for watch in self._watches if (due_ms := watch.due_ms()) is not None), default=None)
-        if due_ms is not None and (self._timer is None or due_ms < self._set_for_ms):
-            self._set(due_ms)
+    def deadlines(self, work: Callable[[N, int], Steps[None]]) -> Deadlines[N]:
+        """Deadlines that this alarm watches. `work` gets a name and the time when that name is due."""
+        deadlines = Deadlines(work, self._look, self._tell)
+        self._all.append(deadlines)
+        return deadlines
 
     def catch_up(self) -> None:
-        """The clock has jumped ahead: ring for all deadlines that have come by that."""
+        """The clock has jumped ahead: do what is due by that."""
         self._unset()
-        self._time_is_up()
+        self._ring()
 
     def stop(self) -> None:
-        """Ring nobody any more."""
+        """Begin nothing any more."""
         self._stopped = True
         self._unset()
 
-    def _set(self, due_ms: int) -> None:
-        self._unset()
-        self._set_for_ms = due_ms
-        self._timer = self._loop.call_later(max(due_ms - self._steady_ms(), 0) / 1000, self._time_is_up)
+    def _look(self) -> None:
+        if self._ringing or self._stopped:
+            return
+        due_ms = min((due_ms for one in self._all if (due_ms := one.next_ms()) is not None), default=None)
+        if due_ms is not None and (self._timer is None or due_ms < self._set_for_ms):
+            self._unset()
+            self._set_for_ms = due_ms
+            wait_s = max(due_ms - self._clock.steady_ms(), 0) / 1000
+            self._timer = asyncio.get_running_loop().call_later(wait_s, self._ring)
 
     def _unset(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _time_is_up(self) -> None:
+    def _ring(self) -> None:
         self._timer = None
-        now_ms = self._steady_ms()
+        now_ms = self._clock.steady_ms()
         self._ringing = True
         try:
-            for watch in self._watches:
-                due_ms = watch.due_ms()
+            for deadlines in self._all:
+                due_ms = deadlines.next_ms()
                 if due_ms is not None and due_ms <= now_ms:
-                    self._ring(watch, now_ms)
+                    self._begin(deadlines.pass_time(now_ms))
         finally:
-            # Whatever broke off, even in the guard: an alarm that falls silent would do so for good.
+            # Whatever broke off: an alarm that falls silent would do so for good.
             self._ringing = False
-            self.look()
-
-    def _ring(self, watch: "_Watch", now_ms: int) -> None:
-        try:
-            self._guard(lambda: watch.ring(now_ms))
-        finally:
-            watch.note_rung(now_ms)
-
-
-class _Watch:
-    """One that has deadlines."""
-
-    __slots__ = ("_next_deadline", "_not_before_ms", "ring")
-
-    def __init__(self, next_deadline: Deadline, ring: Ring) -> None:
-        self._next_deadline = next_deadline
-        self.ring = ring
-        # When to ring again for a deadline that stood although its time had come.
-        self._not_before_ms = 0
-
-    def due_ms(self) -> int | None:
-        deadline_ms = self._next_deadline()
-        return None if deadline_ms is None else max(deadline_ms, self._not_before_ms)
-
-    def note_rung(self, now_ms: int) -> None:
-        deadline_ms = self._next_deadline()
-        stands = deadline_ms is not None and deadline_ms <= now_ms
-        self._not_before_ms = now_ms + RING_AGAIN_MS if stands else 0
+            self._look()

@@ -14,44 +14,35 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-from semel.broker.alarm import Alarm
 from semel.broker.apis import served_by_its_handler
 from semel.broker.chores import Chores
 from semel.broker.classic_groups import ClassicGroupCoordinator
+from semel.broker.clock import Clock
 from semel.broker.compactor import Compactor
 from semel.broker.connection import Connection, Exchange
 from semel.broker.consumer_groups import ConsumerGroupCoordinator
-from semel.broker.disk_thread import DiskThread, Outcome
+from semel.broker.disk_thread import DiskThread
 from semel.broker.events import Events
+from semel.broker.journal_pump import Durability, JournalPump
 from semel.broker.limits import Limits, log_settings
+from semel.broker.members import Members
 from semel.broker.metrics import Metrics
-from semel.broker.receive_room import ReceiveRoom
+from semel.broker.receive_buffer import ReceiveMemory
+from semel.broker.runtime import Runtime
 from semel.broker.serving import serve_on
 from semel.broker.sessions import FetchSessions
 from semel.broker.transactions import TransactionCoordinator
 from semel.broker.turns import Turns
 from semel.compaction.opening import KeyChecks
-from semel.core.entries import Entry, TransactionEnded
-from semel.core.producer_room import NoRoom
-from semel.core.steps import Pace, Steps
-from semel.storage.checkpoint import CheckpointJob
-from semel.storage.files import OUT_OF_SPACE, DiskFiles, Files, MemoryFiles
-from semel.storage.journal import SyncJob
+from semel.core.steps import Pace
+from semel.storage.files import DiskFiles, Files, MemoryFiles
 from semel.storage.log import Log, LogSettings, Torn
-from semel.storage.markers import PreparedEnd
 from semel.storage.segment import Stretch
 from semel.wire.errors import ProtocolError
 
-Durability = Literal["fsync", "os"]
-
 STOP_SECONDS_MAX: Final = 1.5
-# How often it is told that there is no room for more producers.
-NO_ROOM_TOLD_MS: Final = 60_000
-# Turns of the event loop that a sync waits at most. Clients send a request for each partition, one right behind the
-# other: a sync that begins with the first has the others wait for two. More turns would leave the disk idle under load.
-GATHERING_TURNS_MAX: Final = 8
 
 
 class BrokerFailed(Exception):
@@ -91,48 +82,40 @@ class Broker:
         self.pace = pace or Pace()
         self.auto_create_topics = auto_create_topics
         self.partitions_default = partitions_default
-        self.log: Log
-        self.alarm: Alarm
-        self.turns: Turns
-        self.transactions = TransactionCoordinator(self)
-        self.groups = ClassicGroupCoordinator(self)
-        self.compactor = Compactor(self)
+        self.compactor = Compactor()
         self.key_checks = KeyChecks(self.limits.compacted_batch_bytes_max)
-        self.chores = Chores(self)
-        self.consumer_groups = ConsumerGroupCoordinator(self)
         self.fetch_sessions = FetchSessions(self.limits.fetch_sessions_max, self.limits.fetch_session_partitions_max)
+        self.receive_memory = ReceiveMemory(self.limits.receive_bytes_max)
         self.waiting_partitions = 0
-        # The position of the journal before which every change counts: answers that depend on it may go.
-        self.settled = 0
         self.unsent_bytes = 0
+        # Since the log was recovered.
+        self.log: Log
+        # Since the broker was started.
+        self.clock: Clock
+        self.turns: Turns
+        self.pump: JournalPump
+        self.runtime: Runtime
+        self.transactions: TransactionCoordinator
+        self.groups: ClassicGroupCoordinator
+        self.consumer_groups: ConsumerGroupCoordinator
         self.failed: asyncio.Future[None]
         self._data = data
         self._files = files
         settings = settings or log_settings(self.limits, in_memory=data is None and files is None)
         self._settings = replace(settings, acknowledges_unsynced=durability == "os")
-        self._clock = clock
+        self._time_of_day = clock
         self._disk_threads = disk_threads
-        # All of these in the order in which they came, so that the same events have the same outcome.
+        # In the order in which they came, so that the same events have the same outcome.
         self._connections: dict[Connection, None] = {}
-        self._waiting_for_sync: dict[Connection, None] = {}
-        self.receive_room = ReceiveRoom(self.limits.receive_bytes_max, self._connections)
         self._server: asyncio.Server | None = None
         self._loop: asyncio.AbstractEventLoop
-        self._syncer: DiskThread
-        self._checkpointer: DiskThread
+        self._chores: Chores
         self._reader: DiskThread
         self._opener: DiskThread
-        self._sync_under_way = False
-        self._sync_scheduled = False
         self._threads_running = False
         self._stopping = False
         # What `stop` waits for.
         self._progress: asyncio.Future[None] | None = None
-        # After a checkpoint found no space there is a pause before the next one.
-        self._checkpoint_postponed = False
-        # Whether something was done about a full disk since the house was kept last.
-        self._no_room_told_ms = -NO_ROOM_TOLD_MS
-        self._space_sought = False
 
     # -- life ---------------------------------------------------------------------------------------------------
 
@@ -148,7 +131,6 @@ class Broker:
         files = self._files or (MemoryFiles() if self._data is None else DiskFiles(self._data))
         cluster_id = secrets.token_urlsafe(16)
         self.log = Log.open(files, new_cluster_id=cluster_id, settings=self._settings, on_progress=on_progress)
-        self.settled = self.log.end
 
     async def start(self) -> None:
         """Recover, listen, serve. OSError if the port cannot be had, with nothing left behind."""
@@ -165,24 +147,53 @@ class Broker:
             raise
         self.port = self._server.sockets[0].getsockname()[1]
         log = self.log
-        what: dict[str, Any] = {"topics": len(log.state.catalog), "journal_position": log.end}
-        what |= {"replayed_bytes": log.replayed_bytes, "leader_epoch": log.state.partitions.leader_epoch}
-        self.events.tell(logging.INFO, "started", address=f"{self.host}:{self.port}", **what)
-        self._syncer = self._disk_threads("semel-sync", self._loop)
-        self._checkpointer = self._disk_threads("semel-checkpoint", self._loop)
-        self._reader = self._disk_threads("semel-read", self._loop)
-        self._opener = self._disk_threads("semel-open", self._loop)
-        self.compactor.begin(self._disk_threads("semel-compact", self._loop), self.chores.attempt)
-        self._threads_running = True
-        self.turns = Turns(self._note_progress, self._opener.run, self.pace.pieces_per_turn)
-        self._stopping = False
-        self._uptime_began_s = self._clock() - self.uptime()
-        self.alarm = Alarm(self._loop, self.steady_ms, self.chores.attempt)
+        recovery: dict[str, Any] = {"topics": len(log.state.catalog), "journal_position": log.end}
+        recovery |= {"replayed_bytes": log.replayed_bytes, "leader_epoch": log.state.partitions.leader_epoch}
+        self.events.tell(logging.INFO, "started", address=f"{self.host}:{self.port}", **recovery)
+        self._wire()
         self.transactions.begin()
         self.groups.begin()
         self.consumer_groups.begin()
-        self.alarm.look()
-        self.chores.begin()
+        self._chores.begin()
+
+    def _wire(self) -> None:
+        """Make the threads, and the objects that work on the log."""
+
+        def thread(name: str) -> DiskThread:
+            return self._disk_threads(f"semel-{name}", self._loop)
+
+        syncer, checkpointer, self._reader, self._opener = map(thread, ("sync", "checkpoint", "read", "open"))
+        self._threads_running = True
+        self.clock = Clock(self._time_of_day, self._loop)
+        self.turns = Turns(self._note_progress, self._opener.run, self.pace.pieces_per_turn)
+        self.pump = JournalPump(
+            self.log,
+            self.durability,
+            clock=self.clock,
+            turns=self.turns,
+            metrics=self.metrics,
+            events=self.events,
+            syncer=syncer,
+            checkpointer=checkpointer,
+            fail=self.fail,
+            note_progress=self._note_progress,
+        )
+        self.runtime = Runtime(
+            self.log,
+            self.limits,
+            self.pace,
+            metrics=self.metrics,
+            events=self.events,
+            clock=self.clock,
+            turns=self.turns,
+            pump=self.pump,
+        )
+        members = Members(self.limits.groups_bytes_max, self.metrics, self.events)
+        self.transactions = TransactionCoordinator(self.runtime)
+        self.consumer_groups = ConsumerGroupCoordinator(self.runtime, members)
+        self.groups = ClassicGroupCoordinator(self.runtime, members, self.consumer_groups)
+        self.compactor.begin(self.runtime, thread("compact"))
+        self._chores = Chores(self.runtime, self.compactor, self.receive_memory, self._connections)
 
     @property
     def bootstrap(self) -> str:
@@ -199,14 +210,14 @@ class Broker:
         if self._stopping:
             return
         self._stopping = True
-        await self._stop_listening()
+        self._stop_beginning()
         for connection in self._connections:
             connection.stop_serving()
         self.groups.stop()
         try:
             async with asyncio.timeout(STOP_SECONDS_MAX):
                 await self._until(lambda: self.turns.is_idle or self.failed.done())
-                await self._until(lambda: not self._waiting_for_sync or self.failed.done())
+                await self._until(lambda: not self.pump.is_waited_for or self.failed.done())
                 for connection in list(self._connections):
                     connection.close()
                 await self._until(lambda: not self._connections)
@@ -233,15 +244,17 @@ class Broker:
     async def kill(self) -> None:
         """Stop as a crash of the process would: no answer, no checkpoint. For tests."""
         self._stopping = True
-        await self._stop_listening()
+        self._stop_beginning()
         for connection in list(self._connections):
             connection.abort()
         await self._stop_threads()
         self.log.abandon()
 
-    async def _stop_listening(self) -> None:
-        self.alarm.stop()
-        self.chores.stop()
+    def _stop_beginning(self) -> None:
+        """Take no more connections, and begin nothing that no client asked for."""
+        self.runtime.alarm.stop()
+        self._chores.stop()
+        self.pump.make_no_more_checkpoints()
         if self._server is not None:
             self._server.close()
 
@@ -250,7 +263,8 @@ class Broker:
         self.turns.stop()
         self._threads_running = False
         self.compactor.stop()
-        for thread in (self._syncer, self._checkpointer, self._reader, self._opener):
+        self.pump.stop()
+        for thread in (self._reader, self._opener):
             thread.stop()
         # The outcomes are in the event loop's queue, in front of us.
         await asyncio.sleep(0)
@@ -259,27 +273,26 @@ class Broker:
         """What is on disk or in memory cannot be vouched for: say so, stop serving, leave the rest to a restart."""
         if self.failed.done():
             return
-        said = error if isinstance(error, Torn) else repr(error)
-        reason = f"the disk failed: {error}" if isinstance(error, OSError) else f"a fault of its own: {said}"
+        cause = error if isinstance(error, Torn) else repr(error)
+        reason = f"the disk failed: {error}" if isinstance(error, OSError) else f"a fault of its own: {cause}"
         # A torn log says by itself what broke off, and an operator needs no more than that line.
         mistake = None if isinstance(error, OSError | Torn) else error
         self.events.tell(logging.CRITICAL, "stopped_serving", error=mistake, reason=reason)
         self.events.tell(logging.DEBUG, "stopped_where", error=error)
         self.failed.set_exception(BrokerFailed(reason))
-        # Looked at here, so that asyncio does not call it forgotten where nobody asks.
+        # Looked at here, so that asyncio does not report it as never retrieved.
         self.failed.exception()
         self._note_progress()
-        for still_at_work in (self.turns, self.alarm, self.chores):
-            still_at_work.stop()
-        if self._server is not None:
-            self._server.close()
+        self.turns.stop()
+        self.pump.halt()
+        self._stop_beginning()
         for connection in list(self._connections):
             connection.abort()
 
     # -- connections --------------------------------------------------------------------------------------------
 
     def welcome(self, connection: Connection) -> bool:
-        """A client has connected; False if there is no room for one more."""
+        """A client has connected; False if there are too many."""
         if len(self._connections) >= self.limits.connections_max or self._stopping or self.failed.done():
             self.metrics.connections_refused += 1
             self.events.tell(
@@ -297,8 +310,6 @@ class Broker:
             del self._connections[connection]
             self.metrics.connections_open -= 1
             self.groups.connection_lost(connection.number)
-        self._waiting_for_sync.pop(connection, None)
-        self.receive_room.forget(connection)
         self._note_progress()
 
     def protocol_error(self, connection: Connection, error: ProtocolError) -> None:
@@ -312,60 +323,6 @@ class Broker:
         """Have a request answered by the handler of its API; `done` is called when the next one may be begun."""
         serve_on(self, exchange, served_by_its_handler(self, exchange, body), done)
 
-    def tell_of_slip(self, event: str, error: Exception, **fields: object) -> None:
-        """Something broke off that must not; an operator has to hear of it."""
-        if self.log.torn is None:  # Else `fail` has more to tell.
-            self.events.tell(logging.ERROR, event, error=error, **fields)
-
-    def now_ms(self) -> int:
-        return int(self._clock() * 1000)
-
-    def steady_ms(self) -> int:
-        """The time of day at the start and what has passed since, whoever sets the clock: for deadlines."""
-        return int((self._uptime_began_s + self._loop.time()) * 1000)
-
-    def uptime(self) -> float:
-        """Seconds on a clock that nobody can set: how long things take is measured by it."""
-        return self._loop.time()
-
-    def commit(self, entry: Entry, prepared: PreparedEnd | None = None) -> None:
-        """Make a decision part of the log. OSError, after it was counted, if the disk would not take it."""
-        try:
-            self.log.commit(entry, prepared)
-        except OSError as error:
-            self.storage_error(error)
-            raise
-
-    def prepare_end(self, entry: TransactionEnded) -> Steps[PreparedEnd]:
-        """Write the markers of an end that is to come. OSError, after it was counted, if the disk would not take it."""
-        try:
-            return (yield from self.log.prepare_end(entry))
-        except OSError as error:
-            self.storage_error(error)
-            raise
-
-    def storage_error(self, error: OSError) -> None:
-        """A write was refused, most often by a full disk: nothing was changed, and the client is told to try again."""
-        self.metrics.storage_errors += 1
-        self.events.tell(logging.ERROR, "write_refused", reason=error)
-        if error.errno in OUT_OF_SPACE and not self._space_sought:
-            # A checkpoint gives files of the journal and deleted segments back; then retention can be written down.
-            self._space_sought = True
-            self._loop.call_soon(self._begin_checkpoint)
-
-    def no_room(self, refused: NoRoom) -> None:
-        """One more producer was refused. A client that is may try again at once, so not each time is told."""
-        self.metrics.refused_producers += 1
-        now_ms = self.steady_ms()
-        if now_ms >= self._no_room_told_ms + NO_ROOM_TOLD_MS:
-            self._no_room_told_ms = now_ms
-            self.events.tell(logging.WARNING, "producer_refused", reason=refused)
-
-    def unreadable(self, error: Exception) -> None:
-        """Records that should be there cannot be read."""
-        self.metrics.storage_errors += 1
-        self.events.tell(logging.ERROR, "read_failed", reason=error)
-
     def warm(self, stretches: list[Stretch], done: Callable[[], None]) -> None:
         """Have records brought from the disk into memory without waiting for it, then call `done`."""
 
@@ -375,126 +332,3 @@ class Broker:
                 self.log.warm(stretches)
 
         self._reader.run(read, lambda _: done())
-
-    # -- becoming durable ---------------------------------------------------------------------------------------
-
-    def wait_for_sync(self, connection: Connection) -> None:
-        """`connection` has answers that may go once more of the journal is settled."""
-        self._waiting_for_sync[connection] = None
-
-    def follow_journal(self) -> None:
-        """The journal may have grown: let it become durable, or count at once where the user chose so."""
-        if self.log.torn is not None:
-            self.fail(self.log.torn)
-        if self.log.end == self.settled or self.failed.done():
-            return
-        if self.durability == "os" and self.log.identity_end <= self.log.synced:
-            self._settle(self.log.end)
-            if self.log.checkpoint_due:
-                self._begin_checkpoint()
-        elif not self._sync_scheduled and not self._sync_under_way:
-            self._sync_scheduled = True
-            self._loop.call_soon(self._gather_for_sync, -1, GATHERING_TURNS_MAX)
-
-    def _gather_for_sync(self, end_before: int, turns_left: int) -> None:
-        """Begin a sync once a turn of the event loop has brought nothing that could share it."""
-        end = self.log.end
-        if end != end_before and turns_left:
-            self._loop.call_soon(self._gather_for_sync, end, turns_left - 1)
-        else:
-            self._begin_sync()
-
-    def _begin_sync(self) -> None:
-        self._sync_scheduled = False
-        if self.log.end == self.log.synced or self.failed.done() or not self._threads_running:
-            return
-        self._sync_under_way = True
-        job = self.log.begin_sync()
-        self.metrics.syncs += 1
-        self.metrics.synced_entries_bytes += job.target - self.log.synced
-        self._syncer.run(job.run, self._or_fail(lambda error: self._end_sync(job, error)))
-
-    def _or_fail(self, take_note: Callable[[Outcome], None]) -> Callable[[Outcome], None]:
-        """`take_note`; if it breaks off in the middle nobody knows any more what is durable, and clients would wait."""
-
-        def guarded(outcome: Outcome) -> None:
-            try:
-                take_note(outcome)
-            except Exception as error:
-                self.fail(error)
-
-        return guarded
-
-    def _end_sync(self, job: SyncJob, error: Outcome) -> None:
-        self._sync_under_way = False
-        if error is not None:
-            self.fail(error)
-            return
-        self.log.finish_sync(job)
-        self.metrics.sync_waiters += len(self._waiting_for_sync)
-        if self.durability == "os":
-            self.follow_journal()
-        else:
-            self._settle(job.target)
-            if self.log.end > self.log.synced:
-                self._begin_sync()
-        if self.log.checkpoint_due:
-            self._begin_checkpoint()
-
-    def _settle(self, position: int) -> None:
-        self.settled = position
-        self.log.settle(position)
-        if self._waiting_for_sync:
-            waiting, self._waiting_for_sync = self._waiting_for_sync, {}
-            for connection in waiting:
-                connection.send_answers()
-            self._note_progress()
-
-    def _begin_checkpoint(self) -> None:
-        if self._stopping or self.failed.done() or self._checkpoint_postponed or self.log.checkpoint_running:
-            return
-        if self.durability == "os" and not self._sync_under_way:
-            # Nobody waits for this one; it closes the journal's files that are full.
-            self._begin_sync()
-        self.turns.begin(self._checkpoint(), self._fail_over)
-
-    def _checkpoint(self) -> Steps[None]:
-        job = yield from self.log.begin_checkpoint_in_steps()
-        self._checkpointer.run(job.run, self._or_fail(lambda error: self._end_checkpoint(job, error)))
-
-    def _fail_over(self, error: Exception | None) -> None:
-        if error is not None:
-            self.fail(error)
-
-    def _end_checkpoint(self, job: CheckpointJob, error: Outcome) -> None:
-        if isinstance(error, OSError) and error.errno in OUT_OF_SPACE:
-            self.storage_error(error)
-            self.log.fail_checkpoint(job)
-            self._checkpoint_postponed = True
-        elif error is not None:
-            self.fail(error)
-        else:
-            self.metrics.checkpoints += 1
-            self.events.tell(logging.INFO, "checkpoint_written", journal_position=self.log.end)
-            self.turns.begin(self._let_go(job), self._fail_over)
-
-    def _let_go(self, job: CheckpointJob) -> Steps[None]:
-        try:
-            yield from self.log.finish_checkpoint(job)
-        except OSError as refusal:
-            self.storage_error(refusal)
-
-    # -- keeping house ------------------------------------------------------------------------------------------
-
-    def connections(self) -> list[Connection]:
-        """Those that there are now."""
-        return list(self._connections)
-
-    def look_for_space(self) -> Steps[None]:
-        """Let go of what may go where the disk was full, and checkpoint if it is time."""
-        self._checkpoint_postponed = False
-        if self._space_sought:
-            self._space_sought = False
-            yield from self.log.retain(self.now_ms())
-        if self.log.checkpoint_due:
-            self._begin_checkpoint()

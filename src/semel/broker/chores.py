@@ -1,50 +1,62 @@
-"""What a broker does from time to time though nobody asks for it: it keeps house.
+"""What a broker does from time to time though no client asks for it: it ends connections that hold things up, looks for
+space, and forgets what was not used for so long that nobody will miss it: producers, transactional ids, offsets.
 
-Each chore is taken in steps, as requests are, and never twice at once. If one breaks off it is told and tried at
-another time. This file must never answer anybody.
+Each chore is taken in steps, as requests are, and never twice at once. If one breaks off, that is told and it is tried
+another time. What is forgotten is told and counted: a client that comes back later is taken for new, and an operator
+has to be able to see why. This file must never answer a client.
 """
 
 import logging
 from asyncio import TimerHandle, get_running_loop
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Final
 
-from semel.broker import expiry
-from semel.core.steps import Steps, at_once
-
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
+from semel.broker.compactor import Compactor
+from semel.broker.connection import Connection
+from semel.broker.receive_buffer import ReceiveMemory
+from semel.broker.runtime import Runtime
+from semel.core.entries import GroupDeleted
+from semel.core.steps import APPEND_PIECES, Steps, at_once
 
 HOUSEKEEPING_SECONDS: Final = 5.0
 # How often segments are looked through for what has become too old or too much, as in Apache Kafka.
 RETENTION_SECONDS: Final = 300.0
+# How often offsets are looked through, as in Apache Kafka (offsets.retention.check.interval.ms).
+EXPIRY_SECONDS: Final = 600.0
+# How often transactional ids are, as in Apache Kafka.
+FORGET_SECONDS: Final = 3600.0
+# So many of the transactional ids that are forgotten at once stand in the event by their names.
+NAMED_MAX: Final = 10
 
 
 class Chores:
     """The chores of one broker."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(
+        self, runtime: Runtime, compactor: Compactor, memory: ReceiveMemory, connections: Iterable[Connection]
+    ) -> None:
+        """`connections` are those that there are at any time."""
+        self._runtime = runtime
+        self._compactor = compactor
+        self._memory = memory
+        self._connections = connections
         self._timers: list[TimerHandle] = []
 
     def begin(self) -> None:
         """Do each of them whenever its time has come."""
-        broker = self._broker
+        runtime, compactor = self._runtime, self._compactor
         self._every(HOUSEKEEPING_SECONDS, self._keep_house)
-        self._every(RETENTION_SECONDS, lambda: broker.log.retain(broker.now_ms()))
-        self._every(broker.compactor.look_seconds, lambda: at_once(broker.compactor.look))
-        self._every(expiry.FORGET_SECONDS, lambda: expiry.forget_silent_transactional_ids(broker))
-        self._every(expiry.EXPIRY_SECONDS, lambda: expiry.forget_old_offsets(broker))
+        self._every(RETENTION_SECONDS, lambda: runtime.log.retain(runtime.clock.now_ms()))
+        self._every(compactor.look_seconds, lambda: at_once(compactor.look))
+        self._every(FORGET_SECONDS, lambda: forget_silent_transactional_ids(runtime))
+        self._every(EXPIRY_SECONDS, lambda: forget_old_offsets(runtime))
 
     def stop(self) -> None:
         """Begin none any more."""
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
-
-    def attempt(self, job: Callable[[], None]) -> None:
-        """Do what nobody asked for and nobody hears of; if it breaks off it is told here, and tried at another time."""
-        self._broker.turns.begin(at_once(job), self.note_end)
 
     def _every(self, seconds: float, job: Callable[[], Steps[None]]) -> None:
         is_under_way = False
@@ -55,7 +67,7 @@ class Chores:
         def note_end(error: Exception | None) -> None:
             nonlocal is_under_way
             is_under_way = False
-            self.note_end(error)
+            self._runtime.note_end(error)
 
         def run() -> None:
             nonlocal is_under_way
@@ -63,33 +75,72 @@ class Chores:
             self._timers[slot] = get_running_loop().call_later(seconds, run)
             if not is_under_way:
                 is_under_way = True
-                self._broker.turns.begin(steps(), note_end)
+                self._runtime.turns.begin(steps(), note_end)
 
         slot = len(self._timers)
         self._timers.append(get_running_loop().call_later(seconds, run))
 
-    def note_end(self, error: Exception | None) -> None:
-        """A chore has come to its end, or broke off."""
-        if isinstance(error, OSError):
-            self._broker.storage_error(error)
-        elif error is not None:
-            self._broker.tell_of_slip("housekeeping_failed", error)
-        self._broker.follow_journal()
-
     def _keep_house(self) -> Steps[None]:
         """End connections that hold things up, forget what has become too old, and checkpoint if it is time."""
-        broker = self._broker
-        now = broker.uptime()
-        for connection in broker.connections():
+        runtime = self._runtime
+        limits, now = runtime.limits, runtime.clock.uptime()
+        for connection in list(self._connections):
             connection.look()
             silent = now - connection.last_progress_at
-            if connection.is_stalled and silent > broker.limits.stalled_connection_ms_max / 1000:
+            if connection.is_stalled and silent > limits.stalled_connection_ms_max / 1000:
                 reason = f"no progress for {silent:.0f} s in the middle of a message"
-                broker.events.tell(logging.WARNING, "connection_closed", peer=connection.peer, reason=reason)
+                runtime.events.tell(logging.WARNING, "connection_closed", peer=connection.peer, reason=reason)
                 connection.abort()
-            elif silent > broker.limits.idle_connection_ms_max / 1000 and not connection.is_waiting:
+            elif silent > limits.idle_connection_ms_max / 1000 and not connection.is_waiting:
                 connection.close()
             yield 1
-        broker.receive_room.offer()
-        yield from expiry.forget_silent_producers(broker)
-        yield from broker.look_for_space()
+        self._memory.offer()
+        yield from forget_silent_producers(runtime)
+        yield from runtime.pump.look_for_space()
+
+
+def forget_silent_producers(runtime: Runtime) -> Steps[None]:
+    forgotten = yield from runtime.log.forget(runtime.clock.now_ms(), runtime.clock.steady_ms())
+    if forgotten:
+        runtime.metrics.forgotten_producers += forgotten
+        runtime.events.tell(logging.INFO, "producers_forgotten", producers=forgotten)
+
+
+def forget_silent_transactional_ids(runtime: Runtime) -> Steps[None]:
+    expiration_ms = runtime.limits.transactional_id_expiration_ms
+    for entry in runtime.log.state.transaction_rules.silent(_counted_now_ms(runtime, expiration_ms), expiration_ms):
+        entry = replace(entry, at_ms=runtime.clock.now_ms())
+        runtime.log.commit(entry)
+        names = entry.transactional_ids
+        runtime.metrics.forgotten_transactional_ids += len(names)
+        named = ", ".join(names[:NAMED_MAX])
+        runtime.events.tell(logging.INFO, "transactional_ids_forgotten", transactional_ids=len(names), named=named)
+        yield APPEND_PIECES + len(names)
+
+
+def _counted_now_ms(runtime: Runtime, period_ms: int) -> int:
+    """The time, but earlier by as long as there was no broker to speak to, as far as this period goes back."""
+    now_ms = runtime.clock.now_ms()
+    runtime.log.note_time(now_ms, runtime.clock.steady_ms())
+    return now_ms - runtime.log.state.silence.allowed_ms(now_ms, period_ms) + period_ms
+
+
+def forget_old_offsets(runtime: Runtime) -> Steps[None]:
+    log = runtime.log
+
+    def name_of(number: int) -> str:
+        topic = log.state.catalog.numbered(number)
+        return "" if topic is None else topic.name
+
+    retention_ms = runtime.limits.offsets_retention_ms
+    now_ms = _counted_now_ms(runtime, retention_ms)
+    for group in list(log.state.groups):
+        for entry in log.state.groups.decide_expiry(group, now_ms, retention_ms, name_of):
+            log.commit(entry)
+            if isinstance(entry, GroupDeleted):
+                runtime.events.tell(logging.INFO, "group_forgotten", group=entry.group)
+            else:
+                forgotten = len(entry.partitions)
+                runtime.metrics.forgotten_offsets += forgotten
+                runtime.events.tell(logging.INFO, "offsets_forgotten", group=entry.group, partitions=forgotten)
+        yield 1 + len(group.offsets.committed) // 10

@@ -5,14 +5,16 @@ hand back, the journal that keeps what they propose, and the alarm that rings wh
 A step is carried out as a whole before the next one begins, so no machine ever sees half of another step.
 """
 
-import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Generic, TypeVar, cast
+from typing import Generic, TypeVar, cast
 from uuid import uuid4
 
-from semel.broker.deadlines import Deadlines
-from semel.broker.member_connections import MemberConnections, MemberName
+from semel.broker.connection import Exchange
+from semel.broker.consumer_groups import ConsumerGroupCoordinator
+from semel.broker.limits import Limits
+from semel.broker.members import MemberName, Members
+from semel.broker.runtime import Runtime
 from semel.core.groups.classic import ClassicGroup
 from semel.core.groups.classic_steps import (
     ClassicRules,
@@ -25,7 +27,6 @@ from semel.core.groups.classic_steps import (
 )
 from semel.core.groups.consumer import ConsumerGroup
 from semel.core.refusals import (
-    GROUP_MAX_SIZE_REACHED,
     INCONSISTENT_GROUP_PROTOCOL,
     INVALID_GROUP_ID,
     INVALID_SESSION_TIMEOUT,
@@ -33,12 +34,7 @@ from semel.core.refusals import (
     UNKNOWN_MEMBER_ID,
     Refused,
 )
-
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
-    from semel.broker.connection import Exchange
-    from semel.broker.consumer_groups import ConsumerGroupCoordinator
-    from semel.broker.limits import Limits
+from semel.core.steps import Steps
 
 A = TypeVar("A", bound=JoinAnswer | SyncAnswer)
 
@@ -46,15 +42,20 @@ A = TypeVar("A", bound=JoinAnswer | SyncAnswer)
 class WaitingRequest(Generic[A]):
     """A JoinGroup or SyncGroup: the token that the rules are given for it, and the way to its answer."""
 
-    __slots__ = ("_broker", "_exchange", "_group", "_is_answered", "_otherwise", "_reply")
+    __slots__ = ("_exchange", "_forget", "_is_answered", "_otherwise", "_reply")
 
     def __init__(
-        self, broker: "Broker", exchange: "Exchange", group: str, reply: Callable[[A], None], otherwise: A
+        self,
+        exchange: Exchange,
+        forget: "Callable[[WaitingRequest[A]], None]",
+        reply: Callable[[A], None],
+        otherwise: A,
     ) -> None:
-        """`otherwise` is the answer where nobody can wait any longer: to try again."""
-        self._broker = broker
+        """`forget` has the group know of this no more. `otherwise` is the answer where the client can wait no longer:
+        to try again.
+        """
         self._exchange = exchange
-        self._group = group
+        self._forget = forget
         self._reply = reply
         self._otherwise = otherwise
         self._is_answered = False
@@ -71,35 +72,36 @@ class WaitingRequest(Generic[A]):
 
     def give_up(self) -> None:
         self._exchange.unpark(self)
-        self._broker.groups.forget(self._group, self)
+        self._forget(self)
 
     def answer_now(self) -> None:
-        self._broker.groups.forget(self._group, self)
+        self._forget(self)
         self.answer(self._otherwise)
 
 
 class ClassicGroupCoordinator:
     """The groups of one broker, as far as they have members."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
-        self._rules = _rules_of(broker.limits)
-        # What the members of each group take in memory.
-        self._sizes: dict[str, int] = {}
-        self._size_bytes = 0
-        self._deadlines = Deadlines[str]()
-        # Of the members of all groups, those of the new protocol too.
-        self.heard_over = MemberConnections()
+    def __init__(self, runtime: Runtime, members: Members, consumer_groups: ConsumerGroupCoordinator) -> None:
+        """`members` are those of all groups; `consumer_groups` are asked first, because a member of the classic
+        protocol may be one of theirs.
+        """
+        self._runtime = runtime
+        self._state = runtime.log.state
+        self._members = members
+        self._consumer_groups = consumer_groups
+        consumer_groups.classic = self
+        self._rules = _rules_of(runtime.limits)
+        self._deadlines = runtime.alarm.deadlines(self._pass_time)
 
     def begin(self) -> None:
         """The log was recovered: members have their whole session to show that they are still there."""
-        self._broker.alarm.watch(self._deadlines.next_ms, self.pass_time)
-        for group in list(self._broker.log.state.groups):
+        for group in list(self._state.groups):
             if isinstance(group.machine, ClassicGroup):
                 self._begin(group.machine)
 
     def _begin(self, machine: ClassicGroup) -> None:
-        now_ms = self._broker.steady_ms()
+        now_ms = self._runtime.clock.steady_ms()
         machine.begin(now_ms)
         if machine.is_to_rebalance:
             self._carry_out(machine, machine.rebalance(now_ms))
@@ -108,16 +110,16 @@ class ClassicGroupCoordinator:
 
     def stop(self) -> None:
         """Let nobody wait any longer; clients look for their coordinator until it is here again."""
-        for group in list(self._broker.log.state.groups):
+        for group in list(self._state.groups):
             if isinstance(group.machine, ClassicGroup):
-                self._carry_out(group.machine, group.machine.close(self._broker.steady_ms()))
+                self._carry_out(group.machine, group.machine.close(self._runtime.clock.steady_ms()))
 
     # -- requests -----------------------------------------------------------------------------------------------
 
-    def join(self, exchange: "Exchange", name: str, request: JoinRequest, reply: Callable[[JoinAnswer], None]) -> None:
+    def join(self, exchange: Exchange, name: str, request: JoinRequest, reply: Callable[[JoinAnswer], None]) -> None:
         """Answer a JoinGroup, now or later."""
         try_again = JoinAnswer(REBALANCE_IN_PROGRESS, request.member_id)
-        waiter = WaitingRequest(self._broker, exchange, name, reply, try_again)
+        waiter = WaitingRequest(exchange, self._forgetting(name), reply, try_again)
         try:
             self._check_join(name, request)
             consumer_group = self._consumer_groups.with_members(name)
@@ -130,13 +132,13 @@ class ClassicGroupCoordinator:
         except Refused as refused:
             waiter.answer(JoinAnswer(refused.error, request.member_id))
             return
-        self._carry_out(machine, machine.join(request, waiter, self._broker.steady_ms(), self._rules))
+        self._carry_out(machine, machine.join(request, waiter, self._runtime.clock.steady_ms(), self._rules))
         self.note_heard(exchange, name, request.member_id or request.new_member_id)
         waiter.wait()
 
-    def sync(self, exchange: "Exchange", name: str, request: SyncRequest, reply: Callable[[SyncAnswer], None]) -> None:
+    def sync(self, exchange: Exchange, name: str, request: SyncRequest, reply: Callable[[SyncAnswer], None]) -> None:
         """Answer a SyncGroup, now or later."""
-        waiter = WaitingRequest(self._broker, exchange, name, reply, SyncAnswer(REBALANCE_IN_PROGRESS))
+        waiter = WaitingRequest(exchange, self._forgetting(name), reply, SyncAnswer(REBALANCE_IN_PROGRESS))
         self._sync(name, request, waiter)
         self.note_heard(exchange, name, request.member_id)
 
@@ -150,11 +152,11 @@ class ClassicGroupCoordinator:
         except Refused as refused:
             waiter.answer(SyncAnswer(refused.error))
             return
-        self._carry_out(machine, machine.sync(request, waiter, self._broker.steady_ms()))
+        self._carry_out(machine, machine.sync(request, waiter, self._runtime.clock.steady_ms()))
         waiter.wait()
 
     def heartbeat(
-        self, exchange: "Exchange", name: str, member_id: str, instance_id: str | None, generation: int
+        self, exchange: Exchange, name: str, member_id: str, instance_id: str | None, generation: int
     ) -> None:
         """`Refused` if the member has to do something about it."""
         self.note_heard(exchange, name, member_id)
@@ -162,7 +164,7 @@ class ClassicGroupCoordinator:
         if consumer_group is not None:
             self._consumer_groups.classic_heartbeat(name, consumer_group, member_id, instance_id, generation)
         else:
-            self._existing(name).heartbeat(member_id, instance_id, generation, self._broker.steady_ms())
+            self._existing(name).heartbeat(member_id, instance_id, generation, self._runtime.clock.steady_ms())
 
     def leave(self, name: str, leavers: Iterable[Leaver]) -> list[int]:
         """What becomes of each who leaves."""
@@ -170,51 +172,53 @@ class ClassicGroupCoordinator:
         if consumer_group is not None:
             return self._consumer_groups.leave(name, consumer_group, leavers)
         machine = self._existing(name)
-        step = machine.leave(leavers, self._broker.steady_ms())
+        step = machine.leave(leavers, self._runtime.clock.steady_ms())
         self._carry_out(machine, step)
         return step.left
 
-    def hear(self, exchange: "Exchange", name: str, member_id: str) -> None:
+    def hear(self, exchange: Exchange, name: str, member_id: str) -> None:
         """A member has shown in some other way that it is there."""
-        group = self._broker.log.state.groups.named(name)
-        if group is not None and isinstance(group.machine, ClassicGroup):
-            member = group.machine.members.get(member_id)
-            if member is not None:
-                group.machine.hear(member, self._broker.steady_ms())
+        machine = self._machine(name)
+        member = None if machine is None else machine.members.get(member_id)
+        if machine is not None and member is not None:
+            machine.hear(member, self._runtime.clock.steady_ms())
         self.note_heard(exchange, name, member_id)
 
-    def forget(self, name: str, waiter: WaitingRequest[A]) -> None:
-        """Nobody would hear the answer any more."""
-        group = self._broker.log.state.groups.named(name)
-        if group is not None and isinstance(group.machine, ClassicGroup):
-            group.machine.forget(waiter, self._broker.steady_ms())
-            self._note(group.machine)
+    def _forgetting(self, name: str) -> Callable[[WaitingRequest[A]], None]:
+        """What has the group forget a request: nobody would hear the answer any more."""
+
+        def forget(waiter: WaitingRequest[A]) -> None:
+            machine = self._machine(name)
+            if machine is not None:
+                machine.forget(waiter, self._runtime.clock.steady_ms())
+                self._note(machine)
+
+        return forget
 
     # -- connections --------------------------------------------------------------------------------------------
 
-    def note_heard(self, exchange: "Exchange", name: str, member_id: str) -> None:
+    def note_heard(self, exchange: Exchange, name: str, member_id: str) -> None:
         """Whoever says to be this member is at the other end of this connection, whatever it is answered; or was, if
         that was lost while the request was served.
         """
         if self._machine_with(name, member_id) is not None:
-            self.heard_over.note(MemberName(name, member_id), exchange.connection_number)
+            self._members.note_heard(MemberName(name, member_id), exchange.connection_number)
             if exchange.is_lost:
                 self.connection_lost(exchange.connection_number)
 
     def connection_lost(self, connection_number: int) -> None:
         """Whoever was heard over it last may have died: let them show themselves soon."""
-        now_ms = self._broker.steady_ms()
-        for name, member_id in self.heard_over.end(connection_number):
+        now_ms = self._runtime.clock.steady_ms()
+        for name, member_id in self._members.connection_lost(connection_number):
             machine = self._machine_with(name, member_id)
             if isinstance(machine, ConsumerGroup):
                 self._consumer_groups.connection_lost(name, machine, member_id)
             elif machine is not None:
                 deadline_ms = machine.connection_lost(member_id, now_ms, self._rules)
-                if self._deadlines.note(name, deadline_ms):
-                    self._broker.alarm.look()
+                self._deadlines.note(name, deadline_ms)
 
     def _machine_with(self, name: str, member_id: str) -> ClassicGroup | ConsumerGroup | None:
-        group = self._broker.log.state.groups.named(name)
+        group = self._state.groups.named(name)
         machine = None if group is None else group.machine
         if isinstance(machine, ClassicGroup | ConsumerGroup) and member_id in machine.members:
             return machine
@@ -224,15 +228,11 @@ class ClassicGroupCoordinator:
 
     def hand_over(self, machine: ClassicGroup) -> None:
         """The group speaks the new protocol now: whoever waits has to join anew, and is then served by that."""
-        self._carry_out(machine, machine.close(self._broker.steady_ms(), REBALANCE_IN_PROGRESS))
+        self._carry_out(machine, machine.close(self._runtime.clock.steady_ms(), REBALANCE_IN_PROGRESS))
 
     def take_over(self, name: str) -> None:
         """The group speaks the classic protocol now, and its members have to share out what is read anew."""
-        self._begin(self._broker.log.state.groups.classic(name))
-
-    @property
-    def _consumer_groups(self) -> "ConsumerGroupCoordinator":
-        return self._broker.consumer_groups
+        self._begin(self._state.groups.classic(name))
 
     def _check_join(self, name: str, request: JoinRequest) -> None:
         _check_group_id(name)
@@ -244,15 +244,17 @@ class ClassicGroupCoordinator:
             )
 
     def _check_size(self, name: str, request: JoinRequest) -> None:
-        group = self._broker.log.state.groups.named(name)
+        machine = self._machine(name)
+        self._members.check_growth(request.brought_bytes if machine is None else machine.growth_bytes(request))
+
+    def _machine(self, name: str) -> ClassicGroup | None:
+        group = self._state.groups.named(name)
         machine = None if group is None else group.machine
-        growth_bytes = machine.growth_bytes(request) if isinstance(machine, ClassicGroup) else request.brought_bytes
-        if growth_bytes > 0 and self._size_bytes + growth_bytes > self._broker.limits.groups_bytes_max:
-            raise Refused(GROUP_MAX_SIZE_REACHED, f"the members of all groups take {self._size_bytes} bytes")
+        return machine if isinstance(machine, ClassicGroup) else None
 
     def _joinable(self, name: str) -> ClassicGroup:
         """The group to be of, which comes to be if there is none."""
-        groups = self._broker.log.state.groups
+        groups = self._state.groups
         groups.check_room(name)
         group = groups.named(name)
         if group is not None and not isinstance(group.machine, ClassicGroup) and not group.is_empty:
@@ -261,67 +263,55 @@ class ClassicGroupCoordinator:
 
     def _existing(self, name: str) -> ClassicGroup:
         _check_group_id(name)
-        group = self._broker.log.state.groups.named(name)
-        if group is None or not isinstance(group.machine, ClassicGroup):
+        machine = self._machine(name)
+        if machine is None:
             raise Refused(UNKNOWN_MEMBER_ID, f"group '{name}' has no members")
-        return group.machine
+        return machine
 
     # -- steps --------------------------------------------------------------------------------------------------
 
     def _carry_out(self, machine: ClassicGroup, step: Step) -> None:
         """Keep what a step proposes, then tell everybody concerned what came of it."""
-        broker = self._broker
-        proposal = step.proposal
+        runtime, proposal = self._runtime, step.proposal
         if proposal is not None:
             try:
                 # How long offsets are kept counts from then, over restarts and by the time of day.
-                broker.commit(replace(proposal.entry, at_ms=broker.now_ms()))
+                runtime.commit(replace(proposal.entry, at_ms=runtime.clock.now_ms()))
             except (OSError, ValueError) as error:
-                # Whoever waits must hear of it: the disk is full, or this cannot follow on what is there.
+                # Members that wait must hear of it: the disk is full, or the entry cannot follow on the group's state.
                 proposal.refused()
                 if isinstance(error, ValueError):
-                    broker.tell_of_slip("request_failed", error, group=machine.name)
+                    runtime.tell_of_slip("request_failed", error, group=machine.name)
             else:
                 proposal.kept()
         for waiter, answer in step.answers:
             cast("WaitingRequest[JoinAnswer | SyncAnswer]", waiter).answer(answer)
         for event in step.events:
-            broker.metrics.group_events[event.name] += 1
-            broker.events.tell(
-                logging.INFO,
+            self._members.tell(
                 event.name,
-                group=machine.name,
+                machine.name,
                 generation=machine.generation,
                 members=len(machine.members),
                 reason=event.reason,
             )
         for member_id in step.gone:
-            self.heard_over.forget(MemberName(machine.name, member_id))
-        group = broker.log.state.groups.named(machine.name)
+            self._members.forget(MemberName(machine.name, member_id))
+        group = self._state.groups.named(machine.name)
         if group is not None:
-            broker.log.state.groups.drop(group)
+            self._state.groups.drop(group)
         self._note(machine)
 
     def _note(self, machine: ClassicGroup) -> None:
         """Take note of how large a group is now, and of when there is something to do about it."""
-        size_bytes = machine.size_bytes
-        self._size_bytes += size_bytes - self._sizes.pop(machine.name, 0)
-        if size_bytes:
-            self._sizes[machine.name] = size_bytes
-        if self._deadlines.note(machine.name, machine.next_deadline_ms()):
-            self._broker.alarm.look()
+        self._members.note_size(machine.name, machine.size_bytes)
+        self._deadlines.note(machine.name, machine.next_deadline_ms())
 
-    # -- time ---------------------------------------------------------------------------------------------------
-
-    def pass_time(self, now_ms: int) -> None:
-        """Do what is due in all groups."""
-
-        def pass_time(name: str) -> None:
-            group = self._broker.log.state.groups.named(name)
-            if group is not None and isinstance(group.machine, ClassicGroup):
-                self._carry_out(group.machine, group.machine.pass_time(now_ms))
-
-        self._deadlines.each_due(now_ms, pass_time, self._broker.chores.note_end)
+    def _pass_time(self, name: str, now_ms: int) -> Steps[None]:
+        """Do what is due in a group."""
+        machine = self._machine(name)
+        if machine is not None:
+            self._carry_out(machine, machine.pass_time(now_ms))
+        yield 1
 
 
 def new_member_id(prefix: str) -> str:
@@ -334,7 +324,7 @@ def _check_group_id(name: str) -> None:
         raise Refused(INVALID_GROUP_ID, "a group has a name")
 
 
-def _rules_of(limits: "Limits") -> ClassicRules:
+def _rules_of(limits: Limits) -> ClassicRules:
     return ClassicRules(
         members_max=limits.group_members_max,
         group_bytes_max=limits.group_bytes_max,

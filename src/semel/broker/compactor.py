@@ -10,17 +10,15 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from semel.broker.disk_thread import DiskThread, Outcome
+from semel.broker.runtime import Runtime
 from semel.compaction.cleaning import Pass, Rewritten
 from semel.compaction.planning import Bounds, Plan, is_to_roll, plan
 from semel.core.entries import PartitionName
 from semel.storage.journal import Damaged
 from semel.storage.segment import Segment
-
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
 
 # How often it is looked whether there is something to do, as in Apache Kafka.
 LOOK_SECONDS: Final = 15.0
@@ -38,11 +36,10 @@ class _Interrupted(Exception):
 class Compactor:
     """The compaction of one broker."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(self) -> None:
         self.look_seconds = LOOK_SECONDS
+        self._runtime: Runtime
         self._thread: DiskThread
-        self._attempt: Callable[[Callable[[], None]], None]
         # None while there is nothing to do.
         self._plan: Plan | None = None
         self._idle = asyncio.Event()
@@ -57,10 +54,10 @@ class Compactor:
         # Partitions in which a pass found what should not be there; they are left alone until the next start.
         self._given_up: set[PartitionName] = set()
 
-    def begin(self, thread: DiskThread, attempt: Callable[[Callable[[], None]], None]) -> None:
-        """Work in this thread from now on. `attempt` does what nobody asked for, and tells if it fails."""
+    def begin(self, runtime: Runtime, thread: DiskThread) -> None:
+        """Compact the log of `runtime` in this thread from now on."""
+        self._runtime = runtime
         self._thread = thread
-        self._attempt = attempt
         self._stopping = False
         self._rest()
 
@@ -78,7 +75,7 @@ class Compactor:
         """Begin a pass over the partition that has most to gain, if there is one and none is under way."""
         if self._plan is not None or self._stopping:
             return
-        log, now_ms = self._broker.log, self._broker.now_ms()
+        log, now_ms = self._runtime.log, self._runtime.clock.now_ms()
         best: Plan | None = None
         for topic in log.state.catalog:
             configs = topic.parsed
@@ -89,9 +86,9 @@ class Compactor:
                     partition.roll(now_ms)
                 if partition.name in self._given_up:
                     continue
-                found = plan(partition, configs, now_ms, is_unfinished=partition.name == self._unfinished)
-                if found is not None and (best is None or found.dirty_ratio > best.dirty_ratio):
-                    best = found
+                candidate = plan(partition, configs, now_ms, is_unfinished=partition.name == self._unfinished)
+                if candidate is not None and (best is None or candidate.dirty_ratio > best.dirty_ratio):
+                    best = candidate
         if best is None:
             self._idle.set()
         else:
@@ -99,18 +96,18 @@ class Compactor:
             self._begin(best)
 
     def _begin(self, best: Plan) -> None:
-        limits = self._broker.limits
+        limits = self._runtime.limits
         bounds = Bounds(limits.compaction_key_bytes_max, limits.compacted_batch_bytes_max)
         self._plan = best
-        self._pass = best.begin(self._broker.log.files, bounds, self._broker.now_ms(), self._pause)
-        self._began_at = self._broker.uptime()
+        self._pass = best.begin(self._runtime.log.files, bounds, self._runtime.clock.now_ms(), self._pause)
+        self._began_at = self._runtime.clock.uptime()
         self._run(self._pass.survey, self._surveyed)
 
     def _run(self, job: Callable[[], None], then: Callable[[], None]) -> None:
         """Run a job in the thread, and then, on the event loop, what comes next; or break off if it failed."""
 
         def done(outcome: Outcome) -> None:
-            self._attempt(then if outcome is None else lambda: self._break_off(outcome))
+            self._runtime.attempt(then if outcome is None else lambda: self._break_off(outcome))
 
         self._thread.run(job, done)
 
@@ -142,7 +139,7 @@ class Compactor:
         rewritten, self._rewritten = self._rewritten, None
         assert self._plan is not None
         assert rewritten is not None
-        log = self._broker.log
+        log = self._runtime.log
         if not rewritten.is_changed:
             rewritten.forget_horizons()
         elif not log.swap(self._plan.partition, rewritten.old, rewritten.new):
@@ -166,12 +163,12 @@ class Compactor:
             return
         if isinstance(error, OSError):
             # For want of space, most often; and where the topic was deleted meanwhile its files are gone.
-            if self._broker.log.state.catalog.numbered(partition.topic_number) is not None:
-                self._broker.storage_error(error)
+            if self._runtime.log.state.catalog.numbered(partition.topic_number) is not None:
+                self._runtime.pump.write_refused(error)
             return
         self._given_up.add(partition.name)
         mistake = None if isinstance(error, Damaged) else error
-        self._broker.events.tell(
+        self._runtime.events.tell(
             logging.ERROR, "compaction_given_up", error=mistake, partition=partition.directory, reason=error
         )
 
@@ -183,14 +180,14 @@ class Compactor:
         partition.cleaned_until = done.until
         # Where the keys did not fit the table the rest follows at once.
         self._unfinished = None if done.is_complete else partition.name
-        seconds = self._broker.uptime() - self._began_at
-        metrics, tally = self._broker.metrics, done.tally
+        seconds = self._runtime.clock.uptime() - self._began_at
+        metrics, tally = self._runtime.metrics, done.tally
         metrics.compactions += 1
         metrics.compacted_bytes += tally.read_bytes
         metrics.compaction_removed_records += tally.removed_records
         metrics.compaction_unopened_batches += tally.unopened_batches
         metrics.compaction_seconds += seconds
-        self._broker.events.tell(
+        self._runtime.events.tell(
             logging.INFO,
             "compacted",
             partition=partition.directory,

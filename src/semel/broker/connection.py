@@ -14,26 +14,25 @@ import asyncio
 import struct
 import time
 from collections import deque
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, cast
 
+from semel.broker.clock import Clock
+from semel.broker.journal_pump import JournalPump
+from semel.broker.limits import Limits
+from semel.broker.metrics import Metrics
+from semel.broker.receive_buffer import ReceiveBuffer, ReceiveMemory
+from semel.broker.turns import Turns
 from semel.core.producer_room import address_of
-from semel.core.steps import Steps
 from semel.wire.errors import ProtocolError
 from semel.wire.frames import SIZE_BYTES, RequestHeader, frame_size, parse_request_header
 from semel.wire.versions import PRODUCE
-
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
 
 Buffer = bytes | bytearray | memoryview
 
 # The first field of every request.
 API_KEY: Final = struct.Struct(">h")
 
-RECEIVE_BYTES: Final = 64 * 1024
-# A buffer that had to grow for a large request is kept for the next ones, up to this size.
-RECEIVE_BYTES_KEPT_MAX: Final = 2 * 1024 * 1024
 # Answers waiting in the socket's buffer, or for their turn, beyond this stop the reading of further requests.
 UNSENT_BYTES_HIGH: Final = 1024 * 1024
 # Below this what a connection has not taken is looked at every few seconds, and not with every answer.
@@ -45,10 +44,29 @@ PROGRESS_BYTES: Final = 64 * 1024
 _HANGING_UP: Final[Sequence[Buffer]] = (b"",)
 
 
-class Handler(Protocol):
-    """What serves one kind of request, in steps. `body` is as it was until the last of them."""
+class Host(Protocol):
+    """What a connection asks of the broker that it belongs to."""
 
-    def __call__(self, broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[None]: ...
+    limits: Limits
+    metrics: Metrics
+    clock: Clock
+    turns: Turns
+    pump: JournalPump
+    receive_memory: ReceiveMemory
+    # Answers that were given but not taken yet, of all connections.
+    unsent_bytes: int
+
+    def welcome(self, connection: "Connection") -> bool:
+        """A client has connected; False if there are too many."""
+
+    def farewell(self, connection: "Connection") -> None:
+        """A connection has ended."""
+
+    def protocol_error(self, connection: "Connection", error: ProtocolError) -> None:
+        """A client has sent what is no request."""
+
+    def serve(self, exchange: "Exchange", body: memoryview, done: Callable[[], None]) -> None:
+        """Have a request answered; `done` is called when the next one may be begun."""
 
 
 class Parked(Protocol):
@@ -91,8 +109,8 @@ class Exchange:
         self._after = after
         connection = self._connection
         connection._held_bytes += self._answer_bytes
-        if after > connection.broker.settled:
-            connection.broker.follow_journal()
+        if after > connection.host.pump.settled:
+            connection.host.pump.follow()
         connection.send_answers()
 
     def reply_nothing(self) -> None:
@@ -108,7 +126,7 @@ class Exchange:
     def refuse(self, error: ProtocolError) -> None:
         """This is no request: nobody knows where the next one begins."""
         self._connection.stop_serving()
-        self._connection.broker.protocol_error(self._connection, error)
+        self._connection.host.protocol_error(self._connection, error)
 
     def park(self, parked: Parked) -> None:
         """Have `parked` told when the connection is lost or the client stops sending, until it is unparked."""
@@ -144,14 +162,10 @@ class Exchange:
 class Connection(asyncio.BufferedProtocol):
     """The protocol object of one socket."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self.broker = broker
+    def __init__(self, host: Host) -> None:
+        self.host = host
         self._transport: asyncio.Transport | None = None
-        self._buffer = bytearray(RECEIVE_BYTES)
-        self._view = memoryview(self._buffer)
-        self._begin = 0
-        self._end = 0
-        self._frame_bytes_wanted = 0
+        self._buffer = ReceiveBuffer(host.receive_memory, lambda: self._processing or self._has_to_wait, self._process)
         self._exchanges: deque[Exchange] = deque()
         self._writing_paused = False
         self._reading_paused = False
@@ -166,7 +180,7 @@ class Connection(asyncio.BufferedProtocol):
         self._unsent_bytes = 0
         self._frames_served = 0
         self._bytes_since_progress = 0
-        self.last_progress_at = broker.uptime()
+        self.last_progress_at = host.clock.uptime()
         self.peer = ""
         # What others may come from, too; of IPv6 the network.
         self.address = ""
@@ -181,7 +195,9 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = f"{address[0]}:{address[1]}" if isinstance(address, tuple) else "local"
         self.address = address_of(address[0] if isinstance(address, tuple) else "local")
         self._transport.set_write_buffer_limits(high=UNSENT_BYTES_HIGH)
-        if not self.broker.welcome(self):
+        if self.host.welcome(self):
+            self.host.receive_memory.join(self._buffer)
+        else:
             self._transport.abort()
             self._transport = None
 
@@ -189,21 +205,23 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = None
         self._note_unsent()
         if not self._has_to_wait:
-            self._give_back_room()
+            self._buffer.release()
         self._exchanges.clear()
         for parked in list(self._parked):
             parked.give_up()
-        self.broker.farewell(self)
+        self.host.pump.forget(self)
+        self.host.receive_memory.leave(self._buffer)
+        self.host.farewell(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._view[self._end :]
+        return self._buffer.free()
 
     def buffer_updated(self, nbytes: int) -> None:
-        was_empty = self._begin == self._end
+        was_empty = not len(self._buffer)
         frames_served = self._frames_served
-        self._end += nbytes
+        self._buffer.end += nbytes
         self._bytes_since_progress += nbytes
-        self.broker.metrics.bytes_in += nbytes
+        self.host.metrics.bytes_in += nbytes
         self._process()
         if was_empty or frames_served != self._frames_served or self._bytes_since_progress >= PROGRESS_BYTES:
             self._note_progress()
@@ -240,15 +258,14 @@ class Connection(asyncio.BufferedProtocol):
         try:
             self._serve_frames()
         except ProtocolError as error:
-            self.broker.protocol_error(self, error)
+            self.host.protocol_error(self, error)
         finally:
             self._processing = False
         self._update_reading()
         self._close_if_finished()
 
     def _serve_frames(self) -> None:
-        limits = self.broker.limits
-        turns = self.broker.turns
+        turns, buffer = self.host.turns, self._buffer
         pieces = turns.pieces
         while self._transport is not None and self._may_serve():
             if turns.pieces - pieces >= turns.pieces_per_turn:
@@ -256,17 +273,16 @@ class Connection(asyncio.BufferedProtocol):
                 self._has_to_wait = True
                 asyncio.get_running_loop().call_soon(self._go_on)
                 return
-            available = self._end - self._begin
+            available = len(buffer)
             if available < SIZE_BYTES:
-                self._make_room(SIZE_BYTES)
+                buffer.fit(SIZE_BYTES)
                 return
-            size = frame_size(self._buffer, self._begin, limits.frame_bytes_max) + SIZE_BYTES
+            size = frame_size(buffer.bytes, buffer.begin, self.host.limits.frame_bytes_max) + SIZE_BYTES
             if available < size:
                 self._check_size(size, available)
-                self._make_room(size)
+                buffer.fit(size)
                 return
-            frame = self._view[self._begin + SIZE_BYTES : self._begin + size]
-            self._begin += size
+            frame = buffer.take(size)[SIZE_BYTES:]
             self._frames_served += 1
             self._serve(frame)
 
@@ -275,94 +291,37 @@ class Connection(asyncio.BufferedProtocol):
         exchange = Exchange(self, header)
         self._exchanges.append(exchange)
         self._has_to_wait = True
-        self.broker.serve(exchange, frame[header.body :], self._go_on)
+        self.host.serve(exchange, frame[header.body :], self._go_on)
 
     def _go_on(self) -> None:
         """The request is done with, though it may not be answered yet."""
         self._has_to_wait = False
         if self._transport is None:
-            self._give_back_room()
+            self._buffer.release()
         self._process()
 
     def _check_size(self, size: int, available: int) -> None:
         """Refuse a large request of an API that has none, as soon as enough of it is here to tell."""
-        if size > self.broker.limits.small_request_bytes_max and available >= SIZE_BYTES + API_KEY.size:
-            api_key = API_KEY.unpack_from(self._buffer, self._begin + SIZE_BYTES)[0]
+        if size > self.host.limits.small_request_bytes_max and available >= SIZE_BYTES + API_KEY.size:
+            api_key = API_KEY.unpack_from(self._buffer.bytes, self._buffer.begin + SIZE_BYTES)[0]
             if api_key != PRODUCE:
                 raise ProtocolError(f"a request of {size} bytes for API {api_key}")
-
-    def _make_room(self, size: int) -> None:
-        """See to it that a frame of `size` bytes will fit behind `_begin`, and that there is room to receive into."""
-        self._frame_bytes_wanted = 0
-        buffer = self._buffer
-        kept = self._end - self._begin
-        if self.broker.receive_room.beyond is self and (self._begin > 0 or kept == 0):
-            self.broker.receive_room.beyond = None
-            self._replace_buffer(max(RECEIVE_BYTES, kept))
-            buffer = self._buffer
-        if kept == 0:
-            self._begin = self._end = 0
-            if len(buffer) > RECEIVE_BYTES_KEPT_MAX:
-                self._replace_buffer(RECEIVE_BYTES)
-            return
-        if self._begin + size <= len(buffer):
-            return
-        if size <= len(buffer):
-            buffer[:kept] = buffer[self._begin : self._end]
-            self._begin, self._end = 0, kept
-        elif self._end == len(buffer) or self._begin:
-            # The buffer doubles as the bytes arrive: a size that is merely announced costs nothing.
-            grown = min(max(size, RECEIVE_BYTES), max(2 * len(buffer), 2 * kept))
-            if not self.broker.receive_room.may_take(self, grown - len(buffer)):
-                self._frame_bytes_wanted = size
-                return
-            self._replace_buffer(grown)
-
-    def _replace_buffer(self, size: int) -> None:
-        old = self._buffer
-        kept = self._end - self._begin
-        self._buffer = bytearray(size)
-        self._buffer[:kept] = self._view[self._begin : self._end]
-        self._view = memoryview(self._buffer)
-        self._begin, self._end = 0, kept
-        base = RECEIVE_BYTES
-        self.broker.receive_room.taken_bytes += max(size - base, 0) - max(len(old) - base, 0)
-        if size < len(old):
-            self.broker.receive_room.note_returned()
-
-    def _give_back_room(self) -> None:
-        """The connection was lost, and no handler works on the buffer any more."""
-        room = self.broker.receive_room
-        room.taken_bytes -= max(len(self._buffer) - RECEIVE_BYTES, 0)
-        self._buffer = bytearray()
-        self._view = memoryview(self._buffer)
-        room.note_returned()
-
-    def room_may_be_there(self) -> None:
-        """Another connection has given back some of its buffer."""
-        self._process()
-
-    def give_back_buffer(self) -> None:
-        """Others need the room: keep no more than a small buffer where nothing is in it."""
-        is_in_use = self._begin < self._end or self._processing or self._has_to_wait
-        if not is_in_use and len(self._buffer) > RECEIVE_BYTES:
-            self._replace_buffer(RECEIVE_BYTES)
 
     def _may_serve(self) -> bool:
         return (
             self._serving
             and not self._has_to_wait
             and not self._writing_paused
-            and len(self._exchanges) < self.broker.limits.requests_in_flight_max
+            and len(self._exchanges) < self.host.limits.requests_in_flight_max
             and self._held_bytes < UNSENT_BYTES_HIGH
         )
 
     def _update_reading(self) -> None:
-        """Read from the socket exactly when there is room to read into and something would be done about it."""
+        """Read from the socket exactly when there is space to read into and something would be done about it."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        stop = not self._may_serve() or self._frame_bytes_wanted > 0
+        stop = not self._may_serve() or self._buffer.is_too_small
         if stop != self._reading_paused:
             self._reading_paused = stop
             if stop:
@@ -373,7 +332,7 @@ class Connection(asyncio.BufferedProtocol):
                 transport.resume_reading()
 
     def _note_progress(self) -> None:
-        self.last_progress_at = self.broker.uptime()
+        self.last_progress_at = self.host.clock.uptime()
         self._bytes_since_progress = 0
 
     # -- answers ------------------------------------------------------------------------------------------------
@@ -383,8 +342,7 @@ class Connection(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None:
             return
-        broker = self.broker
-        metrics = broker.metrics
+        pump, metrics = self.host.pump, self.host.metrics
         exchanges = self._exchanges
         held_bytes = self._held_bytes
         sent = False
@@ -393,8 +351,8 @@ class Connection(asyncio.BufferedProtocol):
             answer = exchange._answer
             if answer is None:
                 break
-            if exchange._after > broker.settled:
-                broker.wait_for_sync(self)
+            if exchange._after > pump.settled:
+                pump.wait(self)
                 break
             if answer is _HANGING_UP:
                 transport.close()
@@ -415,7 +373,7 @@ class Connection(asyncio.BufferedProtocol):
         unsent_bytes = 0
         if self._transport is not None:
             unsent_bytes = self._held_bytes + self._transport.get_write_buffer_size()
-        self.broker.unsent_bytes += unsent_bytes - self._unsent_bytes
+        self.host.unsent_bytes += unsent_bytes - self._unsent_bytes
         self._unsent_bytes = unsent_bytes
 
     # -- ending -------------------------------------------------------------------------------------------------
@@ -423,7 +381,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_stalled(self) -> bool:
         """Whether the client owes something: the rest of a request, or the taking of an answer."""
-        owes_bytes = self._end > self._begin and not self._reading_paused
+        owes_bytes = len(self._buffer) > 0 and not self._reading_paused
         return self._writing_paused or owes_bytes
 
     def look(self) -> None:

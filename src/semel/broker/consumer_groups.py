@@ -7,12 +7,11 @@ changes nothing writes nothing; its answer still waits for what was changed last
 Members of the classic protocol come from `semel.broker.classic_groups`, which has the groups that know no other.
 """
 
-import logging
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
-from semel.broker.deadlines import DUE_AGAIN_MS, Deadlines
-from semel.broker.member_connections import MemberName
+from semel.broker.members import MemberName, Members
+from semel.broker.runtime import Runtime
 from semel.core.configs import Definition, canonical
 from semel.core.entries import ConsumerGroupChanged
 from semel.core.groups import consumer_migration, consumer_requests, group_configs
@@ -33,10 +32,7 @@ from semel.core.refusals import (
     REBALANCE_IN_PROGRESS,
     Refused,
 )
-from semel.core.steps import APPEND_PIECES, Steps
-
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
+from semel.core.steps import Steps
 
 
 class Heard(NamedTuple):
@@ -49,24 +45,37 @@ class Heard(NamedTuple):
     after: int
 
 
+class ClassicSide(Protocol):
+    """The groups that know the classic protocol only, for a group that goes over from one protocol to the other."""
+
+    def hand_over(self, machine: ClassicGroup) -> None:
+        """The group speaks the new protocol now."""
+
+    def take_over(self, name: str) -> None:
+        """The group speaks the classic protocol now."""
+
+
 class ConsumerGroupCoordinator:
     """The groups of the new protocol that one broker has."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    classic: ClassicSide
+
+    def __init__(self, runtime: Runtime, members: Members) -> None:
+        """`members` are those of all groups."""
+        self._runtime = runtime
+        self._state = runtime.log.state
+        self._members = members
+        limits = runtime.limits
         self._rules = ConsumerRules(
-            session_timeout_ms=broker.limits.consumer_group_session_timeout_ms,
-            heartbeat_interval_ms=broker.limits.consumer_group_heartbeat_interval_ms,
-            heartbeat_interval_in_motion_ms=broker.limits.consumer_group_heartbeat_interval_in_motion_ms,
-            lost_connection_session_percent=broker.limits.group_lost_connection_session_percent,
-            members_max=broker.limits.group_members_max,
+            session_timeout_ms=limits.consumer_group_session_timeout_ms,
+            heartbeat_interval_ms=limits.consumer_group_heartbeat_interval_ms,
+            heartbeat_interval_in_motion_ms=limits.consumer_group_heartbeat_interval_in_motion_ms,
+            lost_connection_session_percent=limits.group_lost_connection_session_percent,
+            members_max=limits.group_members_max,
         )
         # Behind which position of the journal each group was changed last.
         self._changed: dict[str, int] = {}
-        # What the members of each group take in memory.
-        self._sizes: dict[str, int] = {}
-        self._size_bytes = 0
-        self._deadlines = Deadlines[str]()
+        self._deadlines = runtime.alarm.deadlines(self._pass_time)
 
     @property
     def definitions(self) -> Mapping[str, Definition]:
@@ -75,24 +84,23 @@ class ConsumerGroupCoordinator:
 
     def rules_of(self, name: str) -> ConsumerRules:
         """What holds for a group: what is set on it, and for the rest what the broker is set to."""
-        return group_configs.rules_with(self._rules, self._broker.log.state.groups.configs_of(name))
+        return group_configs.rules_with(self._rules, self._state.groups.configs_of(name))
 
     def configure(self, name: str, configs: Mapping[str, str | None], *, validate_only: bool) -> None:
         """Let these be all that is set on a group from now on; its members hear of it with their next heartbeats."""
-        groups = self._broker.log.state.groups
+        groups = self._state.groups
         settled = canonical(configs, self.definitions)
         group_configs.check(settled, self._rules)
         entry = groups.decide_configs(name, settled)
         if settled != groups.configs_of(name) and not validate_only:
-            self._broker.commit(entry)
+            self._runtime.commit(entry)
 
     def begin(self) -> None:
         """The log was recovered: members have their whole session to show that they are still there."""
-        self._broker.alarm.watch(self._deadlines.next_ms, self.pass_time)
-        for group in self._broker.log.state.groups:
+        for group in self._state.groups:
             if isinstance(group.machine, ConsumerGroup):
-                group.machine.hear_all(self.rules_of(group.name), self._broker.steady_ms())
-                self._note_size(group.name, group.machine.size_bytes)
+                group.machine.hear_all(self.rules_of(group.name), self._runtime.clock.steady_ms())
+                self._members.note_size(group.name, group.machine.size_bytes)
                 self._note_deadline(group.name, group.machine)
 
     # -- members of the new protocol ----------------------------------------------------------------------------
@@ -110,7 +118,7 @@ class ConsumerGroupCoordinator:
         machine, upgrade = self._machine(name, beat)
         known = machine.members.get(beat.member_id)
         could_read = None if known is None else known.held
-        catalog, now_ms = self._broker.log.state.catalog, self._broker.steady_ms()
+        catalog, now_ms = self._state.catalog, self._runtime.clock.steady_ms()
         entry: ConsumerGroupChanged | None
         if beat.leaves:
             entry = machine.decide_leave(name, beat, catalog, now_ms)
@@ -123,7 +131,7 @@ class ConsumerGroupCoordinator:
         machine = self._keep(name, machine, entry)
         if beat.leaves:
             self._downgrade_if_due(name, machine)
-            return Heard(beat.member_id, beat.epoch, None, 0, self._broker.log.end)
+            return Heard(beat.member_id, beat.epoch, None, 0, self._runtime.log.end)
         machine.hear(beat.member_id, self.rules_of(name), now_ms)
         self._note_deadline(name, machine)
         member = machine.members[beat.member_id]
@@ -134,7 +142,7 @@ class ConsumerGroupCoordinator:
 
     def _machine(self, name: str, beat: Heartbeat) -> tuple[ConsumerGroup, ConsumerGroupChanged | None]:
         """The group's machine, and the entry that has to come first where the group spoke the classic protocol."""
-        groups = self._broker.log.state.groups
+        groups = self._state.groups
         group = groups.named(name)
         machine = None if group is None else group.machine
         if isinstance(machine, ConsumerGroup):
@@ -147,7 +155,7 @@ class ConsumerGroupCoordinator:
         if not isinstance(machine, ClassicGroup) or not len(machine.members):
             return new, None
         upgrade = consumer_migration.upgrade(
-            machine, self._broker.log.state.catalog, self.rules_of(name), self._broker.steady_ms()
+            machine, self._state.catalog, self.rules_of(name), self._runtime.clock.steady_ms()
         )
         new.apply(upgrade)
         return new, upgrade
@@ -163,51 +171,41 @@ class ConsumerGroupCoordinator:
             raise Refused(COORDINATOR_NOT_AVAILABLE, "the disk would not take it") from refusal
 
     def _check_size(self, machine: ConsumerGroup, entry: ConsumerGroupChanged) -> None:
-        more, limits = machine.growth_bytes(entry), self._broker.limits
-        if more > 0 and machine.size_bytes + more > limits.group_bytes_max:
+        more_bytes = machine.growth_bytes(entry)
+        if more_bytes > 0 and machine.size_bytes + more_bytes > self._runtime.limits.group_bytes_max:
             raise Refused(GROUP_MAX_SIZE_REACHED, f"the members of the group take {machine.size_bytes} bytes")
-        if more > 0 and self._size_bytes + more > limits.groups_bytes_max:
-            raise Refused(GROUP_MAX_SIZE_REACHED, f"the members of all groups take {self._size_bytes} bytes")
+        self._members.check_growth(more_bytes)
 
     def _commit(self, name: str, machine: ConsumerGroup, entry: ConsumerGroupChanged) -> ConsumerGroup:
         had_target_epoch = machine.target_epoch
-        group = self._broker.log.state.groups.named(name)
+        group = self._state.groups.named(name)
         machine_before = None if group is None else group.machine
-        self._broker.commit(entry)
+        self._runtime.commit(entry)
         for member_id in entry.left:
-            self._broker.groups.heard_over.forget(MemberName(name, member_id))
+            self._members.forget(MemberName(name, member_id))
         if isinstance(machine_before, ClassicGroup):
-            self._broker.groups.hand_over(machine_before)
-        machine = self._broker.log.state.groups.consumer(name)
-        self._note_size(name, machine.size_bytes)
-        self._changed[name] = self._broker.log.end
+            self.classic.hand_over(machine_before)
+        machine = self._state.groups.consumer(name)
+        self._members.note_size(name, machine.size_bytes)
+        self._changed[name] = self._runtime.log.end
         if machine.is_empty:
             # Nobody is shown anything of the group before somebody joins, and with that it is changed.
             del self._changed[name]
-            self._tell("group_emptied", name, "all members have left or were silent for too long")
+            self._members.tell("group_emptied", name, reason="all members have left or were silent for too long")
         elif entry.target_epoch > had_target_epoch:
-            self._tell("group_rebalanced", name, f"assigned by {machine.assignor}")
+            self._members.tell("group_rebalanced", name, reason=f"assigned by {machine.assignor}")
         return machine
-
-    def _note_size(self, name: str, size_bytes: int) -> None:
-        self._size_bytes += size_bytes - self._sizes.pop(name, 0)
-        if size_bytes:
-            self._sizes[name] = size_bytes
-
-    def _tell(self, event: str, name: str, reason: str) -> None:
-        self._broker.metrics.group_events[event] += 1
-        self._broker.events.tell(logging.INFO, event, group=name, reason=reason)
 
     # -- members of the classic protocol ------------------------------------------------------------------------
 
     def with_members(self, name: str) -> ConsumerGroup | None:
         """The group, if it speaks the new protocol. One without members is whatever its next member speaks."""
-        machine = self._found(name)
+        machine = self._existing(name)
         return None if machine is None or machine.is_empty else machine
 
     def join(self, name: str, machine: ConsumerGroup, request: JoinRequest) -> JoinAnswer:
         """Answer a JoinGroup, which waits for nobody."""
-        catalog, now_ms = self._broker.log.state.catalog, self._broker.steady_ms()
+        catalog, now_ms = self._state.catalog, self._runtime.clock.steady_ms()
         try:
             member_id, entry = consumer_migration.decide_join(
                 name, machine, request, catalog, self.rules_of(name), now_ms
@@ -225,15 +223,15 @@ class ConsumerGroupCoordinator:
 
     def sync(self, name: str, machine: ConsumerGroup, request: SyncRequest) -> SyncAnswer:
         """Answer a SyncGroup."""
-        answer = consumer_migration.sync_answer(machine, request, self._broker.log.state.catalog)
-        machine.hear(request.member_id, self.rules_of(name), self._broker.steady_ms())
+        answer = consumer_migration.sync_answer(machine, request, self._state.catalog)
+        machine.hear(request.member_id, self.rules_of(name), self._runtime.clock.steady_ms())
         return answer
 
     def classic_heartbeat(
         self, name: str, machine: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
     ) -> None:
         """`Refused` if the member has to do something about it."""
-        now_ms = self._broker.steady_ms()
+        now_ms = self._runtime.clock.steady_ms()
         try:
             consumer_migration.check_heartbeat(machine, member_id, instance_id, generation)
         except Refused as refused:
@@ -254,7 +252,7 @@ class ConsumerGroupCoordinator:
             except Refused as refused:
                 results.append(refused.error)
         if left:
-            catalog, now_ms = self._broker.log.state.catalog, self._broker.steady_ms()
+            catalog, now_ms = self._state.catalog, self._runtime.clock.steady_ms()
             self._keep(name, machine, machine.decide_removal(name, dict.fromkeys(left), catalog, now_ms))
             self._downgrade_if_due(name, machine)
         return results
@@ -263,67 +261,52 @@ class ConsumerGroupCoordinator:
 
     def _upgrade(self, name: str, entry: ConsumerGroupChanged) -> None:
         machine = self._keep(name, ConsumerGroup(), entry)
-        machine.hear_all(self.rules_of(name), self._broker.steady_ms())
+        machine.hear_all(self.rules_of(name), self._runtime.clock.steady_ms())
         self._note_deadline(name, machine)
 
     def _downgrade_if_due(self, name: str, machine: ConsumerGroup) -> None:
-        broker = self._broker
         if not consumer_migration.is_to_downgrade(machine):
             return
         try:
-            broker.commit(consumer_migration.downgrade(name, machine, broker.log.state.catalog, broker.now_ms()))
+            now_ms = self._runtime.clock.now_ms()
+            self._runtime.commit(consumer_migration.downgrade(name, machine, self._state.catalog, now_ms))
         except OSError:
             # What led here is kept already and has to be answered. The group goes on as it is until somebody joins.
             return
-        self._note_size(name, 0)
+        self._members.note_size(name, 0)
         self._changed.pop(name, None)
-        broker.groups.take_over(name)
+        self.classic.take_over(name)
 
     # -- time ---------------------------------------------------------------------------------------------------
 
     def connection_lost(self, name: str, machine: ConsumerGroup, member_id: str) -> None:
         """A member may have died: let it show itself soon."""
-        machine.connection_lost(member_id, self.rules_of(name), self._broker.steady_ms())
+        machine.connection_lost(member_id, self.rules_of(name), self._runtime.clock.steady_ms())
         self._note_deadline(name, machine)
 
     def _note_deadline(self, name: str, machine: ConsumerGroup) -> None:
-        if self._deadlines.note(name, machine.next_deadline_ms()):
-            self._broker.alarm.look()
+        self._deadlines.note(name, machine.next_deadline_ms())
 
-    def pass_time(self, now_ms: int) -> None:
-        """Take those out of their groups who have been silent, or slow to let go, for too long."""
-        due = self._deadlines.due(now_ms)
-        for name in due:
-            self._deadlines.forget(name)
-        self._broker.turns.begin(self._pass_time_of_all(due, now_ms), self._broker.chores.note_end)
-
-    def _pass_time_of_all(self, names: Iterable[str], now_ms: int) -> Steps[None]:
-        for name in names:
-            try:
-                yield from self.look_up(name)
-                machine = self._found(name)
-                if machine is not None:
-                    self._remove_overdue(name, machine, now_ms)
-                    self._note_deadline(name, machine)
-            except Exception as error:
-                # It is due again, and holds up nobody else until then.
-                self._deadlines.note(name, now_ms + DUE_AGAIN_MS)
-                self._broker.chores.note_end(error)
-                self._broker.alarm.look()
-            yield APPEND_PIECES
+    def _pass_time(self, name: str, now_ms: int) -> Steps[None]:
+        """Remove the members of a group that have been silent, or slow to let go, for too long."""
+        yield from self.look_up(name)
+        machine = self._existing(name)
+        if machine is not None:
+            self._remove_overdue(name, machine, now_ms)
+            self._note_deadline(name, machine)
 
     def look_up(self, name: str, regex: str | None = None) -> Steps[ResolvedPattern | None]:
         """Find in steps what the members' expressions mean by now, for whoever comes or goes has to ask for it at once;
         and what this one means, which may be that of a group that is not there yet."""
-        machine = self._found(name)
+        machine = self._existing(name)
         if machine is None:
             if not regex:
                 return None
             machine = ConsumerGroup()
-        return (yield from machine.topics.look_up(machine.subscriptions(), regex, self._broker.log.state.catalog))
+        return (yield from machine.topics.look_up(machine.subscriptions(), regex, self._state.catalog))
 
-    def _found(self, name: str) -> ConsumerGroup | None:
-        group = self._broker.log.state.groups.named(name)
+    def _existing(self, name: str) -> ConsumerGroup | None:
+        group = self._state.groups.named(name)
         machine = None if group is None else group.machine
         return machine if isinstance(machine, ConsumerGroup) else None
 
@@ -331,8 +314,8 @@ class ConsumerGroupCoordinator:
         overdue = machine.overdue(now_ms)
         if overdue:
             lost = {member_id for member_id in overdue if machine.members[member_id].has_lost_connection}
-            self._commit(name, machine, machine.decide_removal(name, overdue, self._broker.log.state.catalog, now_ms))
+            self._commit(name, machine, machine.decide_removal(name, overdue, self._state.catalog, now_ms))
             for member_id in overdue:
                 reason = "after its connection was lost" if member_id in lost else "for too long, or slow to let go"
-                self._tell("member_expired", name, f"{member_id} was silent {reason}")
+                self._members.tell("member_expired", name, reason=f"{member_id} was silent {reason}")
             self._downgrade_if_due(name, machine)

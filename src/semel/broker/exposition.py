@@ -186,7 +186,7 @@ def _connections(broker: "Broker") -> Iterator[str]:
     yield from _family("counter", "received_bytes_total", "Bytes that clients sent.", metrics.bytes_in)
     yield from _family("counter", "sent_bytes_total", "Bytes that clients were sent.", metrics.bytes_out)
     yield from _family(
-        "gauge", "receive_buffer_bytes", "Memory for large requests on their way in.", broker.receive_room.taken_bytes
+        "gauge", "receive_buffer_bytes", "Memory for large requests on their way in.", broker.receive_memory.taken_bytes
     )
     yield from _family("gauge", "unsent_bytes", "Answers that clients have not taken yet.", broker.unsent_bytes)
 

@@ -1,22 +1,75 @@
-"""How the steps of a handler are taken, and what becomes of a request for which they break off.
+"""What the handler of an API may ask of its broker, and how a handler's steps are taken.
 
-This file must never know a particular API.
+A handler sees `Serving` and nothing else of the broker: no sockets, no threads, no life. This file must never know a
+particular API.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from semel.core.steps import Steps
+from semel.broker.classic_groups import ClassicGroupCoordinator
+from semel.broker.clock import Clock
+from semel.broker.connection import Exchange
+from semel.broker.consumer_groups import ConsumerGroupCoordinator
+from semel.broker.journal_pump import JournalPump
+from semel.broker.limits import Limits
+from semel.broker.metrics import Metrics
+from semel.broker.runtime import Runtime
+from semel.broker.sessions import FetchSessions
+from semel.broker.transactions import TransactionCoordinator
+from semel.broker.turns import Turns
+from semel.compaction.opening import KeyChecks
+from semel.core.steps import Pace, Steps
+from semel.storage.log import Log
+from semel.storage.segment import Stretch
 from semel.wire.errors import ProtocolError
 
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
-    from semel.broker.connection import Exchange
+
+class Serving(Protocol):
+    """What a handler may ask for."""
+
+    # The state of everything, and what changes it.
+    log: Log
+    runtime: Runtime
+    transactions: TransactionCoordinator
+    groups: ClassicGroupCoordinator
+    consumer_groups: ConsumerGroupCoordinator
+    # What it is all done by.
+    clock: Clock
+    turns: Turns
+    pace: Pace
+    pump: JournalPump
+    limits: Limits
+    metrics: Metrics
+    # Of fetches: partitions in those that wait, and bytes that clients have not taken yet.
+    fetch_sessions: FetchSessions
+    waiting_partitions: int
+    unsent_bytes: int
+    key_checks: KeyChecks
+    # How the broker was set.
+    advertised_host: str
+    auto_create_topics: bool
+    partitions_default: int
+
+    @property
+    def advertised_port(self) -> int:
+        """The port that clients are told to use."""
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients put into `bootstrap.servers`."""
+
+    def warm(self, stretches: list[Stretch], done: Callable[[], None]) -> None:
+        """Have records brought from the disk into memory without waiting for it, then call `done`."""
 
 
-def serve_on(
-    broker: "Broker", exchange: "Exchange", steps: Steps[None], done: Callable[[], None] | None = None
-) -> None:
+class Handler(Protocol):
+    """What serves one kind of request, in steps. `body` is as it was until the last of them."""
+
+    def __call__(self, broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]: ...
+
+
+def serve_on(broker: Serving, exchange: Exchange, steps: Steps[None], done: Callable[[], None] | None = None) -> None:
     """Take these steps for a request, in as many turns of the event loop as they need. If they break off, the
     connection ends.
     """
@@ -25,10 +78,10 @@ def serve_on(
         if isinstance(error, ProtocolError):
             exchange.refuse(error)
         elif error is not None:
-            asked = {"client": exchange.client_id, "api": exchange.api_key, "version": exchange.version}
-            broker.tell_of_slip("request_failed", error, peer=exchange.peer, **asked)
+            request = {"client": exchange.client_id, "api": exchange.api_key, "version": exchange.version}
+            broker.runtime.tell_of_slip("request_failed", error, peer=exchange.peer, **request)
             # What it had changed before it broke off has to become durable all the same.
-            broker.follow_journal()
+            broker.pump.follow()
             exchange.reply_by_hanging_up()
         if done is not None:
             done()

@@ -161,8 +161,8 @@ class _Misbehaving(Broker):
         super().serve(exchange, body, done)
 
     def skip(self, seconds: float) -> None:
-        self._uptime_began_s += seconds
-        self.alarm.catch_up()
+        self.clock.skip(seconds)
+        self.runtime.alarm.catch_up()
 
     def stored(self, name: str, committed_only: bool) -> list[StoredRecord]:
         topic = self.log.state.catalog.named(name)
@@ -197,14 +197,17 @@ class _Misbehaving(Broker):
         self.hang_seconds = 0.0
         for name in [found.owner.transactional_id for found in self.log.state.transactions.all_described()]:
             self.transactions.claim(name, self.limits.transaction_timeout_ms_max, None)
-        for forgotten in self.log.state.transaction_rules.silent(self.now_ms(), 0):
-            self.commit(forgotten)
+        for forgotten in self.log.state.transaction_rules.silent(self.clock.now_ms(), 0):
+            self.runtime.commit(forgotten)
         for topic in list(self.log.state.catalog):
-            state = self.log.state
-            self.commit(state.catalog.decide_delete(topic.name, state.producer_ids.next_id, self.now_ms()))
+            self.runtime.commit(
+                self.log.state.catalog.decide_delete(
+                    topic.name, self.log.state.producer_ids.next_id, self.clock.now_ms()
+                )
+            )
         self.groups.stop()
         for group in list(self.log.state.groups):
-            self.commit(GroupDeleted(group.name))
+            self.runtime.commit(GroupDeleted(group.name))
 
 
 def _was_aborted(partition: PartitionLog, header: BatchHeader) -> bool:

@@ -288,7 +288,7 @@ def test_a_restart_of_the_broker_shortens_no_session(protocol: type[Member]) -> 
 def test_what_is_known_of_connections_goes_with_the_member_and_with_the_connection(protocol: type[Member]) -> None:
     async def scenario(world: World) -> None:
         process, left, killed = Process(world, "left"), protocol("a"), protocol("b")
-        heard_over = broker_of(world).groups.heard_over
+        heard_over = broker_of(world).groups._members._connection_of
         await left.join(process)
         assert len(heard_over) == 1
         await left.leave(process)

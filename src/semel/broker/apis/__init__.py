@@ -4,7 +4,7 @@ A handler gets the request's body, decides with the help of the log, and answers
 event loop, in steps, and must not wait for anything.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from semel.broker.apis import (
     add_offsets_to_txn,
@@ -45,15 +45,13 @@ from semel.broker.apis import (
     sync_group,
     txn_offset_commit,
 )
+from semel.broker.connection import Exchange
+from semel.broker.serving import Handler, Serving
 from semel.core.steps import Steps
 from semel.wire import versions
 from semel.wire.errors import ProtocolError
 
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
-    from semel.broker.connection import Exchange, Handler
-
-HANDLERS: Final[dict[int, "Handler"]] = {
+HANDLERS: Final[dict[int, Handler]] = {
     versions.PRODUCE: produce.handle,
     versions.FETCH: fetch.handle,
     versions.LIST_OFFSETS: list_offsets.handle,
@@ -94,7 +92,7 @@ HANDLERS: Final[dict[int, "Handler"]] = {
 }
 
 
-def served_by_its_handler(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[None]:
+def served_by_its_handler(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
     """All that is done for a request; ProtocolError if nobody serves it."""
     handler = HANDLERS.get(exchange.api_key)
     if handler is None:

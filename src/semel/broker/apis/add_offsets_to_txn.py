@@ -4,29 +4,27 @@ The answer waits for no disk: what it promises is worth something only together 
 behind it in the journal and are waited for.
 """
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from semel.broker.apis.answered import Fields, answer_in_steps, decoded
 from semel.broker.apis.transactional import attempted_for_owner, check_timely, hanging_up_on_stragglers
+from semel.broker.connection import Exchange
+from semel.broker.serving import Serving
 from semel.core.steps import Steps
-
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
-    from semel.broker.connection import Exchange
 
 # Since when clients know what it is to be fenced.
 _FENCED_FROM: Final = 2
 
 
 @hanging_up_on_stragglers
-def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[None]:
+def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
     request = yield from decoded(exchange, body)
     check_timely(broker, exchange, request.producer_id)
     added = attempted_for_owner(broker, exchange, lambda: _add(broker, exchange, request), fenced_from=_FENCED_FROM)
     yield from answer_in_steps(exchange, added)
 
 
-def _add(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
+def _add(broker: Serving, exchange: Exchange, request: Any) -> Fields:
     producer_id = request.producer_id
     broker.transactions.add_group(request.transactional_id, producer_id, request.producer_epoch, request.group_id)
     broker.transactions.note_heard(producer_id, exchange.connection_number)

@@ -8,19 +8,17 @@ behind it in the journal and are waited for.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from semel.broker.apis.answered import Fields, answer_in_steps, decoded
 from semel.broker.apis.lookup import partition_of
 from semel.broker.apis.transactional import attempted_for_owner, check_timely, hanging_up_on_stragglers
+from semel.broker.connection import Exchange
+from semel.broker.serving import Serving
 from semel.core.entries import PartitionName
 from semel.core.refusals import Refused
 from semel.core.steps import APPEND_PIECES, Steps, each
 from semel.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
-    from semel.broker.connection import Exchange
 
 # Since when clients know what it is to be fenced.
 _FENCED_FROM: Final = 2
@@ -41,7 +39,7 @@ class _Asked(NamedTuple):
 
 
 @hanging_up_on_stragglers
-def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[None]:
+def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
     request = yield from decoded(exchange, body)
     several = exchange.version >= _SEVERAL_FROM
     asked = (yield from each(request.transactions, _asked)) if several else [_asked_alone(request)]
@@ -86,7 +84,7 @@ def _partitions(topics: Iterable[Any]) -> dict[_Named, None]:
     return {(topic.name, index): None for topic in topics for index in topic.partitions}
 
 
-def _outcome(broker: "Broker", exchange: "Exchange", asked: _Asked) -> Steps[Mapping[_Named, int]]:
+def _outcome(broker: Serving, exchange: Exchange, asked: _Asked) -> Steps[Mapping[_Named, int]]:
     """The error code of each partition."""
     if len(asked.partitions) > broker.limits.transaction_partitions_max:
         return dict.fromkeys(asked.partitions, ErrorCode.POLICY_VIOLATION)
@@ -117,7 +115,7 @@ def _outcome(broker: "Broker", exchange: "Exchange", asked: _Asked) -> Steps[Map
     }
 
 
-def _attempt(broker: "Broker", exchange: "Exchange", asked: _Asked, names: Mapping[_Named, PartitionName]) -> Fields:
+def _attempt(broker: Serving, exchange: Exchange, asked: _Asked, names: Mapping[_Named, PartitionName]) -> Fields:
     """Add the partitions, or say which are missing where that is all that is wanted."""
     owner = (asked.transactional_id, asked.producer_id, asked.producer_epoch)
     if asked.verify_only:
@@ -128,7 +126,7 @@ def _attempt(broker: "Broker", exchange: "Exchange", asked: _Asked, names: Mappi
     return {"missing": set()}
 
 
-def _found(broker: "Broker", topic_name: str, index: int) -> PartitionName | None:
+def _found(broker: Serving, topic_name: str, index: int) -> PartitionName | None:
     try:
         topic, _ = partition_of(broker, topic_name, index)
     except Refused:

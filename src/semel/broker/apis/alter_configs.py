@@ -5,26 +5,24 @@ each resource once in a request, and all of its changes or none.
 """
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from semel.broker.apis.answered import Fields, answered_in_steps, attempted
 from semel.broker.apis.configurations import BROKER, GROUP, TOPIC, check_broker, check_group
 from semel.broker.apis.lookup import repeated
+from semel.broker.connection import Exchange
+from semel.broker.serving import Serving
 from semel.core.configs import DEFINITIONS, Definition
 from semel.core.refusals import Refused
 from semel.core.steps import APPEND_PIECES, Steps, finish
 from semel.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
-    from semel.broker.connection import Exchange
 
 # What is to be set, all of it, according to what is set, what may be, and one resource of a request.
 Wish = Callable[[Mapping[str, str], Mapping[str, Definition], Any], Mapping[str, str | None]]
 
 
 @answered_in_steps
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
+def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     return alter(broker, request, _replaced)
 
 
@@ -37,7 +35,7 @@ def _replaced(
     return {config.name: config.value for config in asked.configs}
 
 
-def alter(broker: "Broker", request: Any, wish: Wish) -> Steps[Fields]:
+def alter(broker: Serving, request: Any, wish: Wish) -> Steps[Fields]:
     """Change every resource of a request as `wish` says, or only see whether that could be done."""
     twice = yield from repeated((asked.resource_type, asked.resource_name) for asked in request.resources)
     responses = []
@@ -48,7 +46,7 @@ def alter(broker: "Broker", request: Any, wish: Wish) -> Steps[Fields]:
     return {"responses": responses}
 
 
-def _alter(broker: "Broker", asked: Any, twice: bool, wish: Wish, validate_only: bool) -> Fields:
+def _alter(broker: Serving, asked: Any, twice: bool, wish: Wish, validate_only: bool) -> Fields:
     if twice:
         raise Refused(ErrorCode.INVALID_REQUEST, "the resource is named more than once")
     if asked.resource_type == BROKER:
@@ -66,5 +64,5 @@ def _alter(broker: "Broker", asked: Any, twice: bool, wish: Wish, validate_only:
     topic = broker.log.state.catalog.existing(asked.resource_name)
     entry = broker.log.state.catalog.decide_configs(topic.name, wish(topic.configs, DEFINITIONS, asked))
     if entry.configs != topic.configs and not validate_only:
-        broker.commit(entry)
+        broker.runtime.commit(entry)
     return {}

@@ -1,14 +1,14 @@
 """How every API but Produce and Fetch is served: a handler is a function from a request to the fields of its answer.
 
     @answered
-    def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
+    def handle(broker: Serving, exchange: Exchange, request: Any) -> Fields:
         return {"topics": [{"name": topic.name, **attempted(_delete, broker, topic)} for topic in request.topics]}
 
 Where a request may speak of very many things the handler takes a step for each of them (`semel.core.steps`), so that
 others are served in between, and says so:
 
     @answered_in_steps
-    def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
+    def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
         return {"topics": (yield from each(request.topics, lambda topic: {...}))}
 
 What a request gives and what the fields of an answer may be is said in `semel.wire.messages`. An answer goes when all
@@ -19,27 +19,25 @@ and message, so that it does not keep the others out. Nothing here may know a pa
 
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import Any, ParamSpec
 
+from semel.broker.connection import Exchange
+from semel.broker.serving import Handler, Serving
 from semel.core.refusals import Refused
 from semel.core.steps import Steps, finish
 from semel.wire import messages
 from semel.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
-    from semel.broker.connection import Exchange, Handler
 
 Fields = Mapping[str, object]
 
 P = ParamSpec("P")
 
 
-def answered(answer_to: Callable[["Broker", "Exchange", Any], Fields]) -> "Handler":
+def answered(answer_to: Callable[[Serving, Exchange, Any], Fields]) -> Handler:
     """The handler that decodes a request, answers what `answer_to` says, and waits until it is durable."""
 
     @wraps(answer_to)
-    def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[None]:
+    def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
         request = yield from decoded(exchange, body)
         fields = answer_to(broker, exchange, request)
         yield from answer_in_steps(exchange, fields, after=broker.log.end)
@@ -47,11 +45,11 @@ def answered(answer_to: Callable[["Broker", "Exchange", Any], Fields]) -> "Handl
     return handle
 
 
-def answered_in_steps(answer_to: Callable[["Broker", "Exchange", Any], Steps[Fields]]) -> "Handler":
+def answered_in_steps(answer_to: Callable[[Serving, Exchange, Any], Steps[Fields]]) -> Handler:
     """The same for an `answer_to` that may have much to do."""
 
     @wraps(answer_to)
-    def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[None]:
+    def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
         request = yield from decoded(exchange, body)
         fields = yield from answer_to(broker, exchange, request)
         yield from answer_in_steps(exchange, fields, after=broker.log.end)
@@ -59,12 +57,12 @@ def answered_in_steps(answer_to: Callable[["Broker", "Exchange", Any], Steps[Fie
     return handle
 
 
-def decoded(exchange: "Exchange", body: memoryview) -> Steps[Any]:
+def decoded(exchange: Exchange, body: memoryview) -> Steps[Any]:
     """The request that the body holds."""
     return messages.decode_request_in_steps(exchange.api_key, exchange.version, body)
 
 
-def answer_in_steps(exchange: "Exchange", fields: Fields, *, after: int = 0, version: int | None = None) -> Steps[None]:
+def answer_in_steps(exchange: Exchange, fields: Fields, *, after: int = 0, version: int | None = None) -> Steps[None]:
     """Answer with these fields once the journal is durable up to `after`, in the version of the request or another."""
     api_key = exchange.api_key
     version = exchange.version if version is None else version
@@ -72,7 +70,7 @@ def answer_in_steps(exchange: "Exchange", fields: Fields, *, after: int = 0, ver
     exchange.reply((encoded,), after)
 
 
-def answer(exchange: "Exchange", fields: Fields, *, after: int = 0) -> None:
+def answer(exchange: Exchange, fields: Fields, *, after: int = 0) -> None:
     """The same at once, for one who was waiting and is called back."""
     finish(answer_in_steps(exchange, fields, after=after))
 

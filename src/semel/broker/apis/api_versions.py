@@ -6,16 +6,14 @@ API, so that it can ask again. The answer waits for no disk, because it shows no
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from semel.broker.apis.answered import Fields, answer_in_steps, decoded
+from semel.broker.connection import Exchange
+from semel.broker.serving import Serving
 from semel.core.steps import Steps
 from semel.wire.errors import ErrorCode
 from semel.wire.versions import ANNOUNCED, API_VERSIONS, FEATURES, is_announced
-
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
-    from semel.broker.connection import Exchange
 
 # Clients that ask in an older version take a feature whose lowest level is 0 for damage.
 _LEVEL_0_FROM: Final = 4
@@ -25,7 +23,7 @@ _NAME: Final = re.compile("[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 _FEATURES_EPOCH: Final = 0
 
 
-def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[None]:
+def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
     if not is_announced(API_VERSIONS, exchange.version):
         yield from answer_in_steps(exchange, _ranges(ErrorCode.UNSUPPORTED_VERSION, [API_VERSIONS]), version=0)
         return

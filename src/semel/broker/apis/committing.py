@@ -7,9 +7,10 @@ and who commits is judged again with each entry.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from semel.broker.apis.answered import Fields, attempted
+from semel.broker.serving import Serving
 from semel.core.entries import Entry, PartitionName, StoredOffset
 from semel.core.groups.groups import METADATA_CHARACTERS_MAX
 from semel.core.refusals import Refused
@@ -17,9 +18,6 @@ from semel.core.steps import APPEND_PIECES, Steps
 from semel.core.topics import Topic
 from semel.wire import messages
 from semel.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
 
 # What committing one takes, beside an element of a message.
 _OFFSET_PIECES: Final = 3
@@ -33,7 +31,7 @@ class _JudgedTopic(NamedTuple):
 
 
 def committed(
-    broker: "Broker", topics: Iterable[Any], commit_some: Callable[[list[StoredOffset]], Fields]
+    broker: Serving, topics: Iterable[Any], commit_some: Callable[[list[StoredOffset]], Fields]
 ) -> Steps[list[Fields]]:
     """Commit what nothing is wrong with, in as many entries as it takes, and answer what became of each partition.
 
@@ -81,15 +79,15 @@ def partition_names(offsets: Iterable[StoredOffset]) -> list[PartitionName]:
     return [PartitionName(offset.number, offset.partition) for offset in offsets]
 
 
-def commit(broker: "Broker", entry: Entry) -> None:
+def commit(broker: Serving, entry: Entry) -> None:
     """Make this part of the log. If the disk will not take it, clients are told what makes them try again."""
     try:
-        broker.commit(entry)
+        broker.runtime.commit(entry)
     except OSError as refusal:
         raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the disk would not take it") from refusal
 
 
-def _judged_topic(broker: "Broker", asked: Any, parts: Sequence[Any]) -> _JudgedTopic:
+def _judged_topic(broker: Serving, asked: Any, parts: Sequence[Any]) -> _JudgedTopic:
     catalog = broker.log.state.catalog
     handle: Fields
     if hasattr(asked, "name"):

@@ -5,16 +5,14 @@ tools ask for; they are set when it is started, so none of them can be changed f
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from semel.broker.limits import NODE_ID
+from semel.broker.serving import Serving
 from semel.core.configs import DEFINITIONS, Definition
 from semel.core.groups.groups import METADATA_CHARACTERS_MAX
 from semel.core.refusals import Refused
 from semel.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
 
 # Kafka's numbers for the kinds of resources.
 TOPIC: Final = 2
@@ -88,7 +86,7 @@ def _all_of(definitions: Mapping[str, Definition], configs: Mapping[str, str], s
     ]
 
 
-def of_broker(broker: "Broker") -> list[Configuration]:
+def of_broker(broker: Serving) -> list[Configuration]:
     limits = broker.limits
     return [
         _fixed("advertised.listeners", f"PLAINTEXT://{broker.bootstrap}", "string", "Where clients find this broker."),

@@ -1,18 +1,16 @@
 """ConsumerGroupDescribe (69), versions 0 and 1: groups of the new protocol, with what each member reads and is to."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from semel.broker.apis.answered import Fields, answered_in_steps, attempted_in_steps
 from semel.broker.apis.authorized import GROUP_OPERATIONS, NOT_ASKED
+from semel.broker.connection import Exchange
+from semel.broker.serving import Serving
 from semel.core.groups.consumer import ConsumerGroup
 from semel.core.groups.consumer_members import Member
 from semel.core.groups.partitions import Partitions
 from semel.core.refusals import GROUP_ID_NOT_FOUND, Refused
 from semel.core.steps import Steps
-
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
-    from semel.broker.connection import Exchange
 
 _CLASSIC_MEMBER = 0
 _CONSUMER_MEMBER = 1
@@ -20,7 +18,7 @@ _UNKNOWN = {"group_state": "", "group_epoch": 0, "assignment_epoch": 0, "assigno
 
 
 @answered_in_steps
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
+def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     groups = []
     for name in dict.fromkeys(request.group_ids):
@@ -30,7 +28,7 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields
     return {"groups": groups}
 
 
-def _describe(broker: "Broker", name: str, operations: int) -> Steps[Fields]:
+def _describe(broker: Serving, name: str, operations: int) -> Steps[Fields]:
     machine = broker.log.state.groups.existing(name).machine
     if not isinstance(machine, ConsumerGroup):
         raise Refused(GROUP_ID_NOT_FOUND, f"group '{name}' is not a consumer group")
@@ -44,7 +42,7 @@ def _describe(broker: "Broker", name: str, operations: int) -> Steps[Fields]:
     }
 
 
-def _members(broker: "Broker", machine: ConsumerGroup) -> Steps[list[Fields]]:
+def _members(broker: Serving, machine: ConsumerGroup) -> Steps[list[Fields]]:
     # They may come and go meanwhile.
     members = []
     for member in list(machine.members.values()):
@@ -54,7 +52,7 @@ def _members(broker: "Broker", machine: ConsumerGroup) -> Steps[list[Fields]]:
     return members
 
 
-def _member_fields(broker: "Broker", member: Member, target: Partitions) -> Fields:
+def _member_fields(broker: Serving, member: Member, target: Partitions) -> Fields:
     subscription = member.subscription
     return {
         "member_id": member.member_id,
@@ -71,7 +69,7 @@ def _member_fields(broker: "Broker", member: Member, target: Partitions) -> Fiel
     }
 
 
-def _assignment(broker: "Broker", partitions: Partitions) -> Fields:
+def _assignment(broker: Serving, partitions: Partitions) -> Fields:
     return {
         "topic_partitions": [
             {"topic_id": topic.topic_id, "topic_name": topic.name, "partitions": indexes}

@@ -4,26 +4,24 @@ One request for everything: the member says where it is and what it reads, and h
 the broker makes up the member's id, from version 1 on the client does.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 from semel.broker.apis.answered import Fields, answer_in_steps, attempted_in_steps, decoded
+from semel.broker.connection import Exchange
+from semel.broker.consumer_groups import Heard
+from semel.broker.serving import Serving
 from semel.core.groups.consumer_members import JOIN_EPOCH
 from semel.core.groups.consumer_requests import Heartbeat
 from semel.core.groups.partitions import NOTHING, Partitions
 from semel.core.steps import Steps
 from semel.wire import messages
 
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
-    from semel.broker.connection import Exchange
-    from semel.broker.consumer_groups import Heard
-
 _UNKNOWN = Partitions.of_indexes(-1, (0,), 1)
 _NOTHING_TO_TELL = {"member_id": None, "member_epoch": 0, "heartbeat_interval": 0, "assignment": None}
 
 
-def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[None]:
+def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
     request = yield from decoded(exchange, body)
     heard: Heard | None = None
 
@@ -38,7 +36,7 @@ def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[No
     yield from answer_in_steps(exchange, fields, after=broker.log.end if heard is None else heard.after)
 
 
-def _heartbeat(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Heartbeat]:
+def _heartbeat(broker: Serving, exchange: Exchange, request: Any) -> Steps[Heartbeat]:
     member_id = request.member_id
     if exchange.version == 0 and not member_id and request.member_epoch == JOIN_EPOCH:
         member_id = str(uuid4())
@@ -59,7 +57,7 @@ def _heartbeat(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[He
     )
 
 
-def _owned(broker: "Broker", topics: Any) -> Steps[Partitions | None]:
+def _owned(broker: Serving, topics: Any) -> Steps[Partitions | None]:
     """What the member says to own. Whatever does not exist is one partition of a topic that does not."""
     if topics is None:
         return None
@@ -78,7 +76,7 @@ def _owned(broker: "Broker", topics: Any) -> Steps[Partitions | None]:
     return known if is_all_known else known | _UNKNOWN
 
 
-def _fields_of(broker: "Broker", heard: "Heard") -> Fields:
+def _fields_of(broker: Serving, heard: Heard) -> Fields:
     topics = [
         {"topic_id": topic.topic_id, "partitions": indexes}
         for number, indexes in (heard.may_read or NOTHING).indexes()

@@ -3,22 +3,20 @@
 A manual assignment may be given if it has one entry for each new partition, on this broker.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from semel.broker.apis.answered import Fields, answered_in_steps, attempted
 from semel.broker.apis.create_topics import check_assignments
 from semel.broker.apis.lookup import repeated
+from semel.broker.connection import Exchange
+from semel.broker.serving import Serving
 from semel.core.refusals import Refused
 from semel.core.steps import APPEND_PIECES, Steps
 from semel.wire.errors import ErrorCode
 
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
-    from semel.broker.connection import Exchange
-
 
 @answered_in_steps
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
+def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     twice = yield from repeated(asked.name for asked in request.topics)
     results = []
     for name, asked in {asked.name: asked for asked in request.topics}.items():
@@ -27,7 +25,7 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields
     return {"results": results}
 
 
-def _grow(broker: "Broker", asked: Any, twice: bool, validate_only: bool) -> Fields:
+def _grow(broker: Serving, asked: Any, twice: bool, validate_only: bool) -> Fields:
     if twice:
         raise Refused(ErrorCode.INVALID_REQUEST, "the topic is named more than once")
     entry = broker.log.state.catalog.decide_partitions(asked.name, asked.count)
@@ -38,5 +36,5 @@ def _grow(broker: "Broker", asked: Any, twice: bool, validate_only: bool) -> Fie
             raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
         check_assignments(assignment.broker_ids for assignment in asked.assignments)
     if not validate_only:
-        broker.commit(entry)
+        broker.runtime.commit(entry)
     return {}

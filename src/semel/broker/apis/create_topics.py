@@ -7,27 +7,25 @@ As in Apache Kafka, a name that occurs twice in one request is refused, and answ
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from semel.broker.apis.answered import Fields, answered_in_steps, attempted
 from semel.broker.apis.configurations import of_topic
 from semel.broker.apis.lookup import repeated
+from semel.broker.connection import Exchange
 from semel.broker.limits import NODE_ID
+from semel.broker.serving import Serving
 from semel.core.entries import TopicCreated
 from semel.core.refusals import Refused
 from semel.core.steps import APPEND_PIECES, Steps
 from semel.wire.errors import ErrorCode
 from semel.wire.reading import NO_TOPIC_ID
 
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
-    from semel.broker.connection import Exchange
-
 _DEFAULT: Final = -1
 
 
 @answered_in_steps
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
+def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     twice = yield from repeated(asked.name for asked in request.topics)
     topics = []
     for name, asked in {asked.name: asked for asked in request.topics}.items():
@@ -37,7 +35,7 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields
     return {"topics": topics}
 
 
-def _create(broker: "Broker", asked: Any, twice: bool, validate_only: bool) -> Fields:
+def _create(broker: Serving, asked: Any, twice: bool, validate_only: bool) -> Fields:
     if twice:
         raise Refused(ErrorCode.INVALID_REQUEST, f"topic '{asked.name}' is asked for more than once")
     unset = [config.name for config in asked.configs if config.value is None]
@@ -60,7 +58,7 @@ def _create(broker: "Broker", asked: Any, twice: bool, validate_only: bool) -> F
 
 
 def create(
-    broker: "Broker",
+    broker: Serving,
     name: str,
     partition_count: int,
     configs: Mapping[str, str | None],
@@ -70,14 +68,14 @@ def create(
 ) -> TopicCreated:
     """Make a topic, or only see whether it could be made. Durable when `log.end` as it stands afterwards is."""
     entry = broker.log.state.catalog.decide_create(
-        name, partition_count, configs, uuid.uuid4().bytes, broker.now_ms(), replication_factor=replication_factor
+        name, partition_count, configs, uuid.uuid4().bytes, broker.clock.now_ms(), replication_factor=replication_factor
     )
     if not validate_only:
-        broker.commit(entry)
+        broker.runtime.commit(entry)
     return entry
 
 
-def _partition_count(broker: "Broker", asked: Any) -> int:
+def _partition_count(broker: Serving, asked: Any) -> int:
     if not asked.assignments:
         return broker.partitions_default if asked.num_partitions == _DEFAULT else int(asked.num_partitions)
     if asked.num_partitions != _DEFAULT or asked.replication_factor != _DEFAULT:

@@ -1,19 +1,17 @@
 """DeleteGroups (42), versions 0 to 2: groups without members go, with all they have committed."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from semel.broker.apis.answered import Fields, answered_in_steps, attempted
+from semel.broker.connection import Exchange
+from semel.broker.serving import Serving
 from semel.core.entries import GroupDeleted
 from semel.core.refusals import NON_EMPTY_GROUP, Refused
 from semel.core.steps import APPEND_PIECES, Steps
 
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
-    from semel.broker.connection import Exchange
-
 
 @answered_in_steps
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
+def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     results = []
     for name in dict.fromkeys(request.groups_names):
         results.append({"group_id": name, **attempted(_delete, broker, name)})
@@ -21,8 +19,8 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields
     return {"results": results}
 
 
-def _delete(broker: "Broker", name: str) -> Fields:
+def _delete(broker: Serving, name: str) -> Fields:
     if not broker.log.state.groups.existing(name).is_empty:
         raise Refused(NON_EMPTY_GROUP, f"group '{name}' has members")
-    broker.commit(GroupDeleted(name))
+    broker.runtime.commit(GroupDeleted(name))
     return {}

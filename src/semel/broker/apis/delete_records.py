@@ -4,21 +4,19 @@ Only what consumers may read can be deleted, and only from a topic whose old rec
 from now on, which may be above the offset that was asked for, and never goes back.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from semel.broker.apis.answered import Fields, answered_in_steps, attempted
 from semel.broker.apis.lookup import partition_of
+from semel.broker.connection import Exchange
+from semel.broker.serving import Serving
 from semel.core.entries import LogStartMoved
 from semel.core.refusals import POLICY_VIOLATION, Refused
 from semel.core.steps import APPEND_PIECES, Steps
 
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
-    from semel.broker.connection import Exchange
-
 
 @answered_in_steps
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
+def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     topics = []
     for topic in request.topics:
         partitions = []
@@ -32,11 +30,11 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields
     return {"topics": topics}
 
 
-def _delete_below(broker: "Broker", topic_name: str, index: int, offset: int) -> Fields:
+def _delete_below(broker: Serving, topic_name: str, index: int, offset: int) -> Fields:
     topic, partition = partition_of(broker, topic_name, index)
     if not topic.parsed.is_deleted:
         raise Refused(POLICY_VIOLATION, "the topic is compacted, and keeps the last record of every key")
     log_start = partition.state.decide_log_start(offset, partition.readable.offset)
     if log_start > partition.state.log_start:
-        broker.commit(LogStartMoved(topic.number, index, log_start))
+        broker.runtime.commit(LogStartMoved(topic.number, index, log_start))
     return {"low_watermark": log_start}

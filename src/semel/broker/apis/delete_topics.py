@@ -4,10 +4,12 @@ A topic that is named twice in one request, in whatever way, is refused: by the 
 client would be told that it never was.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from semel.broker.apis.answered import Fields, answered_in_steps, attempted_in_steps
 from semel.broker.apis.lookup import repeated, topic_identified
+from semel.broker.connection import Exchange
+from semel.broker.serving import Serving
 from semel.core.refusals import Refused
 from semel.core.steps import APPEND_PIECES, Steps
 from semel.core.topics import Topic
@@ -15,16 +17,12 @@ from semel.wire import messages
 from semel.wire.errors import ErrorCode
 from semel.wire.reading import NO_TOPIC_ID
 
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
-    from semel.broker.connection import Exchange
-
 # What a topic goes by in one request.
 Handle = tuple[str | None, bytes]
 
 
 @answered_in_steps
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
+def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     asked: list[Handle]
     if hasattr(request, "topics"):
         asked = [(topic.name, messages.topic_id_bytes(topic.topic_id)) for topic in request.topics]
@@ -40,13 +38,13 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields
     return {"responses": responses}
 
 
-def _name_of(broker: "Broker", asked: Handle) -> str | Handle:
+def _name_of(broker: Serving, asked: Handle) -> str | Handle:
     """One and the same for whatever is one topic."""
     topic = broker.log.state.catalog.identified(asked[1])
     return asked[0] or (topic.name if topic is not None else asked)
 
 
-def _delete(broker: "Broker", name: str | None, topic_id: bytes, twice: set[str | Handle]) -> Steps[Fields]:
+def _delete(broker: Serving, name: str | None, topic_id: bytes, twice: set[str | Handle]) -> Steps[Fields]:
     if (name is None) == (topic_id == NO_TOPIC_ID):
         raise Refused(ErrorCode.INVALID_REQUEST, "a topic is deleted by its name or by its id: give one of them")
     if _name_of(broker, (name, topic_id)) in twice:
@@ -55,9 +53,11 @@ def _delete(broker: "Broker", name: str | None, topic_id: bytes, twice: set[str 
     yield from log.state.groups.take_readers(_topic(broker, name, topic_id).number)
     # It may be gone by now, or another.
     topic = _topic(broker, name, topic_id)
-    broker.commit(log.state.catalog.decide_delete(topic.name, log.state.producer_ids.next_id, broker.now_ms()))
+    broker.runtime.commit(
+        log.state.catalog.decide_delete(topic.name, log.state.producer_ids.next_id, broker.clock.now_ms())
+    )
     return {"name": topic.name, "topic_id": topic.topic_id}
 
 
-def _topic(broker: "Broker", name: str | None, topic_id: bytes) -> Topic:
+def _topic(broker: Serving, name: str | None, topic_id: bytes) -> Topic:
     return topic_identified(broker, topic_id) if name is None else broker.log.state.catalog.existing(name)

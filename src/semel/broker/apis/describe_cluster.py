@@ -3,23 +3,21 @@
 Whoever asks for the controllers' own addresses asks the wrong endpoint: it has none that clients could use.
 """
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from semel.broker.apis.answered import Fields, answered
 from semel.broker.apis.authorized import CLUSTER_OPERATIONS, NOT_ASKED
+from semel.broker.connection import Exchange
 from semel.broker.limits import NODE_ID
+from semel.broker.serving import Serving
 from semel.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
-    from semel.broker.connection import Exchange
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
 
 
 @answered
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
+def handle(broker: Serving, exchange: Exchange, request: Any) -> Fields:
     wanted = getattr(request, "endpoint_type", _BROKERS)
     fields: dict[str, object] = {"cluster_id": "", "brokers": []}
     if wanted == _CONTROLLERS:

@@ -4,22 +4,20 @@ Synonyms and documentation come when asked for. No keys, like an empty list of t
 is left out.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from semel.broker.apis import configurations
 from semel.broker.apis.answered import Fields, answered_in_steps, attempted
+from semel.broker.connection import Exchange
+from semel.broker.serving import Serving
 from semel.core.refusals import Refused
 from semel.core.steps import APPEND_PIECES, Steps
 from semel.core.topics import check_name
 from semel.wire.errors import ErrorCode
 
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
-    from semel.broker.connection import Exchange
-
 
 @answered_in_steps
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
+def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     with_synonyms = request.include_synonyms
     with_documentation = getattr(request, "include_documentation", False)
     # Once each, or a small request could have an answer of any size.
@@ -32,7 +30,7 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields
     return {"results": results}
 
 
-def _describe(broker: "Broker", asked: Any, with_synonyms: bool, with_documentation: bool) -> Fields:
+def _describe(broker: Serving, asked: Any, with_synonyms: bool, with_documentation: bool) -> Fields:
     wanted = set(asked.configuration_keys or ())
     return {
         "configs": [
@@ -43,7 +41,7 @@ def _describe(broker: "Broker", asked: Any, with_synonyms: bool, with_documentat
     }
 
 
-def _configurations(broker: "Broker", asked: Any) -> list[configurations.Configuration]:
+def _configurations(broker: Serving, asked: Any) -> list[configurations.Configuration]:
     if asked.resource_type == configurations.TOPIC:
         check_name(asked.resource_name)
         return configurations.of_topic(broker.log.state.catalog.existing(asked.resource_name).configs)

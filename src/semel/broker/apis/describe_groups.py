@@ -3,19 +3,17 @@
 A group that does not exist is described as dead; since version 6 it is an error.
 """
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from semel.broker.apis.answered import Fields, answered_in_steps, attempted
 from semel.broker.apis.authorized import GROUP_OPERATIONS, NOT_ASKED
+from semel.broker.connection import Exchange
+from semel.broker.serving import Serving
 from semel.core.groups.classic import ClassicGroup
 from semel.core.groups.classic_members import Member
 from semel.core.groups.classic_state import State
 from semel.core.refusals import GROUP_ID_NOT_FOUND, Refused
 from semel.core.steps import Steps
-
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
-    from semel.broker.connection import Exchange
 
 _NOT_FOUND_FROM = 6
 _DEAD: Final = {
@@ -28,7 +26,7 @@ _DEAD: Final = {
 
 
 @answered_in_steps
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
+def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     operations = GROUP_OPERATIONS if getattr(request, "include_authorized_operations", False) else NOT_ASKED
     described = []
     for name in dict.fromkeys(request.groups):
@@ -47,7 +45,7 @@ def _member_count(fields: Fields) -> int:
     return len(members) if isinstance(members, list) else 0
 
 
-def _describe(broker: "Broker", name: str) -> Fields:
+def _describe(broker: Serving, name: str) -> Fields:
     machine = broker.log.state.groups.existing(name).machine
     if machine is None:
         return {"group_state": State.EMPTY.value}

@@ -4,19 +4,17 @@ Topics and partitions that do not exist are left out, as in Apache Kafka. How la
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from semel.broker.apis.answered import Fields, answered_in_steps
+from semel.broker.connection import Exchange
+from semel.broker.serving import Serving
 from semel.core.steps import Steps
 from semel.core.topics import Topic
 
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
-    from semel.broker.connection import Exchange
-
 
 @answered_in_steps
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
+def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     catalog = broker.log.state.catalog
     wanted: Iterable[tuple[Topic | None, Iterable[int]]]
     if request.topics is None:
@@ -43,7 +41,7 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields
     }
 
 
-def _sizes(broker: "Broker", topic: Topic, indexes: Iterable[int]) -> Steps[list[dict[str, object]]]:
+def _sizes(broker: Serving, topic: Topic, indexes: Iterable[int]) -> Steps[list[dict[str, object]]]:
     sizes: list[dict[str, object]] = []
     for index in indexes:
         # The topic may have been deleted meanwhile.

@@ -6,18 +6,16 @@ one.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from semel.broker.apis.answered import Fields, answered_in_steps, attempted_in_steps
 from semel.broker.apis.lookup import partition_of
+from semel.broker.connection import Exchange
+from semel.broker.serving import Serving
 from semel.core.batch import NO_SEQUENCE
 from semel.core.producers import epoch_of, last_heard_ms, window_of
 from semel.core.steps import Steps, each
 from semel.core.topics import check_name
-
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
-    from semel.broker.connection import Exchange
 
 NO_TRANSACTION: Final = -1
 # There is one coordinator, and it has no epochs.
@@ -25,7 +23,7 @@ NO_COORDINATOR_EPOCH: Final = -1
 
 
 @answered_in_steps
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
+def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     places = iter(range(broker.limits.producers_per_answer_max))
     # Once each, or a small request could have an answer of any size.
     wanted = {topic.name: topic for topic in request.topics}
@@ -41,7 +39,7 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields
     return {"topics": topics}
 
 
-def _describe(broker: "Broker", topic_name: str, index: int, places: Iterator[int]) -> Steps[Fields]:
+def _describe(broker: Serving, topic_name: str, index: int, places: Iterator[int]) -> Steps[Fields]:
     check_name(topic_name)
     _, partition = partition_of(broker, topic_name, index)
     begun = partition.state.open_transactions

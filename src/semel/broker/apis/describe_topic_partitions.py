@@ -4,24 +4,22 @@ Where an answer ends before the last partition it says where the next one has to
 for.
 """
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from semel.broker.apis.answered import Fields, answered_in_steps, attempted
 from semel.broker.apis.authorized import TOPIC_OPERATIONS
 from semel.broker.apis.metadata import described, described_missing, described_partition
+from semel.broker.connection import Exchange
+from semel.broker.serving import Serving
 from semel.core.steps import Steps, in_order
 from semel.core.topics import check_name
-
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
-    from semel.broker.connection import Exchange
 
 # As in Apache Kafka (max.request.partition.size.limit), whatever the client would like.
 PARTITIONS_PER_ANSWER_MAX: Final = 2_000
 
 
 @answered_in_steps
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
+def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     first_name, first_index = "", 0
     if request.cursor is not None:
         first_name, first_index = request.cursor.topic_name, max(request.cursor.partition_index, 0)
@@ -44,7 +42,7 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields
     return {"topics": topics, "next_cursor": None}
 
 
-def _describe(broker: "Broker", name: str, indexes: range) -> Fields:
+def _describe(broker: Serving, name: str, indexes: range) -> Fields:
     check_name(name)
     partitions: list[Fields] = [
         {**described_partition(broker, index), "eligible_leader_replicas": [], "last_known_elr": []}

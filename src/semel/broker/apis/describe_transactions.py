@@ -1,18 +1,16 @@
 """DescribeTransactions (65), version 0: whose a transactional id is, and what takes part in its open transaction."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from semel.broker.apis.answered import Fields, answered_in_steps, attempted
+from semel.broker.connection import Exchange
+from semel.broker.serving import Serving
 from semel.core.entries import PartitionName
 from semel.core.refusals import Refused
 from semel.core.steps import Steps
 from semel.core.transactions import NO_EPOCH, NO_PRODUCER
 from semel.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
-    from semel.broker.connection import Exchange
 
 _NOTHING: Fields = {
     "transaction_state": "",
@@ -25,7 +23,7 @@ _NOTHING: Fields = {
 
 
 @answered_in_steps
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
+def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     # Once each, or a small request could have an answer of any size.
     wanted = dict.fromkeys(request.transactional_ids)
     states = []
@@ -37,7 +35,7 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields
     return {"transaction_states": states}
 
 
-def _describe(broker: "Broker", transactional_id: str) -> Fields:
+def _describe(broker: Serving, transactional_id: str) -> Fields:
     if not transactional_id:
         raise Refused(ErrorCode.INVALID_REQUEST, "a transactional id must not be empty")
     described = broker.log.state.transactions.described(transactional_id)
@@ -54,7 +52,7 @@ def _describe(broker: "Broker", transactional_id: str) -> Fields:
     }
 
 
-def _topics(broker: "Broker", partitions: Iterable[PartitionName]) -> list[Fields]:
+def _topics(broker: Serving, partitions: Iterable[PartitionName]) -> list[Fields]:
     by_topic: dict[int, list[int]] = {}
     for name in partitions:
         by_topic.setdefault(name.number, []).append(name.partition)

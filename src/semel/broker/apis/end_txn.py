@@ -3,16 +3,14 @@
 Version 5 is the second version of transactions: it raises the epoch, and answers what the producer goes on with.
 """
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from semel.broker.apis.answered import Fields, answer_in_steps, decoded
 from semel.broker.apis.transactional import attempted_for_owner_in_steps, check_timely, hanging_up_on_stragglers
+from semel.broker.connection import Exchange
+from semel.broker.serving import Serving
 from semel.core.steps import Steps
 from semel.core.transactions import NO_EPOCH, NO_PRODUCER
-
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
-    from semel.broker.connection import Exchange
 
 # Since when clients know what it is to be fenced.
 _FENCED_FROM: Final = 2
@@ -20,7 +18,7 @@ _RAISES_EPOCH_FROM: Final = 5
 
 
 @hanging_up_on_stragglers
-def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[None]:
+def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
     request = yield from decoded(exchange, body)
     raises_epoch = exchange.version >= _RAISES_EPOCH_FROM
     ended = yield from attempted_for_owner_in_steps(
@@ -31,7 +29,7 @@ def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[No
     )
 
 
-def _end(broker: "Broker", exchange: "Exchange", request: Any, raises_epoch: bool) -> Steps[Fields]:
+def _end(broker: Serving, exchange: Exchange, request: Any, raises_epoch: bool) -> Steps[Fields]:
     def check() -> None:
         # Since version 5 the epoch says which transaction is meant.
         if not raises_epoch:

@@ -12,9 +12,9 @@ list of the transactions in there that were aborted: it leaves out their records
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from semel.broker.serving import serve_on
+from semel.broker.connection import Exchange
+from semel.broker.serving import Serving, serve_on
 from semel.broker.sessions import FetchContext, Interest
 from semel.core.steps import Steps
 from semel.core.topics import Topic
@@ -29,10 +29,6 @@ from semel.wire.fetch import (
     decode_request_in_steps,
     encode_response_in_steps,
 )
-
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
-    from semel.broker.connection import Exchange
 
 _TOPIC_IDS_FROM = 13
 # What a client says that has heard nothing of the leader.
@@ -50,7 +46,7 @@ class _Gathered:
 
     __slots__ = ("_broker", "answers", "bytes", "cold", "cold_bytes", "has_error", "patient", "watched")
 
-    def __init__(self, broker: "Broker", *, patient: bool) -> None:
+    def __init__(self, broker: Serving, *, patient: bool) -> None:
         self._broker = broker
         # Whether to wait for the disk, should it come to that.
         self.patient = patient
@@ -73,9 +69,9 @@ class _Gathered:
         self._broker.unsent_bytes += size
 
 
-def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[None]:
+def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
     request = yield from decode_request_in_steps(body, exchange.version)
-    context = broker.fetch_sessions.resolve(request, exchange.version >= _TOPIC_IDS_FROM, broker.steady_ms())
+    context = broker.fetch_sessions.resolve(request, exchange.version >= _TOPIC_IDS_FROM, broker.clock.steady_ms())
     if context.error:
         exchange.reply(
             (yield from encode_response_in_steps(exchange.version, exchange.correlation_id, context.error, 0, []))
@@ -106,8 +102,8 @@ class _ParkedFetch(Watcher):
 
     def __init__(
         self,
-        broker: "Broker",
-        exchange: "Exchange",
+        broker: Serving,
+        exchange: Exchange,
         request: FetchRequest,
         context: FetchContext,
         gathered: _Gathered,
@@ -176,7 +172,7 @@ class _ParkedFetch(Watcher):
         self._broker.waiting_partitions -= len(self._context.interests)
 
 
-def _gather(broker: "Broker", request: FetchRequest, context: FetchContext, gathered: _Gathered) -> Steps[None]:
+def _gather(broker: Serving, request: FetchRequest, context: FetchContext, gathered: _Gathered) -> Steps[None]:
     limits = broker.limits
     bytes_max = min(request.bytes_max, limits.fetch_answer_bytes_max)
     for interest in context.interests:
@@ -190,7 +186,7 @@ def _gather(broker: "Broker", request: FetchRequest, context: FetchContext, gath
 
 
 def _read(
-    broker: "Broker", interest: Interest, request: FetchRequest, room: int, gathered: _Gathered
+    broker: Serving, interest: Interest, request: FetchRequest, room: int, gathered: _Gathered
 ) -> FetchPartitionAnswer:
     asked = interest.partition
     index = asked.partition
@@ -232,7 +228,7 @@ def _read(
                 else:
                     aborted = partition.aborted.between(asked.fetch_offset, behind)
     except (OSError, Damaged) as error:
-        broker.unreadable(error)
+        broker.runtime.read_failed(error)
         return FetchPartitionAnswer(index, ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, log_start)
     gathered.note_read(len(data))
     gathered.watched[partition] = until, max(asked.bytes_max - len(data), 0)
@@ -252,7 +248,7 @@ def _until(request: FetchRequest, partition: PartitionLog) -> Mark:
     return partition.stable if request.isolation_level == _READ_COMMITTED else partition.readable
 
 
-def _why_missing(broker: "Broker", interest: Interest) -> ErrorCode:
+def _why_missing(broker: Serving, interest: Interest) -> ErrorCode:
     """As in Apache Kafka, a session remembers what the topic behind an id was called."""
     if not isinstance(interest.topic, bytes):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -262,13 +258,13 @@ def _why_missing(broker: "Broker", interest: Interest) -> ErrorCode:
     return ErrorCode.INCONSISTENT_TOPIC_ID if is_made_anew else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _topic_of(broker: "Broker", interest: Interest) -> Topic | None:
+def _topic_of(broker: Serving, interest: Interest) -> Topic | None:
     if isinstance(interest.topic, bytes):
         return broker.log.state.catalog.identified(interest.topic)
     return broker.log.state.catalog.named(interest.topic)
 
 
-def _answer(exchange: "Exchange", context: FetchContext, gathered: _Gathered) -> Steps[None]:
+def _answer(exchange: Exchange, context: FetchContext, gathered: _Gathered) -> Steps[None]:
     session = context.session
     topics: dict[str | bytes, list[FetchPartitionAnswer]] = {}
     for interest, answer in gathered.answers:

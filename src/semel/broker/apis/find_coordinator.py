@@ -3,16 +3,14 @@
 Versions 4 and up ask for several keys at once. What is asked for twice is answered once.
 """
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from semel.broker.apis.answered import Fields, answered_in_steps, attempted
+from semel.broker.connection import Exchange
 from semel.broker.limits import NODE_ID
+from semel.broker.serving import Serving
 from semel.core.refusals import INVALID_REQUEST, Refused
 from semel.core.steps import Steps, each
-
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
-    from semel.broker.connection import Exchange
 
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
@@ -23,13 +21,13 @@ _NOBODY: Final = {"node_id": -1, "host": "", "port": -1}
 
 
 @answered_in_steps
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
+def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     found = {**_NOBODY, **attempted(_find, broker, getattr(request, "key_type", _GROUP), exchange.version)}
     keys = dict.fromkeys(getattr(request, "coordinator_keys", ()))
     return {**found, "coordinators": (yield from each(keys, lambda key: {"key": key, **found}))}
 
 
-def _find(broker: "Broker", key_type: int, version: int) -> Fields:
+def _find(broker: Serving, key_type: int, version: int) -> Fields:
     known = (_GROUP, _TRANSACTION) if version < _SHARE_FROM else (_GROUP, _TRANSACTION, _SHARE)
     if key_type not in known:
         raise Refused(INVALID_REQUEST, f"keys of type {key_type} have no coordinator in version {version}")

@@ -1,20 +1,18 @@
 """Heartbeat (12), versions 0 to 4: a member is there, and hears whether it has to join again."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from semel.broker.apis.answered import Fields, answered, attempted
-
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
-    from semel.broker.connection import Exchange
+from semel.broker.connection import Exchange
+from semel.broker.serving import Serving
 
 
 @answered
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
+def handle(broker: Serving, exchange: Exchange, request: Any) -> Fields:
     return attempted(_heartbeat, broker, exchange, request)
 
 
-def _heartbeat(broker: "Broker", exchange: "Exchange", request: Any) -> Fields:
+def _heartbeat(broker: Serving, exchange: Exchange, request: Any) -> Fields:
     instance_id = getattr(request, "group_instance_id", None)
     broker.groups.heartbeat(exchange, request.group_id, request.member_id, instance_id, request.generation_id)
     return {}

@@ -4,18 +4,16 @@ A value is set, deleted (the default holds again), appended to a list, or subtra
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from semel.broker.apis.alter_configs import alter
 from semel.broker.apis.answered import Fields, answered_in_steps
+from semel.broker.connection import Exchange
+from semel.broker.serving import Serving
 from semel.core.configs import Alteration, Definition, altered
 from semel.core.refusals import Refused
 from semel.core.steps import Steps
 from semel.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
-    from semel.broker.connection import Exchange
 
 _OPERATIONS: Final[Mapping[int, Literal["set", "delete", "append", "subtract"]]] = {
     0: "set",
@@ -26,7 +24,7 @@ _OPERATIONS: Final[Mapping[int, Literal["set", "delete", "append", "subtract"]]]
 
 
 @answered_in_steps
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
+def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     return alter(broker, request, _changed)
 
 

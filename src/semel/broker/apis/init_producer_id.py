@@ -5,19 +5,17 @@ producer gets what the transactional id has, in a new epoch: whoever had it befo
 aborted before the answer goes. Apache Kafka has the client ask again until that is done.
 """
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from semel.broker.apis.answered import Fields, answered_in_steps
 from semel.broker.apis.transactional import attempted_for_owner_in_steps
+from semel.broker.connection import Exchange
+from semel.broker.serving import Serving
 from semel.core.batch import NO_PRODUCER
 from semel.core.refusals import Refused
 from semel.core.steps import Steps
 from semel.wire.errors import ErrorCode
 from semel.wire.messages import milliseconds
-
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
-    from semel.broker.connection import Exchange
 
 _NO_EPOCH: Final = -1
 # Since when clients know what it is to be fenced.
@@ -25,17 +23,17 @@ _FENCED_FROM: Final = 4
 
 
 @answered_in_steps
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
+def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     begun = yield from attempted_for_owner_in_steps(broker, exchange, _begin(broker, request), fenced_from=_FENCED_FROM)
     return {"producer_id": NO_PRODUCER, "producer_epoch": _NO_EPOCH, **begun}
 
 
-def _begin(broker: "Broker", request: Any) -> Steps[Fields]:
+def _begin(broker: Serving, request: Any) -> Steps[Fields]:
     supplied = (getattr(request, "producer_id", NO_PRODUCER), getattr(request, "producer_epoch", _NO_EPOCH))
     if (supplied[0] != NO_PRODUCER) != (supplied[1] != _NO_EPOCH):
         raise Refused(ErrorCode.INVALID_REQUEST, "a producer id and its epoch come together or not at all")
     if request.transactional_id is None:
-        return {"producer_id": broker.transactions.new_producer_id(), "producer_epoch": 0}
+        return {"producer_id": broker.runtime.new_producer_id(), "producer_epoch": 0}
     claim = yield from broker.transactions.claim_in_steps(
         request.transactional_id,
         milliseconds(request.transaction_timeout),

@@ -4,18 +4,16 @@ It is answered when all members have joined, or those who have not are late: up 
 for. From version 4 on a new member is told its id first, so that one whose answer was lost does not stay as a ghost.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from semel.broker.apis.answered import Fields, answer, decoded
 from semel.broker.classic_groups import new_member_id
+from semel.broker.connection import Exchange
+from semel.broker.serving import Serving
 from semel.core.groups.classic_steps import JoinAnswer, JoinRequest
 from semel.core.refusals import INCONSISTENT_GROUP_PROTOCOL
 from semel.core.steps import Steps
 from semel.wire import messages
-
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
-    from semel.broker.connection import Exchange
 
 # What a member may know of ways to share partitions out: each is looked at when anybody joins. Clients know five or so.
 PROTOCOLS_MAX: Final = 100
@@ -25,7 +23,7 @@ _NO_PROTOCOL_FROM = 7
 _SKIPS_ASSIGNMENT_FROM = 9
 
 
-def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[None]:
+def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
     asked = yield from decoded(exchange, body)
     version = exchange.version
     client_id = exchange.client_id or ""

@@ -1,15 +1,13 @@
 """LeaveGroup (13), versions 0 to 5: members go, one in versions 0 to 2, since then several, static ones by instance."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from semel.broker.apis.answered import Fields, answered_in_steps, attempted
+from semel.broker.connection import Exchange
+from semel.broker.serving import Serving
 from semel.core.groups.classic_steps import Leaver
 from semel.core.refusals import UNKNOWN_MEMBER_ID, Refused
 from semel.core.steps import APPEND_PIECES, Steps
-
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
-    from semel.broker.connection import Exchange
 
 _SEVERAL_FROM = 3
 # So many that all members of a group of the usual size leave in one generation.
@@ -17,7 +15,7 @@ _LEAVERS_AT_ONCE = 500
 
 
 @answered_in_steps
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
+def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     yield from broker.consumer_groups.look_up(request.group_id)
     if exchange.version < _SEVERAL_FROM:
         fields = attempted(_leave, broker, request.group_id, [Leaver(request.member_id, None)])
@@ -35,7 +33,7 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields
     return {"members": members}
 
 
-def _leave(broker: "Broker", group_id: str, leavers: list[Leaver]) -> Fields:
+def _leave(broker: Serving, group_id: str, leavers: list[Leaver]) -> Fields:
     try:
         left = broker.groups.leave(group_id, leavers)
     except Refused as refused:

@@ -1,21 +1,19 @@
 """ListGroups (16), versions 0 to 5: which groups there are, if wished only those in some states or of some types."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from semel.broker.apis.answered import Fields, answered_in_steps
+from semel.broker.connection import Exchange
+from semel.broker.serving import Serving
 from semel.core.groups.classic_state import State
+from semel.core.groups.groups import Group
 from semel.core.steps import Steps, each
-
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
-    from semel.broker.connection import Exchange
-    from semel.core.groups.groups import Group
 
 _CLASSIC = "classic"
 
 
 @answered_in_steps
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
+def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     states = {state.strip().lower() for state in getattr(request, "states_filter", ())}
     types = {group_type.strip().lower() for group_type in getattr(request, "types_filter", ())}
     listed = yield from each(list(broker.log.state.groups), _listed)
@@ -28,7 +26,7 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields
     }
 
 
-def _listed(group: "Group") -> dict[str, str]:
+def _listed(group: Group) -> dict[str, str]:
     machine = group.machine
     return {
         "group_id": group.name,

@@ -6,10 +6,12 @@ opened, or is too large when opened, the answer is its first record, so that a c
 none too few. A place below the log start is never answered, and none that cannot be read yet.
 """
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from semel.broker.apis.answered import Fields, answered_in_steps, attempted_in_steps
 from semel.broker.apis.lookup import check_leader_epoch, partition_of, repeated
+from semel.broker.connection import Exchange
+from semel.broker.serving import Serving
 from semel.core.batch import HORIZON_BIT, BatchHeader, Buffer
 from semel.core.refusals import Refused
 from semel.core.steps import APPEND_PIECES, Steps
@@ -18,10 +20,6 @@ from semel.storage.partition_log import PartitionLog
 from semel.storage.segment import Mark
 from semel.wire.errors import ErrorCode, ProtocolError
 from semel.wire.records import record_times
-
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
-    from semel.broker.connection import Exchange
 
 _READ_COMMITTED: Final = 1
 
@@ -50,7 +48,7 @@ OPENED_BYTES_MAX: Final = 4 * 1024 * 1024
 
 
 @answered_in_steps
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
+def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     committed_only = getattr(request, "isolation_level", 0) == _READ_COMMITTED
     twice = yield from repeated(
         (topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions
@@ -70,7 +68,7 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields
 
 
 def _find(
-    broker: "Broker", topic_name: str, asked: Any, version: int, twice: set[tuple[str, int]], committed_only: bool
+    broker: Serving, topic_name: str, asked: Any, version: int, twice: set[tuple[str, int]], committed_only: bool
 ) -> Steps[Fields]:
     if (topic_name, asked.partition_index) in twice:
         raise Refused(ErrorCode.INVALID_REQUEST, "the partition is asked about more than once")
@@ -91,7 +89,7 @@ def _find(
             wanted = partition.latest_timestamp(until)
         return (yield from _first_since(broker, partition, wanted, committed_only))
     except (OSError, Damaged) as error:
-        broker.unreadable(error)
+        broker.runtime.read_failed(error)
         raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the records cannot be read: {error}") from None
 
 
@@ -104,7 +102,7 @@ def _until(partition: PartitionLog, committed_only: bool) -> Mark:
     return partition.stable if committed_only else partition.readable
 
 
-def _first_since(broker: "Broker", partition: PartitionLog, timestamp_ms: int, committed_only: bool) -> Steps[Fields]:
+def _first_since(broker: Serving, partition: PartitionLog, timestamp_ms: int, committed_only: bool) -> Steps[Fields]:
     offset = log_start = partition.state.log_start
     # Between two steps segments come, go and are compacted: the next batch is looked for anew each time.
     while (found := partition.batch_since(timestamp_ms, offset, _until(partition, committed_only))) is not None:

@@ -4,16 +4,14 @@ No filter is no restriction, and of several each has to be met. The answer shows
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from semel.broker.apis.answered import Fields, answered_in_steps, attempted_in_steps
+from semel.broker.connection import Exchange
+from semel.broker.serving import Serving
 from semel.core.groups.topic_patterns import TopicPattern
 from semel.core.steps import Steps
 from semel.core.transactions import Described, State
-
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
-    from semel.broker.connection import Exchange
 
 # There may be a hundred thousand, and an answer of that size would hold up everybody else for seconds.
 TRANSACTIONS_PER_ANSWER_MAX: Final = 10_000
@@ -24,7 +22,7 @@ _KNOWN_STATES: Final = frozenset(state.shown for state in State) | _NEVER_SEEN
 
 
 @answered_in_steps
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
+def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     unknown = [name for name in dict.fromkeys(request.state_filters) if name not in _KNOWN_STATES]
     return {
         "unknown_state_filters": unknown,
@@ -33,7 +31,7 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields
     }
 
 
-def _list(broker: "Broker", request: Any, states: set[str]) -> Steps[Fields]:
+def _list(broker: Serving, request: Any, states: set[str]) -> Steps[Fields]:
     listed: list[Fields] = []
     is_wanted = _wanted(broker, request, states)
     for owner in broker.log.state.transactions.owners():
@@ -52,12 +50,12 @@ def _list(broker: "Broker", request: Any, states: set[str]) -> Steps[Fields]:
     return {"transaction_states": listed}
 
 
-def _wanted(broker: "Broker", request: Any, states: set[str]) -> Callable[[Described], Steps[bool]]:
+def _wanted(broker: Serving, request: Any, states: set[str]) -> Callable[[Described], Steps[bool]]:
     producer_ids = set(request.producer_id_filters)
     duration_ms = getattr(request, "duration_filter", -1)
     text = getattr(request, "transactional_id_pattern", None)
     pattern = TopicPattern(text) if text else None
-    began_before_ms = broker.now_ms() - duration_ms
+    began_before_ms = broker.clock.now_ms() - duration_ms
 
     def is_wanted(described: Described) -> Steps[bool]:
         owner = described.owner

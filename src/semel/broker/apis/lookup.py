@@ -4,28 +4,26 @@ Nothing is ever made here by being looked for.
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+from semel.broker.serving import Serving
 from semel.core.refusals import Refused
 from semel.core.steps import Steps
 from semel.core.topics import Topic
 from semel.storage.partition_log import PartitionLog
 from semel.wire.errors import ErrorCode
 
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
-
 T = TypeVar("T")
 
 
-def topic_identified(broker: "Broker", topic_id: bytes) -> Topic:
+def topic_identified(broker: Serving, topic_id: bytes) -> Topic:
     topic = broker.log.state.catalog.identified(topic_id)
     if topic is None:
         raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
     return topic
 
 
-def partition_of(broker: "Broker", topic_name: str, index: int) -> tuple[Topic, PartitionLog]:
+def partition_of(broker: Serving, topic_name: str, index: int) -> tuple[Topic, PartitionLog]:
     topic = broker.log.state.catalog.existing(topic_name)
     partition = broker.log.state.partitions.at(topic.number, index)
     if partition is None:
@@ -33,7 +31,7 @@ def partition_of(broker: "Broker", topic_name: str, index: int) -> tuple[Topic, 
     return topic, partition
 
 
-def check_leader_epoch(broker: "Broker", epoch: int) -> None:
+def check_leader_epoch(broker: Serving, epoch: int) -> None:
     """Refuse what a client has heard of the leader where it is not so; -1 is nothing heard."""
     current = broker.log.state.partitions.leader_epoch
     if epoch not in (current, -1):

@@ -5,28 +5,26 @@ then goes when the new topic is durable. Apache Kafka answers first and has the 
 twice is answered once, or a small request could have an answer of any size.
 """
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from semel.broker.apis.answered import Fields, answered_in_steps, attempted_in_steps
 from semel.broker.apis.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from semel.broker.apis.create_topics import create
 from semel.broker.apis.lookup import topic_identified
+from semel.broker.connection import Exchange
 from semel.broker.limits import NODE_ID
+from semel.broker.serving import Serving
 from semel.core.steps import APPEND_PIECES, Steps, each
 from semel.core.topics import Topic, check_name
 from semel.wire import messages
 from semel.wire.reading import NO_TOPIC_ID
-
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
-    from semel.broker.connection import Exchange
 
 _AUTO_CREATION_FROM: Final = 4
 _NO_NAME_FROM: Final = 12
 
 
 @answered_in_steps
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
+def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     version = exchange.version
     operations = TOPIC_OPERATIONS if getattr(request, "include_topic_authorized_operations", False) else NOT_ASKED
     asks_cluster = getattr(request, "include_cluster_authorized_operations", False)
@@ -64,7 +62,7 @@ def _name_or_id(asked: Any, version: int) -> tuple[str | None, bytes]:
 
 
 def _look_up(
-    broker: "Broker", name: str | None, topic_id: bytes, create_missing: bool, operations: int
+    broker: Serving, name: str | None, topic_id: bytes, create_missing: bool, operations: int
 ) -> Steps[Fields]:
     if topic_id != NO_TOPIC_ID or name is None:
         return (yield from _describe(broker, topic_identified(broker, topic_id), operations))
@@ -75,7 +73,7 @@ def _look_up(
     return (yield from _describe(broker, broker.log.state.catalog.existing(name), operations))
 
 
-def _describe(broker: "Broker", topic: Topic, operations: int) -> Steps[Fields]:
+def _describe(broker: Serving, topic: Topic, operations: int) -> Steps[Fields]:
     partitions = yield from each(range(topic.partition_count), lambda index: described_partition(broker, index))
     return described(topic, operations, partitions)
 
@@ -101,7 +99,7 @@ def described_missing(name: str | None) -> Fields:
     }
 
 
-def described_partition(broker: "Broker", index: int) -> Fields:
+def described_partition(broker: Serving, index: int) -> Fields:
     return {
         "partition_index": index,
         "leader_id": NODE_ID,

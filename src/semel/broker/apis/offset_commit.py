@@ -5,10 +5,12 @@ would put back whoever has them now. Who is none may commit as long as the group
 that shares partitions out by itself, or somebody who sets a group back. The answer goes when the offsets are durable.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from semel.broker.apis.answered import Fields, answered_in_steps
 from semel.broker.apis.committing import commit, committed, partition_names
+from semel.broker.connection import Exchange
+from semel.broker.serving import Serving
 from semel.core.entries import StoredOffset
 from semel.core.groups.committing import Committer
 from semel.core.groups.offsets import DEFAULT_RETENTION
@@ -17,23 +19,19 @@ from semel.core.steps import Steps
 from semel.wire.errors import ErrorCode
 from semel.wire.messages import milliseconds
 
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
-    from semel.broker.connection import Exchange
-
 # Clients of older versions would not know what a group that does not exist means.
 _GROUP_NOT_FOUND_FROM = 9
 
 
 @answered_in_steps
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
+def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     def commit_some(offsets: list[StoredOffset]) -> Fields:
         return _commit(broker, exchange, request, offsets)
 
     return {"topics": (yield from committed(broker, request.topics, commit_some))}
 
 
-def _commit(broker: "Broker", exchange: "Exchange", request: Any, offsets: list[StoredOffset]) -> Fields:
+def _commit(broker: Serving, exchange: Exchange, request: Any, offsets: list[StoredOffset]) -> Fields:
     groups, version = broker.log.state.groups, exchange.version
     who = Committer(
         request.member_id,
@@ -52,7 +50,7 @@ def _commit(broker: "Broker", exchange: "Exchange", request: Any, offsets: list[
     broker.groups.hear(exchange, request.group_id, request.member_id)
     wish = getattr(request, "retention_time", None)
     retention_ms = DEFAULT_RETENTION if wish is None else milliseconds(wish)
-    entry = groups.decide_commit(request.group_id, offsets, broker.now_ms(), retention_ms=retention_ms)
+    entry = groups.decide_commit(request.group_id, offsets, broker.clock.now_ms(), retention_ms=retention_ms)
     commit(broker, entry)
     broker.metrics.committed_offsets += len(offsets)
     return {}

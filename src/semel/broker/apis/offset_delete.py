@@ -3,26 +3,24 @@
 Not in those of a topic that its members read, or the next of them to begin would read all of it again.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from semel.broker.apis.answered import Fields, answered_in_steps, attempted, attempted_in_steps
 from semel.broker.apis.committing import commit
+from semel.broker.connection import Exchange
+from semel.broker.serving import Serving
 from semel.core.entries import PartitionName
 from semel.core.refusals import Refused
 from semel.core.steps import APPEND_PIECES, Steps
 from semel.wire.errors import ErrorCode
 
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
-    from semel.broker.connection import Exchange
-
 
 @answered_in_steps
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
+def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     return {"topics": [], **(yield from attempted_in_steps(_forget(broker, request)))}
 
 
-def _forget(broker: "Broker", request: Any) -> Steps[Fields]:
+def _forget(broker: Serving, request: Any) -> Steps[Fields]:
     if not request.group_id:
         raise Refused(ErrorCode.INVALID_GROUP_ID, "the group needs a name")
     broker.log.state.groups.existing(request.group_id).check_forget()
@@ -33,7 +31,7 @@ def _forget(broker: "Broker", request: Any) -> Steps[Fields]:
     return {"topics": topics}
 
 
-def _forget_topic(broker: "Broker", group_id: str, asked: Any) -> Fields:
+def _forget_topic(broker: Serving, group_id: str, asked: Any) -> Fields:
     topic = broker.log.state.catalog.named(asked.name)
     count = 0 if topic is None else topic.partition_count
     number = -1 if topic is None else topic.number
@@ -50,7 +48,7 @@ def _forget_topic(broker: "Broker", group_id: str, asked: Any) -> Fields:
     }
 
 
-def _forget_partitions(broker: "Broker", group_id: str, topic_name: str, partitions: list[PartitionName]) -> Fields:
+def _forget_partitions(broker: Serving, group_id: str, topic_name: str, partitions: list[PartitionName]) -> Fields:
     group = broker.log.state.groups.existing(group_id)
     group.check_forget()
     entry = group.decide_forget(topic_name, partitions)

@@ -6,24 +6,22 @@ ask again where an open transaction may still move the group. What is asked for 
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from semel.broker.apis.answered import Fields, answered_in_steps, attempted_in_steps
+from semel.broker.connection import Exchange
+from semel.broker.serving import Serving
 from semel.core.entries import PartitionName
 from semel.core.groups.offsets import OffsetsView
 from semel.core.steps import Steps, each
 from semel.wire import messages
 from semel.wire.errors import ErrorCode
 
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
-    from semel.broker.connection import Exchange
-
 _NOTHING: Final = {"committed_offset": -1, "committed_leader_epoch": -1, "metadata": ""}
 
 
 @answered_in_steps
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
+def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     stable = getattr(request, "require_stable", False)
     if not hasattr(request, "groups"):
         return (yield from _of_group(broker, request, stable))
@@ -34,12 +32,12 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields
     return {"groups": groups}
 
 
-def _of_group(broker: "Broker", asked: Any, stable: bool) -> Steps[Fields]:
+def _of_group(broker: Serving, asked: Any, stable: bool) -> Steps[Fields]:
     found = yield from attempted_in_steps(_look_up(broker, asked, stable))
     return {"group_id": asked.group_id, "topics": [], **found}
 
 
-def _look_up(broker: "Broker", asked: Any, stable: bool) -> Steps[Fields]:
+def _look_up(broker: Serving, asked: Any, stable: bool) -> Steps[Fields]:
     group = broker.log.state.groups.named(asked.group_id)
     if group is not None:
         # Only versions from 9 on say who asks.
@@ -60,7 +58,7 @@ def _look_up(broker: "Broker", asked: Any, stable: bool) -> Steps[Fields]:
     return {"topics": topics}
 
 
-def _all_topics(broker: "Broker", view: OffsetsView) -> Steps[list[Fields]]:
+def _all_topics(broker: Serving, view: OffsetsView) -> Steps[list[Fields]]:
     topics: list[Fields] = []
     for number, offsets in view.committed.items():
         topic = broker.log.state.catalog.numbered(number)
@@ -72,7 +70,7 @@ def _all_topics(broker: "Broker", view: OffsetsView) -> Steps[list[Fields]]:
 
 
 def _asked_topic(
-    broker: "Broker", view: OffsetsView | None, handle: str | bytes, indexes: Iterable[int]
+    broker: Serving, view: OffsetsView | None, handle: str | bytes, indexes: Iterable[int]
 ) -> Steps[Fields]:
     catalog = broker.log.state.catalog
     by_id = isinstance(handle, bytes)

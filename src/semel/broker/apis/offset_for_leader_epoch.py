@@ -5,19 +5,17 @@ always the same, and its epoch rises when it may have lost some (`core/leader_ep
 consumers may read to; one that is yet to come is not known and has no end.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from semel.broker.apis.answered import Fields, answered_in_steps, attempted
 from semel.broker.apis.lookup import check_leader_epoch, partition_of
+from semel.broker.connection import Exchange
+from semel.broker.serving import Serving
 from semel.core.steps import Steps
-
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
-    from semel.broker.connection import Exchange
 
 
 @answered_in_steps
-def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields]:
+def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     topics = []
     for topic in request.topics:
         partitions = []
@@ -30,7 +28,7 @@ def handle(broker: "Broker", exchange: "Exchange", request: Any) -> Steps[Fields
     return {"topics": topics}
 
 
-def _end_of_epoch(broker: "Broker", topic_name: str, asked: Any) -> Fields:
+def _end_of_epoch(broker: Serving, topic_name: str, asked: Any) -> Fields:
     _, partition = partition_of(broker, topic_name, asked.partition)
     check_leader_epoch(broker, asked.current_leader_epoch)
     if not 0 <= asked.leader_epoch <= broker.log.state.partitions.leader_epoch:

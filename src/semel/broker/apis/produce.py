@@ -7,8 +7,10 @@ only be shown by ending the connection. Versions below 3 are announced, for the 
 and end the connection when used, as they do in Apache Kafka 4.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from semel.broker.connection import Exchange
+from semel.broker.serving import Serving
 from semel.compaction.opening import KeylessRecords
 from semel.core.batch_checks import Sender, check_sent
 from semel.core.producer_room import NoRoom
@@ -26,10 +28,6 @@ from semel.wire.produce import (
 )
 from semel.wire.versions import PRODUCE_SERVED_MIN
 
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
-    from semel.broker.connection import Exchange
-
 ACKS_ALL: Final = -1
 ACKS_NONE: Final = 0
 _ZSTD_FROM: Final = 7
@@ -41,7 +39,7 @@ _ABORTABLE_FROM: Final = 11
 _JOINS_FROM: Final = 12
 
 
-def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[None]:
+def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
     version = exchange.version
     if version < PRODUCE_SERVED_MIN:
         raise ProtocolError(f"Produce version {version} carries message formats that are not supported")
@@ -59,7 +57,7 @@ def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[No
         of_topic = yield from _produce_to(broker, topic, acks, sender)
         answers.append(of_topic)
     # Here and not with the answer, because what nobody waits for has to become durable as well.
-    broker.follow_journal()
+    broker.pump.follow()
     if acks == ACKS_NONE:
         if any(answer.error_code for _, _, partitions in answers for answer in partitions):
             exchange.reply_by_hanging_up()
@@ -70,7 +68,7 @@ def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[No
     exchange.reply((answer,), after=broker.log.end if acks == ACKS_ALL else 0)
 
 
-def _produce_to(broker: "Broker", of_topic: ProduceTopic, acks: int, sender: Sender) -> Steps[ProduceTopicAnswer]:
+def _produce_to(broker: Serving, of_topic: ProduceTopic, acks: int, sender: Sender) -> Steps[ProduceTopicAnswer]:
     name, topic_id, partitions = of_topic
     catalog = broker.log.state.catalog
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic_id is None else ErrorCode.UNKNOWN_TOPIC_ID
@@ -91,10 +89,10 @@ def _produce_to(broker: "Broker", of_topic: ProduceTopic, acks: int, sender: Sen
         except Refused as refused:
             broker.metrics.refused_batches += 1
             if isinstance(refused, NoRoom):
-                broker.no_room(refused)
+                broker.runtime.producer_refused(refused)
             answers.append(_refusal(index, refused.error, refused.message))
         except OSError as error:
-            broker.storage_error(error)
+            broker.pump.write_refused(error)
             answers.append(
                 _refusal(index, ErrorCode.KAFKA_STORAGE_ERROR, f"the disk would not take it: {error.strerror}")
             )
@@ -103,7 +101,7 @@ def _produce_to(broker: "Broker", of_topic: ProduceTopic, acks: int, sender: Sen
 
 
 def _append(
-    broker: "Broker", topic: Topic, index: int, records: memoryview | None, sender: Sender
+    broker: Serving, topic: Topic, index: int, records: memoryview | None, sender: Sender
 ) -> Steps[ProducePartitionAnswer]:
     log, metrics = broker.log, broker.metrics
     partition = log.state.partitions.at(topic.number, index)
@@ -117,7 +115,7 @@ def _append(
         if log.state.catalog.numbered(topic.number) is None:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic '{topic.name}' has just been deleted")
     outcome, base_offset, timestamp_ms, error, message = log.append(
-        topic, partition, header, records, broker.now_ms(), sender
+        topic, partition, header, records, broker.clock.now_ms(), sender
     )
     if outcome is ACCEPTED:
         metrics.accepted_batches += 1

@@ -4,20 +4,18 @@ It is answered when the leader has assigned and the generation is durable: nobod
 could give to somebody else.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from semel.broker.apis.answered import Fields, answer, decoded
+from semel.broker.connection import Exchange
+from semel.broker.serving import Serving
 from semel.core.groups.classic_steps import SyncAnswer, SyncRequest
 from semel.core.steps import Steps
-
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
-    from semel.broker.connection import Exchange
 
 _PROTOCOL_FROM = 5
 
 
-def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[None]:
+def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
     asked = yield from decoded(exchange, body)
     request = SyncRequest(
         member_id=asked.member_id,

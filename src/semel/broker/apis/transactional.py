@@ -6,34 +6,29 @@ them take that for what it is. This file must never decide anything.
 
 from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING
 
 from semel.broker.apis.answered import Fields, attempted, attempted_in_steps
+from semel.broker.connection import Exchange
+from semel.broker.serving import Handler, Serving
 from semel.broker.transactions import Talk
 from semel.core.refusals import INVALID_PRODUCER_EPOCH, PRODUCER_FENCED
 from semel.core.steps import Steps
 from semel.wire.errors import ErrorCode
 
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
-    from semel.broker.connection import Exchange, Handler
 
-
-def attempted_for_owner(
-    broker: "Broker", exchange: "Exchange", work: Callable[[], Fields], *, fenced_from: int
-) -> Fields:
+def attempted_for_owner(broker: Serving, exchange: Exchange, work: Callable[[], Fields], *, fenced_from: int) -> Fields:
     """The fields that `work` answers, or the error code. From version `fenced_from` on a producer may be fenced."""
     return _told(broker, exchange, attempted(work), fenced_from)
 
 
 def attempted_for_owner_in_steps(
-    broker: "Broker", exchange: "Exchange", work: Steps[Fields], *, fenced_from: int
+    broker: Serving, exchange: Exchange, work: Steps[Fields], *, fenced_from: int
 ) -> Steps[Fields]:
     """The same for what may be much."""
     return _told(broker, exchange, (yield from attempted_in_steps(work)), fenced_from)
 
 
-def _told(broker: "Broker", exchange: "Exchange", fields: Fields, fenced_from: int) -> Fields:
+def _told(broker: Serving, exchange: Exchange, fields: Fields, fenced_from: int) -> Fields:
     error = fields.get("error_code", ErrorCode.NONE)
     if error == PRODUCER_FENCED:
         broker.metrics.fenced_requests += 1
@@ -51,22 +46,22 @@ class Straggler(Exception):
     """
 
 
-def check_timely(broker: "Broker", exchange: "Exchange", producer_id: int, talk: Talk = "transaction") -> None:
+def check_timely(broker: Serving, exchange: Exchange, producer_id: int, talk: Talk = "transaction") -> None:
     """`Straggler` if this came over a connection that its client has given up; to be asked again behind every step."""
     if broker.transactions.is_straggler(producer_id, exchange.connection_number, talk):
         raise Straggler
 
 
-def hanging_up_on_stragglers(handler: "Handler") -> "Handler":
+def hanging_up_on_stragglers(handler: Handler) -> Handler:
     """A handler that closes the connection of a straggler, which gets no answer."""
 
     @wraps(handler)
-    def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[None]:
+    def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
         try:
             yield from handler(broker, exchange, body)
         except Straggler:
             # What came of it while it was timely has to become durable all the same.
-            broker.follow_journal()
+            broker.pump.follow()
             exchange.reply_by_hanging_up()
 
     return handle

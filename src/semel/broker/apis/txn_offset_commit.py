@@ -6,20 +6,18 @@ member of the group it is, in which generation, and is refused if that is over (
 partitions cannot commit for whoever has them now, whatever its producer believes.
 """
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from semel.broker.apis.answered import Fields, answer_in_steps, attempted, decoded
 from semel.broker.apis.committing import commit, committed, partition_names
 from semel.broker.apis.transactional import check_timely, hanging_up_on_stragglers
+from semel.broker.connection import Exchange
+from semel.broker.serving import Serving
 from semel.core.entries import StoredOffset, TransactionalOffsets
 from semel.core.groups.committing import Committer
 from semel.core.refusals import Refused
 from semel.core.steps import Steps
 from semel.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
-    from semel.broker.connection import Exchange
 
 _JOINS_FROM: Final = 5
 _ABORTABLE_FROM: Final = 4
@@ -33,7 +31,7 @@ _TOLD: Final[dict[object, ErrorCode]] = {
 
 
 @hanging_up_on_stragglers
-def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[None]:
+def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
     request = yield from decoded(exchange, body)
 
     def commit_some(offsets: list[StoredOffset]) -> Fields:
@@ -49,7 +47,7 @@ def handle(broker: "Broker", exchange: "Exchange", body: memoryview) -> Steps[No
     yield from answer_in_steps(exchange, {"topics": topics}, after=broker.log.end)
 
 
-def _commit(broker: "Broker", exchange: "Exchange", request: Any, offsets: list[StoredOffset]) -> Fields:
+def _commit(broker: Serving, exchange: Exchange, request: Any, offsets: list[StoredOffset]) -> Fields:
     group, version = request.group_id, exchange.version
     if not group:
         raise Refused(ErrorCode.INVALID_GROUP_ID, "a group that takes part in transactions needs a name")
@@ -72,7 +70,7 @@ def _commit(broker: "Broker", exchange: "Exchange", request: Any, offsets: list[
     return {}
 
 
-def _decided(broker: "Broker", version: int, request: Any, offsets: list[StoredOffset]) -> TransactionalOffsets:
+def _decided(broker: Serving, version: int, request: Any, offsets: list[StoredOffset]) -> TransactionalOffsets:
     try:
         return broker.log.state.transaction_rules.decide_offsets(
             request.transactional_id,
@@ -80,7 +78,7 @@ def _decided(broker: "Broker", version: int, request: Any, offsets: list[StoredO
             request.producer_epoch,
             request.group_id,
             tuple(offsets),
-            broker.now_ms(),
+            broker.clock.now_ms(),
             joins=version >= _JOINS_FROM,
         )
     except Refused as refused:

@@ -1,0 +1,32 @@
+"""The clocks of one broker: the time of day, which somebody may set, and a steady one, which nobody can.
+
+What outlives the process or is told to clients has the time of day. Deadlines and measurements go by the steady clock.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+
+class Clock:
+    """The time since one broker was started, and the time of day."""
+
+    def __init__(self, time_of_day: Callable[[], float], loop: asyncio.AbstractEventLoop) -> None:
+        self._time_of_day = time_of_day
+        self._loop = loop
+        self._loop_began_s = time_of_day() - loop.time()
+
+    def now_ms(self) -> int:
+        """The time of day."""
+        return int(self._time_of_day() * 1000)
+
+    def steady_ms(self) -> int:
+        """The time of day at the start and what has passed since, even if the clock was set: for deadlines."""
+        return int((self._loop_began_s + self._loop.time()) * 1000)
+
+    def uptime(self) -> float:
+        """Seconds on the steady clock, from any beginning: how long things take is measured by it."""
+        return self._loop.time()
+
+    def skip(self, seconds: float) -> None:
+        """Have so much time pass at once on the clock for deadlines. For tests."""
+        self._loop_began_s += seconds

@@ -1,0 +1,231 @@
+"""Makes what was appended durable, over and over, and lets the answers go that wait for it.
+
+One thread syncs the journal; everything that was appended during a sync shares the next one. Another thread writes
+checkpoints, which give files of the journal back. If a sync fails, or the log is torn, the broker has to stop: this
+calls `fail`, and begins nothing any more. This file must never know what an entry says or who waits for it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final, Literal, Protocol
+
+from semel.broker.clock import Clock
+from semel.broker.disk_thread import DiskThread, Outcome
+from semel.broker.events import Events
+from semel.broker.metrics import Metrics
+from semel.broker.turns import Turns
+from semel.core.steps import Steps
+from semel.storage.checkpoint import CheckpointJob
+from semel.storage.files import OUT_OF_SPACE
+from semel.storage.journal import SyncJob
+from semel.storage.log import Log
+
+Durability = Literal["fsync", "os"]
+
+# Turns of the event loop that a sync waits at most. Clients send a request for each partition, one right behind the
+# other: a sync that begins with the first has the others wait for two. More turns would leave the disk idle under load.
+GATHERING_TURNS_MAX: Final = 8
+
+
+class Waiter(Protocol):
+    """Has answers that may not go before more of the journal is durable."""
+
+    def send_answers(self) -> None:
+        """Send those that may go now."""
+
+
+class JournalPump:
+    """The syncs and checkpoints of one broker."""
+
+    def __init__(
+        self,
+        log: Log,
+        durability: Durability,
+        *,
+        clock: Clock,
+        turns: Turns,
+        metrics: Metrics,
+        events: Events,
+        syncer: DiskThread,
+        checkpointer: DiskThread,
+        fail: Callable[[BaseException], None],
+        note_progress: Callable[[], None],
+    ) -> None:
+        """`fail` stops the broker for good; `note_progress` hears that answers may have left."""
+        # The position of the journal before which every change counts: answers that depend on it may go.
+        self.settled = log.end
+        self._log = log
+        self._durability = durability
+        self._clock = clock
+        self._turns = turns
+        self._metrics = metrics
+        self._events = events
+        self._syncer = syncer
+        self._checkpointer = checkpointer
+        self._fail = fail
+        self._note_progress = note_progress
+        # In the order in which they came, so that the same events have the same outcome.
+        self._waiting: dict[Waiter, None] = {}
+        self._sync_under_way = False
+        self._sync_scheduled = False
+        self._makes_checkpoints = True
+        self._halted = False
+        # After a checkpoint found no space there is a pause before the next one.
+        self._checkpoint_postponed = False
+        # Whether something was done about a full disk since the house was kept last.
+        self._space_sought = False
+
+    @property
+    def is_waited_for(self) -> bool:
+        return bool(self._waiting)
+
+    def wait(self, waiter: Waiter) -> None:
+        """`waiter` has answers that may go once more of the journal is settled."""
+        self._waiting[waiter] = None
+
+    def forget(self, waiter: Waiter) -> None:
+        """It is gone, and its answers with it."""
+        self._waiting.pop(waiter, None)
+
+    def follow(self) -> None:
+        """The journal may have grown: let it become durable, or count at once where the user chose so."""
+        if self._log.torn is not None:
+            self._fail(self._log.torn)
+        if self._log.end == self.settled or self._halted:
+            return
+        if self._durability == "os" and self._log.identity_end <= self._log.synced:
+            self._settle(self._log.end)
+            self._checkpoint_if_due()
+        elif not self._sync_scheduled and not self._sync_under_way:
+            self._sync_scheduled = True
+            asyncio.get_running_loop().call_soon(self._gather_for_sync, -1, GATHERING_TURNS_MAX)
+
+    def write_refused(self, error: OSError) -> None:
+        """A write was refused, most often by a full disk: nothing was changed, and the client is told to try again."""
+        self._metrics.storage_errors += 1
+        self._events.tell(logging.ERROR, "write_refused", reason=error)
+        if error.errno in OUT_OF_SPACE and not self._space_sought:
+            # A checkpoint gives files of the journal and deleted segments back; then retention can be written down.
+            self._space_sought = True
+            asyncio.get_running_loop().call_soon(self.begin_checkpoint)
+
+    def look_for_space(self) -> Steps[None]:
+        """Let go of what may go where the disk was full, and checkpoint if it is time."""
+        self._checkpoint_postponed = False
+        if self._space_sought:
+            self._space_sought = False
+            yield from self._log.retain(self._clock.now_ms())
+        self._checkpoint_if_due()
+
+    def begin_checkpoint(self) -> None:
+        """Write a checkpoint, unless one is under way or the last one found no space a moment ago."""
+        if not self._makes_checkpoints or self._halted or self._checkpoint_postponed or self._log.checkpoint_running:
+            return
+        if self._durability == "os" and not self._sync_under_way:
+            # Nobody waits for this one; it closes the journal's files that are full.
+            self._begin_sync()
+        self._turns.begin(self._checkpoint(), self._fail_over)
+
+    def make_no_more_checkpoints(self) -> None:
+        """The broker begins to stop; the log makes the last one as it is closed."""
+        self._makes_checkpoints = False
+
+    def halt(self) -> None:
+        """Begin nothing any more."""
+        self._halted = True
+
+    def stop(self) -> None:
+        """Begin nothing any more, and return when what is under way in the threads is done."""
+        self.halt()
+        self._syncer.stop()
+        self._checkpointer.stop()
+
+    # -- syncs --------------------------------------------------------------------------------------------------
+
+    def _gather_for_sync(self, end_before: int, turns_left: int) -> None:
+        """Begin a sync once a turn of the event loop has brought nothing that could share it."""
+        end = self._log.end
+        if end != end_before and turns_left:
+            asyncio.get_running_loop().call_soon(self._gather_for_sync, end, turns_left - 1)
+        else:
+            self._begin_sync()
+
+    def _begin_sync(self) -> None:
+        self._sync_scheduled = False
+        if self._log.end == self._log.synced or self._halted:
+            return
+        self._sync_under_way = True
+        job = self._log.begin_sync()
+        self._metrics.syncs += 1
+        self._metrics.synced_entries_bytes += job.target - self._log.synced
+        self._syncer.run(job.run, self._or_fail(lambda error: self._end_sync(job, error)))
+
+    def _end_sync(self, job: SyncJob, error: Outcome) -> None:
+        self._sync_under_way = False
+        if error is not None:
+            self._fail(error)
+            return
+        self._log.finish_sync(job)
+        self._metrics.sync_waiters += len(self._waiting)
+        if self._durability == "os":
+            self.follow()
+        else:
+            self._settle(job.target)
+            if self._log.end > self._log.synced:
+                self._begin_sync()
+        self._checkpoint_if_due()
+
+    def _settle(self, position: int) -> None:
+        self.settled = position
+        self._log.settle(position)
+        if self._waiting:
+            waiting, self._waiting = self._waiting, {}
+            for waiter in waiting:
+                waiter.send_answers()
+            self._note_progress()
+
+    # -- checkpoints --------------------------------------------------------------------------------------------
+
+    def _checkpoint_if_due(self) -> None:
+        if self._log.checkpoint_due:
+            self.begin_checkpoint()
+
+    def _checkpoint(self) -> Steps[None]:
+        job = yield from self._log.begin_checkpoint_in_steps()
+        self._checkpointer.run(job.run, self._or_fail(lambda error: self._end_checkpoint(job, error)))
+
+    def _end_checkpoint(self, job: CheckpointJob, error: Outcome) -> None:
+        if isinstance(error, OSError) and error.errno in OUT_OF_SPACE:
+            self.write_refused(error)
+            self._log.fail_checkpoint(job)
+            self._checkpoint_postponed = True
+        elif error is not None:
+            self._fail(error)
+        else:
+            self._metrics.checkpoints += 1
+            self._events.tell(logging.INFO, "checkpoint_written", journal_position=self._log.end)
+            self._turns.begin(self._finish_checkpoint(job), self._fail_over)
+
+    def _finish_checkpoint(self, job: CheckpointJob) -> Steps[None]:
+        try:
+            yield from self._log.finish_checkpoint(job)
+        except OSError as refusal:
+            self.write_refused(refusal)
+
+    # -- failing ------------------------------------------------------------------------------------------------
+
+    def _fail_over(self, error: Exception | None) -> None:
+        if error is not None:
+            self._fail(error)
+
+    def _or_fail(self, take_note: Callable[[Outcome], None]) -> Callable[[Outcome], None]:
+        """`take_note`; if it breaks off in the middle nobody knows any more what is durable, and clients would wait."""
+
+        def guarded(outcome: Outcome) -> None:
+            try:
+                take_note(outcome)
+            except Exception as error:
+                self._fail(error)
+
+        return guarded

@@ -1,0 +1,80 @@
+"""What the members of all groups have in common, whichever protocol their group speaks.
+
+That is the memory they take together, and the connection over which each of them was heard last: the kernel ends the
+connections of a process that was killed. A member is on record with one connection, the last, and is forgotten with the
+member or with the connection. This file must never decide what a lost connection means.
+"""
+
+import logging
+from typing import NamedTuple
+
+from semel.broker.events import Events
+from semel.broker.metrics import Metrics
+from semel.core.refusals import GROUP_MAX_SIZE_REACHED, Refused
+
+
+class MemberName(NamedTuple):
+    """A member of a group."""
+
+    group: str
+    member_id: str
+
+
+class Members:
+    """The members of all groups of one broker."""
+
+    def __init__(self, bytes_max: int, metrics: Metrics, events: Events) -> None:
+        """`bytes_max` is for the members of all groups together."""
+        self._bytes_max = bytes_max
+        self._metrics = metrics
+        self._events = events
+        # What the members of each group take in memory.
+        self._sizes: dict[str, int] = {}
+        self._size_bytes = 0
+        self._connection_of: dict[MemberName, int] = {}
+        # In the order in which they were heard, so that the same events have the same outcome.
+        self._members_of: dict[int, dict[MemberName, None]] = {}
+
+    def tell(self, event: str, group: str, **fields: object) -> None:
+        """Something befell a group."""
+        self._metrics.group_events[event] += 1
+        self._events.tell(logging.INFO, event, error=None, group=group, **fields)
+
+    # -- memory -------------------------------------------------------------------------------------------------
+
+    def check_growth(self, more_bytes: int) -> None:
+        """Refuse what would take more memory than all groups may."""
+        if more_bytes > 0 and self._size_bytes + more_bytes > self._bytes_max:
+            raise Refused(GROUP_MAX_SIZE_REACHED, f"the members of all groups take {self._size_bytes} bytes")
+
+    def note_size(self, group: str, size_bytes: int) -> None:
+        """The members of this group take so much now."""
+        self._size_bytes += size_bytes - self._sizes.pop(group, 0)
+        if size_bytes:
+            self._sizes[group] = size_bytes
+
+    # -- connections --------------------------------------------------------------------------------------------
+
+    def note_heard(self, member: MemberName, connection_number: int) -> None:
+        """A member was heard over this connection."""
+        if self._connection_of.get(member) == connection_number:
+            return
+        self.forget(member)
+        self._connection_of[member] = connection_number
+        self._members_of.setdefault(connection_number, {})[member] = None
+
+    def forget(self, member: MemberName) -> None:
+        """It is no member any more."""
+        connection_number = self._connection_of.pop(member, None)
+        if connection_number is not None:
+            members = self._members_of[connection_number]
+            del members[member]
+            if not members:
+                del self._members_of[connection_number]
+
+    def connection_lost(self, connection_number: int) -> list[MemberName]:
+        """The connection is gone: the members that were heard over it last."""
+        members = list(self._members_of.pop(connection_number, ()))
+        for member in members:
+            del self._connection_of[member]
+        return members
