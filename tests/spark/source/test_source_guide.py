@@ -32,5 +32,5 @@ def test_the_guide_reads_what_it_says(spark: SparkSession, log: LogUnderTest, tm
         with contextlib.redirect_stdout(printed):
             exec(own.replace('"payments-', f'"{tmp_path}/payments-'), names)
     promised = [line for block in blocks for line in re.findall(r"print\(.*\)  # (.*)", block)]
-    assert len(promised) == 3
+    assert len(promised) == 4
     assert printed.getvalue().splitlines() == promised

@@ -114,7 +114,8 @@ def delta_sink(
 ) -> DeltaSink:
     """A sink that appends to the Delta table at `path`, made if it is missing, with the package `deltalake`.
 
-    The driver and all executors have to see `path` as the same directory: it is one machine's, or a shared file system.
+    The driver and all executors have to see `path` as the same directory, on one machine or on a shared file system.
+    A path on an object store is refused.
     `columns` are what is taken of the rows, as expressions of Spark's SQL; all of them, if there are none. The batch is
     claimed in the table itself, under `sink_id`, or "semel". `accept_after` lets one batch follow that
     would be refused: the refusal says which value.
