@@ -1,6 +1,8 @@
-"""Holds what `make setup` says on a machine that cannot run semel: one line that tells what to do."""
+"""What semel needs of a machine: the same everywhere it is named, and `make setup` says in one line what is missing."""
 
+import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -52,3 +54,11 @@ def test_a_python_without_its_venv_module_is_named_with_the_cure(tmp_path: Path)
     assert len(ran.stderr.splitlines()) == 1
     assert python in ran.stderr
     assert "python3-venv" in ran.stderr
+
+
+def test_every_place_that_names_the_versions_of_python_names_the_same() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    versions = re.findall(r"Programming Language :: Python :: (3\.\d+)", "\n".join(project["classifiers"]))
+    assert project["requires-python"] == f">={versions[0]}"
+    for page in ("README.md", "CONTRIBUTING.md", "Makefile", "tools/setup.py"):
+        assert f"{versions[0]} to {versions[-1]}" in (ROOT / page).read_text(), page

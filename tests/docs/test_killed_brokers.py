@@ -96,13 +96,6 @@ def orders_of(desk: Desk) -> Work:
     return lambda number: desk.send("orders", str(number)), lambda: desk.read("invoices")
 
 
-def worker_of_the_readme(desk: Desk) -> Work:
-    desk.save("README.md", '"transactional.id"', "worker.py")
-    work = orders_of(desk)
-    desk.start(desk.python("worker.py"))
-    return work
-
-
 def worker_of_exactly_once(desk: Desk) -> Work:
     desk.save("docs/how-to/exactly-once.md", "# billing.py", "billing.py")
     work = orders_of(desk)
@@ -164,7 +157,6 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 @pytest.mark.parametrize(
     "worker",
     [
-        worker_of_the_readme,
         worker_of_exactly_once,
         worker_on_aiokafka,
         ledger_of_the_inbox,

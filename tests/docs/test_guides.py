@@ -1,0 +1,54 @@
+"""Runs what the guides and the explanations show: what a reader copies has to work as it stands.
+
+The tests of a guide are taken from its text and run against a real broker; a session of the lab has to answer what is
+shown. The README has a test of its own, which runs it in order.
+"""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+GUIDES = ("test-your-code", "exactly-once", "settings", "audit", "http", "outbox", "inbox")
+pytest_plugins = ["pytester"]
+
+
+def blocks(language: str, text: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+SESSIONS = {
+    f"{path.name}-{number}": session
+    for path in sorted((ROOT / "docs/explanation").glob("*.md"))
+    for number, session in enumerate(blocks("console", path.read_text()), start=1)
+}
+
+
+@pytest.mark.parametrize("session", SESSIONS.values(), ids=SESSIONS)
+def test_the_lab_answers_what_is_shown(session: str) -> None:
+    command, *lines = session.splitlines()
+    assert command == "$ semel lab"
+    questions, answers = lines[::2], lines[1::2]
+    ran = subprocess.run(
+        [Path(sys.executable).with_name("semel"), "lab"],
+        input="\n".join(questions) + "\n",
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (ran.stdout.splitlines(), ran.returncode) == (answers, 0), ran.stderr
+
+
+@pytest.mark.parametrize("guide", GUIDES)
+def test_the_guide_shows_tests_that_pass(guide: str, pytester: pytest.Pytester) -> None:
+    """A block whose first line names a file is that file; every other one is a file of tests."""
+    shown = 0
+    for number, block in enumerate(blocks("python", (ROOT / f"docs/how-to/{guide}.md").read_text())):
+        name = re.match(r"# (\w+)\.py$", block, re.MULTILINE)
+        pytester.makepyfile(**{name[1] if name else f"test_{number}": block})
+        shown += block.count("def test_")
+    assert shown
+    pytester.runpytest_subprocess("-p", "no:faker").assert_outcomes(passed=shown)
