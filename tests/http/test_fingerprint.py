@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.http.fingerprint import JSON_DEPTH_MAX, canonical_json, fingerprint
+from semel.http.requests import JSON_DEPTH_MAX, canonical_json, fingerprint
 
 DOCUMENTS = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),

@@ -12,11 +12,12 @@ from sqlalchemy import Connection, create_engine
 
 from semel.http.answers import Answer
 from semel.http.claims import (
+    REAPED_ROWS_MAX,
     Accepted,
     Differs,
     Duplicate,
     Fenced,
-    Outcome,
+    KeyState,
     Running,
     Times,
     claim,
@@ -26,7 +27,6 @@ from semel.http.claims import (
     name_of,
     reap_batch,
 )
-from semel.http.reaper import REAPED_ROWS_MAX
 from semel.http.tables import metadata
 
 LEASE_MS, TTL_MS = 2000, 5000
@@ -56,7 +56,7 @@ class Model:
     def __init__(self) -> None:
         self.key: Key | None = None
 
-    def claim(self, payload: str, now_ms: int) -> Outcome:
+    def claim(self, payload: str, now_ms: int) -> KeyState:
         key = self.key
         token = now_ms
         if key is not None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.http.key import KEY_CHARACTERS_MAX, KeyMalformed, read_key
+from semel.http.requests import KEY_CHARACTERS_MAX, KeyMalformed, read_key
 
 PRINTABLE = st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), min_size=1, max_size=KEY_CHARACTERS_MAX)
 BARE = st.text(st.sampled_from("abcXYZ0189-_.:/=+~"), min_size=1, max_size=KEY_CHARACTERS_MAX)

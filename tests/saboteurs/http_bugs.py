@@ -32,7 +32,7 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "the claim is committed before the effect",
-        "semel.http.holding:InTransaction.claim",
+        "semel.http.holders:InTransaction.claim",
         "self._token = outcome.token",
         """
         self._token = outcome.token
@@ -58,28 +58,28 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
     # -- payloads that differ are told apart ----------------------------------------------------------------------
     Bug(
         "numbers are compared as floating point",
-        "semel.http.fingerprint:canonical_json",
+        "semel.http.requests:canonical_json",
         "parse_float=_Number",
         "parse_float=float",
         ("tests/http/test_fingerprint.py",),
     ),
     Bug(
         "of a repeated member the last one counts",
-        "semel.http.fingerprint:canonical_json",
+        "semel.http.requests:canonical_json",
         "object_pairs_hook=_Object",
         "object_pairs_hook=lambda members: _Object(dict(members).items())",
         ("tests/http/test_fingerprint.py",),
     ),
     Bug(
         "parts of a fingerprint run into each other",
-        "semel.http.fingerprint:fingerprint",
+        "semel.http.requests:fingerprint",
         'digest.update(len(part).to_bytes(8, "big"))',
         "",
         ("tests/http/test_fingerprint.py",),
     ),
     Bug(
         "quotes belong to the key",
-        "semel.http.key:_unquoted",
+        "semel.http.requests:_unquoted",
         r'_ESCAPED.sub(r"\1", quoted[1])',
         "field",
         ("tests/http/test_key_header.py",),
@@ -104,21 +104,21 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a handler that failed is not tried again",
-        "semel.http.fates:fate_of",
+        "semel.http.answers:fate_of",
         "status >= 500",
         "status >= 600",
         (_FRAMEWORKS, "-k", "sqlite and flask"),
     ),
     Bug(
         "who is sent elsewhere has used up the key",
-        "semel.http.fates:fate_of",
+        "semel.http.answers:fate_of",
         "status >= 500 or status in _ELSEWHERE",
         "status >= 500",
         (_MIDDLEWARE, "-k", "sqlite and elsewhere"),
     ),
     Bug(
         "a refusal keeps half an effect",
-        "semel.http.fates:commits_success",
+        "semel.http.answers:commits_success",
         "status < 400",
         "status < 500",
         (_FRAMEWORKS, "-k", "sqlite and flask"),
@@ -140,7 +140,7 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a cancelled request keeps its transaction",
-        "semel.http.holding:drive_async",
+        "semel.database.procedures:drive_async",
         "except BaseException as error: ...",
         "except Exception as error: ...",
         (_STEPS, "-k", "cancelled_lets_go"),
@@ -170,7 +170,7 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "the heart does not beat",
-        "semel.http.heartbeat:_beat_until",
+        "semel.http.holders:_beat_until",
         "drive(lease.beat())",
         "",
         (_STEPS, "-k", "sqlite and heart"),
@@ -207,21 +207,21 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "who has to wait has used up the key",
-        "semel.http.fates:_NOT_OF_THE_EFFECT",
+        "semel.http.answers:_NOT_OF_THE_EFFECT",
         "{401, 403, 405, 406, 407, 408, 411, 412, 413, 414, 415, 417, 421, 423, 425, 426, 428, 429, 431}",
         "{401, 403, 405, 406, 407, 408, 411, 412, 413, 414, 415, 417, 421, 423, 425, 426, 428, 431}",
         ("tests/http/test_fates.py",),
     ),
     Bug(
         "a refusal that says when to come again is kept",
-        "semel.http.fates:_says_come_again",
+        "semel.http.answers:_says_come_again",
         "status >= 400 and any(name == b'retry-after' for name, _ in headers)",
         "False",
         ("tests/http/test_fates.py",),
     ),
     Bug(
         "a commit is believed without a look",
-        "semel.http.holding:confirmed",
+        "semel.http.transactions:confirmed",
         "if not was_committed: ...",
         "if False: ...",
         ("tests/http/test_django.py", "-k", "rolls_back_instead"),
@@ -236,14 +236,14 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
     # -- half an answer is none, and an error ends neither lease nor heartbeat --------------------------------------
     Bug(
         "a lease is noted after it is committed",
-        "semel.http.leases:Leased._claim",
+        "semel.http.holders:Leased._claim",
         "self._token = outcome.token",
         "pass",
         (_STEPS,),
     ),
     Bug(
         "one error ends the heartbeat",
-        "semel.http.heartbeat:_outlived",
+        "semel.http.holders:_outlived",
         """
         except Exception as error:
             ...

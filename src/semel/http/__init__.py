@@ -9,13 +9,11 @@ import importlib.util
 if importlib.util.find_spec("sqlalchemy") is None:
     raise ImportError("semel.http needs SQLAlchemy, which is missing: pip install 'semel[app]'")
 
+from semel.http.answers import PROBLEMS, Fate, Problem
 from semel.http.asgi import AsgiIdempotency
-from semel.http.claims import Fenced
-from semel.http.fates import Fate
+from semel.http.claims import Fenced, reap, reap_async
 from semel.http.idempotency import Idempotency, NoKey, Request
 from semel.http.openapi import document
-from semel.http.problems import PROBLEMS, Problem
-from semel.http.reaper import reap, reap_async
 from semel.http.tables import metadata
 from semel.http.wsgi import WsgiIdempotency
 

@@ -1,12 +1,15 @@
-"""An answer, what of it may be kept, and how it is written into a row and sent again.
+"""The answers: what of one is kept, what it decides about the effect, and what a client gets whose request is refused.
 
-Pure. What belongs to one connection or one visitor is never kept: whoever repeats a request may be somebody else's
-proxy, or a new session.
+Pure. Headers that belong to one connection or one visitor are never kept: a retry may come from another proxy, or in a
+new session. An answer that says nothing about the effect must never be kept either: it would be repeated to a client
+that has meanwhile logged in, or waited as it was told to, and the key would be lost to it. A refusal is a problem of
+RFC 9457: its type and status are part of the interface and never change; titles and details are for people.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final, TypeAlias
 
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
@@ -84,3 +87,103 @@ def write_headers(headers: Headers) -> str:
 
 def read_headers(text: str) -> Headers:
     return tuple((name.encode("latin-1"), value.encode("latin-1")) for name, value in json.loads(text))
+
+
+# -- what an answer decides about the effect ---------------------------------------------------------------------------
+
+
+class Fate(Enum):
+    """What becomes of an effect and its answer."""
+
+    KEPT = "both commit"
+    UNDONE = "the effect is rolled back and the answer kept: a refusal has no effect"
+    FORGOTTEN = "the effect is rolled back and the answer not kept: the next try executes"
+
+
+Commits: TypeAlias = Callable[[int], bool | Fate]
+
+# "Send this request there": it was not executed, and has to be free to be sent under its key.
+_ELSEWHERE: Final = frozenset({307, 308})
+# Who asks, by which way, in which form, and when: all of them may be better when the request comes again. 401 and 407:
+# log in; 403: not you; 405, 411, 413, 414 and 415: not in this form; 406, 412, 417, 426, 428 and 431: another header;
+# 408, 425 and 429: another time; 421: another connection; 423: somebody else has locked it.
+_NOT_OF_THE_EFFECT: Final = frozenset(
+    {401, 403, 405, 406, 407, 408, 411, 412, 413, 414, 415, 417, 421, 423, 425, 426, 428, 429, 431}
+)
+
+
+def commits_success(status: int) -> bool:
+    return status < 400
+
+
+def fate_of(status: int, headers: Headers, commits: Commits) -> Fate:
+    """A Fate that the application names counts; of its yes and no, only what is said of the effect."""
+    if status >= 500 or status in _ELSEWHERE:
+        return Fate.FORGOTTEN
+    wish = commits(status)
+    if isinstance(wish, Fate):
+        return wish
+    if status in _NOT_OF_THE_EFFECT or _says_come_again(status, headers):
+        return Fate.FORGOTTEN
+    return Fate.KEPT if wish else Fate.UNDONE
+
+
+def _says_come_again(status: int, headers: Headers) -> bool:
+    """A refusal for now. With 202 or 303 the same header says when there is more to see."""
+    return status >= 400 and any(name == b"retry-after" for name, _ in headers)
+
+
+# -- refusals ----------------------------------------------------------------------------------------------------------
+
+
+PROBLEM_TYPE: Final = "application/problem+json"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A kind of refusal."""
+
+    name: str
+    status: int
+    title: str
+
+    @property
+    def uri(self) -> str:
+        return f"urn:semel:problem:{self.name}"
+
+
+KEY_MISSING: Final = Problem("key-missing", 400, "This request needs an Idempotency-Key")
+KEY_MALFORMED: Final = Problem("key-malformed", 400, "The Idempotency-Key cannot be read")
+CALLER_UNKNOWN: Final = Problem("caller-unknown", 400, "Nobody can tell whose Idempotency-Key this is")
+STILL_RUNNING: Final = Problem("still-running", 409, "A request with this Idempotency-Key is running")
+ANSWER_NOT_KEPT: Final = Problem("answer-not-kept", 409, "This request was executed, and its answer was not kept")
+BODY_TOO_LARGE: Final = Problem("body-too-large", 413, "The body is too large for a request with an Idempotency-Key")
+PAYLOAD_DIFFERS: Final = Problem("payload-differs", 422, "This Idempotency-Key was used for another request")
+DATABASE_BUSY: Final = Problem("database-busy", 503, "The database is busy; nothing was executed")
+
+PROBLEMS: Final = (
+    *(KEY_MISSING, KEY_MALFORMED, CALLER_UNKNOWN, STILL_RUNNING, ANSWER_NOT_KEPT),
+    *(BODY_TOO_LARGE, PAYLOAD_DIFFERS, DATABASE_BUSY),
+)
+
+
+class RequestRefused(Exception):
+    """The request is not executed; the client gets `answer`."""
+
+    def __init__(self, problem: Problem, detail: str, retry_after_seconds: int | None = None) -> None:
+        super().__init__(detail)
+        self.problem = problem
+        self.retry_after_seconds = retry_after_seconds
+
+    @property
+    def answer(self) -> Answer:
+        body = {
+            "type": self.problem.uri,
+            "title": self.problem.title,
+            "status": self.problem.status,
+            "detail": str(self),
+        }
+        headers = [(b"content-type", PROBLEM_TYPE.encode())]
+        if self.retry_after_seconds is not None:
+            headers.append((b"retry-after", str(self.retry_after_seconds).encode()))
+        return Answer(self.problem.status, tuple(headers), json.dumps(body).encode())

@@ -12,13 +12,11 @@ exception, and without having been told that its client is gone.
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
 
-from semel.http.answers import Answer, AnswerCutShort, lowered, streams
-from semel.http.heartbeat import beating
-from semel.http.holding import Holder, answer_to, claimed, drive_async
+from semel.database.procedures import drive_async
+from semel.http.answers import Answer, AnswerCutShort, RequestRefused, lowered, streams
+from semel.http.holders import Holder, answer_to, beating, claimed, holder_of
 from semel.http.idempotency import CONTEXT, Idempotency, Request
-from semel.http.key import KEY_HEADER
-from semel.http.leases import holder_of
-from semel.http.problems import Refused
+from semel.http.requests import KEY_HEADER
 from semel.http.transactions import whole
 
 Message: TypeAlias = MutableMapping[str, Any]
@@ -40,7 +38,7 @@ class AsgiIdempotency:
             return
         try:
             exchange = await self._exchange(scope, receive, send)
-        except Refused as refused:
+        except RequestRefused as refused:
             await _send_answer(send, refused.answer)
             return
         if exchange is None:

@@ -1,9 +1,12 @@
-"""The claim of a key: one row, inserted before anything else happens, in the transaction of the effect.
+"""The claim of a key: one row, inserted before anything else happens, in the transaction of the effect; and its end.
 
-Every statement of the HTTP keys is here, on a connection that somebody else began and will commit. The INSERT is the
-claim: looking first and inserting then would let two requests through. On PostgreSQL it waits for nobody: a lock of the
-transaction that is tried, and not waited for, says that the key is being worked on. On SQLite there is one writer, and
-who is in here is the one.
+Every statement of the HTTP keys is here, on a connection that somebody else began and will commit; the reaper alone has
+transactions of its own. The INSERT is the claim: looking first and inserting then would let two requests through. On
+PostgreSQL it waits for nobody: it tries a lock of the transaction, and if it does not get it, another request is
+working on the key. On SQLite there is one writer, which is this one.
+
+An expired key is free whether it was reaped or not: the reaper only gives back space. It goes by the clock of the
+database, as leases do, and must never take a key that is held.
 """
 
 import hashlib
@@ -14,6 +17,7 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Connection,
+    Engine,
     Insert,
     Row,
     bindparam,
@@ -25,7 +29,10 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncEngine
 
+from semel.database.clock import database_now_ms
+from semel.database.procedures import Procedure, drive, drive_async, transaction
 from semel.http.answers import Answer, kept, read_headers, write_headers
 from semel.http.tables import keys, steps
 
@@ -74,7 +81,7 @@ class Differs:
     """The key belongs to another payload."""
 
 
-Outcome: TypeAlias = Accepted | Duplicate | Running | Differs
+KeyState: TypeAlias = Accepted | Duplicate | Running | Differs
 
 
 class Fenced(RuntimeError):
@@ -135,7 +142,7 @@ _STEP: Final = select(steps.c.result).where(*_STEPS_OF_NAME, steps.c.step == bin
 _NO_STEPS: Final = delete(steps).where(*_STEPS_OF_NAME)
 
 
-def claim(connection: Connection, name: Name, fingerprint: str, times: Times) -> Outcome:
+def claim(connection: Connection, name: Name, fingerprint: str, times: Times) -> KeyState:
     """Take the key, or say why not."""
     if _inserted(connection, name, fingerprint, times):
         return Accepted(times.now_ms)
@@ -222,7 +229,7 @@ def _inserted(connection: Connection, name: Name, fingerprint: str, times: Times
     return connection.execute(_INSERT_LOCKED, {**row, "lock": _lock(name)}).rowcount > 0
 
 
-def _taken_over(connection: Connection, name: Name, fingerprint: str, times: Times, row: Row[Any]) -> Outcome:
+def _taken_over(connection: Connection, name: Name, fingerprint: str, times: Times, row: Row[Any]) -> KeyState:
     """The key from somebody who is late, or whose time is up. Of two who try, one finds another token."""
     token = row.token + 1
     values = {
@@ -255,3 +262,34 @@ def _answer(row: Row[Any]) -> Answer | None:
     if row.headers is None:
         return None
     return Answer(row.status, read_headers(row.headers), bytes(row.body))
+
+
+# -- the reaper --------------------------------------------------------------------------------------------------------
+
+
+# Keys that are reaped in one transaction, so that nobody waits long for the reaper.
+REAPED_ROWS_MAX: Final = 1000
+
+
+def reap(engine: Engine, now_ms: int | None = None, rows_max: int = REAPED_ROWS_MAX) -> int:
+    """Delete all expired keys, in transactions of `rows_max` keys; return how many keys that were."""
+    if isinstance(engine, AsyncEngine):
+        raise TypeError("reap takes an Engine; on an AsyncEngine it is `await reap_async(engine)`")
+    return drive(_reap(engine, now_ms, rows_max))
+
+
+async def reap_async(engine: AsyncEngine, now_ms: int | None = None, rows_max: int = REAPED_ROWS_MAX) -> int:
+    """`reap` on an asynchronous engine."""
+    return await drive_async(_reap(engine, now_ms, rows_max))
+
+
+def _reap(engine: Engine | AsyncEngine, now_ms: int | None, rows_max: int) -> Procedure[int]:
+    def reap_some(connection: Connection) -> int:
+        return reap_batch(connection, database_now_ms(connection) if now_ms is None else now_ms, rows_max)
+
+    reaped = 0
+    while True:
+        count: int = yield transaction(engine, reap_some)
+        reaped += count
+        if count < rows_max:
+            return reaped

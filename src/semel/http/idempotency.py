@@ -15,12 +15,21 @@ from typing import Any, Final, TypeAlias
 from sqlalchemy import Connection
 
 from semel.database.clock import Clock, database_now_ms, now_ms
-from semel.http.answers import Headers
+from semel.http.answers import (
+    BODY_TOO_LARGE,
+    CALLER_UNKNOWN,
+    KEY_MALFORMED,
+    KEY_MISSING,
+    STILL_RUNNING,
+    Commits,
+    Fate,
+    Headers,
+    RequestRefused,
+    commits_success,
+    fate_of,
+)
 from semel.http.claims import NO_LEASE, Name, Times, name_of
-from semel.http.fates import Commits, Fate, commits_success, fate_of
-from semel.http.fingerprint import fingerprint
-from semel.http.key import KEY_HEADER, KeyMalformed, read_key
-from semel.http.problems import BODY_TOO_LARGE, CALLER_UNKNOWN, KEY_MALFORMED, KEY_MISSING, STILL_RUNNING, Refused
+from semel.http.requests import KEY_HEADER, KeyMalformed, fingerprint, read_key
 from semel.http.transactions import (
     AsyncDatabase,
     AsyncTransaction,
@@ -152,7 +161,7 @@ class Idempotency:
     def enter(self, name: Name, owner: object) -> None:
         """Refuse at once what runs in this very process, where SQLite could only have it wait for the other's end."""
         if self._running.setdefault(name, owner) is not owner:
-            raise Refused(STILL_RUNNING, "It runs in this moment; ask again for its answer.", 1)
+            raise RequestRefused(STILL_RUNNING, "It runs in this moment; ask again for its answer.", 1)
 
     def leave(self, name: Name, owner: object) -> None:
         if self._running.get(name) is owner:
@@ -177,21 +186,21 @@ class Idempotency:
 
     def check_request_bytes(self, size: int) -> None:
         if size > self.request_bytes_max:
-            raise Refused(BODY_TOO_LARGE, f"At most {self.request_bytes_max} bytes are taken with a key.")
+            raise RequestRefused(BODY_TOO_LARGE, f"At most {self.request_bytes_max} bytes are taken with a key.")
 
     def _key(self, request: Request, fields: Sequence[str]) -> str | None:
         try:
             key = read_key(fields)
         except KeyMalformed as error:
-            raise Refused(KEY_MALFORMED, f"{error}.") from None
+            raise RequestRefused(KEY_MALFORMED, f"{error}.") from None
         if key is None and self.requires(request.path):
-            raise Refused(KEY_MISSING, f"Send a header {KEY_HEADER} with a name of your choice, a UUID for instance.")
+            raise RequestRefused(KEY_MISSING, f"Send a header {KEY_HEADER} with a name of your choice, such as a UUID.")
         return key
 
 
 def _named(caller: str | None, key: str) -> Name:
     if not caller:
-        raise Refused(CALLER_UNKNOWN, "Keys belong to their callers, and this request does not say who calls.")
+        raise RequestRefused(CALLER_UNKNOWN, "Keys belong to their callers, and this request does not say who calls.")
     return name_of(caller, key)
 
 

@@ -6,9 +6,9 @@ middleware.
 
 from typing import Any, Final, Protocol
 
+from semel.http.answers import PROBLEM_TYPE, PROBLEMS
 from semel.http.idempotency import Idempotency
-from semel.http.key import KEY_CHARACTERS_MAX
-from semel.http.problems import PROBLEM_TYPE, PROBLEMS
+from semel.http.requests import KEY_CHARACTERS_MAX
 
 _MEMBERS: Final = {"title": {"type": "string"}, "status": {"type": "integer"}, "detail": {"type": "string"}}
 _RETRY_AFTER: Final = {"description": "Seconds to wait, where waiting helps.", "schema": {"type": "integer"}}

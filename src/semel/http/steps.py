@@ -13,10 +13,10 @@ from typing import Any, Final, Self
 
 from sqlalchemy import Connection
 
+from semel.database.procedures import Procedure, drive, drive_async
 from semel.http.claims import Name, finish_step, finished_step, hold
-from semel.http.holding import Doing, confirmed, drive, drive_async
 from semel.http.idempotency import Idempotency
-from semel.http.transactions import LoopTransaction, Transaction
+from semel.http.transactions import LoopTransaction, Transaction, confirmed
 
 # Names are part of a row's key, and of the program's text.
 STEP_CHARACTERS_MAX: Final = 255
@@ -81,7 +81,7 @@ class AnyStep:
         if not self.first:
             raise RuntimeError(f"step {self._name!r} was finished before: look at `step.first` and do it only then")
 
-    def _enter(self) -> Doing[None]:
+    def _enter(self) -> Procedure[None]:
         def look(connection: Connection) -> str | None:
             # Who is late learns it here, before he calls anybody.
             self._key.hold(connection)
@@ -98,14 +98,14 @@ class AnyStep:
         self._result = None if found is None else json.loads(found)
         self._key.inside = self._name
 
-    def _open(self) -> Doing[Any]:
+    def _open(self) -> Procedure[Any]:
         self._check_first()
         if not self._is_open:
             yield self._transaction.start(self._key.hold)
             self._is_open = True
         return self._transaction.given
 
-    def _leave(self, error: BaseException | None) -> Doing[None]:
+    def _leave(self, error: BaseException | None) -> Procedure[None]:
         try:
             if error is None and self.first:
                 yield from self._finish()
@@ -113,7 +113,7 @@ class AnyStep:
             self._key.inside = None
             yield self._transaction.roll_back()
 
-    def _finish(self) -> Doing[None]:
+    def _finish(self) -> Procedure[None]:
         result = json.dumps(self._result)
         yield from self._open()
 

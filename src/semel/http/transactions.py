@@ -20,6 +20,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine, async_sessionmaker
 from sqlalchemy.orm import Session, sessionmaker
 
 from semel.database import AsyncGiven, Given, within, within_async
+from semel.database.procedures import Procedure
+from semel.http.claims import Name, NotCommitted
 
 T = TypeVar("T")
 
@@ -249,3 +251,15 @@ async def whole(work: Awaitable[T]) -> T:
         # What it failed of is of no interest any more, but it has to be asked for.
         doing.exception()
         raise
+
+
+def confirmed(
+    name: Name, transaction: Transaction | LoopTransaction, is_there: Callable[[Connection], bool]
+) -> Procedure[None]:
+    """Look, in another transaction, whether the one that has ended was committed."""
+    try:
+        was_committed = yield transaction.start(is_there)
+    finally:
+        yield transaction.roll_back()
+    if not was_committed:
+        raise NotCommitted(name)

@@ -9,12 +9,10 @@ from collections.abc import Callable, Iterable, Iterator
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
-from semel.http.answers import Answer, AnswerCutShort, Headers, lowered, streams
-from semel.http.heartbeat import beating_in_thread
-from semel.http.holding import Holder, answer_to, claimed, drive
+from semel.database.procedures import drive
+from semel.http.answers import Answer, AnswerCutShort, Headers, RequestRefused, lowered, streams
+from semel.http.holders import Holder, answer_to, beating_in_thread, claimed, holder_of
 from semel.http.idempotency import CONTEXT, Idempotency, Request
-from semel.http.leases import holder_of
-from semel.http.problems import Refused
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -36,7 +34,7 @@ class WsgiIdempotency:
             return self._app(environ, start_response)
         try:
             exchange = self._exchange(request, environ)
-        except Refused as refused:
+        except RequestRefused as refused:
             return _send_answer(start_response, refused.answer)
         if exchange is None:
             return self._app(environ, start_response)

@@ -1,0 +1,304 @@
+"""The holder of a key from its claim to its answer: a transaction, or a lease while the handler calls outside systems.
+
+Written once for coroutines and for threads, as procedures. A key that was claimed is released in the end.
+
+A lease is for handlers that call outside systems: no transaction is open meanwhile. The lease is committed before the
+handler begins, and a heartbeat prolongs it, in a task or in a thread that ends with the handler, whatever happens. A
+request that comes after the lease ran out takes the key over with a higher token. Every write of the holder proves its
+token first, so a late holder writes nothing.
+"""
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
+
+from sqlalchemy import Connection
+
+from semel.database.errors import one_line
+from semel.database.procedures import Procedure, drive, drive_async
+from semel.http.answers import (
+    ANSWER_NOT_KEPT,
+    DATABASE_BUSY,
+    PAYLOAD_DIFFERS,
+    STILL_RUNNING,
+    Answer,
+    Fate,
+    RequestRefused,
+)
+from semel.http.claims import (
+    RETRY_AFTER_SECONDS,
+    Accepted,
+    Differs,
+    Duplicate,
+    Fenced,
+    KeyState,
+    Name,
+    Running,
+    claim,
+    hold,
+    is_kept,
+    keep,
+    let_go,
+)
+from semel.http.idempotency import Idempotency
+from semel.http.steps import AsyncKey, Key
+from semel.http.transactions import LoopTransaction, Transaction, confirmed, is_busy, whole
+
+# -- a transaction -----------------------------------------------------------------------------------------------------
+
+
+T = TypeVar("T")
+
+NewTransaction: TypeAlias = Callable[[], Transaction | LoopTransaction]
+
+
+class Holder(Protocol):
+    """Who holds one key."""
+
+    @property
+    def connection(self) -> Any: ...
+    @property
+    def steps(self) -> Any: ...
+    def claim(self) -> Procedure[KeyState]: ...
+    def settle(self, fate: Fate, status: int, answer: Answer | None) -> Procedure[KeyState | None]:
+        """End it with an answer, None where that cannot be kept; an outcome where the key was not ours at the end."""
+
+    def let_go(self) -> Procedure[None]:
+        """Leave the key to the next try, where it was not settled."""
+
+
+class InTransaction:
+    """The key is held by the transaction in which the handler works: nobody sees it before it has its answer."""
+
+    def __init__(self, idempotency: Idempotency, name: Name, fingerprint: str, new: NewTransaction) -> None:
+        self._idempotency = idempotency
+        self._name = name
+        self._fingerprint = fingerprint
+        self._transaction = new()
+        self._token = 0
+
+    @property
+    def connection(self) -> Any:
+        return self._transaction.given
+
+    @property
+    def steps(self) -> Any:
+        raise RuntimeError("this request has no steps, because no pattern of `steps=(...)` matches its path")
+
+    def claim(self) -> Procedure[KeyState]:
+        self._idempotency.enter(self._name, self)
+        outcome: KeyState = yield self._transaction.start(
+            lambda connection: claim(connection, self._name, self._fingerprint, self._idempotency.times(connection))
+        )
+        if isinstance(outcome, Accepted):
+            self._token = outcome.token
+        else:
+            yield from self.let_go()
+        return outcome
+
+    def settle(self, fate: Fate, status: int, answer: Answer | None) -> Procedure[KeyState | None]:
+        if fate is Fate.FORGOTTEN:
+            yield from self.let_go()
+            return None
+        if fate is Fate.UNDONE:
+            # The claim goes with the effect, so somebody may be quicker now: then his answer counts, ours did nothing.
+            yield self._transaction.roll_back()
+            outcome = yield from self.claim()
+            if not isinstance(outcome, Accepted):
+                return outcome
+        yield self._transaction.commit(lambda connection: keep(connection, self._name, self._token, answer, status))
+        if self._idempotency.confirms:
+            yield from confirmed(
+                self._name, self._transaction, lambda connection: is_kept(connection, self._name, self._token)
+            )
+        self._idempotency.leave(self._name, self)
+        return None
+
+    def let_go(self) -> Procedure[None]:
+        try:
+            yield self._transaction.roll_back()
+        finally:
+            self._idempotency.leave(self._name, self)
+
+
+def claimed(holder: Holder) -> Procedure[Answer | None]:
+    """Claim the key; None where the request is to be executed, else what the client gets."""
+    try:
+        outcome = yield from holder.claim()
+    except RequestRefused as refused:
+        return refused.answer
+    except BaseException as error:
+        yield from holder.let_go()
+        if is_busy(error):
+            return RequestRefused(DATABASE_BUSY, "Others have been writing for too long; ask again.", 1).answer
+        raise
+    return None if isinstance(outcome, Accepted) else answer_to(outcome)
+
+
+def answer_to(outcome: KeyState) -> Answer:
+    """What a client gets whose request is not executed."""
+    match outcome:
+        case Duplicate(answer) if answer is not None:
+            return answer.replayed
+        case Duplicate():
+            return RequestRefused(ANSWER_NOT_KEPT, "Its answer was a stream, or too large to be kept.").answer
+        case Running(seconds):
+            return RequestRefused(STILL_RUNNING, "It runs in this moment; ask again for its answer.", seconds).answer
+        case Differs():
+            return RequestRefused(PAYLOAD_DIFFERS, "Its method, path, query or body differ; take a new key.").answer
+        case Accepted():
+            raise AssertionError("a request that is accepted is executed")
+
+
+# -- a lease -----------------------------------------------------------------------------------------------------------
+
+
+# Two may fail before the lease runs out.
+BEATS_IN_LEASE: Final = 3
+
+
+class Leased:
+    """The key is held by a row that says until when."""
+
+    def __init__(self, idempotency: Idempotency, name: Name, fingerprint: str, new: NewTransaction) -> None:
+        self._idempotency = idempotency
+        self._name = name
+        self._fingerprint = fingerprint
+        self._new = new
+        self._token = 0
+        self._steps: Key | AsyncKey
+
+    @property
+    def connection(self) -> Any:
+        raise RuntimeError(
+            "a request with steps has no transaction of its own: take `step.connection()` inside of a step, whose "
+            "result commits with what is done on it"
+        )
+
+    @property
+    def steps(self) -> Key | AsyncKey:
+        return self._steps
+
+    @property
+    def beat_seconds(self) -> float:
+        return self._idempotency.lease_ms / BEATS_IN_LEASE / 1000
+
+    def claim(self) -> Procedure[KeyState]:
+        outcome: KeyState = yield from self._briefly(self._claim)
+        if isinstance(outcome, Accepted):
+            kind = AsyncKey if self._idempotency.is_asynchronous else Key
+            self._steps = kind(self._idempotency, self._name, self._token)
+        return outcome
+
+    def _claim(self, connection: Connection) -> KeyState:
+        outcome = claim(connection, self._name, self._fingerprint, self._idempotency.lease_times(connection))
+        if isinstance(outcome, Accepted):
+            # Before the commit: who is cancelled in that has a lease to let go of, and hears nothing of it.
+            self._token = outcome.token
+        return outcome
+
+    def settle(self, fate: Fate, status: int, answer: Answer | None) -> Procedure[KeyState | None]:
+        """Store the answer; what a step has done is done, so a fate can only say whether there is one."""
+        if fate is Fate.FORGOTTEN:
+            yield from self.let_go()
+            return None
+        try:
+            yield from self._briefly(lambda connection: keep(connection, self._name, self._token, answer, status))
+        except Fenced:
+            return Running(RETRY_AFTER_SECONDS)
+        self._token = 0
+        return None
+
+    def let_go(self) -> Procedure[None]:
+        if self._token:
+            yield from self._briefly(lambda connection: let_go(connection, self._name, self._token))
+            # Not before: who is cancelled in it is to do it again.
+            self._token = 0
+
+    def beat(self) -> Procedure[None]:
+        """Hold the key for another lease."""
+        yield from self._briefly(
+            lambda connection: hold(
+                connection, self._name, self._token, self._idempotency.lease_times(connection).lease_until_ms
+            )
+        )
+
+    def _briefly(self, work: Callable[[Connection], T]) -> Procedure[T]:
+        """In a transaction of its own."""
+        transaction = self._new()
+        try:
+            done: T = yield transaction.start(work)
+            yield transaction.commit()
+        finally:
+            yield transaction.roll_back()
+        return done
+
+
+def holder_of(idempotency: Idempotency, path: str, name: Name, fingerprint: str, new: NewTransaction) -> Holder:
+    """A lease where the path is configured to have steps, else a transaction."""
+    kind = Leased if idempotency.has_steps(path) else InTransaction
+    return kind(idempotency, name, fingerprint, new)
+
+
+# -- the heartbeat of a lease ------------------------------------------------------------------------------------------
+
+
+logger = logging.getLogger("semel.http")
+
+
+@contextlib.asynccontextmanager
+async def beating(holder: Holder) -> AsyncIterator[None]:
+    if not isinstance(holder, Leased):
+        yield
+        return
+    beats = asyncio.create_task(_beat(holder))
+    try:
+        yield
+    finally:
+        beats.cancel()
+        # The task ends by this, after the beat that it is in: a lease must not be prolonged after it was let go of.
+        await whole(asyncio.wait([beats]))
+
+
+async def _beat(lease: Leased) -> None:
+    with contextlib.suppress(Fenced):
+        while True:
+            await asyncio.sleep(lease.beat_seconds)
+            with _outlived():
+                await drive_async(lease.beat())
+
+
+@contextlib.contextmanager
+def beating_in_thread(holder: Holder) -> Iterator[None]:
+    if not isinstance(holder, Leased):
+        yield
+        return
+    ended = threading.Event()
+    beats = threading.Thread(target=_beat_until, args=(ended, holder), name="semel-http-heartbeat", daemon=True)
+    beats.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        beats.join()
+
+
+def _beat_until(ended: threading.Event, lease: Leased) -> None:
+    with contextlib.suppress(Fenced):
+        while not ended.wait(lease.beat_seconds):
+            with _outlived():
+                drive(lease.beat())
+
+
+@contextlib.contextmanager
+def _outlived() -> Iterator[None]:
+    try:
+        yield
+    except Fenced:
+        raise
+    except Exception as error:
+        said = one_line(error)
+        logger.warning("a lease could not be prolonged, and is tried again: %s: %s", type(error).__name__, said)

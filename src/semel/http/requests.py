@@ -1,0 +1,130 @@
+"""What a request says of itself: its key, and the fingerprint that tells two payloads under one key apart.
+
+Pure. The header `Idempotency-Key` holds a string of RFC 8941 in quotes, or the bare name; both are the same key. A
+header that is neither is refused and never corrected, or two requests could come to share a key that nobody chose.
+
+A fingerprint covers method, path, query and body, without any loss. JSON is compared as it was written, except for
+white space, the order of keys and how a character is escaped. A number stays the text it was, so 1.0 and
+1.00000000000000001 differ, and a key that occurs twice occurs twice. Any other body counts by its bytes. A slash at the
+end of a path does not count: frameworks redirect a client from one to the other, and a retry takes the same way.
+Nothing here may depend on anything but the request, or a retry would be another request.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any, Final
+
+# -- the key -----------------------------------------------------------------------------------------------------------
+
+
+KEY_HEADER: Final = "idempotency-key"
+# What the practice of payment interfaces allows, and every index of a database holds.
+KEY_CHARACTERS_MAX: Final = 255
+
+# Printable ASCII; inside, a quote and a backslash stand behind a backslash.
+_QUOTED: Final = re.compile(r'"((?:[ !#-\[\]-~]|\\["\\])*)"')
+# Without quotes nothing may be in it that would separate, quote or escape: a comma is where two headers were joined.
+_BARE: Final = re.compile(r"[!#-+\--:<-\[\]-~]+")
+_ESCAPED: Final = re.compile(r"\\(.)")
+
+
+class KeyMalformed(ValueError):
+    """The header names no key; the message says why, to whoever sent it."""
+
+
+def read_key(fields: Sequence[str]) -> str | None:
+    """The key that the header's fields name, None where there is no such header."""
+    if not fields:
+        return None
+    if len(fields) > 1:
+        raise KeyMalformed(f"there are {len(fields)} headers Idempotency-Key; send one")
+    key = _unquoted(fields[0].strip(" \t"))
+    if not key:
+        raise KeyMalformed("the key is empty")
+    if len(key) > KEY_CHARACTERS_MAX:
+        raise KeyMalformed(f"the key has {len(key)} characters; at most {KEY_CHARACTERS_MAX} are allowed")
+    return key
+
+
+def _unquoted(field: str) -> str:
+    quoted = _QUOTED.fullmatch(field)
+    if quoted is not None:
+        return _ESCAPED.sub(r"\1", quoted[1])
+    if field and _BARE.fullmatch(field) is None:
+        raise KeyMalformed(
+            'the key is neither a string in quotes, such as "8e03978e", nor a bare name of ASCII letters'
+        )
+    return field
+
+
+# -- the fingerprint ---------------------------------------------------------------------------------------------------
+
+
+# Deeper JSON counts by its bytes, so that no document can exhaust the stack. Few documents are nested 20 deep.
+JSON_DEPTH_MAX: Final = 100
+
+# A string that does not end goes to the end of the text, or each quote in it would be looked for an end once more.
+_STRING_OR_BRACKET: Final = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
+_STEP: Final = {"[": 1, "{": 1, "]": -1, "}": -1}
+
+
+class _Number(str):
+    """A number, as it was written."""
+
+
+class _Object(tuple[tuple[str, Any], ...]):
+    """The members of an object, as often as they were written."""
+
+
+def fingerprint(method: str, path: bytes, query: bytes, content_type: str, body: bytes) -> str:
+    """A digest of the request, in hexadecimal digits."""
+    media_type = content_type.partition(";")[0].strip().lower()
+    parts = [method.encode("latin-1"), path.rstrip(b"/"), query, media_type.encode("latin-1"), *_body(media_type, body)]
+    digest = hashlib.sha256()
+    for part in parts:
+        # With its length in front no part can continue in the next one.
+        digest.update(len(part).to_bytes(8, "big"))
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def _body(media_type: str, body: bytes) -> tuple[bytes, bytes]:
+    if media_type == "application/json" or media_type.endswith("+json"):
+        canonical = canonical_json(body)
+        if canonical is not None:
+            return b"json", canonical
+    return b"bytes", body
+
+
+def canonical_json(body: bytes) -> bytes | None:
+    """The one way to write this document, None where it is no JSON or is nested too deep."""
+    try:
+        text = body.decode()
+        if _depth(text) > JSON_DEPTH_MAX:
+            return None
+        document = json.loads(
+            text, parse_int=_Number, parse_float=_Number, parse_constant=_Number, object_pairs_hook=_Object
+        )
+    except ValueError:
+        return None
+    return _written(document).encode()
+
+
+def _depth(text: str) -> int:
+    steps = (_STEP.get(found[0], 0) for found in _STRING_OR_BRACKET.finditer(text))
+    return max(accumulate(steps), default=0)
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, _Number):
+        return str(value)
+    if isinstance(value, _Object):
+        # Sorting is stable: members of one name stay in the order in which they were written.
+        members = sorted(value, key=lambda member: member[0])
+        return "{" + ",".join(f"{json.dumps(name)}:{_written(member)}" for name, member in members) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_written, value)) + "]"
+    return json.dumps(value)
