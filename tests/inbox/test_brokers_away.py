@@ -17,7 +17,7 @@ from committed_records import make_topic
 from semel.database import begin_immediately
 from semel.inbox import AsyncInbox, Inbox, Message
 from semel.inbox.brokers import NO_TOPIC, NO_TOPIC_SEEN, SAY_AFTER_MS, Brokers
-from semel.inbox.settings import for_confluent
+from semel.inbox.confluent import for_confluent
 from semel.publish.clients import remedy_of
 from semel.testing.broker import FaultyBroker
 from semel.testing.clock import Clock

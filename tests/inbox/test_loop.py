@@ -22,7 +22,7 @@ from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import DBAPIError
 
 from semel.inbox import BrokerCoordinates, Counts, Inbox, LoopFailed, Message, Outcome, Retries, Version, quarantine
-from semel.inbox.asides import State, entries
+from semel.inbox.quarantine import State, entries
 from semel.testing.clock import Clock
 
 AT_ONCE = Retries(attempts=3, first_wait_ms=1, wait_ms_max=1)
@@ -129,7 +129,7 @@ import os, signal, sys
 sys.path.insert(0, {tests!r})
 from test_loop import handle, inbox_of
 from semel.database import engine_of
-from semel.inbox.progress import Progress
+from semel.inbox.loop import Progress
 
 Progress.note = lambda self, message: os.kill(os.getpid(), signal.SIGKILL)
 config = {{"bootstrap.servers": {bootstrap!r}, "group.id": {topic!r}, "session.timeout.ms": 6000}}

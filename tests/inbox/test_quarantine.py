@@ -10,9 +10,8 @@ from sqlalchemy import Engine
 from test_loop import handle, inbox_of, message
 
 from semel.inbox import Inbox, Message, Outcome, derived_key, once, quarantine, reap
-from semel.inbox.asides import Entry
-from semel.inbox.errors import Unsettled
-from semel.inbox.times import DAY_MS
+from semel.inbox.quarantine import Entry, Unsettled
+from semel.inbox.reaper import DAY_MS
 from semel.testing.clock import Clock
 
 

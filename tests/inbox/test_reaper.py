@@ -13,9 +13,9 @@ from sqlalchemy import Engine, func, select
 from sqlalchemy.exc import DBAPIError
 
 from semel.inbox import Outcome, RetentionTooShort, claim_many, once, reap, reaper
-from semel.inbox.looping import Every
+from semel.inbox.loop import Every
+from semel.inbox.reaper import DAY_MS
 from semel.inbox.tables import claims, quarantine
-from semel.inbox.times import DAY_MS
 from semel.testing.clock import Clock
 
 

@@ -20,7 +20,7 @@ from test_loop import AT_ONCE, handle, identity
 
 from semel.database import engine_of
 from semel.inbox import AsyncInbox, Counts, Inbox, Outcome
-from semel.inbox.looping import Looping
+from semel.inbox.loop import Loop
 
 PARTITIONS = 2
 # A broker that never gives the second one a partition ends the test.
@@ -54,7 +54,7 @@ class Events:
 counted = threading.Condition()
 
 
-class Watched(Looping[Any]):
+class Watched(Loop[Any]):
     """Tells whoever waits for it of each message that it is done with."""
 
     def _count(self, outcome: Outcome | None) -> None:

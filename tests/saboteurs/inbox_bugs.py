@@ -23,9 +23,9 @@ INBOX_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a claim has a transaction of its own",
-        "semel.inbox.claiming:once",
-        "outcome = claims.claim(connection, asked)",
-        "with connection.engine.begin() as another: outcome = claims.claim(another, asked)",
+        "semel.inbox.claims:once",
+        "outcome = claim(connection, asked)",
+        "with connection.engine.begin() as another: outcome = claim(another, asked)",
         (_CLAIMING, "-k", "goes_when_its_effect_does and postgresql"),
     ),
     Bug(
@@ -37,14 +37,14 @@ INBOX_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a batch is claimed in the order in which it came",
-        "semel.inbox.claims:claim_many",
+        "semel.inbox.claims:claim_each",
         "sorted(set(ids))",
         "dict.fromkeys(ids)",
         (_CLAIMING, "-k", "order_of_its_ids"),
     ),
     Bug(
         "a version may follow any that is smaller",
-        "semel.inbox.claims:_NEXT",
+        "semel.inbox.versions:_NEXT",
         'versions.c.version == bindparam("before")',
         'versions.c.version <= bindparam("before")',
         (_CLAIMING, "-k", "without_gaps"),
@@ -74,18 +74,18 @@ INBOX_BUGS: Final[tuple[Bug, ...]] = (
     # -- the loop: offsets last, and nothing skipped ----------------------------------------------------------------
     Bug(
         "offsets are committed first",
-        "semel.inbox.loop:Inbox._consume",
-        "outcome = self._settle(handler, message)",
+        "semel.inbox.loop:Loop._consume",
+        "outcome = yield from self._settle(handler, message)",
         """
         self._progress.note(message)
-        self._commit(client)
-        outcome = self._settle(handler, message)
+        yield from self._commit(client)
+        outcome = yield from self._settle(handler, message)
         """,
         (_LOOP, "-k", "leaves_the_offset and sqlite"),
     ),
     Bug(
         "a transaction that was undone is taken for committed",
-        "semel.inbox.loop:Inbox._attempt",
+        "semel.inbox.confluent:Inbox._handle",
         "check_unbroken(connection)",
         "",
         (_LOOP, "-k", "was_undone and sqlite"),
@@ -107,15 +107,15 @@ INBOX_BUGS: Final[tuple[Bug, ...]] = (
     # -- contention is not poison, and a stranger's id is not the program's -----------------------------------------
     Bug(
         "what passes by itself counts among the attempts",
-        "semel.inbox.attempts:Attempts.wait_seconds",
+        "semel.inbox.retries:Attempts.wait_seconds",
         "if self._passing(error): ...",
         "if False: ...",
         (_CONTENTION, "-k", "somebody_else"),
     ),
     Bug(
         "a message that has to wait is passed over",
-        "semel.inbox.loop:Inbox._read_again",
-        "client.seek(TopicPartition(message.topic, message.partition, message.offset))",
+        "semel.inbox.confluent:_Client.read_again",
+        "self._consumer.seek(TopicPartition(message.topic, message.partition, message.offset))",
         "pass",
         (_CONTENTION, "-k", "keeps_its_partitions"),
         seconds_max=20,

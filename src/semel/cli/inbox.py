@@ -16,7 +16,7 @@ from semel.cli.subcommands import add_subcommand
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-    from semel.inbox.asides import Entry
+    from semel.inbox.quarantine import Entry
 
 EXAMPLE: Final = """  semel inbox quarantine list --database sqlite:///app.db
   semel inbox quarantine retry 17 18 --database postgresql://host/app
@@ -52,7 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     with opened(options.database) as engine:
-        from semel.inbox.errors import Unsettled
+        from semel.inbox.quarantine import Unsettled
 
         try:
             return _run(options, engine)

@@ -30,7 +30,7 @@ from semel.database.errors import (
     TransactionBroken,
     UnknownConnection,
     UnknownDatabase,
-    add_remedy,
+    told_remedy,
 )
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ _POSTGRESQL_BEGIN: Final = "take a connection that is not on autocommit, or begi
 @contextlib.contextmanager
 def within(given: Given) -> Iterator[Connection]:
     """The connection behind `given`, in a transaction of the caller's that can be trusted; else one of our errors."""
-    try:
+    with told_remedy():
         if isinstance(given, Connection):
             yield _checked(given)
         elif isinstance(given, Session | scoped_session):
@@ -60,9 +60,6 @@ def within(given: Given) -> Iterator[Connection]:
         else:
             with borrowed(given) as connection:
                 yield _checked(connection)
-    except DBAPIError as error:
-        add_remedy(error)
-        raise
 
 
 async def within_async(given: AsyncGiven, work: Callable[[Connection], T]) -> T:
@@ -71,11 +68,8 @@ async def within_async(given: AsyncGiven, work: Callable[[Connection], T]) -> T:
         given = await given.connection()
     if not isinstance(given, AsyncConnection):
         raise UnknownConnection(given)
-    try:
+    with told_remedy():
         return await given.run_sync(lambda connection: work(_checked(connection)))
-    except DBAPIError as error:
-        add_remedy(error)
-        raise
 
 
 def _checked(connection: Connection) -> Connection:

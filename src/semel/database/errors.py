@@ -3,6 +3,7 @@
 Each refusal names its remedy. One rule says for all rooms that wait which errors pass. This module must never wait.
 """
 
+import contextlib
 import sqlite3
 from collections.abc import Iterator
 from typing import Any, Final
@@ -86,10 +87,15 @@ def is_missing_table(error: DBAPIError) -> bool:
     return (undefined or "no such table" in str(raised)) and "semel_" in str(raised)
 
 
-def add_remedy(error: DBAPIError) -> None:
-    """Have a traceback end with what to do."""
-    if is_missing_table(error) and REMEDY not in getattr(error, "__notes__", ()):
-        error.add_note(REMEDY)
+@contextlib.contextmanager
+def told_remedy() -> Iterator[None]:
+    """Have the traceback of a missing table end with what to do."""
+    try:
+        yield
+    except DBAPIError as error:
+        if is_missing_table(error) and REMEDY not in getattr(error, "__notes__", ()):
+            error.add_note(REMEDY)
+        raise
 
 
 # -- errors that pass by themselves ------------------------------------------------------------------------------------

@@ -14,17 +14,16 @@ import importlib.util
 if importlib.util.find_spec("sqlalchemy") is None or importlib.util.find_spec("confluent_kafka") is None:
     raise ImportError("semel.inbox needs SQLAlchemy and confluent-kafka, and one is missing: pip install 'semel[app]'")
 
-from semel.inbox.async_loop import AsyncInbox
-from semel.inbox.claiming import claim_many, claim_many_async, next_version, next_version_async, once, once_async
-from semel.inbox.errors import BrokerCoordinates, LoopFailed, RetentionTooShort, UnusableId
-from semel.inbox.identities import Version, derived_key
-from semel.inbox.loop import Inbox
-from semel.inbox.messages import Message
-from semel.inbox.outages import is_passing
-from semel.inbox.outcomes import Counts, Outcome
-from semel.inbox.reaper import reap, reap_async
-from semel.inbox.retries import Retries
+from semel.inbox.aiokafka import AsyncInbox
+from semel.inbox.brokers import LoopFailed
+from semel.inbox.claims import claim_many, claim_many_async, once, once_async
+from semel.inbox.confluent import Inbox
+from semel.inbox.events import BrokerCoordinates, Message, Outcome, UnusableId, Version, derived_key
+from semel.inbox.loop import Counts
+from semel.inbox.reaper import RetentionTooShort, reap, reap_async
+from semel.inbox.retries import Retries, is_passing
 from semel.inbox.tables import metadata
+from semel.inbox.versions import next_version, next_version_async
 
 __all__ = [
     "AsyncInbox",

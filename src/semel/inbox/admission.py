@@ -13,22 +13,27 @@ from uuid import UUID
 from sqlalchemy import Connection
 
 from semel.database.clock import Clock
-from semel.inbox import asides, claims
-from semel.inbox.asides import Aside, Cause, State
-from semel.inbox.errors import BrokerCoordinates, HeadersUnreadable, IdentityIsPlace
-from semel.inbox.identities import Version, checked_id, checked_version
-from semel.inbox.messages import Message
-from semel.inbox.outcomes import Outcome
+from semel.inbox import claims, quarantine
+from semel.inbox.events import (
+    BrokerCoordinates,
+    HeadersUnreadable,
+    IdentityIsPlace,
+    Message,
+    Outcome,
+    Version,
+    checked_id,
+    checked_version,
+)
+from semel.inbox.quarantine import Aside, Cause, State
+from semel.inbox.retries import Passing
+from semel.inbox.versions import claim_version
 
 Identity = Callable[[Message], str | UUID | Version]
 """Finds what an event is known by. An error says that the message cannot be decoded."""
 
-Passing = Callable[[BaseException], bool]
-"""Says of an error that it passes by itself, and so says nothing of the message."""
 
-
-class Retaken(NamedTuple):
-    """A quarantined message that is tried again: the handler is due if the outcome is true."""
+class Due(NamedTuple):
+    """A message and the outcome of its claim: the handler is due if the outcome is true."""
 
     outcome: Outcome
     message: Message
@@ -94,30 +99,30 @@ class Admission:
     def put_undecodable(self, connection: Connection, message: Message, error: Exception) -> Outcome:
         return self._put(connection, message, None, Cause.UNDECODABLE, reason_of(error), 0)
 
-    def retake(self, connection: Connection, number: int) -> Retaken | None:
+    def retake(self, connection: Connection, number: int) -> Due | None:
         """None where somebody else was first, or where it has to be held again."""
-        if not asides.move(connection, number, State.DUE, State.DONE):
+        if not quarantine.move(connection, number, State.DUE, State.DONE):
             return None
-        entry = asides.entry_of(connection, number)
+        entry = quarantine.entry_of(connection, number)
         if entry is None or entry.message is None:
             return None
         outcome = Outcome.ACCEPTED
         if entry.message_id is None:
             identity = self.identity_of(entry.message)
             if isinstance(identity, Exception):
-                asides.hold_again(connection, number, State.DONE, reason_of(identity))
+                quarantine.hold_again(connection, number, State.DONE, reason_of(identity))
                 return None
             outcome = self._claim(connection, entry.message, identity)
             if outcome is Outcome.GAP:
-                asides.hold_again(connection, number, State.DONE, gap_reason(identity))
+                quarantine.hold_again(connection, number, State.DONE, gap_reason(identity))
                 return None
-        asides.forget_message(connection, number)
-        return Retaken(outcome, entry.message)
+        quarantine.forget_message(connection, number)
+        return Due(outcome, entry.message)
 
     def _claim(self, connection: Connection, message: Message, identity: str | Version) -> Outcome:
         now_ms = self.clock()
         if isinstance(identity, Version):
-            return claims.claim_version(connection, self.consumer, identity, self.first_version, now_ms)
+            return claim_version(connection, self.consumer, identity, self.first_version, now_ms)
         asked = claims.claim_of(self.consumer, identity, message.timestamp_ms, now_ms)
         return claims.claim(connection, asked, message)
 
@@ -130,9 +135,9 @@ class Admission:
         reason: str,
         attempts: int,
     ) -> Outcome:
-        subject = asides.subject_of_record(message) if identity is None else asides.subject_of(identity)
+        subject = quarantine.subject_of_record(message) if identity is None else quarantine.subject_of(identity)
         aside = Aside(self.consumer, subject, cause, reason, self.clock(), attempts, message)
-        return Outcome.QUARANTINED if asides.put(connection, aside) else Outcome.DUPLICATE
+        return Outcome.QUARANTINED if quarantine.put(connection, aside) else Outcome.DUPLICATE
 
 
 def reason_of(error: Exception) -> str:

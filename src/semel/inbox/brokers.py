@@ -5,8 +5,8 @@ It must never raise, and never end a loop: what is away comes back, and whoever 
 """
 
 import logging
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
@@ -29,6 +29,10 @@ NO_PARTITIONS: Final = (
     "the group has given this loop no partitions{}: nobody coordinates it, or a member keeps the others waiting. On a "
     "new cluster look at offsets.topic.replication.factor, which must not be more than there are brokers"
 )
+
+
+class LoopFailed(RuntimeError):
+    """A loop cannot begin or go on: its client is set wrongly, or the broker refuses it."""
 
 
 class Brokers:
@@ -96,3 +100,13 @@ class Brokers:
                 return NO_TOPIC.format(topic)
             return f"topic {topic!r} cannot be read: {error.str()}{lacking(error.code(), 'Read', topic)}"
         return None
+
+
+def checked_config(given: Mapping[str, Any], group: str, auto_commit: str) -> dict[str, Any]:
+    if not given.get(group):
+        raise LoopFailed(f"the consumer has no {group}, so nobody would know how far it has come: name one")
+    if given.get(auto_commit) in (True, "true"):
+        raise LoopFailed(
+            f"{auto_commit}=true would commit offsets before their effects, which loses events: leave it out"
+        )
+    return dict(given)

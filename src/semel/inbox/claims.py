@@ -1,38 +1,30 @@
-"""The statements that claim an event, on a connection in the transaction of its effect. They never end it.
+"""The claim of an event: what an application calls that has a connection and an event, and the statements behind it.
 
 There is no look before the insert: the database's own primary key decides, and a second transaction with the same id
-waits there for the first one, to be a duplicate if that commits and accepted if it does not. An id that is old by its
-own time is compared with the floor after it was inserted, and not before: whoever gets to insert an id that was claimed
-once, does so because the reaper has committed, and so sees the floor that the reaper committed first.
+waits there for the first one; then it is a duplicate if the first one commits, and accepted if not. An id that is old
+by its own time is compared with the floor after it was inserted, and not before: a transaction that can insert an id
+which was claimed once can do so because the reaper has committed, and so it sees the floor that the reaper committed
+first.
+
+Nothing here commits, rolls back or begins. An error that leaves a block of `once` has to end the transaction, as it
+does in `engine.begin()`: otherwise the claim would commit without its effect.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Final, NamedTuple
+from uuid import UUID
 
-from sqlalchemy import (
-    ARRAY,
-    BigInteger,
-    Connection,
-    Insert,
-    Text,
-    bindparam,
-    cast,
-    delete,
-    func,
-    select,
-    text,
-    update,
-)
+from sqlalchemy import ARRAY, BigInteger, Connection, Insert, Text, bindparam, cast, delete, func, select, text
 from sqlalchemy.dialects import postgresql, sqlite
 
-from semel.inbox.asides import Aside, Cause, put, subject_of
-from semel.inbox.identities import Version, time_of
-from semel.inbox.messages import Message
-from semel.inbox.outcomes import Outcome
-from semel.inbox.statements import insert_new, is_new
-from semel.inbox.tables import claims, floors, versions
-from semel.inbox.times import FRESH_MS
+from semel.database import AsyncGiven, Given, within, within_async
+from semel.database.clock import Clock, now_ms
+from semel.inbox.events import Message, Outcome, checked_consumer, checked_id, time_of
+from semel.inbox.quarantine import Aside, Cause, put, subject_of
+from semel.inbox.reaper import FRESH_MS
+from semel.inbox.tables import claims, floors, insert_new, is_new
 
 
 class Claim(NamedTuple):
@@ -96,7 +88,7 @@ _CLAIM_FROM_ARRAYS: Final = _from_arrays().returning(claims.c.message_id)
 _CLAIM_FROM_JSON: Final = _from_json().returning(claims.c.message_id)
 
 
-def claim_many(connection: Connection, consumer: str, ids: Iterable[str], now_ms: int) -> set[str]:
+def claim_each(connection: Connection, consumer: str, ids: Iterable[str], now_ms: int) -> set[str]:
     """Claims all of them in one statement, and says which were new."""
     # Sorted, so that two transactions with the same ids wait for each other in one order, and never in a circle.
     asked = {one: claim_of(consumer, one, None, now_ms) for one in sorted(set(ids))}
@@ -149,35 +141,55 @@ def _put_below(connection: Connection, asked: Claim, floor_ms: int, message: Mes
     return Outcome.QUARANTINED if fresh else Outcome.DUPLICATE
 
 
-# -- versions --------------------------------------------------------------------------------------------------------
-
-_FIRST: Final = insert_new(versions)
-_NEXT: Final = (
-    update(versions)
-    .where(
-        versions.c.consumer == bindparam("of_consumer"),
-        versions.c.aggregate == bindparam("of_aggregate"),
-        versions.c.version == bindparam("before"),
-    )
-    .values(version=bindparam("version"), claimed_at_ms=bindparam("claimed_at_ms"))
-)
-_LAST: Final = select(versions.c.version).where(
-    versions.c.consumer == bindparam("of_consumer"), versions.c.aggregate == bindparam("of_aggregate")
-)
+# -- what an application calls -----------------------------------------------------------------------------------------
 
 
-def claim_version(connection: Connection, consumer: str, asked: Version, first_version: int, now_ms: int) -> Outcome:
-    """Accepts the version after the last one, which the statement itself compares. Of an aggregate that this consumer
-    has never had, that is `first_version`."""
-    whose = {"of_consumer": consumer, "of_aggregate": asked.aggregate}
-    if asked.version == first_version:
-        row = {"consumer": consumer, "claimed_at_ms": now_ms, **asked._asdict()}
-        if is_new(connection, _FIRST, row):
-            return Outcome.ACCEPTED
-    moved = connection.execute(
-        _NEXT, {**whose, "before": asked.version - 1, "version": asked.version, "claimed_at_ms": now_ms}
-    ).rowcount
-    if moved:
-        return Outcome.ACCEPTED
-    last = connection.scalar(_LAST, whose)
-    return Outcome.DUPLICATE if last is not None and asked.version <= last else Outcome.GAP
+@contextmanager
+def once(
+    given: Given,
+    *,
+    consumer: str,
+    message_id: str | UUID,
+    event_time_ms: int | None = None,
+    clock: Clock = now_ms,
+) -> Iterator[Outcome]:
+    """Claim the event for this consumer; the block does the effect if the outcome is true.
+
+    `event_time_ms` is when the event happened, where its id does not say so and the same time comes with each delivery.
+    """
+    asked = claim_of(checked_consumer(consumer), checked_id(message_id), event_time_ms, clock())
+    with within(given) as connection:
+        outcome = claim(connection, asked)
+    yield outcome
+
+
+@asynccontextmanager
+async def once_async(
+    given: AsyncGiven,
+    *,
+    consumer: str,
+    message_id: str | UUID,
+    event_time_ms: int | None = None,
+    clock: Clock = now_ms,
+) -> AsyncIterator[Outcome]:
+    """`once` on an asynchronous connection or session."""
+    asked = claim_of(checked_consumer(consumer), checked_id(message_id), event_time_ms, clock())
+    yield await within_async(given, lambda connection: claim(connection, asked))
+
+
+def claim_many(given: Given, consumer: str, ids: Iterable[str | UUID], *, clock: Clock = now_ms) -> set[str]:
+    """Claim a batch in one statement; the answer are those ids that are due, as texts.
+
+    An id that is in the batch twice is in the answer once: let the effects follow the answer and not the batch.
+    """
+    wanted = [checked_id(one) for one in ids]
+    with within(given) as connection:
+        return claim_each(connection, checked_consumer(consumer), wanted, clock())
+
+
+async def claim_many_async(
+    given: AsyncGiven, consumer: str, ids: Iterable[str | UUID], *, clock: Clock = now_ms
+) -> set[str]:
+    """`claim_many` on an asynchronous connection or session."""
+    wanted, name = [checked_id(one) for one in ids], checked_consumer(consumer)
+    return await within_async(given, lambda connection: claim_each(connection, name, wanted, clock()))

@@ -1,137 +1,182 @@
-"""The consumer's loop over confluent-kafka: the database first, and only then the offsets, of what is done.
+"""The consumer's loop, written once for both clients: the database first, and only then the offsets, of what is done.
 
-One message at a time, in the order of its partition: claim, handler, commit of the database. Rebalances come between
-two messages, so a revoked partition is finished to the last message that was begun; what is done is committed, and the
-rest is somebody else's. Whatever ends the loop leaves nothing half done. This must never commit an offset by itself or
-let the client do so.
+One message at a time, in the order of its partition: claim, handler, commit of the database. Offsets go to the broker
+after that, and late rather than often: a message that is delivered again because of it is a duplicate. However the loop
+ends, nothing is left half done. This must never commit an offset before the database has committed.
+
+The methods that wait are procedures (`semel.database.procedures`): `Inbox` drives them in its thread, and `AsyncInbox`
+as a coroutine.
 """
 
 import contextlib
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from operator import methodcaller
-from typing import Any, Final
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from confluent_kafka import Message as Received
 from sqlalchemy import Connection, Engine
+from sqlalchemy.ext.asyncio import AsyncEngine
 
-from semel.database import check_unbroken, within
-from semel.inbox import asides
-from semel.inbox.admission import reason_of
-from semel.inbox.asides import State
-from semel.inbox.attempts import Attempts
-from semel.inbox.brokers import Brokers
-from semel.inbox.errors import LoopFailed
-from semel.inbox.looping import Looping
-from semel.inbox.messages import Headers, Message
-from semel.inbox.outcomes import Outcome
-from semel.inbox.progress import Place
-from semel.inbox.reaper import reap
-from semel.inbox.settings import DUE_COUNT_MAX, DUE_MS_MAX, POLL_SECONDS, for_confluent
-from semel.publish.clients import lacking
+from semel.database.clock import Clock, now_ms
+from semel.database.procedures import Procedure, transaction
+from semel.inbox import quarantine
+from semel.inbox.admission import Admission, Due, Identity, reason_of
+from semel.inbox.brokers import Brokers, LoopFailed
+from semel.inbox.events import Message, Outcome, Version, checked_consumer
+from semel.inbox.quarantine import State
+from semel.inbox.reaper import RETENTION_MS, checked_retention, reap_procedure
+from semel.inbox.retries import Attempts, Outage, Passing, Retries, is_passing
 
-Handler = Callable[[Connection, Message], object]
+EngineT = TypeVar("EngineT", bound=Engine | AsyncEngine)
 
-# What a client reports and mends by itself.
-_PASSING: Final = frozenset(
-    {
-        KafkaError._PARTITION_EOF,
-        KafkaError._MAX_POLL_EXCEEDED,
-        KafkaError._TRANSPORT,
-        KafkaError._TIMED_OUT,
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-    }
-)
-# The partitions are somebody else's, who begins at the last commit and finds the rest to be duplicates.
-_NO_MEMBER: Final = frozenset(
-    {
-        KafkaError.ILLEGAL_GENERATION,
-        KafkaError.UNKNOWN_MEMBER_ID,
-        KafkaError.FENCED_INSTANCE_ID,
-        KafkaError.FENCED_MEMBER_EPOCH,
-        KafkaError.STALE_MEMBER_EPOCH,
-        KafkaError._ASSIGNMENT_LOST,
-    }
-)
-# The same commit will do, later.
-_LATER: Final = frozenset(
-    {
-        KafkaError.REBALANCE_IN_PROGRESS,
-        KafkaError._TIMED_OUT,
-        KafkaError._TRANSPORT,
-        KafkaError._ALL_BROKERS_DOWN,
-        # No broker told it where the coordinator is, for as long as a session lasts.
-        KafkaError._WAIT_COORD,
-    }
-)
-# Where a name is not UTF-8 the client gives a result and an error at once. A plain call of a method may go on with the
-# result, and the error comes up anywhere behind it; this one raises it.
-_HEADERS_OF: Final = methodcaller("headers")
+Place = tuple[str, int]
+
+# How long to wait for a record before the offsets of what is done are committed.
+POLL_SECONDS: Final = 0.2
+# Records whose offsets may wait for the next commit while records keep coming.
+UNCOMMITTED_MAX: Final = 100
+# How often the quarantine is asked for messages to be tried again, and how many are tried before the next record.
+RETRY_EVERY_MS: Final = 1_000
+DUE_COUNT_MAX: Final = 100
+# Trying them must not keep the loop from its broker for longer than this, and the handler that runs then.
+DUE_MS_MAX: Final = 10_000
+REAP_EVERY_MS: Final = 60 * 60 * 1000
 
 
-class Inbox(Looping[Engine]):
-    """The loop over confluent-kafka; `counts` says what became of the records so far.
+class Client(Protocol):
+    """What the loop asks of a client of Kafka. What `Any` is the result of is an operation of a procedure."""
 
-    `engine` is best made by `semel.database.engine_of`: its transactions have to be such that `once` takes them.
-    """
+    def start(self) -> Any: ...
 
-    def run(self, handler: Handler, kafka: Mapping[str, Any], topics: Sequence[str]) -> None:
-        """Consume `topics` until `stop`; `kafka` is the configuration of a confluent-kafka consumer.
+    def poll(self) -> Any:
+        """The next message, or None. Its partition stays with this loop until `release`."""
 
-        The handler gets a connection in the transaction of the claim, and the message. Its error rolls both back.
-        """
-        brokers = self._brokers = Brokers(self._clock)
-        self._group = str(kafka.get("group.id"))
-        client = Consumer(for_confluent(kafka, brokers.doubt))
+    def release(self) -> None: ...
+
+    def read_again(self, message: Message) -> None:
+        """Have the next poll give this message once more."""
+
+    def commit(self, offsets: dict[Place, int]) -> Any:
+        """Wait until the broker knows these offsets. False if it is to be told again later."""
+
+    def what_is_wrong(self) -> Any:
+        """What a broker says of the topics, or that none answers; None if all is well."""
+
+    def leave(self) -> Any: ...
+
+
+class Loop(ABC, Generic[EngineT]):
+    """What `Inbox` and `AsyncInbox` have in common; `counts` says what became of the records so far."""
+
+    def __init__(
+        self,
+        engine: EngineT,
+        *,
+        consumer: str,
+        identity: Identity,
+        first_version: int = 1,
+        retries: Retries | None = None,
+        passing: Passing = is_passing,
+        retention_ms: int = RETENTION_MS,
+        clock: Clock = now_ms,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        """`identity` finds an event's id, or its `Version`. Errors that are `passing` are waited for, and never count
+        as attempts. `chance` is at least 0 and less than 1."""
+        self.counts = Counts()
+        self._admission = Admission(checked_consumer(consumer), identity, first_version, passing, clock)
+        self._engine = engine
+        self._retries = retries or Retries()
+        self._passing = passing
+        self._outage = Outage(self._retries)
+        self._retention_ms = checked_retention(retention_ms)
+        self._clock = clock
+        self._chance = chance
+        self._progress = Progress()
+        self._is_stopping = False
+        self._retrying = Every(RETRY_EVERY_MS, clock)
+        self._reaping = Every(REAP_EVERY_MS, clock)
+
+    def stop(self) -> None:
+        """Let `run` return after the message it is at; from any thread or a signal handler. If that message fails, it
+        is not tried again, and left to the next run."""
+        self._is_stopping = True
+
+    # -- the operations -----------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _handle(self, work: Callable[[Connection], Due | None], handler: Any) -> Any:
+        """Do `work` in a transaction in which a claim can be trusted, then call the handler if it is due."""
+
+    @abstractmethod
+    def _pause(self, seconds: float) -> Any: ...
+
+    # -- the loop -----------------------------------------------------------------------------------------------------
+
+    def _run(self, handler: Any, client: Client, brokers: Brokers) -> Procedure[None]:
         try:
-            client.subscribe(list(topics), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
+            yield client.start()
             while not self._is_stopping:
-                self._look_after(handler)
-                received = client.poll(POLL_SECONDS)
-                if received is not None and not self._is_passing(received):
+                yield from self._look_after(handler)
+                message: Message | None = yield client.poll()
+                if message is not None:
                     brokers.are_well()
-                    self._consume(client, handler, message_of(received))
-                if received is None or self._progress.is_due:
-                    self._commit(client)
-                if received is None and brokers.is_time_to_ask():
-                    brokers.tell(brokers.wrong_with(client, topics))
+                    try:
+                        yield from self._consume(client, handler, message)
+                    finally:
+                        client.release()
+                if message is None or self._progress.is_due:
+                    yield from self._commit(client)
+                if message is None and brokers.is_time_to_ask():
+                    brokers.tell((yield client.what_is_wrong()))
         finally:
-            self._leave(client)
+            # The error that ended the loop is more important than what the broker says to this.
+            with contextlib.suppress(LoopFailed):
+                yield from self._commit(client)
+            yield client.leave()
 
-    # -- a message ---------------------------------------------------------------------------------------------------
+    def _commit(self, client: Client) -> Procedure[None]:
+        """Tell the broker how far the database has come."""
+        offsets = self._progress.offsets()
+        if offsets and (yield client.commit(offsets)):
+            self._progress.forget(offsets)
 
-    def take(self, handler: Handler, message: Message) -> Outcome | None:
-        """What became of this message, committed and counted; None where `stop` came before that was known.
+    def give_up(self, client: Client, places: Sequence[Place]) -> Procedure[None]:
+        """The partitions are about to go: commit what is done in them, or another consumer gets it as duplicates."""
+        offsets = {place: offset for place, offset in self._progress.offsets().items() if place in places}
+        if offsets:
+            with contextlib.suppress(LoopFailed):
+                yield client.commit(offsets)
+        self._progress.forget(places)
 
-        Call it from a loop of your own, and commit the offset after it. It waits for what is away, as long as that is.
-        """
-        outcome = self._settle(handler, message)
+    def forget(self, places: Sequence[Place]) -> None:
+        """The partitions have gone to another consumer already."""
+        self._progress.forget(places)
+
+    # -- a message ----------------------------------------------------------------------------------------------------
+
+    def _take(self, handler: Any, message: Message) -> Procedure[Outcome | None]:
+        outcome = yield from self._settle(handler, message)
         while outcome is None and not self._is_stopping:
-            outcome = self._settle(handler, message)
+            outcome = yield from self._settle(handler, message)
         self._count(outcome)
         return outcome
 
-    def retry_due(self, handler: Handler) -> None:
-        """Try what a person wants to be tried again, in the order in which it was put aside, each once."""
-        with self._waiting_out():
-            self._retry_until(handler, self._due_numbers(), None)
-
-    def _consume(self, client: Consumer, handler: Handler, message: Message) -> None:
-        outcome = self._settle(handler, message)
+    def _consume(self, client: Client, handler: Any, message: Message) -> Procedure[None]:
+        outcome = yield from self._settle(handler, message)
         if outcome is not None:
             self._count(outcome)
             self._progress.note(message)
         elif not self._is_stopping:
-            self._read_again(client, message)
+            # Poll for it once more: a member that does not poll loses its partitions, however long the outage is.
+            client.read_again(message)
 
-    def _settle(self, handler: Handler, message: Message) -> Outcome | None:
-        """None where `stop` came before it was known, or something is in the way for longer than a poll may wait."""
-        attempts = self._new_attempts()
+    def _settle(self, handler: Any, message: Message) -> Procedure[Outcome | None]:
+        """None if `stop` came before the outcome was known, or something is away for longer than a poll may wait."""
+        attempts = Attempts(self._retries, self._outage, self._passing, self._chance)
         while True:
             try:
-                outcome = self._attempt(handler, message, attempts)
+                outcome = yield from self._attempt(handler, message, attempts)
             except Exception as error:
                 wait_seconds = attempts.wait_seconds(error)
             else:
@@ -139,180 +184,154 @@ class Inbox(Looping[Engine]):
                 return outcome
             if self._is_stopping:
                 return None
-            time.sleep(wait_seconds)
+            yield self._pause(wait_seconds)
             if attempts.are_held_up:
                 return None
 
-    def _attempt(self, handler: Handler, message: Message, attempts: Attempts) -> Outcome:
+    def _attempt(self, handler: Any, message: Message, attempts: Attempts) -> Procedure[Outcome]:
         identity = self._admission.identity_of(message)
-        with self._begun() as connection:
-            if isinstance(identity, Exception):
-                return self._admission.put_undecodable(connection, message, identity)
-            if attempts.failure is not None and attempts.are_used_up:
-                return self._admission.put_aside(connection, message, identity, attempts.failure, attempts.failed)
-            outcome = self._admission.take(connection, message, identity)
-            if outcome:
-                handler(connection, message)
-                check_unbroken(connection)
-        return outcome
+        due: Due = yield self._handle(
+            lambda connection: Due(self._admit(connection, message, identity, attempts), message), handler
+        )
+        return due.outcome
 
-    @contextlib.contextmanager
-    def _begun(self) -> Iterator[Connection]:
-        """A transaction of the loop's own, in which a claim can be trusted."""
-        with self._engine.begin() as connection, within(connection):
-            yield connection
+    def _admit(
+        self, connection: Connection, message: Message, identity: str | Version | Exception, attempts: Attempts
+    ) -> Outcome:
+        if isinstance(identity, Exception):
+            return self._admission.put_undecodable(connection, message, identity)
+        if attempts.failure is not None and attempts.are_used_up:
+            return self._admission.put_aside(connection, message, identity, attempts.failure, attempts.failed)
+        return self._admission.take(connection, message, identity)
 
-    # -- what is done from time to time ------------------------------------------------------------------------------
+    def _count(self, outcome: Outcome | None) -> None:
+        if outcome is not None:
+            self.counts = self.counts.with_one(outcome)
 
-    def _look_after(self, handler: Handler) -> None:
-        """Those that a person wants to be tried again come before what is new; and old claims go."""
-        with self._waiting_out():
-            if self._retrying.is_due():
-                self._retry_for_a_while(handler)
-            if self._reaping.is_due():
-                reap(
-                    self._engine, consumer=self._admission.consumer, retention_ms=self._retention_ms, clock=self._clock
-                )
+    # -- what is done from time to time -------------------------------------------------------------------------------
 
-    @contextlib.contextmanager
-    def _waiting_out(self) -> Iterator[None]:
-        """What is in the way leaves the rest for later."""
+    def _look_after(self, handler: Any) -> Procedure[None]:
+        """Messages that a person wants to be tried again come before new ones; and old claims go."""
+        yield from self._waiting_out(self._do_what_is_due(handler))
+
+    def _do_what_is_due(self, handler: Any) -> Procedure[None]:
+        if self._retrying.is_due():
+            # What is left when the time is over waits until the broker has heard of this loop.
+            until_ms = self._clock() + DUE_MS_MAX
+            if not (yield from self._retry_until(handler, until_ms)):
+                self._retrying.make_due()
+        if self._reaping.is_due():
+            yield from reap_procedure(self._engine, self._admission.consumer, self._retention_ms, self._clock)
+
+    def _retry_due(self, handler: Any) -> Procedure[None]:
+        yield from self._waiting_out(self._retry_until(handler, None))
+
+    def _waiting_out(self, work: Procedure[object]) -> Procedure[None]:
+        """If something is away, wait, and leave the rest for later. An error that does not pass is raised."""
         try:
-            yield
+            yield from work
         except Exception as error:
-            time.sleep(self._outage_seconds(error))
+            if not self._passing(error):
+                raise
+            yield self._pause(self._outage.wait_seconds(error, self._chance()))
 
-    def _retry_for_a_while(self, handler: Handler) -> None:
-        """The rest waits until the broker has heard of us."""
-        until_ms = self._clock() + DUE_MS_MAX
-        if not self._retry_until(handler, self._due_numbers(), until_ms):
-            self._retrying.make_due()
-
-    def _retry_until(self, handler: Handler, numbers: Sequence[int], until_ms: int | None) -> bool:
+    def _retry_until(self, handler: Any, until_ms: int | None) -> Procedure[bool]:
         """Whether all of them were tried in time, and nothing is in the way."""
+        consumer = self._admission.consumer
+        numbers: list[int] = yield transaction(
+            self._engine, lambda connection: quarantine.due_numbers(connection, consumer, DUE_COUNT_MAX)
+        )
         for number in numbers:
             if self._is_stopping or (until_ms is not None and self._clock() >= until_ms):
                 return False
-            self._retry(handler, number)
+            yield from self._retry(handler, number)
         return True
 
-    def _due_numbers(self) -> list[int]:
-        with self._begun() as connection:
-            return asides.due_numbers(connection, self._admission.consumer, DUE_COUNT_MAX)
-
-    def _retry(self, handler: Handler, number: int) -> None:
-        """What passes by itself is raised, and leaves it due."""
+    def _retry(self, handler: Any, number: int) -> Procedure[None]:
+        """Raises an error that passes by itself, and leaves the message due."""
         try:
-            with self._begun() as connection:
-                retaken = self._admission.retake(connection, number)
-                if retaken is not None and retaken.outcome:
-                    handler(connection, retaken.message)
-                    check_unbroken(connection)
+            due: Due | None = yield self._handle(lambda connection: self._admission.retake(connection, number), handler)
         except Exception as error:
             if self._passing(error):
                 raise
-            with self._begun() as connection:
-                asides.hold_again(connection, number, State.DUE, reason_of(error))
+            reason = reason_of(error)
+            yield transaction(
+                self._engine, lambda connection: quarantine.hold_again(connection, number, State.DUE, reason)
+            )
             return
         self._outage.is_over()
-        if retaken is not None:
-            self._count_retried()
-
-    # -- the broker --------------------------------------------------------------------------------------------------
-
-    def _is_passing(self, received: Received) -> bool:
-        error = received.error()
-        if error is None:
-            return False
-        if error.code() in _PASSING or (error.retriable() and not error.fatal()):
-            if error.code() != KafkaError._PARTITION_EOF:
-                self._brokers.doubt(error)
-            return True
-        raise LoopFailed(f"the broker refuses to be read: {error.str()}{self._lacking(error, received.topic())}")
-
-    def _lacking(self, error: KafkaError, topic: str | None) -> str:
-        is_of_group = error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
-        return lacking(error.code(), "Read", self._group if is_of_group else topic)
-
-    def _read_again(self, client: Consumer, message: Message) -> None:
-        """Poll for it once more: who does not poll loses his partitions, however long the outage is."""
-        try:
-            client.seek(TopicPartition(message.topic, message.partition, message.offset))
-        except KafkaException as failure:
-            raise LoopFailed(f"the place of a message that has to wait is lost: {failure.args[0].str()}") from failure
-
-    def _commit(self, client: Consumer) -> None:
-        """Tell the broker how far the database has come, and wait until it knows."""
-        offsets = self._progress.offsets()
-        if not offsets:
-            return
-        try:
-            client.commit(offsets=_places_at(offsets), asynchronous=False)
-        except KafkaException as failure:
-            error = failure.args[0]
-            if error.code() in _LATER or error.retriable():
-                return
-            if error.code() not in _NO_MEMBER:
-                right = self._lacking(error, min(offsets)[0])
-                raise LoopFailed(f"the broker refuses the offsets: {error.str()}{right}") from failure
-        self._progress.forget(offsets)
-
-    def _assigned(self, _client: Consumer, _partitions: list[TopicPartition]) -> None:
-        self._brokers.give_partitions()
-
-    def _revoked(self, client: Consumer, partitions: list[TopicPartition]) -> None:
-        self._brokers.take_partitions()
-        offsets = self._progress.offsets()
-        own = {place: offsets[place] for place in _places(partitions) if place in offsets}
-        # What cannot be committed now is delivered to somebody else, as duplicates.
-        with contextlib.suppress(KafkaException):
-            if own:
-                client.commit(offsets=_places_at(own), asynchronous=False)
-        self._progress.forget(own)
-
-    def _lost(self, _client: Consumer, partitions: list[TopicPartition]) -> None:
-        self._brokers.take_partitions()
-        self._progress.forget(_places(partitions))
-
-    def _leave(self, client: Consumer) -> None:
-        # Whatever ended the loop is more important than what the broker says to this.
-        with contextlib.suppress(KafkaException, LoopFailed):
-            self._commit(client)
-        client.close()
+        if due is not None:
+            self.counts = self.counts._replace(retried=self.counts.retried + 1)
 
 
-def message_of(received: Received) -> Message:
-    kind, timestamp_ms = received.timestamp()
-    headers, are_headers_readable = _headers(received)
-    return Message(
-        str(received.topic()),
-        int(received.partition() or 0),
-        int(received.offset() or 0),
-        _bytes(received.key()),
-        _bytes(received.value()),
-        headers,
-        # The time at which the broker stored it says nothing of the event.
-        timestamp_ms if kind == 1 and timestamp_ms >= 0 else None,
-        are_headers_readable,
-    )
+class Counts(NamedTuple):
+    """The records that a loop is done with; exchanged as a whole, so that whoever reads it sees figures that agree."""
+
+    first_time: int = 0
+    duplicate: int = 0
+    quarantined: int = 0
+    retried: int = 0
+    """Of those quarantined before, how many have left the quarantine since; they are not consumed a second time."""
+
+    @property
+    def consumed(self) -> int:
+        return self.first_time + self.duplicate + self.quarantined
+
+    def with_one(self, outcome: Outcome) -> "Counts":
+        match outcome:
+            case Outcome.ACCEPTED:
+                return self._replace(first_time=self.first_time + 1)
+            case Outcome.DUPLICATE:
+                return self._replace(duplicate=self.duplicate + 1)
+            case Outcome.GAP | Outcome.QUARANTINED:
+                return self._replace(quarantined=self.quarantined + 1)
 
 
-def _headers(received: Received) -> tuple[Headers, bool]:
-    """And whether they could be read. To be called once: what the client hands out after a failure has a hole in it."""
-    try:
-        found: Any = _HEADERS_OF(received) or ()
-    except (SystemError, UnicodeDecodeError):
-        return (), False
-    return tuple((name, _bytes(value)) for name, value in found), True
+class Progress:
+    """How far the loop has come in each partition: the offsets that may be committed, of committed work alone."""
+
+    def __init__(self) -> None:
+        self._next: dict[Place, int] = {}
+        self._count = 0
+
+    @property
+    def is_due(self) -> bool:
+        return self._count >= UNCOMMITTED_MAX
+
+    def note(self, message: Message) -> None:
+        """The database has committed what this message led to."""
+        self._next[message.place] = message.offset + 1
+        self._count += 1
+
+    def offsets(self) -> dict[Place, int]:
+        """The offset after the last one that is done, for each partition with something to commit."""
+        return dict(self._next)
+
+    def forget(self, places: Iterable[Place]) -> None:
+        """They were committed, or are somebody else's now."""
+        for place in places:
+            self._next.pop(place, None)
+        if not self._next:
+            self._count = 0
 
 
-def _bytes(given: str | bytes | None) -> bytes | None:
-    return given.encode() if isinstance(given, str) else given
+class Every:
+    """Something that is due at once, and then again whenever so much time has gone by since it last was."""
 
+    def __init__(self, period_ms: int, clock: Clock) -> None:
+        self._period_ms = period_ms
+        self._clock = clock
+        self._due_at_ms = 0
 
-def _places(partitions: Iterable[TopicPartition]) -> list[Place]:
-    return [(one.topic, one.partition) for one in partitions]
+    def is_due(self) -> bool:
+        """Whether it is; whoever asks does it then."""
+        at_ms = self._clock()
+        # A clock that was ahead and went back must not keep it from being due until then.
+        is_due = not self._due_at_ms - self._period_ms <= at_ms < self._due_at_ms
+        if is_due:
+            self._due_at_ms = at_ms + self._period_ms
+        return is_due
 
-
-def _places_at(offsets: Mapping[Place, int]) -> list[TopicPartition]:
-    return [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
+    def make_due(self) -> None:
+        """It was not finished, and goes on when it is asked for next."""
+        self._due_at_ms = 0

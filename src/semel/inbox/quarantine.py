@@ -1,25 +1,207 @@
-"""What a person does with messages that were put aside: look at them, have them tried again, or drop them.
+"""The quarantine: messages that were put aside, once each, until a person has them tried again or dropped.
 
-Trying again is the loop's work, before anything new. What is dropped is dealt with: its event is a duplicate from then
-on. Nothing here hands a message to a handler, and each call is one transaction of the caller's.
+A row that is done or dropped loses its message and stays for as long as a claim does, so that the same thing, delivered
+again, is known. Trying again is the loop's work, before anything new. What is dropped is dealt with: its event is a
+duplicate from then on. Nothing here hands a message to a handler, and each call is in a transaction of the caller's.
 """
 
+import hashlib
+import json
 from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Row, select, update
 
-from semel.inbox import asides
-from semel.inbox.asides import Entry, State
-from semel.inbox.claims import claim_version
-from semel.inbox.errors import Unsettled
-from semel.inbox.outcomes import Outcome
+from semel.inbox.events import Headers, Message, Outcome, Version
+from semel.inbox.tables import insert_new, is_new, quarantine
+from semel.inbox.versions import claim_version
+
+REASON_CHARACTERS_MAX: Final = 500
+_PUT: Final = insert_new(quarantine)
+_FORGOTTEN: Final[dict[str, None]] = {"key": None, "value": None, "headers": None}
+
+
+class State(StrEnum):
+    HELD = "held"
+    """Waits for a person."""
+    DUE = "due"
+    """A person said that it is to be tried again; the loop does."""
+    DONE = "done"
+    DROPPED = "dropped"
+
+
+class Cause(StrEnum):
+    FAILED = "failed"
+    UNDECODABLE = "undecodable"
+    GAP = "gap"
+    FLOOR = "floor"
+
+
+class Aside(NamedTuple):
+    """Something that is to be put aside, and why."""
+
+    consumer: str
+    subject: str
+    cause: Cause
+    reason: str
+    at_ms: int
+    attempts: int = 0
+    message: Message | None = None
+
+
+class Entry(NamedTuple):
+    """Something that was put aside."""
+
+    number: int
+    consumer: str
+    subject: str
+    state: State
+    cause: Cause
+    reason: str
+    attempts: int
+    quarantined_at_ms: int
+    message: Message | None
+
+    @property
+    def message_id(self) -> str | None:
+        """The event id that was claimed when this was put aside."""
+        kind, _, name = self.subject.partition(":")
+        return name if kind == "id" else None
+
+    @property
+    def version(self) -> Version | None:
+        kind, _, name = self.subject.partition(":")
+        version, _, aggregate = name.partition(":")
+        return Version(aggregate, int(version)) if kind == "version" else None
+
+
+def subject_of(identity: str | Version) -> str:
+    if isinstance(identity, Version):
+        return f"version:{identity.version}:{identity.aggregate}"
+    return f"id:{identity}"
+
+
+def subject_of_record(message: Message) -> str:
+    """For a record without an identity: its place, and what it holds, because a topic can be made anew."""
+    digest = hashlib.sha256(
+        repr((message.topic, message.partition, message.offset, message.key, message.value)).encode()
+    )
+    return f"record:{digest.hexdigest()}"
+
+
+def put(connection: Connection, aside: Aside) -> bool:
+    """False where it was put aside before."""
+    values: dict[str, Any] = {
+        "consumer": aside.consumer,
+        "subject": aside.subject,
+        "state": State.HELD.value,
+        "cause": aside.cause.value,
+        "reason": one_line(aside.reason),
+        "attempts": aside.attempts,
+        "quarantined_at_ms": aside.at_ms,
+        **(_columns(aside.message) if aside.message is not None else {}),
+    }
+    return is_new(connection, _PUT, values)
+
+
+def one_line(reason: str) -> str:
+    """What PostgreSQL keeps and a terminal shows of any error, which may hold what a stranger has sent."""
+    line = " ".join(reason.replace("\0", "").split())[:REASON_CHARACTERS_MAX]
+    shown = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+    return "".join(shown)[:REASON_CHARACTERS_MAX]
+
+
+def entries(connection: Connection, *, consumer: str | None, states: Sequence[State]) -> list[Entry]:
+    """In the order in which they were put aside."""
+    statement = select(quarantine).where(quarantine.c.state.in_([state.value for state in states]))
+    if consumer is not None:
+        statement = statement.where(quarantine.c.consumer == consumer)
+    return [_entry(row) for row in connection.execute(statement.order_by(quarantine.c.number))]
+
+
+def due_numbers(connection: Connection, consumer: str, count_max: int) -> list[int]:
+    statement = (
+        select(quarantine.c.number)
+        .where(quarantine.c.state == State.DUE.value, quarantine.c.consumer == consumer)
+        .order_by(quarantine.c.number)
+        .limit(count_max)
+    )
+    return list(connection.scalars(statement))
+
+
+def entry_of(connection: Connection, number: int) -> Entry | None:
+    row = connection.execute(select(quarantine).where(quarantine.c.number == number)).first()
+    return None if row is None else _entry(row)
+
+
+def move(connection: Connection, number: int, source: State, target: State) -> bool:
+    """False where it is not, or no longer, in the state `source`: somebody else was first."""
+    statement = update(quarantine).where(quarantine.c.number == number, quarantine.c.state == source.value)
+    return connection.execute(statement.values(state=target.value)).rowcount == 1
+
+
+def forget_message(connection: Connection, number: int) -> None:
+    connection.execute(update(quarantine).where(quarantine.c.number == number).values(_FORGOTTEN))
+
+
+def hold_again(connection: Connection, number: int, source: State, reason: str) -> None:
+    """It failed once more: back to a person, unless it has left the state `source` meanwhile."""
+    connection.execute(
+        update(quarantine)
+        .where(quarantine.c.number == number, quarantine.c.state == source.value)
+        .values(state=State.HELD.value, reason=one_line(reason), attempts=quarantine.c.attempts + 1)
+    )
+
+
+def _columns(message: Message) -> dict[str, Any]:
+    return {
+        "topic": message.topic,
+        "partition": message.partition,
+        "offset": message.offset,
+        "timestamp_ms": message.timestamp_ms,
+        "key": message.key,
+        "value": message.value,
+        "headers": json.dumps([[name, None if value is None else value.hex()] for name, value in message.headers]),
+    }
+
+
+def _entry(row: Row[Any]) -> Entry:
+    return Entry(
+        row.number,
+        row.consumer,
+        row.subject,
+        State(row.state),
+        Cause(row.cause),
+        row.reason,
+        row.attempts,
+        row.quarantined_at_ms,
+        _message(row),
+    )
+
+
+def _message(row: Row[Any]) -> Message | None:
+    if row.headers is None:
+        return None
+    headers: Headers = tuple(
+        (name, None if value is None else bytes.fromhex(value)) for name, value in json.loads(row.headers)
+    )
+    return Message(row.topic, row.partition, row.offset, row.key, row.value, headers, row.timestamp_ms)
+
+
+# -- what a person does ------------------------------------------------------------------------------------------------
+
+
+class Unsettled(ValueError):
+    """What was asked of a quarantined message cannot be done to it."""
+
 
 OPEN = (State.HELD, State.DUE)
 
 
 def open_entries(connection: Connection, consumer: str | None = None) -> list[Entry]:
     """What waits for a person or for the loop, in the order in which it came."""
-    return asides.entries(connection, consumer=consumer, states=OPEN)
+    return entries(connection, consumer=consumer, states=OPEN)
 
 
 def retry(connection: Connection, numbers: Sequence[int]) -> None:
@@ -30,7 +212,7 @@ def retry(connection: Connection, numbers: Sequence[int]) -> None:
                 f"{number} has no message that a loop could take: it was claimed outside of one; deal with it, then "
                 "drop it"
             )
-        asides.move(connection, number, State.HELD, State.DUE)
+        move(connection, number, State.HELD, State.DUE)
 
 
 def drop(connection: Connection, numbers: Sequence[int], *, first_version: int, now_ms: int) -> None:
@@ -45,9 +227,9 @@ def drop(connection: Connection, numbers: Sequence[int], *, first_version: int, 
                 f"{number} is version {version.version} of {version.aggregate}, and one before it is still missing: "
                 "deal with that first"
             )
-        if not asides.move(connection, number, entry.state, State.DROPPED):
+        if not move(connection, number, entry.state, State.DROPPED):
             raise Unsettled(f"{number} was taken by a loop just now")
-        asides.forget_message(connection, number)
+        forget_message(connection, number)
 
 
 def _is_passed(outcome: Outcome) -> bool:
@@ -55,7 +237,7 @@ def _is_passed(outcome: Outcome) -> bool:
 
 
 def _open_entry(connection: Connection, number: int) -> Entry:
-    entry = asides.entry_of(connection, number)
+    entry = entry_of(connection, number)
     if entry is None or entry.state not in OPEN:
         raise Unsettled(f"there is no {number} in the quarantine" + ("" if entry is None else f" now: {entry.state}"))
     return entry

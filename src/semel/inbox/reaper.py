@@ -10,12 +10,25 @@ from sqlalchemy import ColumnElement, Connection, Engine, Table, and_, delete, s
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from semel.database.clock import Clock, now_ms
-from semel.inbox.asides import State
-from semel.inbox.errors import RetentionTooShort
-from semel.inbox.identities import checked_consumer
-from semel.inbox.statements import insert_new, is_new
-from semel.inbox.tables import claims, floors, quarantine
-from semel.inbox.times import DAY_MS, RETENTION_MIN_MS, RETENTION_MS
+from semel.database.procedures import Procedure, drive, drive_async, transaction
+from semel.inbox.events import checked_consumer
+from semel.inbox.quarantine import State
+from semel.inbox.tables import claims, floors, insert_new, is_new, quarantine
+
+DAY_MS: Final = 24 * 60 * 60 * 1000
+
+# How long a claim is kept unless somebody says otherwise: longer than any topic's usual retention, so that whatever can
+# be delivered again is still known.
+RETENTION_MS: Final = 30 * DAY_MS
+# The least. The floor is never higher than this below the reaper's clock, and an id that is younger than FRESH_MS by
+# the clock of whoever claims it is not compared with the floor. So two clocks may differ by 23 hours.
+RETENTION_MIN_MS: Final = DAY_MS
+FRESH_MS: Final = 60 * 60 * 1000
+
+
+class RetentionTooShort(ValueError):
+    """Claims would be thrown away that clocks which differ a little still need."""
+
 
 # Claims that go in one transaction: SQLite has one writer, who is kept waiting for as long as that takes.
 STEP_ROWS: Final = 1_000
@@ -24,30 +37,23 @@ _SETTLED: Final = (State.DONE.value, State.DROPPED.value)
 
 
 def reap(engine: Engine, *, consumer: str, retention_ms: int = RETENTION_MS, clock: Clock = now_ms) -> int:
-    """Raise the consumer's floor to `retention_ms` ago, delete the claims below it, and say how many there were."""
-    name, floor_ms = checked_consumer(consumer), clock() - checked_retention(retention_ms)
-    with engine.begin() as connection:
-        floor_ms = raise_floor(connection, name, floor_ms)
-    deleted = 0
-    while True:
-        with engine.begin() as connection:
-            step = delete_step(connection, name, floor_ms)
-        deleted += step
-        if step < STEP_ROWS:
-            return deleted
+    """Raise the consumer's floor to `retention_ms` ago, delete the claims below it, and return how many there were."""
+    return drive(reap_procedure(engine, consumer, retention_ms, clock))
 
 
 async def reap_async(
     engine: AsyncEngine, *, consumer: str, retention_ms: int = RETENTION_MS, clock: Clock = now_ms
 ) -> int:
     """`reap` on an asynchronous engine."""
-    name, floor_ms = checked_consumer(consumer), clock() - checked_retention(retention_ms)
-    async with engine.begin() as connection:
-        floor_ms = await connection.run_sync(raise_floor, name, floor_ms)
+    return await drive_async(reap_procedure(engine, consumer, retention_ms, clock))
+
+
+def reap_procedure(engine: Engine | AsyncEngine, consumer: str, retention_ms: int, clock: Clock) -> Procedure[int]:
+    name, goal_ms = checked_consumer(consumer), clock() - checked_retention(retention_ms)
+    floor_ms: int = yield transaction(engine, lambda connection: raise_floor(connection, name, goal_ms))
     deleted = 0
     while True:
-        async with engine.begin() as connection:
-            step = await connection.run_sync(delete_step, name, floor_ms)
+        step: int = yield transaction(engine, lambda connection: delete_step(connection, name, floor_ms))
         deleted += step
         if step < STEP_ROWS:
             return deleted

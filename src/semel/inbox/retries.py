@@ -1,6 +1,22 @@
-"""How often a message that fails is tried, and how long to wait in between. Chance comes in as an argument."""
+"""How often a message that fails is tried, how long to wait in between, and which errors do not count as its own.
 
+An error that passes by itself says nothing of the event: another transaction was in the way, or a system is away. It is
+waited for, because an event that is put aside for it was good. A message that was held up too often in one go is left
+for the next one, so that a loop can talk to its broker in between. This module must never wait itself, nor touch a
+database; chance comes in as an argument.
+"""
+
+import errno
+import logging
+import socket
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
+
+from semel.database import is_passing as is_passing_database
+from semel.database.errors import causes, is_of_a_kind, singly
+from semel.inbox.events import IdentityIsPlace
+from semel.inbox.quarantine import one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,3 +40,101 @@ class Retries:
         failed together do not come back together. `chance` is at least 0 and less than 1."""
         wait_ms = min(self.first_wait_ms << (attempt - 1), self.wait_ms_max)
         return wait_ms * (1 - chance / 2) / 1000
+
+
+# -- outages -----------------------------------------------------------------------------------------------------------
+
+
+Passing = Callable[[BaseException], bool]
+"""Says of an error that it passes by itself, and so says nothing of the message."""
+
+# From here on waits are as long as they get.
+_COUNT_MAX: Final = 32
+
+logger = logging.getLogger("semel.inbox")
+
+_NO_WAY_THERE: Final = frozenset({errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EHOSTDOWN})
+# What clients of HTTP raise where there was no answer; they do not say what of.
+_NO_ANSWER: Final = frozenset(
+    {
+        *("httpx.NetworkError", "httpx.TimeoutException", "httpx.RemoteProtocolError"),
+        *("requests.exceptions.ConnectionError", "requests.exceptions.Timeout"),
+        "aiohttp.client_exceptions.ClientConnectionError",
+    }
+)
+
+
+def is_passing(error: BaseException) -> bool:
+    """Whether it passes by itself: contention in a database, or something that does not answer."""
+    return all(
+        is_passing_database(single) or any(_is_no_answer(one) for one in causes(single)) for single in singly(error)
+    )
+
+
+def _is_no_answer(error: BaseException) -> bool:
+    if isinstance(error, ConnectionError | TimeoutError):
+        return True
+    if isinstance(error, socket.gaierror):
+        return error.errno == socket.EAI_AGAIN
+    if isinstance(error, OSError) and error.errno in _NO_WAY_THERE:
+        return True
+    return is_of_a_kind(error, _NO_ANSWER)
+
+
+class Outage:
+    """What is waited for at present. It is said once when it begins, and once when it is over."""
+
+    def __init__(self, retries: Retries) -> None:
+        self._retries = retries
+        self._count = 0
+
+    def wait_seconds(self, error: BaseException, chance: float) -> float:
+        """How long to wait after this error: longer each time, until it is over."""
+        self._count += 1
+        # Of two who want the same row one is turned away, now and then. That is no news.
+        if self._count == self._retries.attempts:
+            logger.warning("waiting: %s", one_line(f"{type(error).__name__}: {error}"))
+        # Far beyond the limit of any wait, and no farther.
+        return self._retries.wait_seconds(min(self._count, _COUNT_MAX), chance)
+
+    def is_over(self) -> None:
+        if self._count >= self._retries.attempts:
+            logger.warning("going on: what was waited for is there again")
+        self._count = 0
+
+
+# -- one message -------------------------------------------------------------------------------------------------------
+
+
+class Attempts:
+    def __init__(self, retries: Retries, outage: Outage, passing: Passing, chance: Callable[[], float]) -> None:
+        self.failed = 0
+        self.failure: Exception | None = None
+        self._held_up = 0
+        self._retries = retries
+        self._outage = outage
+        self._passing = passing
+        self._chance = chance
+
+    @property
+    def are_used_up(self) -> bool:
+        """Whether the message is to be put aside."""
+        return self.failed >= self._retries.attempts
+
+    @property
+    def are_held_up(self) -> bool:
+        """Whether this go is over, and nothing is known of the message."""
+        return self._held_up >= self._retries.attempts
+
+    def wait_seconds(self, error: Exception) -> float:
+        """How long to wait after this failure. What cannot be put aside is raised."""
+        if isinstance(error, IdentityIsPlace):
+            raise error
+        if self._passing(error):
+            self._held_up += 1
+            return self._outage.wait_seconds(error, self._chance())
+        if self.are_used_up:
+            raise error
+        self.failed += 1
+        self.failure = error
+        return 0.0 if self.are_used_up else self._retries.wait_seconds(self.failed, self._chance())

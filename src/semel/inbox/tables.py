@@ -5,10 +5,25 @@ would need the time in its primary key, so that an event could be claimed once i
 its own time would still be unique, and most ids do not.
 """
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
-from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, PrimaryKeyConstraint, Table, Text
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Executable,
+    Index,
+    Insert,
+    Integer,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+)
 from sqlalchemy import UniqueConstraint as Unique
+from sqlalchemy.dialects import postgresql, sqlite
 
 metadata: Final = MetaData()
 
@@ -72,3 +87,25 @@ quarantine: Final = Table(
     Unique("consumer", "subject", name="semel_inbox_quarantine_subject"),
     Index("semel_inbox_quarantine_by_state", "state", "consumer", "number"),
 )
+
+
+# -- the insert that the databases spell differently -------------------------------------------------------------------
+
+
+def insert_new(table: Table) -> dict[str, Executable]:
+    """By the name of the dialect. Its rows are counted, which is cheaper than to have the new one given back."""
+    return {
+        "postgresql": _counted(postgresql.insert(table).on_conflict_do_nothing()),
+        "sqlite": _counted(sqlite.insert(table).on_conflict_do_nothing()),
+    }
+
+
+def _counted(insert: Insert) -> Executable:
+    # SQLAlchemy keeps the count of an insert only if it is told to, and asks for a key that the database has made
+    # unless it is told not to.
+    return insert.inline().execution_options(preserve_rowcount=True)
+
+
+def is_new(connection: Connection, statements: Mapping[str, Executable], values: Mapping[str, Any]) -> bool:
+    """Whether there was no such row; it is there now."""
+    return connection.execute(statements[connection.dialect.name], values).rowcount > 0

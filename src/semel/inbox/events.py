@@ -1,14 +1,91 @@
-"""What an event is known by: the id its producer gave it, or (aggregate, version); and never where it lies in a topic.
+"""An event: the message that brings it, the identity it is known by, and its outcome.
 
-The same text is the same event, byte by byte. This module decides by what it is handed alone.
+An event is known by the id that its producer gave it, or by (aggregate, version), and never by its place in a topic.
+The same text is the same event, byte by byte. An outcome is true if, and only if, the effect is due. This module
+decides by its arguments alone.
 """
 
 import hashlib
 import re
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from semel.inbox.errors import BrokerCoordinates, UnusableId
+# -- the message -------------------------------------------------------------------------------------------------------
+
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A record. Its place is where it lies, and never what it is known by."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+    timestamp_ms: int | None = None
+    are_headers_readable: bool = True
+    """False where the client cannot hand them over; then there are none."""
+
+    def header(self, name: str) -> bytes | None:
+        """The value of the last header of this name; None where there is none."""
+        return next((value for header, value in reversed(self.headers) if header == name), None)
+
+    @property
+    def place(self) -> tuple[str, int]:
+        return self.topic, self.partition
+
+
+# -- the outcome -------------------------------------------------------------------------------------------------------
+
+
+class Outcome(StrEnum):
+    """What became of an event; true if, and only if, its effect is due."""
+
+    ACCEPTED = "accepted"
+    DUPLICATE = "duplicate"
+    GAP = "gap"
+    """The version is not the one after the last: something is missing in between."""
+    QUARANTINED = "quarantined"
+    """Nobody can say any more whether it is new, or it cannot be handled: a person decides."""
+
+    def __bool__(self) -> bool:
+        return self is Outcome.ACCEPTED
+
+
+class UnusableId(ValueError):
+    """The text cannot name an event: it is empty, too long, or no database would keep it as it is."""
+
+
+class BrokerCoordinates(ValueError):
+    """A place in a topic was given as the identity of an event."""
+
+    def __init__(self, given: Any) -> None:
+        shown = given if isinstance(given, str) else f"a {type(given).__module__}.{type(given).__qualname__}"
+        super().__init__(
+            f"{shown} is a place in a topic and no event: an event that its producer sends twice has two places, and "
+            "would be taken for new twice; use the id that the producer gave it, or (aggregate, version)"
+        )
+
+
+class IdentityIsPlace(BrokerCoordinates):
+    """The program makes its identities of places: a mistake of its own, for which no message is put aside."""
+
+
+class HeadersUnreadable(ValueError):
+    """Kafka takes any bytes for the name of a header, and its clients have only text."""
+
+    def __init__(self) -> None:
+        super().__init__("a header has a name that is not UTF-8, so its client can read none of them")
+
+
+# -- the identity ------------------------------------------------------------------------------------------------------
+
 
 # PostgreSQL keeps at most 2,704 bytes in an entry of an index; these two have to fit with four bytes to a character.
 ID_CHARACTERS_MAX: Final = 512

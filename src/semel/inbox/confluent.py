@@ -1,0 +1,230 @@
+"""The loop over confluent-kafka.
+
+Rebalances come between two messages, so a revoked partition is finished to the last message that was begun; what is
+done is committed, and the rest is left to the next consumer. The client must never commit an offset by itself.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import methodcaller
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Message as Received
+from sqlalchemy import Connection, Engine
+
+from semel.database import check_unbroken, within
+from semel.database.procedures import drive
+from semel.inbox.admission import Due
+from semel.inbox.brokers import Brokers, LoopFailed, checked_config
+from semel.inbox.events import Headers, Message, Outcome
+from semel.inbox.loop import POLL_SECONDS, Loop, Place
+from semel.publish.clients import lacking
+
+Handler = Callable[[Connection, Message], object]
+
+# A library does not print: what librdkafka says goes to the log of the program, if it has one.
+logger = logging.getLogger("semel.inbox.librdkafka")
+logger.addHandler(logging.NullHandler())
+
+# What a client reports and mends by itself.
+_PASSING: Final = frozenset(
+    {
+        KafkaError._PARTITION_EOF,
+        KafkaError._MAX_POLL_EXCEEDED,
+        KafkaError._TRANSPORT,
+        KafkaError._TIMED_OUT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+    }
+)
+# The partitions are somebody else's, who begins at the last commit and finds the rest to be duplicates.
+_NO_MEMBER: Final = frozenset(
+    {
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.FENCED_INSTANCE_ID,
+        KafkaError.FENCED_MEMBER_EPOCH,
+        KafkaError.STALE_MEMBER_EPOCH,
+        KafkaError._ASSIGNMENT_LOST,
+    }
+)
+# The same commit will do, later.
+_LATER: Final = frozenset(
+    {
+        KafkaError.REBALANCE_IN_PROGRESS,
+        KafkaError._TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        # No broker told it where the coordinator is, for as long as a session lasts.
+        KafkaError._WAIT_COORD,
+    }
+)
+# Where a name is not UTF-8 the client gives a result and an error at once. A plain call of a method may go on with the
+# result, and the error comes up anywhere behind it; this one raises it.
+_HEADERS_OF: Final = methodcaller("headers")
+
+
+class Inbox(Loop[Engine]):
+    """The loop over confluent-kafka; `counts` says what became of the records so far.
+
+    `engine` is best made by `semel.database.engine_of`: its transactions have to be such that `once` takes them.
+    """
+
+    def run(self, handler: Handler, kafka: Mapping[str, Any], topics: Sequence[str]) -> None:
+        """Consume `topics` until `stop`; `kafka` is the configuration of a confluent-kafka consumer.
+
+        The handler gets a connection in the transaction of the claim, and the message. Its error rolls both back.
+        """
+        brokers = Brokers(self._clock)
+        drive(self._run(handler, _Client(self, brokers, kafka, topics), brokers))
+
+    def take(self, handler: Handler, message: Message) -> Outcome | None:
+        """What became of this message, committed and counted; None if `stop` came before that was known.
+
+        Call it from a loop of your own, and commit the offset after it. It waits for what is away, as long as that is.
+        """
+        return drive(self._take(handler, message))
+
+    def retry_due(self, handler: Handler) -> None:
+        """Try each message once that a person wants to be tried again, in the order in which they were put aside."""
+        drive(self._retry_due(handler))
+
+    def _handle(self, work: Callable[[Connection], Due | None], handler: Handler) -> Due | None:
+        with self._engine.begin() as connection, within(connection):
+            due = work(connection)
+            if due is not None and due.outcome:
+                handler(connection, due.message)
+                check_unbroken(connection)
+            return due
+
+    def _pause(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+class _Client:
+    """A consumer of confluent-kafka, as the loop uses it. Each operation is done when it is called."""
+
+    def __init__(self, loop: Inbox, brokers: Brokers, kafka: Mapping[str, Any], topics: Sequence[str]) -> None:
+        self._loop = loop
+        self._brokers = brokers
+        self._group = str(kafka.get("group.id"))
+        self._topics = topics
+        self._consumer = Consumer(for_confluent(kafka, brokers.doubt))
+
+    def start(self) -> None:
+        self._consumer.subscribe(
+            list(self._topics), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
+        )
+
+    def poll(self) -> Message | None:
+        received = self._consumer.poll(POLL_SECONDS)
+        return None if received is None or self._is_passing(received) else message_of(received)
+
+    def release(self) -> None:
+        """Rebalances come in `poll` alone."""
+
+    def read_again(self, message: Message) -> None:
+        try:
+            self._consumer.seek(TopicPartition(message.topic, message.partition, message.offset))
+        except KafkaException as failure:
+            raise LoopFailed(f"the place of a message that has to wait is lost: {failure.args[0].str()}") from failure
+
+    def commit(self, offsets: Mapping[Place, int]) -> bool:
+        places = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
+        try:
+            self._consumer.commit(offsets=places, asynchronous=False)
+        except KafkaException as failure:
+            error = failure.args[0]
+            if error.code() in _LATER or error.retriable():
+                return False
+            if error.code() not in _NO_MEMBER:
+                right = self._lacking(error, min(offsets)[0])
+                raise LoopFailed(f"the broker refuses the offsets: {error.str()}{right}") from failure
+        return True
+
+    def what_is_wrong(self) -> str | None:
+        return self._brokers.wrong_with(self._consumer, self._topics)
+
+    def leave(self) -> None:
+        self._consumer.close()
+
+    def _is_passing(self, received: Received) -> bool:
+        error = received.error()
+        if error is None:
+            return False
+        if error.code() in _PASSING or (error.retriable() and not error.fatal()):
+            if error.code() != KafkaError._PARTITION_EOF:
+                self._brokers.doubt(error)
+            return True
+        raise LoopFailed(f"the broker refuses to be read: {error.str()}{self._lacking(error, received.topic())}")
+
+    def _lacking(self, error: KafkaError, topic: str | None) -> str:
+        is_of_group = error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
+        return lacking(error.code(), "Read", self._group if is_of_group else topic)
+
+    def _assigned(self, _consumer: Consumer, _partitions: list[TopicPartition]) -> None:
+        self._brokers.give_partitions()
+
+    def _revoked(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._brokers.take_partitions()
+        drive(self._loop.give_up(self, _places(partitions)))
+
+    def _lost(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._brokers.take_partitions()
+        self._loop.forget(_places(partitions))
+
+
+def for_confluent(given: Mapping[str, Any], hear: Callable[[KafkaError], None]) -> dict[str, Any]:
+    """`hear` gets what the client meets and mends by itself; so does an `error_cb` of the user's."""
+    config = checked_config(given, "group.id", "enable.auto.commit")
+    told = config.get("error_cb")
+
+    def tell(error: KafkaError) -> None:
+        hear(error)
+        if told is not None:
+            told(error)
+
+    return {**_FOR_CONFLUENT, "logger": logger, **config, "enable.auto.commit": False, "error_cb": tell}
+
+
+_FOR_CONFLUENT: Final = {
+    # A group without offsets begins where the topic does: it must not miss what was sent before it.
+    "auto.offset.reset": "earliest",
+    # Else librdkafka begins anew each time all brokers are away, and says so twenty times a second.
+    "metadata.recovery.strategy": "none",
+}
+
+
+def message_of(received: Received) -> Message:
+    kind, timestamp_ms = received.timestamp()
+    headers, are_headers_readable = _headers(received)
+    return Message(
+        str(received.topic()),
+        int(received.partition() or 0),
+        int(received.offset() or 0),
+        _bytes(received.key()),
+        _bytes(received.value()),
+        headers,
+        # The time at which the broker stored it says nothing of the event.
+        timestamp_ms if kind == 1 and timestamp_ms >= 0 else None,
+        are_headers_readable,
+    )
+
+
+def _headers(received: Received) -> tuple[Headers, bool]:
+    """And whether they could be read. To be called once: what the client hands out after a failure has a hole in it."""
+    try:
+        found: Any = _HEADERS_OF(received) or ()
+    except (SystemError, UnicodeDecodeError):
+        return (), False
+    return tuple((name, _bytes(value)) for name, value in found), True
+
+
+def _bytes(given: str | bytes | None) -> bytes | None:
+    return given.encode() if isinstance(given, str) else given
+
+
+def _places(partitions: Iterable[TopicPartition]) -> list[Place]:
+    return [(one.topic, one.partition) for one in partitions]
