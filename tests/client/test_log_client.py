@@ -313,7 +313,7 @@ def test_what_was_never_there_is_an_unknown_topic(
     with client_of(broker.bootstrap) as client:
         with pytest.raises(UnknownTopic, match="no topic 'nothing'"):
             client.offsets([TopicPartition("nothing", 0)], LATEST, COMMITTED)
-        with pytest.raises(UnknownTopic, match="no partition 7 of topic 'payments'"):
+        with pytest.raises(UnknownTopic, match="topic 'payments' has no partition 7: its partitions are 0 to 0"):
             values(client, Slice(client.topics(["payments"])["payments"], 7, 0, 1))
         with pytest.raises(UnknownTopic, match="no topic 'gone'"):
             values(client, Slice(Topic("gone", uuid.uuid4(), 1), 0, 0, 1))

@@ -83,7 +83,7 @@ SINK_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a coordinator that moved is asked where it was",
         "semel.client.transaction:Transaction._check",
-        "if code in _ELSEWHERE: self._coordinator = None",
+        "if code in codes.NOT_COORDINATED: self._coordinator = None",
         "",
         _transactions("looked_for_again"),
     ),
@@ -299,6 +299,13 @@ SINK_BUGS: Final[tuple[Bug, ...]] = (
         "answer.last_stable_offset >= self._wanted.end",
         "answer.last_stable_offset >= 0",
         ("tests/client/test_empty_end.py",),
+    ),
+    Bug(
+        "a change whose answer is lost is sent to the next broker as well",
+        "semel.client.cluster:Cluster.ask_once",
+        "connection = self.lease(address)",
+        "return self.ask(address, api_key, **values)",
+        ("tests/client/test_client_cluster.py",),
     ),
     Bug(
         "a driver of an older version goes on beside the new one",

@@ -11,20 +11,14 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
-from semel.cli.client import (
-    EARLIEST,
-    GROUP,
-    LATEST,
-    READ_UNCOMMITTED,
-    Client,
-    Connection,
-    Refused,
-    TopicMetadata,
-    add_bootstrap,
-)
+from semel.cli.cluster import add_bootstrap, cluster_at, coordinator_of, offsets_of, partitions_of, topic_of
 from semel.cli.errors import Failure
 from semel.cli.showing import NOTHING, print_table, printable
 from semel.cli.subcommands import add_subcommand
+from semel.client import codes
+from semel.client.cluster import GROUP, Cluster
+from semel.client.places import EARLIEST, LATEST, Isolation, Position, TopicPartition
+from semel.client.settings import Address
 from semel.wire.errors import ErrorCode, ProtocolError
 from semel.wire.primitives import INT32, MALFORMED, read_length, read_string
 from semel.wire.versions import (
@@ -44,13 +38,11 @@ _CONSUMER_PROTOCOL: Final = "consumer"
 # In front of a classic assignment.
 _VERSION_BYTES: Final = 2
 
-Place = tuple[str, int]
-
 
 class Row(NamedTuple):
     """How far a group has come in one partition; None for what is not known."""
 
-    place: Place
+    where: TopicPartition
     committed: int | None
     end: int | None
     member_id: str
@@ -64,7 +56,7 @@ class Members(NamedTuple):
     """The members of a group as lines, and whose each partition is."""
 
     lines: list[str]
-    owners: dict[Place, str]
+    owners: dict[TopicPartition, str]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -95,42 +87,41 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    with Client(options.bootstrap) as client:
+    with cluster_at(options.bootstrap) as cluster:
         if options.action == "list":
-            _list(client)
+            _list(cluster)
         elif options.action == "describe":
-            _describe(client, options.name)
+            _describe(cluster, options.name)
         elif options.action == "reset":
-            _reset(client, options.name, options.to, options.topic, options.execute)
+            _reset(cluster, options.name, options.to, options.topic, options.execute)
         else:
-            _delete(client, options.name, options.yes)
+            _delete(cluster, options.name, options.yes)
     return 0
 
 
 # -- list and describe ------------------------------------------------------------------------------------------
 
 
-def _groups(client: Client) -> dict[str, Any]:
+def _groups(cluster: Cluster) -> dict[str, Any]:
     """Every group that some broker looks after."""
-    found = {}
-    for broker in client.brokers():
-        answer = broker.ask(LIST_GROUPS, states_filter=[], types_filter=[])
-        if answer.error_code:
-            raise Refused("the list of groups", answer.error_code)
-        found.update({str(group.group_id): group for group in answer.groups})
-    return dict(sorted(found.items()))
+    groups = {}
+    for broker in cluster.brokers():
+        answer = cluster.ask(broker, LIST_GROUPS, states_filter=[], types_filter=[])
+        codes.check_coordinator("the list of groups", answer.error_code, right="Describe on groups")
+        groups.update({str(group.group_id): group for group in answer.groups})
+    return dict(sorted(groups.items()))
 
 
-def _group(client: Client, name: str) -> Any:
-    group = _groups(client).get(name)
+def _group(cluster: Cluster, name: str) -> Any:
+    group = _groups(cluster).get(name)
     if group is None:
         raise Failure(f"there is no group {name!r}")
     return group
 
 
-def _list(client: Client) -> None:
+def _list(cluster: Cluster) -> None:
     rows = [("GROUP", "TYPE", "STATE")]
-    rows += [(name, _type_of(group), _state_of(group)) for name, group in _groups(client).items()]
+    rows += [(name, _type_of(group), _state_of(group)) for name, group in _groups(cluster).items()]
     print_table(rows)
 
 
@@ -143,94 +134,94 @@ def _state_of(group: Any) -> str:
     return str(getattr(group, "group_state", NOTHING))
 
 
-def _describe(client: Client, name: str) -> None:
-    group = _group(client, name)
-    coordinator = client.coordinator(name, GROUP)
-    members = _members(coordinator, name, _type_of(group))
+def _describe(cluster: Cluster, name: str) -> None:
+    group = _group(cluster, name)
+    coordinator = coordinator_of(cluster, name, GROUP)
+    members = _members(cluster, coordinator, name, _type_of(group))
     print(f"group {printable(name)}  type {_type_of(group)}  state {_state_of(group)}")
     for line in members.lines:
         print(f"member {printable(line)}")
-    committed = _committed(coordinator, name)
-    rows = list(_rows(client, committed, members.owners))
+    committed = _committed(cluster, coordinator, name)
+    rows = list(_rows(cluster, committed, members.owners))
     if not rows:
         print("no offsets")
         return
     table: list[tuple[str, ...]] = [("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER")]
     for row in rows:
-        topic, partition = row.place
         figures = [NOTHING if figure is None else str(figure) for figure in (row.committed, row.end, row.lag)]
-        table.append((topic, str(partition), *figures, row.member_id))
+        table.append((row.where.topic, str(row.where.partition), *figures, row.member_id))
     print_table(table)
 
 
-def _rows(client: Client, committed: dict[Place, int], owners: dict[Place, str]) -> Iterable[Row]:
-    topics = {topic.name: topic for topic in client.topics()}
+def _rows(cluster: Cluster, committed: dict[TopicPartition, int], owners: dict[TopicPartition, str]) -> Iterable[Row]:
+    topics = cluster.every_topic(with_internal=True)
     places = sorted({*committed, *owners})
-    for name in sorted({name for name, _ in places}):
-        own = [place for place in places if place[0] == name]
-        topic = topics.get(name)
-        ends = {} if topic is None else _offsets(client, topic, [index for _, index in own if index in topic.leaders])
-        for place in own:
-            yield Row(place, committed.get(place), ends.get(place[1]), owners.get(place, NOTHING))
+    there = [where for where in places if where.topic in topics and where.partition < topics[where.topic].partitions]
+    ends = _offsets(cluster, there, LATEST)
+    for where in places:
+        yield Row(where, committed.get(where), ends.get(where), owners.get(where, NOTHING))
 
 
-def _offsets(client: Client, topic: TopicMetadata, partitions: Iterable[int], which: int = LATEST) -> dict[int, int]:
+def _offsets(cluster: Cluster, partitions: Iterable[TopicPartition], at: Position) -> dict[TopicPartition, int]:
     """As Kafka's own tools count: to the end of the log, and not to where the oldest open transaction begins."""
-    return client.offsets(topic, partitions, which, READ_UNCOMMITTED)
+    return offsets_of(cluster, partitions, at, Isolation.READ_UNCOMMITTED)
 
 
-def _committed(coordinator: Connection, name: str) -> dict[Place, int]:
-    asked = {"group_id": name, "topics": None}
-    answer = coordinator.ask(OFFSET_FETCH, **asked, groups=[asked], require_stable=False)
-    (found,) = getattr(answer, "groups", None) or [answer]
-    if found.error_code:
-        raise Refused(f"group {name!r}", found.error_code)
+def _committed(cluster: Cluster, coordinator: Address, name: str) -> dict[TopicPartition, int]:
+    wanted = {"group_id": name, "topics": None}
+    answer = cluster.ask(coordinator, OFFSET_FETCH, **wanted, groups=[wanted], require_stable=False)
+    (group,) = getattr(answer, "groups", None) or [answer]
+    _check(name, group.error_code, "Describe")
     return {
-        (topic.name, partition.partition_index): partition.committed_offset
-        for topic in found.topics
+        TopicPartition(topic.name, partition.partition_index): partition.committed_offset
+        for topic in group.topics
         for partition in topic.partitions
         if partition.committed_offset >= 0
     }
 
 
-def _members(coordinator: Connection, name: str, group_type: str) -> Members:
+def _check(name: str, code: int, operation: str) -> None:
+    codes.check_coordinator(f"group {name!r}", code, right=f"{operation} on group {name!r}")
+
+
+def _members(cluster: Cluster, coordinator: Address, name: str, group_type: str) -> Members:
     if group_type == _CONSUMER_PROTOCOL:
-        answer = coordinator.ask(CONSUMER_GROUP_DESCRIBE, group_ids=[name], include_authorized_operations=False)
+        wanted: dict[str, object] = {"group_ids": [name], "include_authorized_operations": False}
+        answer = cluster.ask(coordinator, CONSUMER_GROUP_DESCRIBE, **wanted)
     else:
-        answer = coordinator.ask(DESCRIBE_GROUPS, groups=[name], include_authorized_operations=False)
+        answer = cluster.ask(coordinator, DESCRIBE_GROUPS, groups=[name], include_authorized_operations=False)
     (group,) = answer.groups
-    if group.error_code:
-        raise Refused(f"group {name!r}", group.error_code)
+    _check(name, group.error_code, "Describe")
     members = Members([], {})
     for member in sorted(group.members, key=lambda member: str(member.member_id)):
         instance_id = getattr(member, "group_instance_id", None) or getattr(member, "instance_id", None)
         static = f"  instance {instance_id}" if instance_id else ""
         members.lines.append(f"{member.member_id}  client {member.client_id}  host {member.client_host}{static}")
-        members.owners.update(dict.fromkeys(_assigned(member), str(member.member_id)))
+        members.owners.update(dict.fromkeys(_assignment(member), str(member.member_id)))
     return members
 
 
-def _assigned(member: Any) -> list[Place]:
+def _assignment(member: Any) -> list[TopicPartition]:
     """What a member was given; nothing where it is written in a way that only the members know."""
     if hasattr(member, "assignment"):
-        given = member.assignment.topic_partitions
-        return [(str(topic.topic_name), partition) for topic in given for partition in topic.partitions]
+        topics = member.assignment.topic_partitions
+        return [TopicPartition(str(topic.topic_name), number) for topic in topics for number in topic.partitions]
     try:
         return _read_assignment(memoryview(member.member_assignment))
     except (*MALFORMED, ProtocolError):
         return []
 
 
-def _read_assignment(data: memoryview) -> list[Place]:
+def _read_assignment(data: memoryview) -> list[TopicPartition]:
     """The assignment of the classic consumer protocol: a version, then topics, each with its partitions."""
-    places: list[Place] = []
+    places: list[TopicPartition] = []
     at = _VERSION_BYTES
     topics, at = read_length(data, at, flexible=False)
     for _ in range(topics):
         name, at = read_string(data, at, flexible=False)
         count, at = read_length(data, at, flexible=False)
         for _ in range(count):
-            places.append((name, INT32.unpack_from(data, at)[0]))
+            places.append(TopicPartition(name, INT32.unpack_from(data, at)[0]))
             at += INT32.size
     return places
 
@@ -238,62 +229,59 @@ def _read_assignment(data: memoryview) -> list[Place]:
 # -- reset and delete -------------------------------------------------------------------------------------------
 
 
-def _reset(client: Client, name: str, where: str, wanted: list[str] | None, execute: bool) -> None:
-    coordinator = client.coordinator(name, GROUP)
-    committed = _committed(coordinator, name)
-    topics = _wanted(client, wanted) if wanted else _known(client, committed)
-    if not topics:
+def _reset(cluster: Cluster, name: str, place: str, topics: list[str] | None, execute: bool) -> None:
+    coordinator = coordinator_of(cluster, name, GROUP)
+    committed = _committed(cluster, coordinator, name)
+    partitions = _named(cluster, topics) if topics else _known(cluster, committed)
+    if not partitions:
         raise Failure(f"group {name!r} has no offsets; say which topics it is to have some in, with --topic")
-    target: dict[Place, int] = {}
-    for topic, partitions in topics:
-        found = _target(client, topic, partitions, where)
-        target |= {(topic.name, partition): offset for partition, offset in sorted(found.items())}
+    target = _target(cluster, partitions, place)
     if execute:
-        _commit(coordinator, name, target)
+        _commit(cluster, coordinator, name, target)
     table = [("TOPIC", "PARTITION", "FROM", "TO")]
-    for (topic_name, partition), offset in target.items():
-        before = committed.get((topic_name, partition))
-        table.append((topic_name, str(partition), NOTHING if before is None else str(before), str(offset)))
+    for where, offset in target.items():
+        before = committed.get(where)
+        table.append((where.topic, str(where.partition), NOTHING if before is None else str(before), str(offset)))
     print_table(table)
     print(f"group {name} is set to these offsets" if execute else "nothing was changed; say --execute to do it")
 
 
-def _wanted(client: Client, wanted: list[str]) -> list[tuple[TopicMetadata, list[int]]]:
-    """The partitions that were asked for as TOPIC or TOPIC:0,1."""
-    found = []
-    for text in wanted:
+def _named(cluster: Cluster, texts: list[str]) -> list[TopicPartition]:
+    """The partitions that the user has named as TOPIC or TOPIC:0,1."""
+    partitions: list[TopicPartition] = []
+    for text in texts:
         name, colon, numbers = text.partition(":")
-        topic = client.topic(name)
+        every = partitions_of(topic_of(cluster, name))
         try:
-            partitions = [int(number) for number in numbers.split(",")] if colon else list(topic.leaders)
+            own = [TopicPartition(name, int(number)) for number in numbers.split(",")] if colon else every
         except ValueError:
             raise Failure(f"{text!r} names no partitions: TOPIC:0,1 does") from None
-        found.append((topic, partitions))
-    return found
+        partitions += sorted(own)
+    return partitions
 
 
-def _known(client: Client, committed: dict[Place, int]) -> list[tuple[TopicMetadata, list[int]]]:
+def _known(cluster: Cluster, committed: dict[TopicPartition, int]) -> list[TopicPartition]:
     """The partitions that the group has offsets in, as far as they are still there."""
-    return [
-        (topic, [partition for name, partition in committed if name == topic.name])
-        for topic in client.topics()
-        if any(name == topic.name for name, _ in committed)
-    ]
+    topics = cluster.every_topic(with_internal=True)
+    return sorted(where for where in committed if where.topic in topics)
 
 
-def _target(client: Client, topic: TopicMetadata, partitions: list[int], where: str) -> dict[int, int]:
-    """The offset that `where` means in each partition, within what there is."""
-    if where == "earliest":
-        return _offsets(client, topic, partitions, EARLIEST)
-    latest = _offsets(client, topic, partitions)
-    if where == "latest":
+def _target(cluster: Cluster, partitions: list[TopicPartition], place: str) -> dict[TopicPartition, int]:
+    """The offset that `place` means in each partition, within what there is."""
+    if place == "earliest":
+        return _in_order(_offsets(cluster, partitions, EARLIEST), partitions)
+    latest = _in_order(_offsets(cluster, partitions, LATEST), partitions)
+    if place == "latest":
         return latest
-    if where.isascii() and where.isdigit():
-        earliest = _offsets(client, topic, partitions, EARLIEST)
-        return {index: min(max(int(where), earliest[index]), latest[index]) for index in latest}
-    since = _offsets(client, topic, partitions, _parse_time(where))
+    if place.isascii() and place.isdigit():
+        earliest = _offsets(cluster, partitions, EARLIEST)
+        return {where: min(max(int(place), earliest[where]), end) for where, end in latest.items()}
     # Where nothing is that young the next record will be.
-    return {index: latest[index] if offset < 0 else offset for index, offset in since.items()}
+    return latest | _offsets(cluster, partitions, _parse_time(place))
+
+
+def _in_order(offsets: dict[TopicPartition, int], partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+    return {where: offsets[where] for where in partitions}
 
 
 def _parse_time(text: str) -> int:
@@ -306,13 +294,14 @@ def _parse_time(text: str) -> int:
     return int(time.timestamp() * 1000)
 
 
-def _commit(coordinator: Connection, name: str, target: dict[Place, int]) -> None:
+def _commit(cluster: Cluster, coordinator: Address, name: str, target: dict[TopicPartition, int]) -> None:
     topics: dict[str, list[dict[str, object]]] = {}
-    for (topic_name, partition), offset in target.items():
-        topics.setdefault(topic_name, []).append(
-            {"partition_index": partition, "committed_offset": offset, "committed_metadata": None}
+    for where, offset in target.items():
+        topics.setdefault(where.topic, []).append(
+            {"partition_index": where.partition, "committed_offset": offset, "committed_metadata": None}
         )
-    answer = coordinator.ask(
+    answer = cluster.ask(
+        coordinator,
         OFFSET_COMMIT,
         group_id=name,
         member_id="",
@@ -324,13 +313,11 @@ def _commit(coordinator: Connection, name: str, target: dict[Place, int]) -> Non
         for partition in topic.partitions:
             if partition.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
                 raise Failure(f"group {name!r} has members; stop them first, or they would go on where they are")
-            if partition.error_code:
-                where = f"partition {partition.partition_index} of topic {topic.name!r}"
-                raise Refused(where, partition.error_code)
+            _check(name, partition.error_code, "Read")
 
 
-def _delete(client: Client, name: str, sure: bool) -> None:
-    _group(client, name)
+def _delete(cluster: Cluster, name: str, sure: bool) -> None:
+    _group(cluster, name)
     if not sure:
         if not sys.stdin.isatty():
             raise Failure("deleting cannot be undone; say --yes")
@@ -338,9 +325,8 @@ def _delete(client: Client, name: str, sure: bool) -> None:
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             print("kept")
             return
-    (deleted,) = client.coordinator(name, GROUP).ask(DELETE_GROUPS, groups_names=[name]).results
+    (deleted,) = cluster.ask(coordinator_of(cluster, name, GROUP), DELETE_GROUPS, groups_names=[name]).results
     if deleted.error_code == ErrorCode.NON_EMPTY_GROUP:
         raise Failure(f"group {name!r} has members; stop them first")
-    if deleted.error_code:
-        raise Refused(f"group {name!r}", deleted.error_code)
+    _check(name, deleted.error_code, "Delete")
     print(f"deleted {name}")

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from semel.cli.client import BOOTSTRAP_DEFAULT
+from semel.cli.cluster import BOOTSTRAP_DEFAULT
 from semel.cli.databases import add_database, opened
 from semel.cli.errors import Ended, Failure
 from semel.cli.showing import LINE_END, NOTHING, hexadecimal, print_table, printable, time_shown

@@ -13,9 +13,15 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from semel.cli.client import Client, ConnectionLost, Refused, TopicMetadata, add_bootstrap, name_of
+from semel.cli.cluster import add_bootstrap, cluster_at, partitions_of, soon
 from semel.cli.errors import Ended, Failure
 from semel.cli.progress import Progress
+from semel.client import codes
+from semel.client.cluster import Cluster
+from semel.client.connection import ConnectionLost
+from semel.client.errors import LogError
+from semel.client.patience import Moved
+from semel.client.places import Topic, TopicPartition
 from semel.wire.errors import ErrorCode
 from semel.wire.records import Record, encode_batch
 from semel.wire.versions import INIT_PRODUCER_ID, PRODUCE
@@ -35,20 +41,7 @@ _PAUSE_SECONDS_MAX: Final = 2.0
 _SEQUENCES: Final = 1 << 31
 
 # The broker may think differently in a moment; the batch is sent again as it is.
-_PASSING: Final = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-    }
-)
+_PASSING: Final = (codes.MOVED | codes.UNKNOWN | codes.NOT_COORDINATED) - {ErrorCode.UNKNOWN_SERVER_ERROR}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -66,8 +59,8 @@ def run(options: argparse.Namespace) -> int:
     except OSError as error:
         raise Failure(f"{options.file or 'standard input'}: {error.strerror}") from None
     key = None if options.key is None else options.key.encode()
-    with Client(options.bootstrap) as client:
-        producer = _Producer(client, options.topic, key, options.partition)
+    with cluster_at(options.bootstrap) as cluster:
+        producer = _Producer(cluster, options.topic, key, options.partition)
         progress = Progress(f"producing to {options.topic}", size)
         sent_bytes = 0
         try:
@@ -75,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
                 producer.send(lines)
                 sent_bytes += sum(map(len, lines)) + len(lines)
                 progress.show(sent_bytes)
-        except Failure as failure:
+        except (Failure, LogError) as failure:
             raise Failure(f"{failure}; {producer.acknowledged} records before it are acknowledged") from None
         except Ended:
             progress.end()
@@ -108,33 +101,35 @@ def read_lines(descriptor: int) -> Iterator[list[bytes]]:
 class _Producer:
     """An idempotent producer that has one batch in flight."""
 
-    def __init__(self, client: Client, name: str, key: bytes | None, partition: int | None) -> None:
-        self._client = client
-        self._topic = client.topic(name, create=True)
+    def __init__(self, cluster: Cluster, name: str, key: bytes | None, partition: int | None) -> None:
+        self._cluster = cluster
+        topic = soon(cluster, lambda: cluster.topic_to_write(name))
+        self._topic = name
         self._key = key
         answer, _ = self._until_answered(
-            lambda: client.ask(
+            lambda: cluster.ask_once(
                 INIT_PRODUCER_ID, transactional_id=None, transaction_timeout=60_000, producer_id=-1, producer_epoch=-1
             )
         )
         if answer.error_code:
-            raise Refused("a producer id", answer.error_code)
+            raise codes.refusal("a producer id", answer.error_code, right="IdempotentWrite on the cluster")
         self._id: int = answer.producer_id
         self._epoch: int = answer.producer_epoch
-        self._partitions = self._choose(self._topic, partition)
+        self._partitions = self._choose(topic, partition)
         self._batches = 0
         self._sent_again = 0
         self._next_sequences = dict.fromkeys(self._partitions, 0)
         # First and last offset of this producer's records in each partition, and how many there are.
-        self._written: dict[int, tuple[int, int, int]] = {}
+        self._written: dict[TopicPartition, tuple[int, int, int]] = {}
 
-    def _choose(self, topic: TopicMetadata, partition: int | None) -> list[int]:
+    def _choose(self, topic: Topic, partition: int | None) -> list[TopicPartition]:
         if partition is not None:
-            self._client.leader(topic, partition)
-            return [partition]
+            where = TopicPartition(topic.name, partition)
+            self._cluster.leader_of(where)
+            return [where]
         if self._key is not None:
-            return [partition_of(self._key, len(topic.leaders))]
-        return list(topic.leaders)
+            return [TopicPartition(topic.name, partition_of(self._key, topic.partitions))]
+        return partitions_of(topic)
 
     @property
     def acknowledged(self) -> int:
@@ -143,24 +138,25 @@ class _Producer:
     def send(self, lines: list[bytes]) -> None:
         """Return when the broker has acknowledged these lines."""
         now_ms = time.time_ns() // 1_000_000
-        partition = self._partitions[self._batches % len(self._partitions)]
-        first_sequence = self._next_sequences[partition]
+        where = self._partitions[self._batches % len(self._partitions)]
+        first_sequence = self._next_sequences[where]
         batch = encode_batch(
             [Record(line, self._key, timestamp_ms=now_ms) for line in lines],
             producer_id=self._id,
             producer_epoch=self._epoch,
             base_sequence=first_sequence,
         )
-        answer, attempts = self._until_answered(lambda: self._ask(partition, bytes(batch)))
+        answer, attempts = self._until_answered(lambda: self._ask(where, bytes(batch)))
         if answer.error_code:
-            where = f"partition {partition} of topic {self._topic.name!r}"
-            raise Refused(where, answer.error_code, getattr(answer, "error_message", None))
+            message = getattr(answer, "error_message", None)
+            right = f"Write on topic {self._topic!r}"
+            raise codes.refusal(f"partition {where}", answer.error_code, message, right=right)
         base_offset: int = answer.base_offset
         self._sent_again += attempts > 1
         self._batches += 1
-        self._next_sequences[partition] = (first_sequence + len(lines)) % _SEQUENCES
-        first, _, count = self._written.get(partition, (base_offset, 0, 0))
-        self._written[partition] = (first, base_offset + len(lines) - 1, count + len(lines))
+        self._next_sequences[where] = (first_sequence + len(lines)) % _SEQUENCES
+        first, _, count = self._written.get(where, (base_offset, 0, 0))
+        self._written[where] = (first, base_offset + len(lines) - 1, count + len(lines))
 
     def _until_answered(self, ask: Callable[[], Any]) -> tuple[Any, int]:
         """Ask the very same thing until there is an answer that will not pass; also how often that was."""
@@ -173,27 +169,27 @@ class _Producer:
                 answer = ask()
                 if answer.error_code not in _PASSING:
                     return answer, attempts
-                trouble = name_of(answer.error_code)
-            except ConnectionLost as lost:
-                trouble = str(lost)
+                trouble = codes.name_of(answer.error_code)
+            except (ConnectionLost, Moved) as reason:
+                trouble = str(reason)
             if time.monotonic() + pause_seconds > deadline:
                 raise Failure(f"no answer in {DELIVERY_SECONDS_MAX:.0f} s, what was sent last may be there ({trouble})")
             if attempts == 1:
                 print(f"semel: {trouble}; sending the same again", file=sys.stderr)
-            self._client.disconnect()
+            # Another broker may lead the partition by now.
+            self._cluster.close()
+            self._cluster.forget(self._topic)
             time.sleep(pause_seconds)
             pause_seconds = min(2 * pause_seconds, _PAUSE_SECONDS_MAX)
 
-    def _ask(self, partition: int, batch: bytes) -> Any:
-        if not self._client.is_connected:
-            # Another broker may lead the partition by now.
-            self._topic = self._client.topic(self._topic.name)
-        answer = self._client.leader(self._topic, partition).ask(
+    def _ask(self, where: TopicPartition, batch: bytes) -> Any:
+        answer = self._cluster.ask(
+            self._cluster.leader_of(where),
             PRODUCE,
             transactional_id=None,
             acks=-1,
             timeout=_REQUEST_TIMEOUT_MS,
-            topic_data=[{"name": self._topic.name, "partition_data": [{"index": partition, "records": batch}]}],
+            topic_data=[{"name": where.topic, "partition_data": [{"index": where.partition, "records": batch}]}],
         )
         return answer.responses[0].partition_responses[0]
 
@@ -205,8 +201,8 @@ class _Producer:
         print(
             f"{count} record{'' if count == 1 else 's'} acknowledged in {batches} (producer {self._id}/{self._epoch})"
         )
-        for partition, (first, last, written) in sorted(self._written.items()):
-            print(f"  {self._topic.name}-{partition}: {written} up to offset {last}, from {first}")
+        for where, (first, last, written) in sorted(self._written.items()):
+            print(f"  {where}: {written} up to offset {last}, from {first}")
 
 
 def partition_of(key: bytes, partition_count: int) -> int:

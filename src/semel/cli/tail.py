@@ -15,22 +15,16 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from semel.cli.client import (
-    EARLIEST,
-    LATEST,
-    READ_COMMITTED,
-    READ_UNCOMMITTED,
-    Client,
-    Connection,
-    ConnectionLost,
-    Refused,
-    TopicMetadata,
-    add_bootstrap,
-)
+from semel.cli.cluster import add_bootstrap, cluster_at, offsets_of, partitions_of, topic_of
 from semel.cli.errors import Ended, Failure
 from semel.cli.showing import printable
+from semel.client.cluster import Cluster
+from semel.client.connection import ConnectionLost
+from semel.client.patience import Moved
+from semel.client.places import EARLIEST, LATEST, Isolation, Position, TopicPartition
+from semel.client.settings import Address
 from semel.core.producers import advance
-from semel.wire.errors import ErrorCode, ProtocolError
+from semel.wire.errors import ProtocolError
 from semel.wire.records import Batch, Record, decode_batches
 from semel.wire.versions import FETCH
 
@@ -42,15 +36,8 @@ _WAIT_MS: Final = 500
 # How long a broker may be away while its records are waited for.
 _RECONNECT_SECONDS_MAX: Final = 60.0
 _PAUSE_SECONDS: Final = 0.2
-_ISOLATIONS: Final = {"committed": READ_COMMITTED, "uncommitted": READ_UNCOMMITTED}
+_ISOLATIONS: Final = {"committed": Isolation.READ_COMMITTED, "uncommitted": Isolation.READ_UNCOMMITTED}
 
-_MOVED: Final = (
-    ErrorCode.LEADER_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER,
-    ErrorCode.FENCED_LEADER_EPOCH,
-    ErrorCode.UNKNOWN_LEADER_EPOCH,
-    ErrorCode.KAFKA_STORAGE_ERROR,
-)
 # The type in a control record's key: its two first bytes are a version.
 _ABORT_KEY: Final = b"\x00\x00\x00\x00"
 
@@ -88,8 +75,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_bootstrap(parser)
 
 
-def _begin(text: str) -> int:
-    names = {"earliest": EARLIEST, "latest": LATEST}
+def _begin(text: str) -> Position:
+    names: dict[str, Position] = {"earliest": EARLIEST, "latest": LATEST}
     if text in names:
         return names[text]
     if not text.isascii() or not text.isdigit():
@@ -107,9 +94,9 @@ def run(options: argparse.Namespace) -> int:
     show = _as_json if options.format == "json" else _as_line
     left = options.count
     try:
-        with Client(options.bootstrap) as client:
+        with cluster_at(options.bootstrap) as cluster:
             isolation = _ISOLATIONS[options.isolation]
-            reader = _Reader(client, options.topic, options.partition, options.begin, options.follow, isolation)
+            reader = _Reader(cluster, options.topic, options.partition, options.begin, options.follow, isolation)
             for batch in () if left == 0 else reader.batches():
                 shown = batch[:left]
                 # One write for many lines: a write for each line takes longer than all the rest.
@@ -129,57 +116,66 @@ class _Reader:
     """Reads partitions from where the user wants to begin, up to what is there now or without an end."""
 
     def __init__(
-        self, client: Client, name: str, partition: int | None, begin: int, follow: bool, isolation: int
+        self,
+        cluster: Cluster,
+        name: str,
+        partition: int | None,
+        begin: Position,
+        follow: bool,
+        isolation: Isolation,
     ) -> None:
-        self._client = client
+        self._cluster = cluster
         self._follow = follow
         self._isolation = isolation
-        self._topic: TopicMetadata = client.topic(name)
-        partitions = list(self._topic.leaders) if partition is None else [partition]
-        first = client.offsets(self._topic, partitions, EARLIEST)
-        self._ends = client.offsets(self._topic, partitions, LATEST, isolation)
-        self._next = {EARLIEST: first, LATEST: self._ends}.get(begin, dict.fromkeys(partitions, begin)).copy()
-        for index, offset in self._next.items():
+        self._topic = name
+        topic = topic_of(cluster, name)
+        partitions = partitions_of(topic) if partition is None else [TopicPartition(name, partition)]
+        first = offsets_of(cluster, partitions, EARLIEST)
+        self._ends = offsets_of(cluster, partitions, LATEST, isolation)
+        self._next = dict(first if begin is EARLIEST else self._ends)
+        if isinstance(begin, int):
+            self._next = {where: min(max(begin, first[where]), self._ends[where]) for where in partitions}
             # Of several partitions some may be shorter; a single one was meant.
-            if len(partitions) == 1 and not first[index] <= offset <= self._ends[index]:
+            if len(partitions) == 1 and begin != self._next[partitions[0]]:
+                [where] = partitions
                 raise Failure(
-                    f"partition {index} of topic {name!r} has no offset {offset}: "
-                    f"it goes from {first[index]} to {self._ends[index]}"
+                    f"partition {where.partition} of topic {name!r} has no offset {begin}: "
+                    f"it goes from {first[where]} to {self._ends[where]}"
                 )
-            self._next[index] = min(max(offset, first[index]), self._ends[index])
         self._waiting_since: float | None = None
 
     def batches(self) -> Iterator[list[Shown]]:
         """The records, batch by batch, in their order within each partition."""
         while wanted := self._wanted():
             try:
-                connections = self._client.by_leader(self._topic, wanted)
-                for connection, partitions in connections.items():
-                    for answer in self._fetch(connection, partitions, _WAIT_MS // len(connections)):
+                leaders = self._cluster.by_leader(wanted)
+                for leader, partitions in leaders.items():
+                    for answer in self._fetch(leader, partitions, _WAIT_MS // len(leaders)):
                         yield from self._take(answer)
                 self._waiting_since = None
-            except ConnectionLost as lost:
-                self._wait_for_return(lost)
+            except (ConnectionLost, Moved) as reason:
+                self._wait_for_return(reason)
             sys.stdout.flush()
 
-    def _wanted(self) -> list[int]:
+    def _wanted(self) -> list[TopicPartition]:
         if self._follow:
             return list(self._next)
-        return [partition for partition, offset in self._next.items() if offset < self._ends[partition]]
+        return [where for where, offset in self._next.items() if offset < self._ends[where]]
 
-    def _fetch(self, connection: Connection, partitions: list[int], wait_ms: int) -> list[Any]:
+    def _fetch(self, leader: Address, partitions: list[TopicPartition], wait_ms: int) -> list[Any]:
         wanted = [
             {
-                "partition": partition,
+                "partition": where.partition,
                 "current_leader_epoch": -1,
-                "fetch_offset": self._next[partition],
+                "fetch_offset": self._next[where],
                 "last_fetched_epoch": -1,
                 "log_start_offset": -1,
                 "partition_max_bytes": _FETCH_BYTES,
             }
-            for partition in partitions
+            for where in partitions
         ]
-        answer = connection.ask(
+        answer = self._cluster.ask(
+            leader,
             FETCH,
             replica_id=-1,
             max_wait=wait_ms,
@@ -188,7 +184,7 @@ class _Reader:
             isolation_level=self._isolation,
             session_id=0,
             session_epoch=-1,
-            topics=[{"topic": self._topic.name, "partitions": wanted}],
+            topics=[{"topic": self._topic, "partitions": wanted}],
             forgotten_topics_data=[],
             rack_id="",
         )
@@ -196,35 +192,28 @@ class _Reader:
 
     def _take(self, answer: Any) -> Iterator[list[Shown]]:
         """What one partition gave, from where we are in it."""
-        partition = answer.partition_index
-        if answer.error_code in _MOVED:
-            raise ConnectionLost(f"partition {partition} is led by another broker now")
-        if answer.error_code:
-            where = f"partition {partition} of topic {self._topic.name!r} at offset {self._next[partition]}"
-            raise Refused(where, answer.error_code)
+        where = TopicPartition(self._topic, answer.partition_index)
+        self._cluster.check(where, answer.error_code, "Read")
         try:
             # Of what is read uncommitted the broker names no aborted transactions, and so nothing is left out.
             for batch in _committed(answer.records or b"", answer.aborted_transactions or ()):
-                begin = self._next[partition]
-                self._next[partition] = max(begin, batch.base_offset + batch.last_offset_delta + 1)
+                begin = self._next[where]
+                self._next[where] = max(begin, batch.base_offset + batch.last_offset_delta + 1)
                 if not batch.is_control:
-                    yield [_shown(partition, batch, record) for record in batch.records if record.offset >= begin]
+                    yield [_shown(where.partition, batch, record) for record in batch.records if record.offset >= begin]
         except ProtocolError as error:
-            raise Failure(f"partition {partition} from offset {self._next[partition]}: {error}") from None
+            raise Failure(f"partition {where} from offset {self._next[where]}: {error}") from None
 
-    def _wait_for_return(self, lost: ConnectionLost) -> None:
+    def _wait_for_return(self, reason: ConnectionLost | Moved) -> None:
         now = time.monotonic()
         if self._waiting_since is None:
             self._waiting_since = now
-            print(f"semel: {lost}; trying again", file=sys.stderr)
+            print(f"semel: {reason}; trying again", file=sys.stderr)
         elif now - self._waiting_since > _RECONNECT_SECONDS_MAX:
-            raise lost
-        self._client.disconnect()
+            raise reason
+        self._cluster.close()
+        self._cluster.forget(self._topic)
         time.sleep(_PAUSE_SECONDS)
-        try:
-            self._topic = self._client.topic(self._topic.name)
-        except ConnectionLost:
-            return
 
 
 def _committed(records: bytes, aborted: Any) -> Iterator[Batch]:

@@ -3,19 +3,19 @@
 import argparse
 import base64
 import sys
-from typing import Any, Final
+from typing import Final
 
-from semel.cli.client import EARLIEST, LATEST, Client, Refused, TopicMetadata, add_bootstrap
+from semel.cli.cluster import add_bootstrap, cluster_at, offsets_of, partitions_of, topic_of
 from semel.cli.errors import Failure
 from semel.cli.showing import time_shown
 from semel.cli.subcommands import add_subcommand
-from semel.wire.versions import CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_CONFIGS, DESCRIBE_PRODUCERS
+from semel.client import admin
+from semel.client.cluster import Cluster
+from semel.client.places import EARLIEST, LATEST, Topic, TopicPartition
 
 EXAMPLE: Final = """  semel topics create payments --partitions 3 --config retention.ms=86400000
   semel topics describe payments"""
 
-_TIMEOUT_MS: Final = 30_000
-_TOPIC_RESOURCE: Final = 2
 # Where a configuration's value comes from: set on the topic itself.
 _SET_ON_TOPIC: Final = 1
 
@@ -42,106 +42,74 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    with Client(options.bootstrap) as client:
+    with cluster_at(options.bootstrap) as cluster:
         if options.action == "list":
-            _list(client)
+            _list(cluster)
         elif options.action == "create":
-            _create(client, options.name, options.partitions, options.config)
+            _create(cluster, options.name, options.partitions, options.config)
         elif options.action == "describe":
-            _describe(client, options.name)
+            _describe(cluster, options.name)
         else:
-            _delete(client, options.name, options.yes)
+            _delete(cluster, options.name, options.yes)
     return 0
 
 
-def _list(client: Client) -> None:
+def _list(cluster: Cluster) -> None:
     # Not records: the end of a transaction takes an offset, and compaction leaves holes.
     rows = [("TOPIC", "PARTITIONS", "OFFSETS")]
-    for topic in client.topics():
-        if not topic.is_internal:
-            first, behind = _ends(client, topic)
-            rows.append((topic.name, str(len(topic.leaders)), str(sum(behind.values()) - sum(first.values()))))
+    for name, topic in sorted(cluster.every_topic().items()):
+        first, behind = _ends(cluster, topic)
+        rows.append((name, str(topic.partitions), str(sum(behind.values()) - sum(first.values()))))
     width = max(len(name) for name, _, _ in rows)
     for name, partitions, offsets in rows:
         print(f"{name:{width}}  {partitions:>10}  {offsets:>10}")
 
 
-def _ends(client: Client, topic: TopicMetadata) -> tuple[dict[int, int], dict[int, int]]:
-    return client.offsets(topic, topic.leaders, EARLIEST), client.offsets(topic, topic.leaders, LATEST)
+def _ends(cluster: Cluster, topic: Topic) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    partitions = partitions_of(topic)
+    return offsets_of(cluster, partitions, EARLIEST), offsets_of(cluster, partitions, LATEST)
 
 
-def _create(client: Client, name: str, partitions: int, settings: list[str]) -> None:
-    configs = []
+def _create(cluster: Cluster, name: str, partitions: int, settings: list[str]) -> None:
+    configs = {}
     for setting in settings:
         key, equals, value = setting.partition("=")
         if not equals or not key:
             raise Failure(f"{setting!r} is no setting: NAME=VALUE is, such as retention.ms=60000")
-        configs.append({"name": key, "value": value})
-    wanted = {
-        "name": name,
-        "num_partitions": partitions,
-        "replication_factor": -1,
-        "assignments": [],
-        "configs": configs,
-    }
-    answer = client.ask(CREATE_TOPICS, topics=[wanted], timeout=_TIMEOUT_MS, validate_only=False)
-    (created,) = answer.topics
-    if created.error_code:
-        raise Refused(f"topic {name!r}", created.error_code, created.error_message)
-    count = getattr(created, "num_partitions", partitions)
+        configs[key] = value
+    count = admin.create_topic(cluster, name, partitions, configs)
     print(f"created {name}" + (f" with {_plural(count, 'partition')}" if count > 0 else ""))
 
 
-def _describe(client: Client, name: str) -> None:
-    topic = client.topic(name)
-    first, behind = _ends(client, topic)
+def _describe(cluster: Cluster, name: str) -> None:
+    topic = topic_of(cluster, name)
+    first, behind = _ends(cluster, topic)
     # 22 characters, as Kafka's own tools show an id.
-    print(f"topic {name}  id {base64.urlsafe_b64encode(topic.topic_id).decode().rstrip('=')}")
-    for setting in _settings(client, name):
-        print(f"  {setting}")
-    for partition in topic.leaders:
-        print(f"partition {partition}  offsets {first[partition]} to {behind[partition]}")
-        for producer in _producers(client, topic, partition):
+    print(f"topic {name}  id {base64.urlsafe_b64encode(topic.id.bytes).decode().rstrip('=')}")
+    for config in admin.configs_of(cluster, name, None):
+        if config.config_source == _SET_ON_TOPIC:
+            print(f"  {config.name}={config.value}")
+    for where in partitions_of(topic):
+        print(f"partition {where.partition}  offsets {first[where]} to {behind[where]}")
+        for producer in admin.producers_of(cluster, where):
             print(
                 f"  producer {producer.producer_id}  epoch {producer.producer_epoch}  "
                 f"last sequence {producer.last_sequence}  last heard {time_shown(producer.last_timestamp)}"
             )
 
 
-def _settings(client: Client, name: str) -> list[str]:
-    """What was set on the topic itself."""
-    wanted = {"resource_type": _TOPIC_RESOURCE, "resource_name": name, "configuration_keys": None}
-    answer = client.ask(DESCRIBE_CONFIGS, resources=[wanted], include_synonyms=False, include_documentation=False)
-    (described,) = answer.results
-    if described.error_code:
-        raise Refused(f"settings of topic {name!r}", described.error_code, described.error_message)
-    return [f"{config.name}={config.value}" for config in described.configs if config.config_source == _SET_ON_TOPIC]
-
-
-def _producers(client: Client, topic: TopicMetadata, partition: int) -> list[Any]:
-    wanted = {"name": topic.name, "partition_indexes": [partition]}
-    answer = client.leader(topic, partition).ask(DESCRIBE_PRODUCERS, topics=[wanted])
-    ((described,),) = (found.partitions for found in answer.topics)
-    if described.error_code:
-        raise Refused(f"producers of topic {topic.name!r}", described.error_code, described.error_message)
-    return list(described.active_producers)
-
-
-def _delete(client: Client, name: str, sure: bool) -> None:
-    topic = client.topic(name)
+def _delete(cluster: Cluster, name: str, sure: bool) -> None:
+    topic = topic_of(cluster, name)
     if not sure:
         if not sys.stdin.isatty():
             raise Failure("deleting cannot be undone; say --yes")
-        first, behind = _ends(client, topic)
+        first, behind = _ends(cluster, topic)
         count = sum(behind.values()) - sum(first.values())
         print(f"Delete {name} with its {_plural(count, 'offset')}? [y/N] ", end="", flush=True)
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             print("kept")
             return
-    answer = client.ask(DELETE_TOPICS, topic_names=[name], timeout=_TIMEOUT_MS)
-    (deleted,) = answer.responses
-    if deleted.error_code:
-        raise Refused(f"topic {name!r}", deleted.error_code, getattr(deleted, "error_message", None))
+    admin.delete_topic(cluster, name)
     print(f"deleted {name}")
 
 

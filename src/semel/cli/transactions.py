@@ -10,10 +10,12 @@ import time
 from datetime import datetime
 from typing import Any, Final
 
-from semel.cli.client import TRANSACTION, Client, Refused, add_bootstrap
+from semel.cli.cluster import add_bootstrap, cluster_at, coordinator_of
 from semel.cli.errors import Failure
 from semel.cli.showing import printable, time_shown
 from semel.cli.subcommands import add_subcommand
+from semel.client import codes
+from semel.client.cluster import TRANSACTION, Cluster
 from semel.wire.errors import ErrorCode
 from semel.wire.versions import DESCRIBE_TRANSACTIONS, INIT_PRODUCER_ID, LIST_TRANSACTIONS
 
@@ -49,22 +51,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    with Client(options.bootstrap) as client:
+    with cluster_at(options.bootstrap) as cluster:
         if options.action == "list":
-            _list(client, options.state or [])
+            _list(cluster, options.state or [])
         elif options.action == "describe":
-            _describe(client, options.id)
+            _describe(cluster, options.id)
         else:
-            _abort(client, options.id, options.yes)
+            _abort(cluster, options.id, options.yes)
     return 0
 
 
-def _list(client: Client, states: list[str]) -> None:
+def _list(cluster: Cluster, states: list[str]) -> None:
     rows = [("TRANSACTIONAL ID", "PRODUCER", "STATE")]
-    for broker in client.brokers():
-        answer = broker.ask(LIST_TRANSACTIONS, state_filters=states, producer_id_filters=[])
-        if answer.error_code:
-            raise Refused("the list of transactions", answer.error_code)
+    for broker in cluster.brokers():
+        answer = cluster.ask(broker, LIST_TRANSACTIONS, state_filters=states, producer_id_filters=[])
+        codes.check_coordinator("the list of transactions", answer.error_code, right="Describe on transactional ids")
         rows += [
             (printable(found.transactional_id), str(found.producer_id), found.transaction_state)
             for found in _sorted(answer)
@@ -78,21 +79,22 @@ def _sorted(answer: Any) -> list[Any]:
     return sorted(answer.transaction_states, key=lambda found: str(found.transactional_id))
 
 
-def _described(client: Client, transactional_id: str) -> Any:
-    coordinator = client.coordinator(transactional_id, TRANSACTION)
-    (described,) = coordinator.ask(DESCRIBE_TRANSACTIONS, transactional_ids=[transactional_id]).transaction_states
+def _described(cluster: Cluster, transactional_id: str) -> Any:
+    coordinator = coordinator_of(cluster, transactional_id, TRANSACTION)
+    answer = cluster.ask(coordinator, DESCRIBE_TRANSACTIONS, transactional_ids=[transactional_id])
+    (described,) = answer.transaction_states
     if described.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
         raise Failure(
             f"there is no transactional id {transactional_id!r}; one that nobody uses is forgotten after "
             "transactional_id_expiration_ms, and event=transactional_ids_forgotten says when"
         )
-    if described.error_code:
-        raise Refused(f"transactional id {transactional_id!r}", described.error_code)
+    what = f"transactional id {transactional_id!r}"
+    codes.check_coordinator(what, described.error_code, right=f"Describe on {what}")
     return described
 
 
-def _describe(client: Client, transactional_id: str) -> None:
-    described = _described(client, transactional_id)
+def _describe(cluster: Cluster, transactional_id: str) -> None:
+    described = _described(cluster, transactional_id)
     print(f"transactional id {printable(transactional_id)}")
     print(f"  producer {described.producer_id}  epoch {described.producer_epoch}")
     print(f"  state {described.transaction_state}  timeout {_milliseconds(described.transaction_timeout)} ms")
@@ -115,8 +117,8 @@ def _milliseconds(value: Any) -> int:
     return int(value)
 
 
-def _abort(client: Client, transactional_id: str, sure: bool) -> None:
-    described = _described(client, transactional_id)
+def _abort(cluster: Cluster, transactional_id: str, sure: bool) -> None:
+    described = _described(cluster, transactional_id)
     if described.transaction_state != _OPEN:
         raise Failure(f"nothing is open under {transactional_id!r}: its state is {described.transaction_state}")
     if not sure:
@@ -131,17 +133,18 @@ def _abort(client: Client, transactional_id: str, sure: bool) -> None:
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             print("left open")
             return
-    claimed = _claim(client, transactional_id)
+    claimed = _claim(cluster, transactional_id)
     print(
         f"aborted; producer {described.producer_id} is fenced in epoch {described.producer_epoch}, "
         f"the id goes on with producer {claimed.producer_id} in epoch {claimed.producer_epoch}"
     )
 
 
-def _claim(client: Client, transactional_id: str) -> Any:
+def _claim(cluster: Cluster, transactional_id: str) -> Any:
     deadline = time.monotonic() + _ABORT_SECONDS_MAX
     while True:
-        answer = client.coordinator(transactional_id, TRANSACTION).ask(
+        answer = cluster.ask(
+            coordinator_of(cluster, transactional_id, TRANSACTION),
             INIT_PRODUCER_ID,
             transactional_id=transactional_id,
             transaction_timeout=_TIMEOUT_MS,
@@ -151,5 +154,6 @@ def _claim(client: Client, transactional_id: str) -> Any:
         if not answer.error_code:
             return answer
         if answer.error_code not in _UNDER_WAY or time.monotonic() >= deadline:
-            raise Refused(f"transactional id {transactional_id!r}", answer.error_code)
+            what = f"transactional id {transactional_id!r}"
+            raise codes.refusal(what, answer.error_code, right=f"Write on {what}")
         time.sleep(0.1)

@@ -21,15 +21,13 @@ from semel.wire.versions import (
     DESCRIBE_PRODUCERS,
 )
 
-# How many partitions a topic gets if the brokers are to choose.
-BROKERS_CHOICE: Final = -1
-
 # What the protocol calls a topic among the things that have configurations.
 _TOPIC: Final = 2
 
 
 def create_topic(cluster: Cluster, name: str, partitions: int, configs: Mapping[str, str]) -> int:
-    """Make a topic that is not there yet, as often replicated as the brokers choose; how many partitions it has."""
+    """Make a topic that is not there yet, as often replicated as the brokers choose; -1 partitions are as
+    many as they choose. How many it has."""
     wanted = {
         "name": name,
         "num_partitions": partitions,

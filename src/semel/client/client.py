@@ -109,14 +109,7 @@ class LogClient:
 
     def patiently(self, attempt: Callable[[], T], patience: Patience | None = None) -> T:
         """What an attempt gives, which is made again as long as that may mend what is wrong."""
-        patience = patience or Patience(self.settings)
-        while True:
-            try:
-                outcome = attempt()
-                patience.end()
-                return outcome
-            except MENDABLE as reason:
-                patience.wait(reason)
+        return (patience or Patience(self.settings)).patiently(attempt)
 
 
 class _Fetching:

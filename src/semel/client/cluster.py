@@ -115,9 +115,13 @@ class Cluster:
         self._describe([])
         return self._brokers
 
-    def coordinator(self, name: str, kind: int) -> Any:
-        """The answer to who looks after a group or a transactional id: an error code, or a host and a port."""
-        return self.ask_any(FIND_COORDINATOR, key=name, key_type=kind)
+    def coordinator(self, name: str, kind: int) -> Address:
+        """The broker that looks after a group or a transactional id."""
+        answer = self.ask_any(FIND_COORDINATOR, key=name, key_type=kind)
+        what = f"group {name!r}" if kind == GROUP else f"transactional id {name!r}"
+        right = f"{'Read' if kind == GROUP else 'Write'} on {what}"
+        codes.check_coordinator(what, answer.error_code, answer.error_message, right=right)
+        return answer.host, answer.port
 
     # -- topics
 
@@ -150,7 +154,10 @@ class Cluster:
                 f"topic {where.topic!r} was deleted and made anew: its id was {topic_id} and is {topic.id}"
             )
         if not self._is_known(where):
-            raise UnknownTopic(f"there is no partition {where.partition} of topic {where.topic!r}")
+            last = topic.partitions - 1
+            raise UnknownTopic(
+                f"topic {where.topic!r} has no partition {where.partition}: its partitions are 0 to {last}"
+            )
         leader = self._leaders[where.topic][where.partition]
         if leader is None:
             self.forget(where.topic)

@@ -7,7 +7,7 @@ that nobody here knows must never be taken for one that a retry mends.
 from typing import Final
 
 from semel.client.errors import AuthenticationFailed, Fenced, LogError, Refused, UnknownTopic
-from semel.client.patience import Moved
+from semel.client.patience import Concluding, Moved
 from semel.client.places import TopicPartition
 from semel.wire.errors import ErrorCode
 
@@ -45,6 +45,12 @@ _FORBIDDEN: Final = frozenset(
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     )
 )
+NOT_COORDINATED: Final = frozenset(
+    (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+)
+_NEW_CLUSTER: Final = (
+    ". On a new cluster look at transaction.state.log.replication.factor, which must not be more than there are brokers"
+)
 _FENCING: Final = frozenset((ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED))
 
 
@@ -58,6 +64,18 @@ def check_partition(where: TopicPartition, code: int, message: str | None = None
     if code in UNKNOWN:
         raise UnknownTopic(f"there is no partition {where.partition} of topic {where.topic!r}")
     raise refusal(f"partition {where}", code, message, right=f"{operation} on topic {where.topic!r}")
+
+
+def check_coordinator(what: str, code: int, message: str | None = None, *, right: str) -> None:
+    """Raise what a code of a coordinator means, or of a broker that was asked for one."""
+    if code == ErrorCode.NONE:
+        return
+    if code == ErrorCode.CONCURRENT_TRANSACTIONS:
+        raise Concluding(f"{what}: the transaction before is still being ended")
+    if code in NOT_COORDINATED or code in MOVED:
+        look = _NEW_CLUSTER if code == ErrorCode.COORDINATOR_NOT_AVAILABLE else ""
+        raise Moved(f"{what} is not served by its coordinator now ({name_of(code)}){look}")
+    raise refusal(what, code, message, right=right)
 
 
 def refusal(what: str, code: int, message: str | None = None, *, right: str) -> LogError:

@@ -4,11 +4,14 @@ some seconds it says once what it waits for, and once that it is over."""
 import logging
 import random
 import time
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final, Protocol, TypeVar
 
 from semel.client.connection import ConnectionLost
 from semel.client.errors import LogError, UnknownTopic, Unreachable
 from semel.client.settings import ClientSettings
+
+T = TypeVar("T")
 
 # A topic that was made a moment ago may not be known to every broker yet. One that is still not there was never made.
 MISSING_SECONDS_MAX: Final = 2.0
@@ -73,6 +76,16 @@ class Patience:
         if self._has_said:
             _LOG.warning("going on: what was waited for is there")
         self._has_said = False
+
+    def patiently(self, attempt: Callable[[], T]) -> T:
+        """What an attempt gives, which is made again as long as that may mend what is wrong."""
+        while True:
+            try:
+                outcome = attempt()
+                self.end()
+                return outcome
+            except MENDABLE as reason:
+                self.wait(reason)
 
     def wait(self, reason: LogError) -> None:
         """Wait a little before the next attempt, or raise if there has been enough of them."""

@@ -32,10 +32,6 @@ ABORT_MS_MAX: Final = 5_000
 _COMMIT_MS_MIN: Final = 1_000
 _SEQUENCE_MASK: Final = (1 << 31) - 1
 _NO_CLAIM: Final = (-1, -1)
-_NEW_CLUSTER: Final = (
-    ". On a new cluster look at transaction.state.log.replication.factor, which must not be more than there are brokers"
-)
-_ELSEWHERE: Final = frozenset((ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR))
 
 
 @dataclass(frozen=True)
@@ -221,28 +217,19 @@ class Transaction:
 
     def _ask_coordinator(self, api_key: int, /, **values: object) -> Any:
         if self._coordinator is None:
-            coordinator = self._cluster.coordinator(self._id, TRANSACTION)
-            self._check(coordinator.error_code, message=coordinator.error_message)
-            self._coordinator = coordinator.host, coordinator.port
+            self._coordinator = self._cluster.coordinator(self._id, TRANSACTION)
         try:
             return self._cluster.ask(self._coordinator, api_key, **values)
         except ConnectionLost:
             self._coordinator = None
             raise
 
-    def _check(self, code: int, what: str | None = None, message: str | None = None, *, right: str = "") -> None:
+    def _check(self, code: int, what: str | None = None, *, right: str | None = None) -> None:
         """Raise what a code of the coordinator means."""
-        what = what or f"transactional id {self._id!r}"
-        if code == ErrorCode.NONE:
-            return
-        if code == ErrorCode.CONCURRENT_TRANSACTIONS:
-            raise Concluding(f"{what}: the transaction before is still being ended")
-        if code in _ELSEWHERE:
+        if code in codes.NOT_COORDINATED:
             self._coordinator = None
-        if code in _ELSEWHERE or code in codes.MOVED or code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            look = _NEW_CLUSTER if code == ErrorCode.COORDINATOR_NOT_AVAILABLE else ""
-            raise Moved(f"{what} is not served by its coordinator now ({codes.name_of(code)}){look}")
-        raise codes.refusal(what, code, message, right=right or f"Write on transactional id {self._id!r}")
+        own = f"transactional id {self._id!r}"
+        codes.check_coordinator(what or own, code, right=right or f"Write on {own}")
 
     # -- the leaders
 

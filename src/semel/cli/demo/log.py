@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from semel.chaos.plan import Fault, FaultPlan
 from semel.chaos.proxy import ChaosProxy
-from semel.cli.client import LATEST, Client
 from semel.cli.demo.log_transactions import Billing
 from semel.cli.demo.stage import CountedBroker, Page, read
+from semel.client import LATEST, Isolation, TopicPartition, admin, from_options
+from semel.client.cluster import Cluster
 from semel.wire.errors import ErrorCode
 from semel.wire.records import Record, encode_batch
-from semel.wire.versions import CREATE_TOPICS, INIT_PRODUCER_ID, PRODUCE
+from semel.wire.versions import INIT_PRODUCER_ID, PRODUCE
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
@@ -275,17 +276,18 @@ class _Story:
 class _Handmade:
     """An idempotent producer whose numbers are chosen by hand, one record a batch."""
 
-    def __init__(self, client: Client, identity: tuple[int, int]) -> None:
+    def __init__(self, cluster: Cluster, identity: tuple[int, int]) -> None:
         self.identity = identity
-        self._client = client
-        self._topic = client.topic("handmade")
+        self._cluster = cluster
+        self._where = TopicPartition("handmade", 0)
 
     def send(self, sequence: int) -> tuple[ErrorCode, int]:
         """The broker's answer to the batch of this number: an error code and an offset."""
         producer_id, epoch = self.identity
         record = Record(_handmade_value(sequence), timestamp_ms=_SENT_AT_MS)
         batch = encode_batch([record], producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
-        answer = self._client.leader(self._topic, 0).ask(
+        answer = self._cluster.ask(
+            self._cluster.leader_of(self._where),
             PRODUCE,
             transactional_id=None,
             acks=-1,
@@ -297,7 +299,8 @@ class _Handmade:
 
     def end(self) -> int:
         """How many records the partition holds."""
-        return self._client.offsets(self._topic, [0], LATEST)[0]
+        [(_, end)] = self._cluster.offsets([self._where], LATEST, Isolation.READ_COMMITTED)
+        return end or 0
 
 
 def _handmade_value(sequence: int) -> bytes:
@@ -307,16 +310,15 @@ def _handmade_value(sequence: int) -> bytes:
 @contextlib.contextmanager
 def _handmade_producer(broker: CountedBroker, continues: _Handmade | None = None) -> Iterator[_Handmade]:
     """A producer made by hand: a new one, or one from before on a new connection."""
-    with Client(broker.bootstrap) as client:
+    with Cluster(from_options({"kafka.bootstrap.servers": broker.bootstrap})) as cluster:
         if continues is not None:
-            yield _Handmade(client, continues.identity)
+            yield _Handmade(cluster, continues.identity)
             return
-        wanted = {"name": "handmade", "num_partitions": 1, "replication_factor": -1, "assignments": [], "configs": []}
-        client.ask(CREATE_TOPICS, topics=[wanted], timeout=10_000, validate_only=False)
-        answer: Any = client.ask(
+        admin.create_topic(cluster, "handmade", 1, {})
+        answer: Any = cluster.ask_once(
             INIT_PRODUCER_ID, transactional_id=None, transaction_timeout=60_000, producer_id=-1, producer_epoch=-1
         )
-        yield _Handmade(client, (answer.producer_id, answer.producer_epoch))
+        yield _Handmade(cluster, (answer.producer_id, answer.producer_epoch))
 
 
 def _producer(bootstrap: str, *, linger_ms: int = 0, batch_records: int = 10_000) -> "Producer":

@@ -1,0 +1,78 @@
+"""The cluster that a command talks to: the broker that the user names, and whatever goes wrong as a `Failure`.
+
+Commands ask by `semel.client.cluster`, which makes one attempt. This file must never send a request that changes
+something a second time: only the command knows whether that is safe.
+"""
+
+import argparse
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from semel.cli.addresses import broker_address
+from semel.cli.errors import Failure
+from semel.client.cluster import Cluster
+from semel.client.errors import LogError, UnknownTopic
+from semel.client.patience import Patience
+from semel.client.places import Isolation, Position, Topic, TopicPartition
+from semel.client.settings import Address, ClientSettings
+
+T = TypeVar("T")
+
+BOOTSTRAP_DEFAULT: Final = "127.0.0.1:9092"
+# An answer may wait for the slowest disk, and a fetch for its records.
+_ANSWER_MS_MAX: Final = 60_000
+# How long a topic that was just made, or a coordinator, may take until it can be used.
+_READY_MS_MAX: Final = 3_000
+
+
+def add_bootstrap(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--bootstrap",
+        default=BOOTSTRAP_DEFAULT,
+        metavar="HOST:PORT",
+        help=f"a broker of the cluster ({BOOTSTRAP_DEFAULT})",
+    )
+
+
+@contextmanager
+def cluster_at(bootstrap: str) -> Iterator[Cluster]:
+    """The cluster for the length of a block, which ends in a `Failure` where the client has one of its errors."""
+    settings = ClientSettings((broker_address(bootstrap),), client_id="semel", request_timeout_ms=_ANSWER_MS_MAX)
+    try:
+        with Cluster(settings) as cluster:
+            yield cluster
+    except LogError as error:
+        raise Failure(str(error)) from None
+
+
+def soon(cluster: Cluster, attempt: Callable[[], T]) -> T:
+    """What a question gives whose subject may have been made a moment ago."""
+    return Patience(replace(cluster.settings, api_timeout_ms=_READY_MS_MAX)).patiently(attempt)
+
+
+def topic_of(cluster: Cluster, name: str) -> Topic:
+    topic = cluster.topics([name]).get(name)
+    if topic is None:
+        raise UnknownTopic(f"there is no topic {name!r}")
+    return topic
+
+
+def partitions_of(topic: Topic) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, number) for number in range(topic.partitions)]
+
+
+def offsets_of(
+    cluster: Cluster,
+    partitions: Iterable[TopicPartition],
+    at: Position,
+    isolation: Isolation = Isolation.READ_COMMITTED,
+) -> dict[TopicPartition, int]:
+    """Where each partition begins or ends, of what is committed unless told otherwise; partitions without a record of
+    a time that was asked for, or of a later one, are left out."""
+    return {where: offset for where, offset in cluster.offsets(partitions, at, isolation) if offset is not None}
+
+
+def coordinator_of(cluster: Cluster, name: str, kind: int) -> Address:
+    return soon(cluster, lambda: cluster.coordinator(name, kind))
