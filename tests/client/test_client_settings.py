@@ -4,7 +4,6 @@ import pickle
 import re
 
 import pytest
-from confluent_kafka.admin import AdminClient
 
 from semel.client import ClientSettings, SettingsRefused, from_options
 
@@ -22,9 +21,6 @@ def settings(**options: str) -> ClientSettings:
 
 def test_servers_are_read_as_kafka_reads_them() -> None:
     assert settings().bootstrap == (("one", 9092), ("::1", 9093), ("three", 9092))
-    assert settings().for_librdkafka()["bootstrap.servers"] == "one:9092,[::1]:9093,three:9092"
-    # A driver lives for months: its clients have to find the brokers again that were all away.
-    assert settings().for_librdkafka()["metadata.recovery.strategy"] == "none"
 
 
 @pytest.mark.parametrize("servers", ["", "one:0", "one:99999", "one two:9092", "one:9092:9092"])
@@ -179,9 +175,3 @@ def test_a_level_of_minus_one_leaves_it_to_the_codec(codec: str) -> None:
 
 def test_what_only_tunes_a_producer_that_waits_may_stand_and_changes_nothing() -> None:
     assert settings(kafka_linger_ms="5", kafka_queue_buffering_max_messages="7") == settings()
-
-
-def test_librdkafka_takes_all_that_it_is_given() -> None:
-    named = from_options({**SERVERS, **PLAIN_LOGIN}).for_librdkafka()
-    assert named["sasl.mechanisms"] == "PLAIN"
-    AdminClient({**named, "log_level": 0})

@@ -15,8 +15,10 @@ from semel.cli.cluster import add_bootstrap, cluster_at, coordinator_of, offsets
 from semel.cli.errors import Failure
 from semel.cli.showing import NOTHING, print_table, printable
 from semel.cli.subcommands import add_subcommand
-from semel.client import codes
+from semel.client import codes, groups
 from semel.client.cluster import GROUP, Cluster
+from semel.client.errors import Refused
+from semel.client.groups import Committed
 from semel.client.places import EARLIEST, LATEST, Isolation, Position, TopicPartition
 from semel.client.settings import Address
 from semel.wire.errors import ErrorCode, ProtocolError
@@ -26,8 +28,6 @@ from semel.wire.versions import (
     DELETE_GROUPS,
     DESCRIBE_GROUPS,
     LIST_GROUPS,
-    OFFSET_COMMIT,
-    OFFSET_FETCH,
 )
 
 EXAMPLE: Final = """  semel groups describe billing
@@ -104,12 +104,12 @@ def run(options: argparse.Namespace) -> int:
 
 def _groups(cluster: Cluster) -> dict[str, Any]:
     """Every group that some broker looks after."""
-    groups = {}
+    listed = {}
     for broker in cluster.brokers():
         answer = cluster.ask(broker, LIST_GROUPS, states_filter=[], types_filter=[])
         codes.check_coordinator("the list of groups", answer.error_code, right="Describe on groups")
-        groups.update({str(group.group_id): group for group in answer.groups})
-    return dict(sorted(groups.items()))
+        listed.update({str(group.group_id): group for group in answer.groups})
+    return dict(sorted(listed.items()))
 
 
 def _group(cluster: Cluster, name: str) -> Any:
@@ -141,7 +141,7 @@ def _describe(cluster: Cluster, name: str) -> None:
     print(f"group {printable(name)}  type {_type_of(group)}  state {_state_of(group)}")
     for line in members.lines:
         print(f"member {printable(line)}")
-    committed = _committed(cluster, coordinator, name)
+    committed = groups.committed(cluster, coordinator, name)
     rows = list(_rows(cluster, committed, members.owners))
     if not rows:
         print("no offsets")
@@ -153,35 +153,21 @@ def _describe(cluster: Cluster, name: str) -> None:
     print_table(table)
 
 
-def _rows(cluster: Cluster, committed: dict[TopicPartition, int], owners: dict[TopicPartition, str]) -> Iterable[Row]:
+def _rows(
+    cluster: Cluster, committed: dict[TopicPartition, Committed], owners: dict[TopicPartition, str]
+) -> Iterable[Row]:
     topics = cluster.every_topic(with_internal=True)
     places = sorted({*committed, *owners})
     there = [where for where in places if where.topic in topics and where.partition < topics[where.topic].partitions]
     ends = _offsets(cluster, there, LATEST)
     for where in places:
-        yield Row(where, committed.get(where), ends.get(where), owners.get(where, NOTHING))
+        before = committed.get(where)
+        yield Row(where, None if before is None else before.offset, ends.get(where), owners.get(where, NOTHING))
 
 
 def _offsets(cluster: Cluster, partitions: Iterable[TopicPartition], at: Position) -> dict[TopicPartition, int]:
     """As Kafka's own tools count: to the end of the log, and not to where the oldest open transaction begins."""
     return offsets_of(cluster, partitions, at, Isolation.READ_UNCOMMITTED)
-
-
-def _committed(cluster: Cluster, coordinator: Address, name: str) -> dict[TopicPartition, int]:
-    wanted = {"group_id": name, "topics": None}
-    answer = cluster.ask(coordinator, OFFSET_FETCH, **wanted, groups=[wanted], require_stable=False)
-    (group,) = getattr(answer, "groups", None) or [answer]
-    _check(name, group.error_code, "Describe")
-    return {
-        TopicPartition(topic.name, partition.partition_index): partition.committed_offset
-        for topic in group.topics
-        for partition in topic.partitions
-        if partition.committed_offset >= 0
-    }
-
-
-def _check(name: str, code: int, operation: str) -> None:
-    codes.check_coordinator(f"group {name!r}", code, right=f"{operation} on group {name!r}")
 
 
 def _members(cluster: Cluster, coordinator: Address, name: str, group_type: str) -> Members:
@@ -191,7 +177,7 @@ def _members(cluster: Cluster, coordinator: Address, name: str, group_type: str)
     else:
         answer = cluster.ask(coordinator, DESCRIBE_GROUPS, groups=[name], include_authorized_operations=False)
     (group,) = answer.groups
-    _check(name, group.error_code, "Describe")
+    groups.check(name, group.error_code, "Describe")
     members = Members([], {})
     for member in sorted(group.members, key=lambda member: str(member.member_id)):
         instance_id = getattr(member, "group_instance_id", None) or getattr(member, "instance_id", None)
@@ -231,7 +217,7 @@ def _read_assignment(data: memoryview) -> list[TopicPartition]:
 
 def _reset(cluster: Cluster, name: str, place: str, topics: list[str] | None, execute: bool) -> None:
     coordinator = coordinator_of(cluster, name, GROUP)
-    committed = _committed(cluster, coordinator, name)
+    committed = groups.committed(cluster, coordinator, name)
     partitions = _named(cluster, topics) if topics else _known(cluster, committed)
     if not partitions:
         raise Failure(f"group {name!r} has no offsets; say which topics it is to have some in, with --topic")
@@ -241,7 +227,9 @@ def _reset(cluster: Cluster, name: str, place: str, topics: list[str] | None, ex
     table = [("TOPIC", "PARTITION", "FROM", "TO")]
     for where, offset in target.items():
         before = committed.get(where)
-        table.append((where.topic, str(where.partition), NOTHING if before is None else str(before), str(offset)))
+        table.append(
+            (where.topic, str(where.partition), NOTHING if before is None else str(before.offset), str(offset))
+        )
     print_table(table)
     print(f"group {name} is set to these offsets" if execute else "nothing was changed; say --execute to do it")
 
@@ -260,7 +248,7 @@ def _named(cluster: Cluster, texts: list[str]) -> list[TopicPartition]:
     return partitions
 
 
-def _known(cluster: Cluster, committed: dict[TopicPartition, int]) -> list[TopicPartition]:
+def _known(cluster: Cluster, committed: dict[TopicPartition, Committed]) -> list[TopicPartition]:
     """The partitions that the group has offsets in, as far as they are still there."""
     topics = cluster.every_topic(with_internal=True)
     return sorted(where for where in committed if where.topic in topics)
@@ -295,25 +283,12 @@ def _parse_time(text: str) -> int:
 
 
 def _commit(cluster: Cluster, coordinator: Address, name: str, target: dict[TopicPartition, int]) -> None:
-    topics: dict[str, list[dict[str, object]]] = {}
-    for where, offset in target.items():
-        topics.setdefault(where.topic, []).append(
-            {"partition_index": where.partition, "committed_offset": offset, "committed_metadata": None}
-        )
-    answer = cluster.ask(
-        coordinator,
-        OFFSET_COMMIT,
-        group_id=name,
-        member_id="",
-        generation_id_or_member_epoch=-1,
-        retention_time=-1,
-        topics=[{"name": topic_name, "partitions": partitions} for topic_name, partitions in topics.items()],
-    )
-    for topic in answer.topics:
-        for partition in topic.partitions:
-            if partition.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
-                raise Failure(f"group {name!r} has members; stop them first, or they would go on where they are")
-            _check(name, partition.error_code, "Read")
+    try:
+        groups.commit(cluster, coordinator, name, target)
+    except Refused as refused:
+        if refused.code != ErrorCode.UNKNOWN_MEMBER_ID:
+            raise
+        raise Failure(f"group {name!r} has members; stop them first, or they would go on where they are") from None
 
 
 def _delete(cluster: Cluster, name: str, sure: bool) -> None:
@@ -328,5 +303,5 @@ def _delete(cluster: Cluster, name: str, sure: bool) -> None:
     (deleted,) = cluster.ask(coordinator_of(cluster, name, GROUP), DELETE_GROUPS, groups_names=[name]).results
     if deleted.error_code == ErrorCode.NON_EMPTY_GROUP:
         raise Failure(f"group {name!r} has members; stop them first")
-    _check(name, deleted.error_code, "Delete")
+    groups.check(name, deleted.error_code, "Delete")
     print(f"deleted {name}")

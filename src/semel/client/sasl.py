@@ -2,8 +2,8 @@
 
 A mechanism is a generator: it yields what is to be sent and is sent what came in return. SCRAM also has the broker
 prove that it knows the password. Names and passwords go as the UTF-8 they are, without the preparation by SASLprep that
-the RFC asks for: Apache Kafka stores its keys without it, and librdkafka, by which the sink logs in, does without it
-too, so a password that it changes would be wrong everywhere. This file must never put a password in an error.
+the RFC asks for: Apache Kafka stores its keys without it, so a password that it changes would be wrong everywhere. This
+file must never put a password in an error.
 """
 
 import base64

@@ -1,4 +1,4 @@
-"""The `kafka.*` options of a Spark user, made into settings: for the pipeline's own client, and for librdkafka.
+"""The `kafka.*` options of a user, made into the settings of the client.
 
 A user may write an option as Java's clients call it or as librdkafka does. What Spark's own source refuses is refused
 here for the same reason, and what nobody knows is refused by name, with the name that was probably meant: a typing
@@ -76,34 +76,6 @@ class ClientSettings:
     @property
     def uses_sasl(self) -> bool:
         return self.security_protocol.startswith("SASL")
-
-    def for_librdkafka(self) -> dict[str, Any]:
-        """The same connection under librdkafka's names."""
-        named: dict[str, Any] = {
-            "bootstrap.servers": ",".join(_address_text(address) for address in self.bootstrap),
-            # Else librdkafka forgets the brokers when all of them are away, and what was under way with them.
-            "metadata.recovery.strategy": "none",
-            "client.id": self.client_id,
-            "security.protocol": self.security_protocol,
-            "socket.timeout.ms": self.request_timeout_ms,
-            "retry.backoff.ms": self.retry_backoff_ms,
-            "retry.backoff.max.ms": self.retry_backoff_ms_max,
-        }
-        if self.uses_sasl:
-            named["sasl.mechanisms"] = self.sasl_mechanism
-            named["sasl.username"] = self.sasl_username
-            named["sasl.password"] = self.sasl_password
-        if self.uses_tls:
-            named["ssl.endpoint.identification.algorithm"] = "https" if self.ssl_check_hostname else "none"
-            files = {
-                "ssl.ca.location": self.ssl_ca_location,
-                "ssl.ca.pem": self.ssl_ca_pem,
-                "ssl.certificate.location": self.ssl_certificate_location,
-                "ssl.key.location": self.ssl_key_location,
-                "ssl.key.password": self.ssl_key_password,
-            }
-            named |= {name: value for name, value in files.items() if value is not None}
-        return named
 
 
 def from_options(options: Mapping[str, str]) -> ClientSettings:
@@ -271,11 +243,6 @@ def _address(text: str) -> Address:
     if match is None or not 0 < port < 1 << 16:
         raise ValueError("HOST:PORT, or several with commas between")
     return match[1] or match[2], port
-
-
-def _address_text(address: Address) -> str:
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _jaas(value: str) -> tuple[str, str, str]:

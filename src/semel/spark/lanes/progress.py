@@ -7,22 +7,16 @@ happens or does not, and no two drivers can make it differently. A marker must n
 
 import json
 from collections.abc import Callable
-from concurrent.futures import Future
+from functools import partial
 from typing import Final
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AdminClient,
-    NewPartitions,
-    NewTopic,
-)
-
-from semel.client import EARLIEST, LATEST, Isolation, LogClient, LogError, Slice, Topic, TopicPartition
+from semel.client import EARLIEST, LATEST, Isolation, LogClient, LogError, Slice, Topic, TopicPartition, admin
 from semel.client.arrow import read_slice
-from semel.client.errors import AuthenticationFailed
+from semel.client.errors import AuthenticationFailed, Refused
 from semel.client.patience import Moved, Patience
 from semel.client.settings import ClientSettings
 from semel.spark.lanes.protocol import Digest, Marker, Order, Written
+from semel.wire.errors import ErrorCode
 
 _POLICY: Final = "cleanup.policy"
 # Small segments, compacted early: all that is wanted of them is the last record.
@@ -38,7 +32,6 @@ TAIL_OFFSETS: Final = 64
 # this one: he would put up the wrong fence.
 _FORMAT: Final = 2
 _OLDER_FORMAT: Final = 1
-_FORBIDDEN: Final = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 
 
 class ProgressRefused(LogError):
@@ -54,10 +47,10 @@ def prepare(settings: ClientSettings, name: str, lanes: int, *, may_grow: bool) 
     with LogClient(settings) as client:
         topic = client.topics([name]).get(name)
         if topic is None:
-            _make(settings, NewTopic(name, lanes, config=TOPIC_CONFIGS))
+            _make(client, name, lanes)
             topic = _await(client, name, 1)
         elif may_grow and topic.partitions < lanes:
-            _grow(settings, NewPartitions(name, lanes))
+            _grow(client, name, lanes)
             topic = _await(client, name, lanes)
         _check_kept(client, name)
     if topic.partitions != lanes and not (may_grow and topic.partitions > lanes):
@@ -196,34 +189,27 @@ def _checked(marker: Marker, lane: int, sink_id: str, topic: str) -> Marker:
     return marker
 
 
-def _make(settings: ClientSettings, topic: NewTopic) -> None:
-    admin = _admin(settings)
-    [made] = admin.create_topics([topic]).values()
-    what = f"progress topic {topic.topic!r} cannot be made"
-    _wait(made, KafkaError.TOPIC_ALREADY_EXISTS, what, right=f"Create on topic {topic.topic!r}")
+def _make(client: LogClient, name: str, lanes: int) -> None:
+    what = f"progress topic {name!r} cannot be made"
+    create = partial(admin.create_topic, client.cluster, name, lanes, TOPIC_CONFIGS)
+    _unless_done(client, create, ErrorCode.TOPIC_ALREADY_EXISTS, what)
 
 
-def _grow(settings: ClientSettings, partitions: NewPartitions) -> None:
-    admin = _admin(settings)
-    [grown] = admin.create_partitions([partitions]).values()
-    what = "lanes cannot be added to the progress topic"
-    _wait(grown, KafkaError.INVALID_PARTITIONS, what, right=f"Alter on topic {partitions.topic!r}")
+def _grow(client: LogClient, name: str, lanes: int) -> None:
+    grow = partial(admin.grow_topic, client.cluster, name, lanes)
+    _unless_done(client, grow, ErrorCode.INVALID_PARTITIONS, "lanes cannot be added to the progress topic")
 
 
-def _admin(settings: ClientSettings) -> AdminClient:
-    return AdminClient({**settings.for_librdkafka(), "log_level": 0})
-
-
-def _wait(answer: "Future[None]", harmless: int, what: str, *, right: str) -> None:
-    """Waits for the broker; an error that only says that somebody else was faster is none."""
+def _unless_done(client: LogClient, change: Callable[[], object], done: ErrorCode, what: str) -> None:
+    """Makes a change, as often as it takes; the code that says that it is done, by us or by somebody faster, is no
+    error."""
     try:
-        answer.result()
-    except KafkaException as error:
-        reason: KafkaError = error.args[0]
-        if reason.code() in _FORBIDDEN:
-            raise ProgressRefused(f"{what}: {reason.str()}; this user needs the right {right}") from None
-        if reason.code() != harmless:
-            raise ProgressRefused(f"{what}: {reason.str()}") from None
+        client.patiently(change)
+    except AuthenticationFailed as error:
+        raise ProgressRefused(f"{what}: {error}") from None
+    except Refused as error:
+        if error.code != done:
+            raise ProgressRefused(f"{what}: {error}") from None
 
 
 def _await(client: LogClient, name: str, lanes: int) -> Topic:
