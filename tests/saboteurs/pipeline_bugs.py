@@ -115,7 +115,7 @@ PIPELINE_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a task whose slice was cut goes on at the beginning of the log",
-        "semel.spark.source.reading:_resumed",
+        "semel.spark.source.reader:_resumed",
         "error.offset > error.log_end",
         "error.log_end < piece.start",
         ("tests/spark/source/test_cut_log.py",),

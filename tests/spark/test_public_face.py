@@ -12,7 +12,7 @@ def in_a_process_of_its_own(program: str) -> list[str]:
 
 
 def test_every_name_is_a_function_also_where_a_room_has_the_same_name() -> None:
-    rooms = "semel.spark.dedup.judging, semel.spark.lanes.options, semel.spark.session"
+    rooms = "semel.spark.dedup.judge, semel.spark.lanes.options, semel.spark.session"
     names = "import semel.spark; print(*(type(getattr(semel.spark, name)).__name__ for name in semel.spark.__all__))"
     assert set(in_a_process_of_its_own(f"import {rooms}; {names}")) == {FunctionType.__name__}
     assert set(semel.spark.__all__) <= set(dir(semel.spark))

@@ -16,7 +16,7 @@ if importlib.util.find_spec("pyspark") is None:
 
 if TYPE_CHECKING:
     from semel.spark.dedup import accepted, dedup, dedup_by_id, dedup_by_version, quarantined
-    from semel.spark.lanes.laning import lanes
+    from semel.spark.lanes.assignment import lanes
     from semel.spark.lanes.log_sink import log_sink
     from semel.spark.session import session
     from semel.spark.tables.delta_sink import delta_sink
@@ -46,7 +46,7 @@ _HOMES: Final = {
     "dedup_by_version": "semel.spark.dedup",
     "delta_sink": "semel.spark.tables.delta_sink",
     "fan_out": "semel.spark.tables.fan_out",
-    "lanes": "semel.spark.lanes.laning",
+    "lanes": "semel.spark.lanes.assignment",
     "log_sink": "semel.spark.lanes.log_sink",
     "quarantined": "semel.spark.dedup",
     "session": "semel.spark.session",

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semel.spark.dedup.id_judge import IdJudge
-from semel.spark.dedup.judging import Judge, Moment, State
+from semel.spark.dedup.judge import Judge, Moment, State
 from semel.spark.dedup.silence import STEPS_MIN
 from semel.spark.dedup.version_judge import VersionJudge
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 pytest.importorskip("pyspark")
 
-from semel.spark.dedup.judging import KEY_HIGH, KEY_LOW
+from semel.spark.dedup.judge import KEY_HIGH, KEY_LOW
 from semel.spark.dedup.keys import keyed, kinds
 
 Key = tuple[int | None, int | None]

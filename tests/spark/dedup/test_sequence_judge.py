@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.spark.dedup.judging import Moment, State
+from semel.spark.dedup.judge import Moment, State
 from semel.spark.dedup.sequence_judge import GapFound, OnGap, SequenceJudge
 
 Shown = tuple[int, str, int | None]

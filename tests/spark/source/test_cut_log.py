@@ -7,7 +7,7 @@ from relayed_cluster import KAFKA_2_0, RelayedCluster
 from semel.client import NO_ID, Slice, Topic
 from semel.spark.source.errors import DataLoss
 from semel.spark.source.options import SourceOptions, read_options
-from semel.spark.source.reading import read
+from semel.spark.source.reader import read
 from semel.testing.broker import FaultyBroker
 from semel.wire.records import Record
 

@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from semel.client.places import Slice, Topic, TopicPartition
-from semel.spark.source.planning import limited, must_wait, split
+from semel.spark.source.portions import limited, must_wait, split
 
 PLACES = [TopicPartition(topic, number) for topic in ("a", "b") for number in range(4)]
 SIZES = st.integers(0, 12) | st.integers(0, 10**6) | st.integers(2**60, 2**62)

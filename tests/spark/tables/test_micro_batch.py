@@ -10,8 +10,8 @@ from driver_process import DriverProcess
 from pyspark.sql import DataFrame, SparkSession
 from sink_places import Place
 
+from semel.spark.tables.claims import Batch
 from semel.spark.tables.micro_batch import batch_of, digest_of
-from semel.spark.tables.sink import Batch
 from semel.testing.postgres import PostgresServer
 
 CHOSEN_AT = '{"batchWatermarkMs":0,"batchTimestampMs":%d,"conf":{%s}}'

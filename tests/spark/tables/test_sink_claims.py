@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.spark.tables.claims import NOTHING, BatchRefused, Claim, judge, mark_of
-from semel.spark.tables.sink import Outcome
+from semel.spark.tables.claims import NOTHING, BatchRefused, Claim, Outcome, judge, mark_of
 
 claims = st.builds(Claim, st.sampled_from(["q", "r"]), st.integers(0, 4), st.sampled_from(["a", "b"]))
 

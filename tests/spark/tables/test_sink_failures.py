@@ -19,9 +19,8 @@ from pyspark.sql import SparkSession
 from sink_places import BATCH_ROWS, KINDS, Place, once, verdict, whole_files
 
 from semel.spark.tables import delta_sink, sqlite
-from semel.spark.tables.claims import BatchRefused
+from semel.spark.tables.claims import Batch, BatchRefused, Outcome
 from semel.spark.tables.postgres import PostgresConnection, copy_rows
-from semel.spark.tables.sink import Batch, Outcome
 from semel.spark.tables.sqlite import SqliteConnection
 from semel.testing.postgres import PostgresServer
 

@@ -16,8 +16,7 @@ import psycopg
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from semel.spark.tables.claims import BatchRefused
-from semel.spark.tables.sink import Batch, Outcome
+from semel.spark.tables.claims import Batch, BatchRefused, Outcome
 from semel.spark.tables.sql_sink import sql_sink
 from semel.testing.postgres import PostgresServer
 

@@ -5,9 +5,9 @@ import datetime
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from semel.spark.dedup import asked
+from semel.spark.dedup import parameters
 from semel.spark.dedup.id_judge import HAPPENED, IdJudge
-from semel.spark.dedup.judging import KEY_HIGH
+from semel.spark.dedup.judge import KEY_HIGH
 from semel.spark.dedup.keys import keyed, kinds
 from semel.spark.dedup.operator import BUCKETS_DEFAULT, EventTime, judged
 
@@ -28,12 +28,12 @@ def dedup_by_id(
     than `within` are found. An id takes 20 bytes of state until then, and `buckets` says in how many values the state
     lies, each of which is read and written by a batch: it cannot be changed later.
     """
-    asked.check_frame(df)
-    asked.check_buckets(buckets)
-    within_ms = asked.duration_ms("within", within)
-    asked.time_column(df, "watermark", watermark)
+    parameters.check_frame(df)
+    parameters.check_buckets(buckets)
+    within_ms = parameters.duration_ms("within", within)
+    parameters.time_column(df, "watermark", watermark)
     rows = keyed(df, "id", [id], needed=[id, watermark])
-    happened = F.unix_millis(asked.column(rows, "watermark", watermark))
+    happened = F.unix_millis(parameters.column(rows, "watermark", watermark))
     claims = rows.select("*", F.when(rows[KEY_HIGH].isNotNull(), happened).alias(HAPPENED))
     pinned = {"id": id, "watermark": watermark, "within_ms": within_ms, "types": kinds(df, [id])}
     judge = IdJudge(pinned, within_ms)

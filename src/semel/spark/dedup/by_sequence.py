@@ -9,7 +9,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 
 from semel.core.producers import SEQUENCE_MASK
-from semel.spark.dedup import asked
+from semel.spark.dedup import parameters
 from semel.spark.dedup.keys import keyed, kinds
 from semel.spark.dedup.operator import BUCKETS_DEFAULT, judged
 from semel.spark.dedup.sequence_judge import OnGap, SequenceJudge
@@ -44,8 +44,8 @@ def dedup(
     time in which the query was away does not count. The state is one record for each producer; `buckets` says in how
     many values it lies, and cannot be changed later.
     """
-    asked.check_frame(df)
-    asked.check_buckets(buckets)
+    parameters.check_frame(df)
+    parameters.check_buckets(buckets)
     if held_rows_max < 1:
         raise ValueError(f"held_rows_max={held_rows_max}: it has to be 1 or more")
     if on_gap not in list(OnGap):
@@ -53,9 +53,9 @@ def dedup(
     if first is not None and not 0 <= first <= SEQUENCE_MASK:
         raise ValueError(f"first={first}: it has to be 0 to {SEQUENCE_MASK}, or None for any")
     if epoch is not None:
-        asked.integer_column(df, "epoch", epoch)
-    asked.integer_column(df, "sequence", sequence)
-    asked.column(df, "producer", producer)
+        parameters.integer_column(df, "epoch", epoch)
+    parameters.integer_column(df, "sequence", sequence)
+    parameters.column(df, "producer", producer)
     named = [*scope, producer]
     claims = keyed(df, "scope", named, needed=[producer])
     columns = {"producer": producer, "epoch": epoch, "sequence": sequence, "scope": list(scope)}
@@ -66,9 +66,9 @@ def dedup(
         sequence=sequence,
         first=first,
         on_gap=OnGap(on_gap),
-        hold_ms=asked.duration_ms("hold_for", hold_for),
+        hold_ms=parameters.duration_ms("hold_for", hold_for),
         held_rows_max=held_rows_max,
-        forget_ms=asked.duration_ms("forget_after", forget_after),
+        forget_ms=parameters.duration_ms("forget_after", forget_after),
     )
     holds = judge.on_gap is OnGap.HOLD
     return judged(claims, judge, buckets=buckets, wakes_all=holds, has_idle_batches=holds and idle_batches)

@@ -6,9 +6,9 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from semel.spark.dedup import asked
+from semel.spark.dedup import parameters
 from semel.spark.dedup.by_sequence import HELD_ROWS_MAX, dedup
-from semel.spark.dedup.judging import KEY_HIGH
+from semel.spark.dedup.judge import KEY_HIGH
 from semel.spark.dedup.keys import keyed, kinds
 from semel.spark.dedup.operator import BUCKETS_DEFAULT, judged
 from semel.spark.dedup.version_judge import VERSION, VersionJudge
@@ -50,12 +50,12 @@ def dedup_by_version(
             idle_batches=idle_batches,
             buckets=buckets,
         )
-    asked.check_frame(df)
-    asked.check_buckets(buckets)
-    asked.integer_column(df, "version", version)
+    parameters.check_frame(df)
+    parameters.check_buckets(buckets)
+    parameters.integer_column(df, "version", version)
     rows = keyed(df, "aggregate", [aggregate], needed=[aggregate, version])
-    number = asked.column(rows, "version", version).cast("long")
+    number = parameters.column(rows, "version", version).cast("long")
     claims = rows.select("*", F.when(rows[KEY_HIGH].isNotNull(), number).alias(VERSION))
     pinned = {"aggregate": aggregate, "version": version, "on_gap": ACCEPT, "types": kinds(df, [aggregate])}
-    judge = VersionJudge(pinned, asked.duration_ms("forget_after", forget_after))
+    judge = VersionJudge(pinned, parameters.duration_ms("forget_after", forget_after))
     return judged(claims, judge, buckets=buckets)

@@ -24,8 +24,8 @@ from semel.core.producers import (
     next_of,
     note_run,
 )
+from semel.spark.dedup.key_table import Flags, Indices, Integers, group
 from semel.spark.dedup.producer_states import ProducerStates
-from semel.spark.dedup.register import Flags, Indices, Integers, group
 
 _NUMBER_BITS: Final = SEQUENCE_MASK.bit_length()
 _ACCEPTED: Final = Outcome.ACCEPTED

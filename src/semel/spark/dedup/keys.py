@@ -26,8 +26,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from semel.spark.dedup import asked
-from semel.spark.dedup.judging import CLAIM_PREFIX, KEY_HIGH, KEY_LOW
+from semel.spark.dedup import parameters
+from semel.spark.dedup.judge import CLAIM_PREFIX, KEY_HIGH, KEY_LOW
 
 WHOLE_NUMBER: Final = "whole number"
 TEXT: Final = "text"
@@ -54,14 +54,14 @@ def keyed(df: DataFrame, parameter: str, names: Sequence[str], needed: Sequence[
     """The rows with both halves of the key of these columns. It is null where one of the `needed` columns is, for such
     a row makes no claim; in the key itself a null is told apart from every value."""
     for name in names:
-        asked.column(df, parameter, name)
+        parameters.column(df, parameter, name)
         reason = _unfit(df.schema[name].dataType)
         if reason:
             raise ValueError(f"{parameter}={name!r}: {reason}")
-    values = [_as_bytes(asked.column(df, parameter, name), df.schema[name].dataType) for name in names]
+    values = [_as_bytes(parameters.column(df, parameter, name), df.schema[name].dataType) for name in names]
     named = values[0] if len(values) == 1 else F.concat(*map(_marked_off, values))
     # In a step of its own, or Spark would work it out for each half.
-    is_claim = reduce(and_, (asked.column(df, parameter, name).isNotNull() for name in needed))
+    is_claim = reduce(and_, (parameters.column(df, parameter, name).isNotNull() for name in needed))
     hashed = df.select("*", F.when(is_claim, F.sha2(named, _HASH_BITS)).alias(_DIGEST))
     digest, is_there = F.col(_DIGEST), F.col(_DIGEST).isNotNull()
     return hashed.select(

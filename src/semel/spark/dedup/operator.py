@@ -15,7 +15,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from semel.spark.dedup.judging import CLAIM_PREFIX, KEY_HIGH, Judge, Moment, State, check_pin, pin
+from semel.spark.dedup.judge import CLAIM_PREFIX, KEY_HIGH, Judge, Moment, State, check_pin, pin
 from semel.spark.dedup.outcomes import EXPECTED, OUTCOME
 from semel.spark.dedup.pieces import BUCKET, NEWEST, PLACE, ROWS, Packer, Unpacker, joined, sliced, unpacked
 from semel.spark.worker import settle

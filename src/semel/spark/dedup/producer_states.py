@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy
 
-from semel.spark.dedup.register import HIGH, LOW, Array, Integers, empty, find, keyed, merge
+from semel.spark.dedup.key_table import HIGH, LOW, Array, Integers, empty, find, keyed, merge
 from semel.spark.dedup.silence import heard
 
 _HEARD: Final = "heard_ms"
@@ -19,7 +19,7 @@ _LAYOUT: Final = keyed(**{_HEARD: "<i8", _STATE: f"V{_STATE_BYTES}"})
 
 @dataclass(frozen=True)
 class ProducerStates:
-    register: Array
+    table: Array
     has_forgotten: bool
     """Some producer was forgotten here. From then on one that is not known may be one of those."""
 
@@ -30,33 +30,33 @@ class ProducerStates:
         return cls(numpy.frombuffer(kept, _LAYOUT, offset=1), bool(kept[0]))
 
     def pack(self) -> bytes:
-        return bytes([self.has_forgotten]) + self.register.tobytes()
+        return bytes([self.has_forgotten]) + self.table.tobytes()
 
     def without_silent(self, now_ms: int, forget_ms: int) -> "ProducerStates":
         """Forget who was silent for so long; what was no silence is taken off everybody's."""
-        at_ms, is_remembered = heard(self.register[_HEARD], now_ms, forget_ms)
-        register = self.register.copy()
-        register[_HEARD] = at_ms
-        return ProducerStates(register[is_remembered], self.has_forgotten or not is_remembered.all())
+        at_ms, is_remembered = heard(self.table[_HEARD], now_ms, forget_ms)
+        table = self.table.copy()
+        table[_HEARD] = at_ms
+        return ProducerStates(table[is_remembered], self.has_forgotten or not is_remembered.all())
 
     def of(self, high: Integers, low: Integers) -> list[bytes | None]:
         """The state of each of these producers; None for one that is not known."""
-        known, places = find(self.register, high, low)
+        known, places = find(self.table, high, low)
         states: list[bytes | None] = [None] * len(high)
         wanted = numpy.flatnonzero(known)
-        for number, state in zip(wanted.tolist(), self.register[_STATE][places[wanted]].tolist(), strict=True):
+        for number, state in zip(wanted.tolist(), self.table[_STATE][places[wanted]].tolist(), strict=True):
             states[number] = state
         return states
 
     def noted(self, high: Integers, low: Integers, states: Sequence[bytes | None], now_ms: int) -> "ProducerStates":
         """With the states these producers have now, all of them just heard. One without a state stays unknown."""
-        known, places = find(self.register, high, low)
+        known, places = find(self.table, high, low)
         present = numpy.array([state is not None for state in states], bool)
         packed = numpy.frombuffer(b"".join(state or bytes(_STATE_BYTES) for state in states), f"V{_STATE_BYTES}")
-        register = self.register.copy()
-        register[_STATE][places[known]] = packed[known]
-        register[_HEARD][places[known]] = now_ms
+        table = self.table.copy()
+        table[_STATE][places[known]] = packed[known]
+        table[_HEARD][places[known]] = now_ms
         is_added = present & ~known
         added = numpy.zeros(int(is_added.sum()), _LAYOUT)
         added[HIGH], added[LOW], added[_HEARD], added[_STATE] = high[is_added], low[is_added], now_ms, packed[is_added]
-        return replace(self, register=merge(register, added))
+        return replace(self, table=merge(table, added))

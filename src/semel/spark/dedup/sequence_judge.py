@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from semel.core.producers import SEQUENCE_MASK
 from semel.spark.dedup.claims import Claims, Judged, judge_claims
-from semel.spark.dedup.judging import (
+from semel.spark.dedup.judge import (
     CLAIM_PREFIX,
     KEY_HIGH,
     KEY_LOW,
@@ -23,10 +23,10 @@ from semel.spark.dedup.judging import (
     integers,
     with_outcomes,
 )
+from semel.spark.dedup.key_table import Flags, Indices, Integers
 from semel.spark.dedup.outcomes import DUPLICATE, FENCED, GAP, HELD, UNCLAIMED
 from semel.spark.dedup.pieces import joined, packed, unpacked
 from semel.spark.dedup.producer_states import ProducerStates
-from semel.spark.dedup.register import Flags, Indices, Integers
 
 EPOCH_MAX: Final = 32_767
 HELD_SINCE: Final = f"{CLAIM_PREFIX}held_since"

@@ -6,7 +6,7 @@ came. So the time since its last rows must never count in full: an absence of th
 
 from typing import Final, NamedTuple
 
-from semel.spark.dedup.register import Flags, Integers
+from semel.spark.dedup.key_table import Flags, Integers
 
 STEPS_MIN: Final = 7
 """Of the time between two batches with rows at most a seventh of what makes a silence counts, so a query that runs once

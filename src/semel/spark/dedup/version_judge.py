@@ -9,7 +9,7 @@ from typing import Final
 import numpy
 import pyarrow as pa
 
-from semel.spark.dedup.judging import (
+from semel.spark.dedup.judge import (
     CLAIM_PREFIX,
     KEY_HIGH,
     KEY_LOW,
@@ -20,8 +20,8 @@ from semel.spark.dedup.judging import (
     integers,
     with_outcomes,
 )
+from semel.spark.dedup.key_table import HIGH, LOW, empty, find, group, keyed, merge
 from semel.spark.dedup.outcomes import ACCEPTED, DUPLICATE, LATE, UNCLAIMED
-from semel.spark.dedup.register import HIGH, LOW, empty, find, group, keyed, merge
 from semel.spark.dedup.silence import heard
 
 VERSION: Final = f"{CLAIM_PREFIX}version"

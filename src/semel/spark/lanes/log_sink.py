@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from semel.client import LogClient
-from semel.spark.lanes import laning, progress
+from semel.spark.lanes import assignment, progress
 from semel.spark.lanes.options import SinkOptions, check_for_batch, read_options
-from semel.spark.tables.sink import Batch, Outcome, Sink
+from semel.spark.tables.claims import Batch, Outcome
+from semel.spark.tables.sink import Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -54,7 +55,7 @@ class LogSink(Sink):
         read = read_options(claimed)
         check_for_batch(read)
         was_there = _is_written(read, batch)
-        laned = rows if self.lanes is None else laning.lanes(rows, self.lanes, self.by)
+        laned = rows if self.lanes is None else assignment.lanes(rows, self.lanes, self.by)
         laned.write.format("semel").mode("append").options(**claimed).save()
         return Outcome.DUPLICATE if was_there else Outcome.ACCEPTED
 

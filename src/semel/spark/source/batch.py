@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from semel.client.client import LogClient
 from semel.client.places import Slice
-from semel.spark.source import losses, planning, reading
+from semel.spark.source import losses, portions, reader
 from semel.spark.source.errors import told_in_one_line
 from semel.spark.source.options import SourceOptions
 from semel.spark.source.view import Observer
@@ -35,14 +35,14 @@ class SemelBatchReader(DataSourceReader):
         for name in self._without_effect:
             _LOG.warning("option %s is for streams and changes nothing in a batch", name)
         with told_in_one_line(), LogClient(self._options.client) as client:
-            cut = planning.split(self._slices(client), self._options.partitions_min, self._options.records_max)
+            cut = portions.split(self._slices(client), self._options.partitions_min, self._options.records_max)
             # Without any partition Spark makes one of its own, which says nothing.
-            return [reading.SlicePartition(piece) for piece in cut] or [InputPartition(None)]
+            return [reader.SlicePartition(piece) for piece in cut] or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator["RecordBatch"]:
         with told_in_one_line():
-            if isinstance(partition, reading.SlicePartition):
-                yield from reading.read(partition.piece, self._columns, self._options)
+            if isinstance(partition, reader.SlicePartition):
+                yield from reader.read(partition.piece, self._columns, self._options)
 
     def _slices(self, client: LogClient) -> list[Slice]:
         observer = Observer(client, self._options)
@@ -50,7 +50,7 @@ class SemelBatchReader(DataSourceReader):
         begins = observer.starting(topics, self._options.begins(streaming=False))
         ends = observer.ending(topics, self._options.ending)
         log_starts = observer.begins(begins)
-        reading.report(losses.truncated(begins, log_starts), self._options)
+        reader.report(losses.truncated(begins, log_starts), self._options)
         return [
             Slice(topics[place.topic], place.partition, max(begin, log_starts[place]), ends[place])
             for place, begin in sorted(begins.items())

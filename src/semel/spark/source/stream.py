@@ -23,7 +23,7 @@ from pyspark.sql.streaming.datasource import (
 from semel.client.client import LogClient
 from semel.client.errors import LogError
 from semel.client.places import Slice, Topic, TopicPartition
-from semel.spark.source import losses, planning, reading
+from semel.spark.source import losses, portions, reader
 from semel.spark.source.bounds import AtOffsets
 from semel.spark.source.errors import told_in_one_line
 from semel.spark.source.group import GroupOffsets
@@ -99,7 +99,7 @@ class SemelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ends = available if isinstance(limit, ReadAllAvailable) else self._limited(begins, available)
             if ends is None:
                 return start
-            reading.report(losses.truncated(expected, log_starts), self._options)
+            reader.report(losses.truncated(expected, log_starts), self._options)
             self._reached = Offsets(now.ids, ends, known.at if start == self._initial else {}, now.gone)
             self._plan = _Plan(self._reached.to_json(), begins)
             return self._plan.end
@@ -120,13 +120,13 @@ class SemelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             plan, until = self._plan, Offsets.from_json(end)
             begins = plan.begins if plan is not None and plan.end == end else self._begins_again(start, until)
             pieces = [Slice(_topic(until, place), place.partition, begins[place], until.at[place]) for place in begins]
-            cut = planning.split(pieces, self._options.partitions_min, self._options.records_max)
-            return [reading.SlicePartition(piece) for piece in cut]
+            cut = portions.split(pieces, self._options.partitions_min, self._options.records_max)
+            return [reader.SlicePartition(piece) for piece in cut]
 
     def read(self, partition: InputPartition) -> Iterator["RecordBatch"]:
-        assert isinstance(partition, reading.SlicePartition)
+        assert isinstance(partition, reader.SlicePartition)
         with told_in_one_line():
-            yield from reading.read(partition.piece, self._columns, self._options)
+            yield from reader.read(partition.piece, self._columns, self._options)
 
     def stop(self) -> None:
         self._group.close()
@@ -158,7 +158,7 @@ class SemelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             lost.update(losses.behind_the_end(known, log_ends).items())
             news = [loss for about, loss in lost.items() if about not in self._told]
             if not news or self._target is not None or looks == self._options.looks_again:
-                reading.report(news, self._options)
+                reader.report(news, self._options)
                 self._told.update(lost)
                 return losses.going_on(known, now)
             looks += 1
@@ -173,23 +173,23 @@ class SemelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             now_ms = time.monotonic() * 1000
             waited_ms = inf if self._batch_planned_ms is None else now_ms - self._batch_planned_ms
             ready = sum(max(end - begins[place], 0) for place, end in ends.items())
-            if planning.must_wait(ready, options.offsets_min, waited_ms, options.delay_ms_max):
+            if portions.must_wait(ready, options.offsets_min, waited_ms, options.delay_ms_max):
                 return None
             self._batch_planned_ms = now_ms
-        return ends if options.offsets_max is None else planning.limited(begins, ends, options.offsets_max)
+        return ends if options.offsets_max is None else portions.limited(begins, ends, options.offsets_max)
 
     def _begins_again(self, start: dict[str, Any], until: Offsets) -> Mapping[TopicPartition, int]:
         """Where a batch begins that was planned before this process was there."""
         known = Offsets(until.ids, until.began) if until.began else Offsets.from_json(start)
         now = self._observer.glance()
-        reading.report(losses.gone(until, now), self._options)
+        reader.report(losses.gone(until, now), self._options)
         expected = {
             place: offset
             for place, offset in losses.expected_begins(known, until).items()
             if place in now.at and losses.is_same_topic(until, now, place.topic)
         }
         log_starts = self._observer.begins(expected)
-        reading.report(losses.truncated(expected, log_starts), self._options)
+        reader.report(losses.truncated(expected, log_starts), self._options)
         return {place: max(offset, log_starts[place]) for place, offset in expected.items()}
 
 

@@ -8,12 +8,26 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-
-from semel.spark.tables.sink import Batch, Outcome
+from enum import Enum
 
 # What `accept_after` says of a sink that has claimed nothing yet.
 NOTHING = "nothing"
 MARK_DIGITS = 8
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Which micro-batch it is. `digest` stands for what it is made of: a replay has the same one, and a batch that was
+    planned anew has another, even where a restored checkpoint gives it the same number."""
+
+    query_id: str
+    batch_id: int
+    digest: str = ""
+
+
+class Outcome(Enum):
+    ACCEPTED = "accepted"
+    DUPLICATE = "duplicate"
 
 
 class BatchRefused(RuntimeError):

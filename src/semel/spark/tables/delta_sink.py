@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from semel.spark.tables.claims import Claim, claim_of, judge
-from semel.spark.tables.sink import Batch, Outcome, Sink, chosen
+from semel.spark.tables.claims import Batch, Claim, Outcome, claim_of, judge
+from semel.spark.tables.sink import Sink, chosen
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable

@@ -1,4 +1,4 @@
-"""Which batch `foreachBatch` was called for: the id of the query, and a digest of what Spark planned for the batch.
+"""Which batch `foreachBatch` was called for, by its query's id and a digest of its plan; and what it leaves behind.
 
 Spark writes the plan of a batch, its offsets and the time it was made, into the checkpoint before it runs the batch;
 a replay reads it from there. So the digest of that entry is the same in every replay, and differs as soon as a batch of
@@ -11,17 +11,20 @@ plans; there the checkpoint's files are read, through Spark, and somebody has to
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from semel.spark.tables.sink import Batch
+from semel.spark.tables.claims import Batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 # Spark's own name for it, seen in 4.1 to 4.3 and nowhere documented: a test holds it.
 QUERY_ID_PROPERTY = "sql.streaming.queryId"
+# To look for garbage takes about 40 ms where there are 100,000 objects, so not after each batch.
+BATCHES_LEFT_MAX: Final = 16
 
 
 def batch_of(rows: DataFrame, batch_id: int, checkpoint: str | None = None) -> Batch:
@@ -72,3 +75,14 @@ def digest_of(entry: str) -> str:
     _version, metadata, *offsets = entry.splitlines()
     chosen_at_ms = json.loads(metadata)["batchTimestampMs"]
     return hashlib.sha256("\n".join([str(chosen_at_ms), *offsets]).encode()).hexdigest()
+
+
+def collect_leftovers(batch_id: int) -> None:
+    """After a batch: frees what it and those before it have left in the driver, once in BATCHES_LEFT_MAX batches.
+
+    Every object of Java whose method Python has called refers to itself (py4j keeps the methods with the object), so it
+    is freed when Python looks for cycles among its old objects: in a large program that is after hundreds of batches.
+    Until then Java keeps the plan and the session of each of them, and the files of its shuffles.
+    """
+    if batch_id % BATCHES_LEFT_MAX == BATCHES_LEFT_MAX - 1:
+        gc.collect()

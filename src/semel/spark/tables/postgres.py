@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import BinaryType
 
-from semel.spark.tables.claims import Claim
+from semel.spark.tables.claims import Claim, Outcome
 from semel.spark.tables.columns import POSTGRES_TYPES, TIMESTAMPS, travelling, types_of
+from semel.spark.tables.database import Rule, Staged, Target
 from semel.spark.tables.postgres_columns import check_columns, staging_types
-from semel.spark.tables.sink import Outcome
-from semel.spark.tables.sql_sink import Rule, Staged, Target
 from semel.spark.tables.statements import (
     TASK_COLUMN,
     check_keys,

@@ -9,34 +9,18 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from semel.spark.tables.leftovers import let_go
+from semel.spark.tables.claims import Batch, Outcome
+from semel.spark.tables.micro_batch import batch_of, collect_leftovers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-@dataclass(frozen=True)
-class Batch:
-    """Which micro-batch it is. `digest` stands for what it is made of: a replay has the same one, and a batch that was
-    planned anew has another, even where a restored checkpoint gives it the same number."""
-
-    query_id: str
-    batch_id: int
-    digest: str = ""
-
-
 def chosen(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
     """What a sink takes of the rows that it shares with others: all, or these expressions of SQL."""
     return rows.selectExpr(*columns) if columns else rows
-
-
-class Outcome(Enum):
-    ACCEPTED = "accepted"
-    DUPLICATE = "duplicate"
 
 
 @runtime_checkable
@@ -52,8 +36,6 @@ class Sink(Protocol):
         has them need not evaluate them: `take` sees to that."""
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
-        from semel.spark.tables.micro_batch import batch_of
-
         take(self, rows, batch_of(rows, batch_id))
 
 
@@ -66,4 +48,4 @@ def take(sink: Sink, rows: DataFrame, batch: Batch) -> None:
     if sink.write(rows, batch) is Outcome.DUPLICATE:
         # Nothing of it leaves Java, and no partition is left out.
         rows.write.format("noop").mode("overwrite").save()
-    let_go(batch.batch_id)
+    collect_leftovers(batch.batch_id)

@@ -6,59 +6,20 @@ transaction that reads it also writes the claim; what a crash left staged is thr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from semel.spark.tables.claims import Claim, claim_of, judge
-from semel.spark.tables.sink import Batch, Outcome, Sink, chosen
-from semel.spark.tables.statements import Write, check_columns, checked
+from semel.spark.tables.claims import Batch, Outcome, claim_of, judge
+from semel.spark.tables.database import Database, Target
+from semel.spark.tables.sink import Sink, chosen
+from semel.spark.tables.statements import check_columns, checked
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
 
 CLAIMS_TABLE = "semel_batches"
-
-Rule = Callable[[Claim | None], Outcome]
-"""What becomes of the batch, given the last claim of the sink; raises where it is refused."""
-
-
-@dataclass(frozen=True)
-class Target:
-    """Where the rows go, under which name they are claimed, and what becomes of them."""
-
-    sink: str
-    table: str
-    claims_table: str
-    write: Write
-
-
-@dataclass(frozen=True)
-class Staged:
-    """The rows of one attempt at a batch, where the transaction can read them."""
-
-    rows: str
-    """A subquery in brackets that gives exactly the rows that Spark says were written."""
-    count: int
-
-
-class Connected(Protocol):
-    """One connection of the driver, for one batch. The tables are there."""
-
-    def held(self) -> Claim | None: ...
-
-    def staged(self, rows: DataFrame) -> AbstractContextManager[Staged]: ...
-
-    def commit(self, staged: Staged, asked: Claim, rule: Rule) -> Outcome:
-        """One transaction: locks the claim, asks the rule, writes the staged rows and the claim."""
-
-
-class Database(Protocol):
-    def connected(self, schema: StructType) -> AbstractContextManager[Connected]: ...
 
 
 class SqlSink(Sink):

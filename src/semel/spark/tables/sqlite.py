@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.types import DecimalType
 
 from semel.spark.tables.affinities import check_affinities
-from semel.spark.tables.claims import Claim
+from semel.spark.tables.claims import Claim, Outcome
 from semel.spark.tables.columns import SQLITE_TYPES, travelling, types_of
-from semel.spark.tables.sink import Outcome
-from semel.spark.tables.sql_sink import Rule, Staged, Target
+from semel.spark.tables.database import Rule, Staged, Target
 from semel.spark.tables.statements import (
     Write,
     check_keys,

@@ -20,7 +20,7 @@ Indices = numpy.typing.NDArray[numpy.intp]
 
 
 def keyed(**fields: str) -> numpy.dtype[numpy.void]:
-    """The layout of a register whose records have these fields besides their key: packed, in the order given."""
+    """The layout of a table whose records have these fields besides their key: packed, in the order given."""
     return numpy.dtype([(HIGH, "<i8"), (LOW, "<i8"), *fields.items()])
 
 
@@ -28,15 +28,15 @@ def empty(layout: numpy.dtype[numpy.void]) -> Array:
     return numpy.zeros(0, layout)
 
 
-def find(register: Array, high: Integers, low: Integers) -> tuple[Flags, Indices]:
+def find(table: Array, high: Integers, low: Integers) -> tuple[Flags, Indices]:
     """For each key whether it is there, and where; the place of one that is not there means nothing."""
-    if not len(register):
+    if not len(table):
         return numpy.zeros(len(high), bool), numpy.zeros(len(high), numpy.intp)
-    known_high, known_low = numpy.ascontiguousarray(register[HIGH]), register[LOW]
+    known_high, known_low = numpy.ascontiguousarray(table[HIGH]), table[LOW]
     places = numpy.searchsorted(known_high, high)
     while True:
         # Two keys may share their first half: step over those whose second half is smaller.
-        inside = places < len(register)
+        inside = places < len(table)
         at = numpy.where(inside, places, 0)
         alike = inside & (known_high[at] == high)
         behind = alike & (known_low[at] < low)
@@ -45,11 +45,11 @@ def find(register: Array, high: Integers, low: Integers) -> tuple[Flags, Indices
         places = places + behind
 
 
-def merge(register: Array, added: Array) -> Array:
+def merge(table: Array, added: Array) -> Array:
     """Both together, in order. No key may be in both."""
     if not len(added):
-        return register
-    together = numpy.concatenate([register, added])
+        return table
+    together = numpy.concatenate([table, added])
     return together[numpy.lexsort((together[LOW], together[HIGH]))]
 
 

@@ -7,7 +7,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import DataType, IntegralType, TimestampType
 
-from semel.spark.dedup.judging import CLAIM_PREFIX
+from semel.spark.dedup.judge import CLAIM_PREFIX
 from semel.spark.dedup.outcomes import EXPECTED, OUTCOME
 
 BUCKETS_MAX: Final = 4096

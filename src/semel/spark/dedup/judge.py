@@ -10,8 +10,8 @@ from typing import Final, NamedTuple, Protocol
 import numpy
 import pyarrow as pa
 
+from semel.spark.dedup.key_table import Integers
 from semel.spark.dedup.outcomes import EXPECTED, NAMES, OUTCOME
-from semel.spark.dedup.register import Integers
 
 STATE_VERSION: Final = 2
 """Of the bytes that a bucket keeps, and of how keys are made. Whoever changes the layout raises it, and reads the older

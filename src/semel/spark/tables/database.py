@@ -1,0 +1,55 @@
+"""What the SQL sink asks of a database, PostgreSQL or SQLite: to stage rows, and to commit them with the claim.
+
+This file must never know one database from the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from semel.spark.tables.claims import Claim, Outcome
+from semel.spark.tables.statements import Write
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+Rule = Callable[[Claim | None], Outcome]
+"""What becomes of the batch, given the last claim of the sink; raises where it is refused."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where the rows go, under which name they are claimed, and what becomes of them."""
+
+    sink: str
+    table: str
+    claims_table: str
+    write: Write
+
+
+@dataclass(frozen=True)
+class Staged:
+    """The rows of one attempt at a batch, where the transaction can read them."""
+
+    rows: str
+    """A subquery in brackets that gives exactly the rows that Spark says were written."""
+    count: int
+
+
+class Connected(Protocol):
+    """One connection of the driver, for one batch. The tables are there."""
+
+    def held(self) -> Claim | None: ...
+
+    def staged(self, rows: DataFrame) -> AbstractContextManager[Staged]: ...
+
+    def commit(self, staged: Staged, asked: Claim, rule: Rule) -> Outcome:
+        """One transaction: locks the claim, asks the rule, writes the staged rows and the claim."""
+
+
+class Database(Protocol):
+    def connected(self, schema: StructType) -> AbstractContextManager[Connected]: ...
