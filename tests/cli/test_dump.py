@@ -13,7 +13,7 @@ from ledger import SETTINGS, Caller, Ledger, batch
 from semel.core.batch import TRANSACTIONAL_BIT
 from semel.core.entries import OffsetsCommitted, PartitionName, StoredOffset, TransactionalOffsets
 from semel.storage.aborted_blocks import BLOCK_LAYOUT
-from semel.storage.examining import examine, segment_paths, walk_segment
+from semel.storage.examination import examine, segment_paths, walk_segment
 from semel.storage.files import DiskFiles, ReadOnlyFiles
 from semel.storage.journal import look_into, starts_of
 from semel.storage.log import Log

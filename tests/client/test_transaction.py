@@ -20,7 +20,7 @@ from semel.client.sender import Sender, requests_of
 from semel.client.transaction import TookTooLong, Transaction
 from semel.testing.broker import FaultyBroker
 from semel.wire.errors import ErrorCode
-from semel.wire.producing import PartitionBatch, PartitionProduced
+from semel.wire.produce_client import PartitionBatch, PartitionProduced
 from semel.wire.records import read_header
 from semel.wire.versions import DELETE_TOPICS, FIND_COORDINATOR, INIT_PRODUCER_ID, PRODUCE, VersionRange
 

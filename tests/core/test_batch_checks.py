@@ -13,7 +13,7 @@ from semel.core.producer_room import ProducerRoom
 from semel.core.producers import Outcome
 from semel.core.state import State
 from semel.core.topics import Catalog
-from semel.storage.examining import ExaminedPartition
+from semel.storage.examination import ExaminedPartition
 
 DAY_MS = 86_400_000
 TIMELY = parse({"message.timestamp.after.max.ms": "1000"})

@@ -8,7 +8,7 @@ from publishers import Publishers, outcome_in_the_end
 from committed_records import committed_values
 from relayed_cluster import RelayedCluster, Upstream
 from semel.publish import Receipt, Record
-from semel.wire import fetch, fetching
+from semel.wire import fetch, fetch_client
 from semel.wire.frames import SIZE_BYTES, RequestHeader
 from semel.wire.versions import END_TXN, FETCH, INIT_PRODUCER_ID, PRODUCE
 
@@ -39,7 +39,7 @@ class FormerLeader(RelayedCluster):
 
     def _older_records(self, header: RequestHeader, frame: bytes, answer: bytes, end: int) -> bytes:
         (topic,) = fetch.decode_request(frame[header.body :], header.api_version).topics
-        found = fetching.decode_response(header.api_version, answer[SIZE_BYTES:])
+        found = fetch_client.decode_response(header.api_version, answer[SIZE_BYTES:])
         shown = found._replace(
             high_watermark=end, last_stable_offset=end, records=[_below(bytes(b"".join(found.records)), end)]
         )

@@ -10,7 +10,7 @@ from semel.core.entries import TransactionEnded
 from semel.core.partition import PRODUCER_EXPIRATION_MS
 from semel.core.producers import Outcome
 from semel.core.steps import finish
-from semel.storage.examining import examine
+from semel.storage.examination import examine
 from semel.storage.partition_log import PartitionLog, Watcher
 from semel.testing.faulty import Fault, FaultyFiles
 

@@ -20,7 +20,7 @@ from semel.core.producers import advance, epoch_of, last_heard_ms, window_of
 from semel.core.topics import Catalog
 from semel.storage import journal
 from semel.storage.encoding import decode
-from semel.storage.examining import Examined, StoredBatch, examine, segment_paths, walk_segment
+from semel.storage.examination import Examined, StoredBatch, examine, segment_paths, walk_segment
 from semel.storage.files import Files, ReadOnlyFiles
 from semel.storage.journal import Damaged
 from semel.storage.segment import TOPICS

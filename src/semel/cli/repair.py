@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _look(data: str) -> int:
-    from semel.storage.examining import examine
+    from semel.storage.examination import examine
     from semel.storage.files import ReadOnlyFiles
 
     stopped = examine(ReadOnlyFiles(data)).stopped
@@ -51,7 +51,7 @@ def _set_aside(data: str) -> int:
     from semel.storage.files import DiskFiles
     from semel.storage.journal import Damaged, Misfit
     from semel.storage.log import Log
-    from semel.storage.repairing import SettingAside
+    from semel.storage.repair import SettingAside
 
     files = DiskFiles(data)
     repair = SettingAside(files, lambda line: print(f"set aside: {line}"))

@@ -18,7 +18,7 @@ from semel.client.errors import CorruptRecords, OffsetOutOfRange
 from semel.client.patience import MENDABLE, Moved, Patience
 from semel.client.places import EARLIEST, LATEST, NO_ID, Edge, Isolation, Position, Slice, Topic, TopicPartition
 from semel.client.settings import Address, ClientSettings
-from semel.wire import fetching
+from semel.wire import fetch_client
 from semel.wire.errors import ErrorCode, ProtocolError
 from semel.wire.fetch import FetchPartitionAnswer
 from semel.wire.records import next_offset
@@ -125,7 +125,7 @@ class _Fetching:
         self._patience = Patience(client.settings)
         self._leader: Address | None = None
         self._connection: Connection | None = None
-        self._version = fetching.SPOKEN.min
+        self._version = fetch_client.SPOKEN.min
         self._is_asked = False
 
     def run(self) -> Iterator[Fetched]:
@@ -173,8 +173,8 @@ class _Fetching:
             self._connection = self._client.cluster.lease(self._leader)
             version = self._connection.fetch_version
             has_id = self._wanted.topic.id != NO_ID
-            self._version = version if has_id else min(version, fetching.NAMED_LAST)
-        request = fetching.PartitionFetch(
+            self._version = version if has_id else min(version, fetch_client.NAMED_LAST)
+        request = fetch_client.PartitionFetch(
             self._wanted.topic.name,
             self._wanted.topic.id.bytes,
             self._wanted.partition,

@@ -18,7 +18,7 @@ from semel.client.patience import MENDABLE, Moved
 from semel.client.places import NO_ID, Edge, Isolation, Position, Topic, TopicPartition
 from semel.client.settings import Address, ClientSettings
 from semel.wire.messages import topic_id_bytes
-from semel.wire.reading import NO_TOPIC_ID
+from semel.wire.reader import NO_TOPIC_ID
 from semel.wire.versions import FIND_COORDINATOR, LIST_OFFSETS, METADATA
 
 # What a coordinator can be asked for.

@@ -14,7 +14,7 @@ from typing import Any, Final
 from semel.client import sasl
 from semel.client.errors import AuthenticationFailed, LogError, Refused
 from semel.client.settings import Address, ClientSettings
-from semel.wire import fetching, messages, producing
+from semel.wire import fetch_client, messages, produce_client
 from semel.wire.errors import ErrorCode, ProtocolError
 from semel.wire.fetch import FetchPartitionAnswer
 from semel.wire.frames import parse_response_header, read_frame
@@ -52,8 +52,8 @@ FRAME_BYTES_MAX: Final = 512 * 1024 * 1024
 MESSAGE_BYTES_MAX: Final = 256 * 1024 * 1024
 
 _SPOKEN: Final[dict[int, VersionRange]] = {
-    FETCH: fetching.SPOKEN,
-    PRODUCE: producing.SPOKEN,
+    FETCH: fetch_client.SPOKEN,
+    PRODUCE: produce_client.SPOKEN,
     LIST_OFFSETS: VersionRange(2, 7),
     METADATA: VersionRange(5, 12),
     # From 4 on it asks for many coordinators at once.
@@ -82,7 +82,7 @@ _SPOKEN: Final[dict[int, VersionRange]] = {
     SASL_AUTHENTICATE: VersionRange(0, 2),
 }
 # Where a request names its topics, and newer versions know their ids alone.
-_NAMED_LAST: Final = {FETCH: fetching.NAMED_LAST}
+_NAMED_LAST: Final = {FETCH: fetch_client.NAMED_LAST}
 
 
 class ConnectionLost(LogError):
@@ -122,35 +122,37 @@ class Connection:
         version = self._version(api_key)
         return self._ask(api_key, min(version, _NAMED_LAST.get(api_key, version)), **values)
 
-    def send_fetch(self, version: int, asked: fetching.PartitionFetch) -> None:
+    def send_fetch(self, version: int, asked: fetch_client.PartitionFetch) -> None:
         """Ask for records. The answer is to be read by `receive_fetch`, in the order of the requests."""
         self._correlation_id += 1
-        self._send(fetching.encode_request(version, self._correlation_id, self._client_id, asked))
+        self._send(fetch_client.encode_request(version, self._correlation_id, self._client_id, asked))
 
     def receive_fetch(self, version: int) -> FetchPartitionAnswer:
         """The next answer. Its records are a view of memory that belongs to nobody else."""
         frame = self._receive_frame(FETCH, version)
         try:
-            return fetching.decode_response(version, frame)
+            return fetch_client.decode_response(version, frame)
         except ProtocolError as error:
             raise ConnectionLost(f"{self._where} sent an answer that cannot be read: {error}") from None
 
-    def send_produce(self, asked: Sequence[producing.PartitionBatch], transactional_id: str, timeout_ms: int) -> None:
+    def send_produce(
+        self, batches: Sequence[produce_client.PartitionBatch], transactional_id: str, timeout_ms: int
+    ) -> None:
         """Write batches. The answer is to be read by `receive_produce`, in the order of the requests."""
         self._correlation_id += 1
         version = self._version(PRODUCE)
         self._send(
-            producing.encode_request(
-                version, self._correlation_id, self._client_id, transactional_id, timeout_ms, asked
+            produce_client.encode_request(
+                version, self._correlation_id, self._client_id, transactional_id, timeout_ms, batches
             )
         )
 
-    def receive_produce(self) -> list[producing.PartitionProduced]:
+    def receive_produce(self) -> list[produce_client.PartitionProduced]:
         """What became of the batches of the next request in line."""
         version = self._version(PRODUCE)
         frame = self._receive_frame(PRODUCE, version)
         try:
-            return producing.decode_response(version, frame)
+            return produce_client.decode_response(version, frame)
         except ProtocolError as error:
             raise ConnectionLost(f"{self._where} sent an answer that cannot be read: {error}") from None
 

@@ -18,7 +18,7 @@ from semel.client.patience import MENDABLE
 from semel.client.places import TopicPartition
 from semel.client.settings import ClientSettings
 from semel.wire.errors import ErrorCode
-from semel.wire.producing import PartitionBatch
+from semel.wire.produce_client import PartitionBatch
 
 REQUESTS_UNDER_WAY_MAX: Final = 5
 

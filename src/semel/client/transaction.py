@@ -23,7 +23,7 @@ from semel.client.sender import Sender
 from semel.client.settings import Address
 from semel.wire.errors import ErrorCode
 from semel.wire.primitives import Buffer
-from semel.wire.producing import PartitionBatch
+from semel.wire.produce_client import PartitionBatch
 from semel.wire.records import CODECS, TRANSACTIONAL_BIT, compressed, sealed
 from semel.wire.versions import ADD_PARTITIONS_TO_TXN, END_TXN, INIT_PRODUCER_ID
 

@@ -47,7 +47,7 @@ from semel.storage.journal import Journal, SyncJob
 from semel.storage.markers import PreparedEnd, prepare_end, write_markers
 from semel.storage.partition_log import PartitionLog
 from semel.storage.recovery import recover, remove_strangers, take_partitions
-from semel.storage.repairing import Repair
+from semel.storage.repair import Repair
 from semel.storage.segment import Mark, Segment, SegmentFiles, Stretch, directory_of
 
 # How much a checkpoint may be behind with the time in which there was a broker: a crash counts that as an absence.

@@ -18,7 +18,7 @@ from semel.storage.files import Files
 from semel.storage.journal import Bookmark, Damaged
 from semel.storage.markers import write_markers
 from semel.storage.partition_log import PartitionLog
-from semel.storage.repairing import Repair
+from semel.storage.repair import Repair
 from semel.storage.segment import TOPICS, SegmentFiles
 
 # What taking the state of a partition takes, beside what there is much of in it.

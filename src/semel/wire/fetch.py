@@ -33,7 +33,7 @@ PARTITIONS_PER_REQUEST_MAX: Final = 30_000
 # Partitions that are read between two steps.
 _AT_ONCE: Final = 100
 
-# How the fields lie, and from which version on: `semel.wire.fetching` goes by the same from the other side.
+# How the fields lie, and from which version on: `semel.wire.fetch_client` goes by the same from the other side.
 # The follower's log start in a request, the log's own in an answer.
 LOG_START_FROM: Final = 5
 SESSIONS_FROM: Final = 7

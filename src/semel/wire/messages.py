@@ -45,8 +45,8 @@ from semel.core.steps import Steps, finish
 from semel.wire.errors import ProtocolError
 from semel.wire.frames import request_prefix, response_prefix
 from semel.wire.primitives import Buffer
-from semel.wire.reading import NO_TOPIC_ID, read_entity
-from semel.wire.writing import Kind, check_names, write_entity
+from semel.wire.reader import NO_TOPIC_ID, read_entity
+from semel.wire.writer import Kind, check_names, write_entity
 
 # Much tighter than a frame of records: ten thousand partitions in one OffsetCommit take about half a megabyte.
 BODY_BYTES_MAX: Final = 4 * 1024 * 1024

@@ -10,7 +10,7 @@ from semel.broker.apis.describe_topic_partitions import PARTITIONS_PER_ANSWER_MA
 from semel.core.configs import DEFINITIONS
 from semel.testing.broker import FaultyBroker
 from semel.wire.errors import ErrorCode
-from semel.wire.reading import NO_TOPIC_ID
+from semel.wire.reader import NO_TOPIC_ID
 from semel.wire.versions import (
     CREATE_PARTITIONS,
     CREATE_TOPICS,

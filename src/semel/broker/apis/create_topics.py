@@ -19,7 +19,7 @@ from semel.core.entries import TopicCreated
 from semel.core.refusals import Refused
 from semel.core.steps import APPEND_PIECES, Steps
 from semel.wire.errors import ErrorCode
-from semel.wire.reading import NO_TOPIC_ID
+from semel.wire.reader import NO_TOPIC_ID
 
 _DEFAULT: Final = -1
 

@@ -15,7 +15,7 @@ from semel.core.steps import APPEND_PIECES, Steps
 from semel.core.topics import Topic
 from semel.wire import messages
 from semel.wire.errors import ErrorCode
-from semel.wire.reading import NO_TOPIC_ID
+from semel.wire.reader import NO_TOPIC_ID
 
 # What a topic goes by in one request.
 Handle = tuple[str | None, bytes]

@@ -17,7 +17,7 @@ from semel.broker.serving import Serving
 from semel.core.steps import APPEND_PIECES, Steps, each
 from semel.core.topics import Topic, check_name
 from semel.wire import messages
-from semel.wire.reading import NO_TOPIC_ID
+from semel.wire.reader import NO_TOPIC_ID
 
 _AUTO_CREATION_FROM: Final = 4
 _NO_NAME_FROM: Final = 12

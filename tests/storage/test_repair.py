@@ -23,11 +23,11 @@ from semel.core.entries import (
 from semel.core.groups.consumer import ConsumerGroup
 from semel.core.groups.consumer_members import new_subscription
 from semel.storage.encoding import encode
-from semel.storage.examining import examine
+from semel.storage.examination import examine
 from semel.storage.files import DiskFiles, ReadOnlyFiles
 from semel.storage.journal import Damaged, Misfit
 from semel.storage.log import Log
-from semel.storage.repairing import SettingAside
+from semel.storage.repair import SettingAside
 
 
 def member(member_id: str, instance_id: str | None = None) -> ConsumerSubscription:

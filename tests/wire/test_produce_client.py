@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semel.wire import messages, produce, producing
+from semel.wire import messages, produce, produce_client
 from semel.wire.errors import ErrorCode, ProtocolError
 from semel.wire.frames import SIZE_BYTES, frame_size, parse_request_header
 from semel.wire.produce import ProducePartitionAnswer, ProduceTopic, ProduceTopicAnswer
-from semel.wire.producing import PartitionBatch, PartitionProduced
+from semel.wire.produce_client import PartitionBatch, PartitionProduced
 from semel.wire.versions import PRODUCE
 
-VERSIONS = range(producing.SPOKEN.min, producing.SPOKEN.max + 1)
+VERSIONS = range(produce_client.SPOKEN.min, produce_client.SPOKEN.max + 1)
 ALL_REPLICAS = -1
 
 int32s = st.integers(-(2**31), 2**31 - 1)
@@ -54,7 +54,7 @@ def by_topic(asked: dict[tuple[str, int], bytes]) -> list[tuple[str, list[tuple[
 
 def requested(version: int, asked: dict[tuple[str, int], bytes], transactional_id: str | None = None) -> bytes:
     given_batches = [PartitionBatch(*place, memoryview(batch)) for place, batch in asked.items()]
-    return producing.encode_request(version, 5, "spark", transactional_id, 30_000, given_batches)
+    return produce_client.encode_request(version, 5, "spark", transactional_id, 30_000, given_batches)
 
 
 def answered(version: int, topics: list[ProduceTopicAnswer]) -> bytes:
@@ -102,13 +102,13 @@ def test_kio_reads_all_of_what_the_client_asked(
 @given(topics=answers)
 def test_the_client_reads_what_the_broker_answers(version: int, topics: list[ProduceTopicAnswer]) -> None:
     heard = [what_is_heard(version, name or "", answer) for name, _, its_answers in topics for answer in its_answers]
-    assert producing.decode_response(version, answered(version, topics)) == heard
+    assert produce_client.decode_response(version, answered(version, topics)) == heard
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_usual_answer_is_one_offset(version: int) -> None:
     frame = answered(version, [("payments", None, [ProducePartitionAnswer(3, 0, 2**40)])])
-    assert producing.decode_response(version, frame) == [PartitionProduced("payments", 3, 0, 2**40, None)]
+    assert produce_client.decode_response(version, frame) == [PartitionProduced("payments", 3, 0, 2**40, None)]
 
 
 @pytest.mark.parametrize("version", [8, 11])
@@ -116,7 +116,7 @@ def test_the_first_record_error_with_a_text_stands_in_for_a_missing_message(vers
     errors = [(0, None), (1, "no key"), (2, "no value")]
     refused = ProducePartitionAnswer(3, ErrorCode.INVALID_RECORD, -1, record_errors=errors)
     frame = answered(version, [("payments", None, [refused, refused._replace(error_message="the batch")])])
-    assert [produced.message for produced in producing.decode_response(version, frame)] == ["no key", "the batch"]
+    assert [produced.message for produced in produce_client.decode_response(version, frame)] == ["no key", "the batch"]
 
 
 @pytest.mark.parametrize("version", [9, 10, 11])
@@ -128,7 +128,7 @@ def test_tagged_fields_are_skipped_wherever_they_stand(version: int) -> None:
     assert (plain[4], plain[record_error], ends) == (0, 0, b"\x00\x00" + bytes(4) + b"\x00")
     whole = header + tagged + plain[5:record_error] + tagged + plain[record_error + 1 : -7]
     whole += tagged + tagged + bytes(4) + tagged
-    assert producing.decode_response(version, whole) == producing.decode_response(version, plain)
+    assert produce_client.decode_response(version, whole) == produce_client.decode_response(version, plain)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -137,13 +137,13 @@ def test_an_answer_that_ends_too_early_is_refused(version: int) -> None:
     whole = answered(version, [("payments", None, [refused, refused])])
     for size in range(len(whole)):
         with pytest.raises(ProtocolError):
-            producing.decode_response(version, whole[:size])
+            produce_client.decode_response(version, whole[:size])
 
 
 @given(st.sampled_from(VERSIONS), st.binary(max_size=80))
 def test_any_bytes_are_read_or_refused(version: int, frame: bytes) -> None:
     with suppress(ProtocolError):
-        assert isinstance(producing.decode_response(version, frame), list)
+        assert isinstance(produce_client.decode_response(version, frame), list)
 
 
 @given(st.sampled_from(VERSIONS), st.data())
@@ -153,4 +153,4 @@ def test_an_answer_with_changed_bytes_is_read_or_refused(version: int, data: st.
     for _ in range(data.draw(st.integers(0, 3))):
         whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
     with suppress(ProtocolError):
-        assert isinstance(producing.decode_response(version, memoryview(whole)), list)
+        assert isinstance(produce_client.decode_response(version, memoryview(whole)), list)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from semel.core.steps import finish
 from semel.wire import messages
 from semel.wire.versions import ANNOUNCED, FETCH, LIST_GROUPS, METADATA, PRODUCE
-from semel.wire.writing import write_entity
+from semel.wire.writer import write_entity
 
 VERSIONS = [
     (api_key, version)

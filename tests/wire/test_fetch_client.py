@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.wire import fetch, fetching, messages
+from semel.wire import fetch, fetch_client, messages
 from semel.wire.errors import ProtocolError
 from semel.wire.fetch import FetchPartitionAnswer
 from semel.wire.frames import SIZE_BYTES, frame_size, parse_request_header
 from semel.wire.versions import FETCH
 
-VERSIONS = range(fetching.SPOKEN.min, fetching.SPOKEN.max + 1)
-ASKED = fetching.PartitionFetch(
+VERSIONS = range(fetch_client.SPOKEN.min, fetch_client.SPOKEN.max + 1)
+ASKED = fetch_client.PartitionFetch(
     topic="payments",
     topic_id=bytes(range(16)),
     partition=3,
@@ -35,7 +35,7 @@ def answered(version: int, *answers: FetchPartitionAnswer, error_code: int = 0) 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_broker_reads_what_the_client_asked(version: int) -> None:
-    frame = fetching.encode_request(version, 5, "spark", ASKED)
+    frame = fetch_client.encode_request(version, 5, "spark", ASKED)
     assert frame_size(frame, 0, 1000) == len(frame) - SIZE_BYTES
     header = parse_request_header(frame[SIZE_BYTES:])
     assert header[:4] == (FETCH, version, 5, "spark")
@@ -51,7 +51,7 @@ def test_the_broker_reads_what_the_client_asked(version: int) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_kio_reads_all_of_what_the_client_asked(version: int) -> None:
-    frame = fetching.encode_request(version, 5, "spark", ASKED)[SIZE_BYTES:]
+    frame = fetch_client.encode_request(version, 5, "spark", ASKED)[SIZE_BYTES:]
     body = frame[parse_request_header(frame).body :]
     request = messages.decode_request(FETCH, version, body)
     assert len(request.topics) == 1
@@ -61,7 +61,7 @@ def test_kio_reads_all_of_what_the_client_asked(version: int) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_client_reads_what_the_broker_answers(version: int) -> None:
-    found = fetching.decode_response(version, answered(version, ANSWER))
+    found = fetch_client.decode_response(version, answered(version, ANSWER))
     assert bytes(found.records[0]) == b"records"
     log_start = 10 if version >= 5 else -1
     assert found._replace(records=()) == ANSWER._replace(records=(), log_start_offset=log_start)
@@ -69,20 +69,20 @@ def test_the_client_reads_what_the_broker_answers(version: int) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_no_records_and_no_aborted_transactions_are_empty(version: int) -> None:
-    found = fetching.decode_response(version, answered(version, FetchPartitionAnswer(3, 6, -1)))
+    found = fetch_client.decode_response(version, answered(version, FetchPartitionAnswer(3, 6, -1)))
     assert (found.error_code, list(found.records), found.aborted_transactions) == (6, [], [])
 
 
 def test_an_error_of_the_whole_request_is_the_partitions() -> None:
-    assert fetching.decode_response(12, answered(12, error_code=70)).error_code == 70
+    assert fetch_client.decode_response(12, answered(12, error_code=70)).error_code == 70
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_an_answer_about_something_else_is_none(version: int) -> None:
     with pytest.raises(ProtocolError, match="0 topics"):
-        fetching.decode_response(version, answered(version))
+        fetch_client.decode_response(version, answered(version))
     with pytest.raises(ProtocolError, match="2 partitions"):
-        fetching.decode_response(version, answered(version, ANSWER, ANSWER))
+        fetch_client.decode_response(version, answered(version, ANSWER, ANSWER))
 
 
 @given(st.sampled_from(VERSIONS), st.data())
@@ -92,4 +92,4 @@ def test_any_bytes_are_read_or_refused(version: int, data: st.DataObject) -> Non
         whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
     frame = whole[: data.draw(st.integers(0, len(whole)))]
     with suppress(ProtocolError):
-        fetching.decode_response(version, frame)
+        fetch_client.decode_response(version, frame)

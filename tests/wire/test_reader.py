@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from kio.serial import entity_reader
 
 from semel.core.steps import finish
-from semel.wire import messages, reading
+from semel.wire import messages, reader
 from semel.wire.errors import ProtocolError
 from semel.wire.versions import ANNOUNCED, FETCH, METADATA, OFFSET_FETCH, PRODUCE
-from semel.wire.writing import Kind
+from semel.wire.writer import Kind
 
 VERSIONS = [
     (api_key, version)
@@ -35,7 +35,7 @@ def test_a_message_is_read_as_kio_reads_it(api_key: int, version: int, kind: Kin
         # kio writes durations of more than 292,000 years, and cannot read them.
         theirs, size = entity, len(body)
     assert size == len(body)
-    assert finish(reading.read_entity(entity_type, body)) == theirs
+    assert finish(reader.read_entity(entity_type, body)) == theirs
 
 
 def test_a_tagged_field_that_nobody_knows_is_skipped() -> None:
@@ -56,8 +56,8 @@ def test_a_message_cannot_have_more_elements_than_the_limit(monkeypatch: pytest.
     groups = [{"group_id": "g", "topics": [{"name": "t", "partition_indexes": [1, 2, 3]}]}]
     entity = messages.build_request(OFFSET_FETCH, 8, groups=groups, require_stable=False)
     body = messages.encode_request(OFFSET_FETCH, 8, 1, None, entity)[15:]
-    monkeypatch.setattr(reading, "ELEMENTS_PER_MESSAGE_MAX", 5)
+    monkeypatch.setattr(reader, "ELEMENTS_PER_MESSAGE_MAX", 5)
     assert messages.decode_request(OFFSET_FETCH, 8, body) == entity
-    monkeypatch.setattr(reading, "ELEMENTS_PER_MESSAGE_MAX", 4)
+    monkeypatch.setattr(reader, "ELEMENTS_PER_MESSAGE_MAX", 4)
     with pytest.raises(ProtocolError, match="more than 4 elements"):
         messages.decode_request(OFFSET_FETCH, 8, body)
