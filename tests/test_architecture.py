@@ -30,7 +30,7 @@ ARROWS: dict[str, set[str]] = {
     "http": {"database"},
     "schema": {"database", "outbox.tables", "inbox.tables", "http.tables"},
     "settings": set(),
-    "client": {"wire"},
+    "client": {"wire", "core.batch"},
     "spark": {"client", "wire", "core.producers"},
     "audit": {"client", "wire"},
     "chaos": set(),
@@ -159,7 +159,7 @@ def test_the_arrows_are_told_apart() -> None:
     assert crossing("semel.Broker") == "semel"
     assert crossing("asyncio.sleep") is None
     assert may("spark", "core.producers.Window")
-    assert not may("spark", "core.batch")
+    assert not may("spark", "core.partition")
     assert not may("core", "wire.frames")
     assert not may("storage", "broker")
     assert not may("outbox", "core.producers")

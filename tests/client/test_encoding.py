@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semel.client.arrow.encoding import Columns, Records, encoded
-from semel.wire.records import HEADER_BYTES, Record, decode_batches, encode_batch
+from semel.core.batch import HEADER_BYTES
+from semel.wire.records import Record, decode_batches, encode_batch
 
 LIMITLESS = 1 << 30
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

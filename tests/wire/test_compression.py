@@ -9,11 +9,11 @@ from aiokafka.record.memory_records import MemoryRecords
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from semel.core.batch import HEADER_BYTES
 from semel.wire.primitives import Buffer
 from semel.wire.records import (
     CODECS,
     DECOMPRESSED_BYTES_MAX,
-    HEADER_BYTES,
     LEVELS,
     Record,
     compressed,

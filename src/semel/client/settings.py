@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from semel.client.errors import SettingsRefused
-from semel.wire.records import CODECS, HEADER_BYTES, LEVELS
+from semel.core.batch import HEADER_BYTES
+from semel.wire.records import CODECS, LEVELS
 
 PREFIX: Final = "kafka."
 BOOTSTRAP: Final = "bootstrap.servers"

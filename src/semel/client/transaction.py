@@ -21,10 +21,11 @@ from semel.client.patience import MENDABLE, Concluding, Moved, Patience
 from semel.client.places import TopicPartition
 from semel.client.sender import Sender
 from semel.client.settings import Address
+from semel.core.batch import TRANSACTIONAL_BIT
 from semel.wire.errors import ErrorCode
 from semel.wire.primitives import Buffer
 from semel.wire.produce_client import PartitionBatch
-from semel.wire.records import CODECS, TRANSACTIONAL_BIT, compressed, sealed
+from semel.wire.records import CODECS, compressed, sealed
 from semel.wire.versions import ADD_PARTITIONS_TO_TXN, END_TXN, INIT_PRODUCER_ID
 
 ABORT_MS_MAX: Final = 5_000

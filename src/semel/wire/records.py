@@ -19,19 +19,16 @@ from semel.core.batch import (
     CODEC_MASK,
     CONTROL_BIT,
     HEADER,
+    HEADER_BYTES,
     LENGTH,
     LENGTH_PREFIX_BYTES,
     MAGIC,
     MAGIC_POSITION,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
     close_batch,
     read_header,
 )
-
-# Handed on to those who read batches and may not know the rules.
-from semel.core.batch import HEADER_BYTES as HEADER_BYTES
-from semel.core.batch import RECORD_BYTES_MIN as RECORD_BYTES_MIN
-from semel.core.batch import TRANSACTIONAL_BIT as TRANSACTIONAL_BIT
-from semel.core.batch import BatchHeader as BatchHeader
 from semel.wire.errors import ProtocolError
 from semel.wire.primitives import Buffer
 

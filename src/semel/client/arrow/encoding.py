@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from semel.client.arrow.layout import Fields, Integers, Octets
 from semel.client.errors import LogError
 from semel.client.transaction import Records
-from semel.wire.records import HEADER_BYTES, varint
+from semel.core.batch import HEADER_BYTES
+from semel.wire.records import varint
 
 # Brokers and clients count the bytes of a batch with 32 bits.
 PAYLOAD_BYTES_MAX: Final = (1 << 31) - 1 - HEADER_BYTES

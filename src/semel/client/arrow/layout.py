@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from semel.core.batch import RECORD_BYTES_MIN, BatchHeader
 from semel.wire.errors import ProtocolError
 from semel.wire.primitives import Buffer
-from semel.wire.records import RECORD_BYTES_MIN, BatchHeader
 
 Integers = NDArray[np.int64]
 Octets = NDArray[np.uint8]

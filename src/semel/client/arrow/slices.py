@@ -14,11 +14,10 @@ from semel.client.arrow.layout import Layout, Region
 from semel.client.client import Fetched, LogClient
 from semel.client.errors import CorruptRecords
 from semel.client.places import Isolation, Slice
+from semel.core.batch import HEADER_BYTES, BatchHeader
 from semel.wire.errors import ProtocolError
 from semel.wire.records import (
     DECOMPRESSED_BYTES_MAX,
-    HEADER_BYTES,
-    BatchHeader,
     closed_batches,
     decode_batches,
     opened,
