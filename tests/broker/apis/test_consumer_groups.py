@@ -14,6 +14,7 @@ from semel.wire.versions import (
     DELETE_GROUPS,
     DESCRIBE_GROUPS,
     INCREMENTAL_ALTER_CONFIGS,
+    JOIN_GROUP,
     LIST_GROUPS,
     OFFSET_COMMIT,
 )
@@ -209,6 +210,22 @@ def test_members_take_no_more_memory_than_they_may() -> None:
         beat(ask, "a", -1)
         assert join(ask, "c", "x" * 1_000, group="others").error_code == 0
         ask.close()
+
+
+def test_the_memory_of_all_groups_is_one_whichever_protocol_they_speak() -> None:
+    joining = {"session_timeout": 10_000, "rebalance_timeout": 10_000, "protocol_type": "consumer", "reason": None}
+    classic = {**joining, "group_id": "classic", "member_id": "", "group_instance_id": None}
+    with FaultyBroker(limits=Limits(groups_bytes_max=6_000)) as broker, Asker(broker.bootstrap) as ask:
+
+        def join_classic(size: int) -> int:
+            wish = [{"name": "range", "metadata": bytes(size)}]
+            return int(ask(JOIN_GROUP, **classic, protocols=wish).error_code)
+
+        assert join_classic(3_000) == ErrorCode.MEMBER_ID_REQUIRED
+        assert join(ask, "a", "x" * 2_000).error_code == 0
+        assert join_classic(3_000) == ErrorCode.GROUP_MAX_SIZE_REACHED
+        beat(ask, "a", -1)
+        assert join_classic(3_000) == ErrorCode.MEMBER_ID_REQUIRED
 
 
 def test_a_member_under_several_instance_ids_does_not_keep_the_broker_from_starting(semel_broker: FaultyBroker) -> None:
