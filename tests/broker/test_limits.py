@@ -440,6 +440,16 @@ def test_a_process_under_attack_stays_small_and_serves_the_honest(tmp_path: Path
     assert broker.exit_code == 0
 
 
+def test_a_stranger_who_claims_very_many_transactional_ids_locks_nobody_out() -> None:
+    with serving(transactional_ids_max=8) as broker:
+        stranger, honest = broker.connect(source="127.0.0.2"), broker.connect()
+        claims = [TransactionalProducer(stranger, f"id-{number}").claim() for number in range(8)]
+        assert claims == [0] * 4 + [ErrorCode.POLICY_VIOLATION] * 4
+        assert TransactionalProducer(stranger, "id-0").claim() == 0, "what is on record goes on"
+        assert TransactionalProducer(honest, "mine").claim() == 0
+        assert broker.look(lambda b: b.metrics.refused_producers) == 4
+
+
 def test_a_stranger_who_fills_the_record_of_producers_locks_nobody_out() -> None:
     """Whether it writes under very many ids, or only announces partitions to transactions that it ends."""
     with serving(producer_states_max=40) as broker:

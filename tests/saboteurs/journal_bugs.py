@@ -143,7 +143,7 @@ JOURNAL_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "an address gets all the room that there is",
         "semel.core.producer_room:ProducerRoom.check",
-        "self.charged(address, horizon_ms) + 2 * wanted - 1 > free",
+        "charged + 2 * wanted - 1 > free",
         "False",
         (
             "tests/core/test_producer_room.py",
@@ -151,6 +151,13 @@ JOURNAL_BUGS: Final[tuple[Bug, ...]] = (
             "-k",
             "room or stranger or greed or address",
         ),
+    ),
+    Bug(
+        "an address gets all the transactional ids that there may be",
+        "semel.broker.transactions:TransactionCoordinator.claim_in_steps",
+        "self._ids.charge(1, address, now_ms, horizon_ms)",
+        "pass",
+        ("tests/broker/test_limits.py", "-k", "claims_very_many"),
     ),
     Bug(
         "partitions that are announced are charged to nobody",

@@ -94,7 +94,8 @@ class Limits:
     # What a batch of a compacted topic may be when it is decompressed. A larger one is refused, and one that came
     # before the topic was compacted stays as it is.
     compacted_batch_bytes_max: int = 64 * 1024 * 1024
-    # Transactional ids on record: what is known of one takes half a kilobyte, and stands in every checkpoint.
+    # Transactional ids on record: what is known of one takes half a kilobyte, and stands in every checkpoint. Once half
+    # of that is taken, an address may put no more on record than there is room for others: alone it gets half.
     transactional_ids_max: int = 100_000
     # So that they take no more than 100 MB, whatever clients call themselves. Groups in transactions, too.
     transactional_id_bytes_max: int = 1_024

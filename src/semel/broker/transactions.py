@@ -18,7 +18,7 @@ from typing import Final, Literal, TypeVar, get_args
 from semel.broker.metrics import TransactionOutcome
 from semel.broker.runtime import Runtime
 from semel.core.entries import Entry, PartitionName, TransactionEnded
-from semel.core.producer_room import NoRoom
+from semel.core.producer_room import NoRoom, ProducerRoom
 from semel.core.steps import Steps, finish
 from semel.core.transaction_rules import Claim, End
 
@@ -35,6 +35,8 @@ class TransactionCoordinator:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._state = runtime.log.state
+        # Who put how many ids on record since the start; those from before are taken and charged to no address.
+        self._ids = ProducerRoom(runtime.limits.transactional_ids_max, "transactional ids")
         # The newest connection over which each producer's version 1 transactions were heard of; a connection does not
         # outlive the process, so none of this has to. The one heard longest ago comes first.
         self._newest_connections: dict[tuple[int, Talk], int] = {}
@@ -74,8 +76,20 @@ class TransactionCoordinator:
     def claim(self, transactional_id: str, timeout_ms: int, supplied: tuple[int, int] | None) -> Claim:
         return finish(self.claim_in_steps(transactional_id, timeout_ms, supplied))
 
-    def claim_in_steps(self, transactional_id: str, timeout_ms: int, supplied: tuple[int, int] | None) -> Steps[Claim]:
+    def claim_in_steps(
+        self, transactional_id: str, timeout_ms: int, supplied: tuple[int, int] | None, address: str | None = None
+    ) -> Steps[Claim]:
+        """Say who owns a transactional id from now on. `address` is the claimant's: a new id takes of its share."""
         now_ms, new_producer_id = self._runtime.clock.now_ms(), self._runtime.new_producer_id
+        horizon_ms = now_ms - self._runtime.limits.transactional_id_expiration_ms
+        known = self._state.transactions
+        is_new = known.named(transactional_id) is None
+        if is_new:
+            try:
+                self._ids.check(1, len(known), address, horizon_ms)
+            except NoRoom as refusal:
+                self._runtime.producer_refused(refusal)
+                raise
 
         def decide() -> Claim:
             return self._state.transaction_rules.decide_init(
@@ -83,6 +97,8 @@ class TransactionCoordinator:
             )
 
         claim = yield from self._carry_out(decide, lambda claim: claim.entries, "fenced")
+        if is_new:
+            self._ids.charge(1, address, now_ms, horizon_ms)
         if claim.entries:
             # Whatever is late from before is known by its epoch, and the new owner's connection may be the older one.
             for talk in TALKS:

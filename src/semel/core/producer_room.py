@@ -36,10 +36,12 @@ class NoRoom(Refused):
 class ProducerRoom:
     """How much room there is, and who was given how much of it."""
 
-    __slots__ = ("_charges", "_states_max")
+    __slots__ = ("_charges", "_states_max", "_things")
 
-    def __init__(self, states_max: int) -> None:
+    def __init__(self, states_max: int, things: str = "producers") -> None:
+        """`things` is what is put on record, in the plural: transactional ids are shared out in the same way."""
         self._states_max = states_max
+        self._things = things
         # By address and piece of time.
         self._charges: dict[str, dict[int, int]] = {}
 
@@ -50,15 +52,16 @@ class ProducerRoom:
         """
         free = self._states_max - taken
         if wanted > free:
-            raise NoRoom(POLICY_VIOLATION, f"{self._states_max} producers are on record, no more are allowed")
+            raise NoRoom(POLICY_VIOLATION, f"{self._states_max} {self._things} are on record, no more are allowed")
         if address is None or 2 * (taken + wanted) <= self._states_max:
             return
         # As if they came one by one: before the last of them it has one less, and so has the room.
-        if self.charged(address, horizon_ms) + 2 * wanted - 1 > free:
+        charged = self.charged(address, horizon_ms)
+        if charged + 2 * wanted - 1 > free:
             raise NoRoom(
                 POLICY_VIOLATION,
-                f"{address} has put {self.charged(address, horizon_ms)} producers on record, and there is room for "
-                f"{free} more, which others may want",
+                f"{address} has put {charged} {self._things} on record, and there is room for {free} more, which "
+                f"others may want",
             )
 
     def charge(self, count: int, address: str | None, now_ms: int, horizon_ms: int | None) -> None:

@@ -449,7 +449,7 @@ def test_a_retry_of_a_claim_is_recognised_after_the_death_of_the_broker(
 
 
 def test_beyond_every_bound_there_is_a_refusal_that_says_so() -> None:
-    limits = Limits(transactional_ids_max=2, open_transactions_max=1, transaction_partitions_max=1)
+    limits = Limits(transactional_ids_max=4, open_transactions_max=1, transaction_partitions_max=1)
     with EmbeddedBroker(limits=limits) as broker:
         ask = Asker(broker.bootstrap)
         ask.create("orders", partitions=2)

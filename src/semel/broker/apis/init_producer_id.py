@@ -24,11 +24,13 @@ _FENCED_FROM: Final = 4
 
 @answered_in_steps
 def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
-    begun = yield from attempted_for_owner_in_steps(broker, exchange, _begin(broker, request), fenced_from=_FENCED_FROM)
+    begun = yield from attempted_for_owner_in_steps(
+        broker, exchange, _begin(broker, exchange, request), fenced_from=_FENCED_FROM
+    )
     return {"producer_id": NO_PRODUCER, "producer_epoch": _NO_EPOCH, **begun}
 
 
-def _begin(broker: Serving, request: Any) -> Steps[Fields]:
+def _begin(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     supplied = (getattr(request, "producer_id", NO_PRODUCER), getattr(request, "producer_epoch", _NO_EPOCH))
     if (supplied[0] != NO_PRODUCER) != (supplied[1] != _NO_EPOCH):
         raise Refused(ErrorCode.INVALID_REQUEST, "a producer id and its epoch come together or not at all")
@@ -38,5 +40,6 @@ def _begin(broker: Serving, request: Any) -> Steps[Fields]:
         request.transactional_id,
         milliseconds(request.transaction_timeout),
         supplied if supplied[0] != NO_PRODUCER else None,
+        exchange.address,
     )
     return {"producer_id": claim.producer_id, "producer_epoch": claim.producer_epoch}
