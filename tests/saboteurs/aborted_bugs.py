@@ -64,7 +64,7 @@ ABORTED_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a fetch names no aborted transaction",
         "semel.broker.apis.fetch:_read",
-        "partition.aborted.between(asked.fetch_offset, behind)",
+        "partition.aborted.between(item.fetch_offset, behind)",
         "()",
         ("tests/broker/apis/test_isolation.py",),
     ),

@@ -57,7 +57,7 @@ STEP_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "partitions of a request that was overtaken get into the next transaction",
         "semel.broker.apis.add_partitions_to_txn:_outcome",
-        "check_timely(broker, exchange, asked.producer_id)",
+        "check_timely(broker, exchange, addition.producer_id)",
         "pass",
         ("tests/broker/apis/test_transactions_between_steps.py",),
     ),

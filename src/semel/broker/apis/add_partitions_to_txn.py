@@ -28,8 +28,8 @@ _SEVERAL_FROM: Final = 4
 _Named = tuple[str, int]
 
 
-class _Asked(NamedTuple):
-    """What is asked about one transaction."""
+class _Addition(NamedTuple):
+    """The partitions that are to take part in one transaction."""
 
     transactional_id: str
     producer_id: int
@@ -42,13 +42,13 @@ class _Asked(NamedTuple):
 def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
     request = yield from decoded(exchange, body)
     several = exchange.version >= _SEVERAL_FROM
-    asked = (yield from each(request.transactions, _asked)) if several else [_asked_alone(request)]
+    additions = (yield from each(request.transactions, _addition)) if several else [_only_addition(request)]
     results = []
-    for one in asked:
-        outcome = yield from _outcome(broker, exchange, one)
-        yield APPEND_PIECES + len(one.partitions)
-        results.append((one.transactional_id, _results(outcome)))
-        yield len(one.partitions)
+    for addition in additions:
+        outcome = yield from _outcome(broker, exchange, addition)
+        yield APPEND_PIECES + len(addition.partitions)
+        results.append((addition.transactional_id, _results(outcome)))
+        yield len(addition.partitions)
     if several:
         fields: Fields = {
             "results_by_transaction": [
@@ -60,8 +60,8 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
     yield from answer_in_steps(exchange, fields)
 
 
-def _asked_alone(request: Any) -> _Asked:
-    return _Asked(
+def _only_addition(request: Any) -> _Addition:
+    return _Addition(
         request.v3_and_below_transactional_id,
         request.v3_and_below_producer_id,
         request.v3_and_below_producer_epoch,
@@ -70,8 +70,8 @@ def _asked_alone(request: Any) -> _Asked:
     )
 
 
-def _asked(transaction: Any) -> _Asked:
-    return _Asked(
+def _addition(transaction: Any) -> _Addition:
+    return _Addition(
         transaction.transactional_id,
         transaction.producer_id,
         transaction.producer_epoch,
@@ -84,30 +84,30 @@ def _partitions(topics: Iterable[Any]) -> dict[_Named, None]:
     return {(topic.name, index): None for topic in topics for index in topic.partitions}
 
 
-def _outcome(broker: Serving, exchange: Exchange, asked: _Asked) -> Steps[Mapping[_Named, int]]:
+def _outcome(broker: Serving, exchange: Exchange, addition: _Addition) -> Steps[Mapping[_Named, int]]:
     """The error code of each partition."""
-    if len(asked.partitions) > broker.limits.transaction_partitions_max:
-        return dict.fromkeys(asked.partitions, ErrorCode.POLICY_VIOLATION)
-    found = {}
-    for named in asked.partitions:
-        found[named] = _found(broker, *named)
+    if len(addition.partitions) > broker.limits.transaction_partitions_max:
+        return dict.fromkeys(addition.partitions, ErrorCode.POLICY_VIOLATION)
+    places = {}
+    for named in addition.partitions:
+        places[named] = _partition_name(broker, *named)
         yield 2
     # From here on there is no step in between: all of them or none.
     if exchange.version < _SEVERAL_FROM:
-        check_timely(broker, exchange, asked.producer_id)
-    gone = {number for number, _ in filter(None, found.values()) if broker.log.state.catalog.numbered(number) is None}
+        check_timely(broker, exchange, addition.producer_id)
+    gone = {number for number, _ in filter(None, places.values()) if broker.log.state.catalog.numbered(number) is None}
     if gone:
-        found = {named: None if name is None or name.number in gone else name for named, name in found.items()}
-    if None in found.values():
+        places = {named: None if name is None or name.number in gone else name for named, name in places.items()}
+    if None in places.values():
         unknown, others = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
-        return {named: unknown if name is None else others for named, name in found.items()}
-    names = {named: name for named, name in found.items() if name is not None}
+        return {named: unknown if name is None else others for named, name in places.items()}
+    names = {named: name for named, name in places.items() if name is not None}
     fields = attempted_for_owner(
-        broker, exchange, lambda: _attempt(broker, exchange, asked, names), fenced_from=_FENCED_FROM
+        broker, exchange, lambda: _attempt(broker, exchange, addition, names), fenced_from=_FENCED_FROM
     )
     error = fields.get("error_code")
     if isinstance(error, int):
-        return dict.fromkeys(found, error)
+        return dict.fromkeys(places, error)
     missing = fields["missing"]
     assert isinstance(missing, set)
     return {
@@ -115,18 +115,18 @@ def _outcome(broker: Serving, exchange: Exchange, asked: _Asked) -> Steps[Mappin
     }
 
 
-def _attempt(broker: Serving, exchange: Exchange, asked: _Asked, names: Mapping[_Named, PartitionName]) -> Fields:
+def _attempt(broker: Serving, exchange: Exchange, addition: _Addition, names: Mapping[_Named, PartitionName]) -> Fields:
     """Add the partitions, or say which are missing where that is all that is wanted."""
-    owner = (asked.transactional_id, asked.producer_id, asked.producer_epoch)
-    if asked.verify_only:
+    owner = (addition.transactional_id, addition.producer_id, addition.producer_epoch)
+    if addition.verify_only:
         return {"missing": broker.log.state.transaction_rules.missing_partitions(*owner, names.values())}
     broker.transactions.add_partitions(*owner, list(names.values()), exchange.address)
     if exchange.version < _SEVERAL_FROM:
-        broker.transactions.note_heard(asked.producer_id, exchange.connection_number)
+        broker.transactions.note_heard(addition.producer_id, exchange.connection_number)
     return {"missing": set()}
 
 
-def _found(broker: Serving, topic_name: str, index: int) -> PartitionName | None:
+def _partition_name(broker: Serving, topic_name: str, index: int) -> PartitionName | None:
     try:
         topic, _ = partition_of(broker, topic_name, index)
     except Refused:

@@ -26,43 +26,41 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     return alter(broker, request, _replaced)
 
 
-def _replaced(
-    configs: Mapping[str, str], definitions: Mapping[str, Definition], asked: Any
-) -> Mapping[str, str | None]:
-    twice = finish(repeated(config.name for config in asked.configs))
+def _replaced(configs: Mapping[str, str], definitions: Mapping[str, Definition], item: Any) -> Mapping[str, str | None]:
+    twice = finish(repeated(config.name for config in item.configs))
     if twice:
         raise Refused(ErrorCode.INVALID_REQUEST, f"{' and '.join(sorted(twice))} set more than once in one request")
-    return {config.name: config.value for config in asked.configs}
+    return {config.name: config.value for config in item.configs}
 
 
 def alter(broker: Serving, request: Any, wish: Wish) -> Steps[Fields]:
     """Change every resource of a request as `wish` says, or only see whether that could be done."""
-    twice = yield from repeated((asked.resource_type, asked.resource_name) for asked in request.resources)
+    twice = yield from repeated((item.resource_type, item.resource_name) for item in request.resources)
     responses = []
-    for resource, asked in {(asked.resource_type, asked.resource_name): asked for asked in request.resources}.items():
-        outcome = attempted(_alter, broker, asked, resource in twice, wish, request.validate_only)
+    for resource, item in {(item.resource_type, item.resource_name): item for item in request.resources}.items():
+        outcome = attempted(_alter, broker, item, resource in twice, wish, request.validate_only)
         responses.append({"resource_type": resource[0], "resource_name": resource[1], **outcome})
         yield APPEND_PIECES
     return {"responses": responses}
 
 
-def _alter(broker: Serving, asked: Any, twice: bool, wish: Wish, validate_only: bool) -> Fields:
+def _alter(broker: Serving, item: Any, twice: bool, wish: Wish, validate_only: bool) -> Fields:
     if twice:
         raise Refused(ErrorCode.INVALID_REQUEST, "the resource is named more than once")
-    if asked.resource_type == BROKER:
-        check_broker(asked.resource_name)
+    if item.resource_type == BROKER:
+        check_broker(item.resource_name)
         raise Refused(ErrorCode.INVALID_REQUEST, "the broker's configurations are set when it is started")
-    if asked.resource_type == GROUP:
-        groups, name = broker.consumer_groups, asked.resource_name
+    if item.resource_type == GROUP:
+        groups, name = broker.consumer_groups, item.resource_name
         check_group(name)
-        wished = wish(broker.log.state.groups.configs_of(name), groups.definitions, asked)
+        wished = wish(broker.log.state.groups.configs_of(name), groups.definitions, item)
         groups.configure(name, wished, validate_only=validate_only)
         return {}
-    if asked.resource_type != TOPIC:
-        message = f"resources of type {asked.resource_type} have no configurations here"
+    if item.resource_type != TOPIC:
+        message = f"resources of type {item.resource_type} have no configurations here"
         raise Refused(ErrorCode.INVALID_REQUEST, message)
-    topic = broker.log.state.catalog.existing(asked.resource_name)
-    entry = broker.log.state.catalog.decide_configs(topic.name, wish(topic.configs, DEFINITIONS, asked))
+    topic = broker.log.state.catalog.existing(item.resource_name)
+    entry = broker.log.state.catalog.decide_configs(topic.name, wish(topic.configs, DEFINITIONS, item))
     if entry.configs != topic.configs and not validate_only:
         broker.runtime.commit(entry)
     return {}

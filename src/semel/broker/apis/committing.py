@@ -41,16 +41,18 @@ def committed(
     last: Any = None
     partitions: list[Fields] = []
     for some in _parted(topics, broker.pace.offsets_per_entry_max):
-        judged = [(asked, _judged_topic(broker, asked, parts)) for asked, parts in some]
-        offsets = [found for _, topic in judged for _, found in topic.partitions if isinstance(found, StoredOffset)]
+        judged = [(item, _judged_topic(broker, item, parts)) for item, parts in some]
+        offsets = [
+            verdict for _, topic in judged for _, verdict in topic.partitions if isinstance(verdict, StoredOffset)
+        ]
         error = attempted(commit_some, offsets).get("error_code", ErrorCode.NONE) if offsets else ErrorCode.NONE
-        for asked, topic in judged:
-            if asked is not last:
-                last, partitions = asked, []
+        for item, topic in judged:
+            if item is not last:
+                last, partitions = item, []
                 answered.append({**topic.handle, "partitions": partitions})
             partitions += [
-                {"partition_index": index, "error_code": error if isinstance(found, StoredOffset) else found}
-                for index, found in topic.partitions
+                {"partition_index": index, "error_code": error if isinstance(verdict, StoredOffset) else verdict}
+                for index, verdict in topic.partitions
             ]
         yield APPEND_PIECES + len(some) + _OFFSET_PIECES * len(offsets)
     return answered
@@ -59,17 +61,17 @@ def committed(
 def _parted(topics: Iterable[Any], at_once: int) -> Iterator[list[tuple[Any, Sequence[Any]]]]:
     """Topics with their partitions, so many as go in one entry."""
     some: list[tuple[Any, Sequence[Any]]] = []
-    room = at_once
-    for asked in topics:
+    left = at_once
+    for item in topics:
         first = 0
-        while first == 0 or first < len(asked.partitions):
-            parts = asked.partitions[first : first + room]
-            some.append((asked, parts))
+        while first == 0 or first < len(item.partitions):
+            parts = item.partitions[first : first + left]
+            some.append((item, parts))
             first += max(len(parts), 1)
-            room -= max(len(parts), 1)
-            if room == 0:
+            left -= max(len(parts), 1)
+            if left == 0:
                 yield some
-                some, room = [], at_once
+                some, left = [], at_once
     if some:
         yield some
 
@@ -87,27 +89,27 @@ def commit(broker: Serving, entry: Entry) -> None:
         raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the disk would not take it") from refusal
 
 
-def _judged_topic(broker: Serving, asked: Any, parts: Sequence[Any]) -> _JudgedTopic:
+def _judged_topic(broker: Serving, item: Any, parts: Sequence[Any]) -> _JudgedTopic:
     catalog = broker.log.state.catalog
     handle: Fields
-    if hasattr(asked, "name"):
-        handle, missing = {"name": asked.name}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        topic = catalog.named(asked.name)
+    if hasattr(item, "name"):
+        handle, missing = {"name": item.name}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        topic = catalog.named(item.name)
     else:
-        topic_id = messages.topic_id_bytes(asked.topic_id)
+        topic_id = messages.topic_id_bytes(item.topic_id)
         handle, missing = {"topic_id": topic_id}, ErrorCode.UNKNOWN_TOPIC_ID
         topic = catalog.identified(topic_id)
     partitions = [(one.partition_index, _judged_partition(topic, one, missing)) for one in parts]
     return _JudgedTopic(handle, partitions)
 
 
-def _judged_partition(topic: Topic | None, asked: Any, missing: ErrorCode) -> StoredOffset | ErrorCode:
+def _judged_partition(topic: Topic | None, item: Any, missing: ErrorCode) -> StoredOffset | ErrorCode:
     if topic is None:
         return missing
-    if not 0 <= asked.partition_index < topic.partition_count:
+    if not 0 <= item.partition_index < topic.partition_count:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    metadata = asked.committed_metadata or ""
+    metadata = item.committed_metadata or ""
     if len(metadata) > METADATA_CHARACTERS_MAX:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
-    leader_epoch = getattr(asked, "committed_leader_epoch", -1)
-    return StoredOffset(topic.number, asked.partition_index, asked.committed_offset, leader_epoch, metadata)
+    leader_epoch = getattr(item, "committed_leader_epoch", -1)
+    return StoredOffset(topic.number, item.partition_index, item.committed_offset, leader_epoch, metadata)

@@ -17,24 +17,24 @@ from semel.wire.errors import ErrorCode
 
 @answered_in_steps
 def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
-    twice = yield from repeated(asked.name for asked in request.topics)
+    twice = yield from repeated(item.name for item in request.topics)
     results = []
-    for name, asked in {asked.name: asked for asked in request.topics}.items():
-        results.append({"name": name, **attempted(_grow, broker, asked, name in twice, request.validate_only)})
+    for name, item in {item.name: item for item in request.topics}.items():
+        results.append({"name": name, **attempted(_grow, broker, item, name in twice, request.validate_only)})
         yield APPEND_PIECES
     return {"results": results}
 
 
-def _grow(broker: Serving, asked: Any, twice: bool, validate_only: bool) -> Fields:
+def _grow(broker: Serving, item: Any, twice: bool, validate_only: bool) -> Fields:
     if twice:
         raise Refused(ErrorCode.INVALID_REQUEST, "the topic is named more than once")
-    entry = broker.log.state.catalog.decide_partitions(asked.name, asked.count)
-    if asked.assignments is not None:
-        more = asked.count - broker.log.state.catalog.existing(asked.name).partition_count
-        if len(asked.assignments) != more:
-            message = f"{more} more partitions and {len(asked.assignments)} assignments"
+    entry = broker.log.state.catalog.decide_partitions(item.name, item.count)
+    if item.assignments is not None:
+        more = item.count - broker.log.state.catalog.existing(item.name).partition_count
+        if len(item.assignments) != more:
+            message = f"{more} more partitions and {len(item.assignments)} assignments"
             raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
-        check_assignments(assignment.broker_ids for assignment in asked.assignments)
+        check_assignments(assignment.broker_ids for assignment in item.assignments)
     if not validate_only:
         broker.runtime.commit(entry)
     return {}

@@ -26,27 +26,27 @@ _DEFAULT: Final = -1
 
 @answered_in_steps
 def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
-    twice = yield from repeated(asked.name for asked in request.topics)
+    twice = yield from repeated(item.name for item in request.topics)
     topics = []
-    for name, asked in {asked.name: asked for asked in request.topics}.items():
-        outcome = attempted(_create, broker, asked, name in twice, request.validate_only)
+    for name, item in {item.name: item for item in request.topics}.items():
+        outcome = attempted(_create, broker, item, name in twice, request.validate_only)
         topics.append({"name": name, "topic_id": NO_TOPIC_ID, "configs": [], **outcome})
         yield 5 * APPEND_PIECES
     return {"topics": topics}
 
 
-def _create(broker: Serving, asked: Any, twice: bool, validate_only: bool) -> Fields:
+def _create(broker: Serving, item: Any, twice: bool, validate_only: bool) -> Fields:
     if twice:
-        raise Refused(ErrorCode.INVALID_REQUEST, f"topic '{asked.name}' is asked for more than once")
-    unset = [config.name for config in asked.configs if config.value is None]
+        raise Refused(ErrorCode.INVALID_REQUEST, f"topic '{item.name}' is asked for more than once")
+    unset = [config.name for config in item.configs if config.value is None]
     if unset:
         raise Refused(ErrorCode.INVALID_CONFIG, f"{unset[0]} is given without a value")
     created = create(
         broker,
-        asked.name,
-        _partition_count(broker, asked),
-        {config.name: config.value for config in asked.configs},
-        replication_factor=asked.replication_factor,
+        item.name,
+        _partition_count(broker, item),
+        {config.name: config.value for config in item.configs},
+        replication_factor=item.replication_factor,
         validate_only=validate_only,
     )
     return {
@@ -75,15 +75,15 @@ def create(
     return entry
 
 
-def _partition_count(broker: Serving, asked: Any) -> int:
-    if not asked.assignments:
-        return broker.partitions_default if asked.num_partitions == _DEFAULT else int(asked.num_partitions)
-    if asked.num_partitions != _DEFAULT or asked.replication_factor != _DEFAULT:
+def _partition_count(broker: Serving, item: Any) -> int:
+    if not item.assignments:
+        return broker.partitions_default if item.num_partitions == _DEFAULT else int(item.num_partitions)
+    if item.num_partitions != _DEFAULT or item.replication_factor != _DEFAULT:
         raise Refused(ErrorCode.INVALID_REQUEST, "an assignment is given, so both numbers must be -1")
-    count = len(asked.assignments)
-    if {assignment.partition_index for assignment in asked.assignments} != set(range(count)):
+    count = len(item.assignments)
+    if {assignment.partition_index for assignment in item.assignments} != set(range(count)):
         raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the partitions must be numbered 0, 1, 2 and so on")
-    check_assignments(assignment.broker_ids for assignment in asked.assignments)
+    check_assignments(assignment.broker_ids for assignment in item.assignments)
     return count
 
 

@@ -20,9 +20,9 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     topics = []
     for topic in request.topics:
         partitions = []
-        for asked in topic.partitions:
-            index = asked.partition_index
-            outcome = attempted(_delete_below, broker, topic.name, index, asked.offset)
+        for item in topic.partitions:
+            index = item.partition_index
+            outcome = attempted(_delete_below, broker, topic.name, index, item.offset)
             partitions.append({"partition_index": index, "low_watermark": -1, **outcome})
             yield APPEND_PIECES
         topics.append({"name": topic.name, "partitions": partitions})

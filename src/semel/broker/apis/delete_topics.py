@@ -23,14 +23,14 @@ Handle = tuple[str | None, bytes]
 
 @answered_in_steps
 def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
-    asked: list[Handle]
+    handles: list[Handle]
     if hasattr(request, "topics"):
-        asked = [(topic.name, messages.topic_id_bytes(topic.topic_id)) for topic in request.topics]
+        handles = [(topic.name, messages.topic_id_bytes(topic.topic_id)) for topic in request.topics]
     else:
-        asked = [(name, NO_TOPIC_ID) for name in request.topic_names]
-    twice = yield from repeated(_name_of(broker, one) for one in asked)
+        handles = [(name, NO_TOPIC_ID) for name in request.topic_names]
+    twice = yield from repeated(_name_of(broker, handle) for handle in handles)
     responses = []
-    for name, topic_id in dict.fromkeys(asked):
+    for name, topic_id in dict.fromkeys(handles):
         outcome = yield from attempted_in_steps(_delete(broker, name, topic_id, twice))
         responses.append({"name": name, "topic_id": topic_id, **outcome})
         # Every group and every open transaction is asked whether it has something to do with the topic.
@@ -38,10 +38,10 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     return {"responses": responses}
 
 
-def _name_of(broker: Serving, asked: Handle) -> str | Handle:
+def _name_of(broker: Serving, handle: Handle) -> str | Handle:
     """One and the same for whatever is one topic."""
-    topic = broker.log.state.catalog.identified(asked[1])
-    return asked[0] or (topic.name if topic is not None else asked)
+    topic = broker.log.state.catalog.identified(handle[1])
+    return handle[0] or (topic.name if topic is not None else handle)
 
 
 def _delete(broker: Serving, name: str | None, topic_id: bytes, twice: set[str | Handle]) -> Steps[Fields]:

@@ -18,17 +18,17 @@ _CONTROLLERS: Final = 2
 
 @answered
 def handle(broker: Serving, exchange: Exchange, request: Any) -> Fields:
-    wanted = getattr(request, "endpoint_type", _BROKERS)
+    endpoint_type = getattr(request, "endpoint_type", _BROKERS)
     fields: dict[str, object] = {"cluster_id": "", "brokers": []}
-    if wanted == _CONTROLLERS:
+    if endpoint_type == _CONTROLLERS:
         return fields | {
             "error_code": ErrorCode.MISMATCHED_ENDPOINT_TYPE,
             "error_message": "this is the endpoint of a broker, not of a controller",
         }
-    if wanted != _BROKERS:
+    if endpoint_type != _BROKERS:
         return fields | {
             "error_code": ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
-            "error_message": f"there are no endpoints of type {wanted}",
+            "error_message": f"there are no endpoints of type {endpoint_type}",
         }
     asks_operations = request.include_cluster_authorized_operations
     return {

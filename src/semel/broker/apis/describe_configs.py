@@ -21,35 +21,35 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     with_synonyms = request.include_synonyms
     with_documentation = getattr(request, "include_documentation", False)
     # Once each, or a small request could have an answer of any size.
-    resources = {(asked.resource_type, asked.resource_name): asked for asked in request.resources}
+    resources = {(item.resource_type, item.resource_name): item for item in request.resources}
     results = []
-    for (resource_type, name), asked in resources.items():
-        outcome = attempted(_describe, broker, asked, with_synonyms, with_documentation)
+    for (resource_type, name), item in resources.items():
+        outcome = attempted(_describe, broker, item, with_synonyms, with_documentation)
         results.append({"resource_type": resource_type, "resource_name": name, "configs": [], **outcome})
         yield APPEND_PIECES
     return {"results": results}
 
 
-def _describe(broker: Serving, asked: Any, with_synonyms: bool, with_documentation: bool) -> Fields:
-    wanted = set(asked.configuration_keys or ())
+def _describe(broker: Serving, item: Any, with_synonyms: bool, with_documentation: bool) -> Fields:
+    keys = set(item.configuration_keys or ())
     return {
         "configs": [
-            found.explained(with_synonyms=with_synonyms, with_documentation=with_documentation)
-            for found in _configurations(broker, asked)
-            if not wanted or found.name in wanted
+            configuration.explained(with_synonyms=with_synonyms, with_documentation=with_documentation)
+            for configuration in _configurations(broker, item)
+            if not keys or configuration.name in keys
         ]
     }
 
 
-def _configurations(broker: Serving, asked: Any) -> list[configurations.Configuration]:
-    if asked.resource_type == configurations.TOPIC:
-        check_name(asked.resource_name)
-        return configurations.of_topic(broker.log.state.catalog.existing(asked.resource_name).configs)
-    if asked.resource_type == configurations.BROKER:
-        configurations.check_broker(asked.resource_name)
+def _configurations(broker: Serving, item: Any) -> list[configurations.Configuration]:
+    if item.resource_type == configurations.TOPIC:
+        check_name(item.resource_name)
+        return configurations.of_topic(broker.log.state.catalog.existing(item.resource_name).configs)
+    if item.resource_type == configurations.BROKER:
+        configurations.check_broker(item.resource_name)
         return configurations.of_broker(broker)
-    if asked.resource_type == configurations.GROUP:
-        configurations.check_group(asked.resource_name)
-        configs = broker.log.state.groups.configs_of(asked.resource_name)
+    if item.resource_type == configurations.GROUP:
+        configurations.check_group(item.resource_name)
+        configs = broker.log.state.groups.configs_of(item.resource_name)
         return configurations.of_group(configs, broker.consumer_groups.definitions)
-    raise Refused(ErrorCode.INVALID_REQUEST, f"resources of type {asked.resource_type} have no configurations here")
+    raise Refused(ErrorCode.INVALID_REQUEST, f"resources of type {item.resource_type} have no configurations here")

@@ -16,15 +16,15 @@ from semel.core.topics import Topic
 @answered_in_steps
 def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     catalog = broker.log.state.catalog
-    wanted: Iterable[tuple[Topic | None, Iterable[int]]]
+    indexes_of_topics: Iterable[tuple[Topic | None, Iterable[int]]]
     if request.topics is None:
-        wanted = [(topic, range(topic.partition_count)) for topic in catalog]
+        indexes_of_topics = [(topic, range(topic.partition_count)) for topic in catalog]
     else:
         # Once each, or a small request could have an answer of any size.
-        by_name = {asked.topic: dict.fromkeys(asked.partitions) for asked in request.topics}
-        wanted = [(catalog.named(name), indexes) for name, indexes in by_name.items()]
+        by_name = {item.topic: dict.fromkeys(item.partitions) for item in request.topics}
+        indexes_of_topics = [(catalog.named(name), indexes) for name, indexes in by_name.items()]
     topics = []
-    for topic, indexes in wanted:
+    for topic, indexes in indexes_of_topics:
         if topic is not None:
             topics.append({"name": topic.name, "partitions": (yield from _sizes(broker, topic, indexes))})
         yield 1

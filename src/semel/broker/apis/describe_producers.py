@@ -26,9 +26,9 @@ NO_COORDINATOR_EPOCH: Final = -1
 def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     places = iter(range(broker.limits.producers_per_answer_max))
     # Once each, or a small request could have an answer of any size.
-    wanted = {topic.name: topic for topic in request.topics}
+    topics_by_name = {topic.name: topic for topic in request.topics}
     topics = []
-    for topic in wanted.values():
+    for topic in topics_by_name.values():
         partitions = []
         for index in dict.fromkeys(topic.partition_indexes):
             fields = yield from attempted_in_steps(_describe(broker, topic.name, index, places))

@@ -23,8 +23,8 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     first_name, first_index = "", 0
     if request.cursor is not None:
         first_name, first_index = request.cursor.topic_name, max(request.cursor.partition_index, 0)
-    asked_for = [asked.name for asked in request.topics] or [topic.name for topic in broker.log.state.catalog]
-    names = yield from in_order(name for name in asked_for if name >= first_name)
+    names = [item.name for item in request.topics] or [topic.name for topic in broker.log.state.catalog]
+    names = yield from in_order(name for name in names if name >= first_name)
     room = max(min(request.response_partition_limit, PARTITIONS_PER_ANSWER_MAX), 1)
     topics: list[Fields] = []
     for name in names:

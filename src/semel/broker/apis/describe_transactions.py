@@ -25,9 +25,9 @@ _NOTHING: Fields = {
 @answered_in_steps
 def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     # Once each, or a small request could have an answer of any size.
-    wanted = dict.fromkeys(request.transactional_ids)
+    ids = dict.fromkeys(request.transactional_ids)
     states = []
-    for transactional_id in wanted:
+    for transactional_id in ids:
         parts = broker.log.state.transactions.open_parts(transactional_id)
         described = attempted(_describe, broker, transactional_id)
         states.append({"transactional_id": transactional_id, **_NOTHING, **described})

@@ -176,9 +176,9 @@ def _gather(broker: Serving, request: FetchRequest, context: FetchContext, gathe
     limits = broker.limits
     bytes_max = min(request.bytes_max, limits.fetch_answer_bytes_max)
     for interest in context.interests:
-        room = min(bytes_max - gathered.bytes, limits.unsent_bytes_max - broker.unsent_bytes)
+        bytes_left = min(bytes_max - gathered.bytes, limits.unsent_bytes_max - broker.unsent_bytes)
         # What is cold takes its room too, or a whole disk would be read for the sake of one answer.
-        answer = _read(broker, interest, request, max(room - gathered.cold_bytes, 0), gathered)
+        answer = _read(broker, interest, request, max(bytes_left - gathered.cold_bytes, 0), gathered)
         if answer.error_code:
             gathered.has_error = True
         gathered.answers.append((interest, answer))
@@ -186,10 +186,10 @@ def _gather(broker: Serving, request: FetchRequest, context: FetchContext, gathe
 
 
 def _read(
-    broker: Serving, interest: Interest, request: FetchRequest, room: int, gathered: _Gathered
+    broker: Serving, interest: Interest, request: FetchRequest, bytes_left: int, gathered: _Gathered
 ) -> FetchPartitionAnswer:
-    asked = interest.partition
-    index = asked.partition
+    item = interest.partition
+    index = item.partition
     topic = _topic_of(broker, interest)
     if topic is None:
         return FetchPartitionAnswer(index, _why_missing(broker, interest), -1)
@@ -197,41 +197,41 @@ def _read(
     partition = broker.log.state.partitions.at(topic.number, index)
     if partition is None:
         return FetchPartitionAnswer(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
-    if asked.current_leader_epoch not in (broker.log.state.partitions.leader_epoch, _NO_EPOCH):
-        is_ahead = asked.current_leader_epoch > broker.log.state.partitions.leader_epoch
+    if item.current_leader_epoch not in (broker.log.state.partitions.leader_epoch, _NO_EPOCH):
+        is_ahead = item.current_leader_epoch > broker.log.state.partitions.leader_epoch
         error = ErrorCode.UNKNOWN_LEADER_EPOCH if is_ahead else ErrorCode.FENCED_LEADER_EPOCH
         return FetchPartitionAnswer(index, error, -1)
     committed_only = request.isolation_level == _READ_COMMITTED
     until = _until(request, partition)
     log_start = partition.state.log_start
-    if not log_start <= asked.fetch_offset <= partition.state.next_offset:
+    if not log_start <= item.fetch_offset <= partition.state.next_offset:
         return FetchPartitionAnswer(index, ErrorCode.OFFSET_OUT_OF_RANGE, -1, -1, log_start)
     aborted: Sequence[tuple[int, int]] | None = () if committed_only else None
-    bytes_max = min(asked.bytes_max, room)
+    bytes_max = min(item.bytes_max, bytes_left)
     data: bytes | memoryview = b""
     try:
-        cold = None if gathered.patient else partition.cold_stretch(asked.fetch_offset, bytes_max, until)
+        cold = None if gathered.patient else partition.cold_stretch(item.fetch_offset, bytes_max, until)
         if cold is not None:
             gathered.cold.append(cold)
             gathered.cold_bytes += cold.size
         else:
             # The first batch of an answer comes whatever its size, or a client with a small limit would never get on.
             first = gathered.bytes == gathered.cold_bytes == 0
-            data, behind = partition.read(asked.fetch_offset, bytes_max, until, whole_first_batch=first)
+            data, behind = partition.read(item.fetch_offset, bytes_max, until, whole_first_batch=first)
             if committed_only and data:
-                blocks = [] if gathered.patient else partition.aborted.cold(asked.fetch_offset, behind)
+                blocks = [] if gathered.patient else partition.aborted.cold(item.fetch_offset, behind)
                 if blocks:
                     # Without the list of what was aborted nobody may have the records.
                     gathered.cold += blocks
                     gathered.cold_bytes += len(data)
                     data = b""
                 else:
-                    aborted = partition.aborted.between(asked.fetch_offset, behind)
+                    aborted = partition.aborted.between(item.fetch_offset, behind)
     except (OSError, Damaged) as error:
         broker.runtime.read_failed(error)
         return FetchPartitionAnswer(index, ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, log_start)
     gathered.note_read(len(data))
-    gathered.watched[partition] = until, max(asked.bytes_max - len(data), 0)
+    gathered.watched[partition] = until, max(item.bytes_max - len(data), 0)
     return FetchPartitionAnswer(
         index,
         0,

@@ -22,9 +22,9 @@ _NOBODY: Final = {"node_id": -1, "host": "", "port": -1}
 
 @answered_in_steps
 def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
-    found = {**_NOBODY, **attempted(_find, broker, getattr(request, "key_type", _GROUP), exchange.version)}
+    coordinator = {**_NOBODY, **attempted(_find, broker, getattr(request, "key_type", _GROUP), exchange.version)}
     keys = dict.fromkeys(getattr(request, "coordinator_keys", ()))
-    return {**found, "coordinators": (yield from each(keys, lambda key: {"key": key, **found}))}
+    return {**coordinator, "coordinators": (yield from each(keys, lambda key: {"key": key, **coordinator}))}
 
 
 def _find(broker: Serving, key_type: int, version: int) -> Fields:

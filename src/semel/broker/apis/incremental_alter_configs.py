@@ -28,8 +28,8 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     return alter(broker, request, _changed)
 
 
-def _changed(configs: Mapping[str, str], definitions: Mapping[str, Definition], asked: Any) -> Mapping[str, str | None]:
-    return altered(configs, [_alteration(config) for config in asked.configs], definitions)
+def _changed(configs: Mapping[str, str], definitions: Mapping[str, Definition], item: Any) -> Mapping[str, str | None]:
+    return altered(configs, [_alteration(config) for config in item.configs], definitions)
 
 
 def _alteration(config: Any) -> Alteration:

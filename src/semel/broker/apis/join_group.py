@@ -24,27 +24,27 @@ _SKIPS_ASSIGNMENT_FROM = 9
 
 
 def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
-    asked = yield from decoded(exchange, body)
+    message = yield from decoded(exchange, body)
     version = exchange.version
     client_id = exchange.client_id or ""
-    instance_id = getattr(asked, "group_instance_id", None)
-    if len(asked.protocols) > PROTOCOLS_MAX:
-        answer(exchange, _fields_of(JoinAnswer(INCONSISTENT_GROUP_PROTOCOL, asked.member_id), version))
+    instance_id = getattr(message, "group_instance_id", None)
+    if len(message.protocols) > PROTOCOLS_MAX:
+        answer(exchange, _fields_of(JoinAnswer(INCONSISTENT_GROUP_PROTOCOL, message.member_id), version))
         return
     protocols: dict[str, bytes] = {}
-    for protocol in asked.protocols:
+    for protocol in message.protocols:
         protocols.setdefault(protocol.name, protocol.metadata)
     request = JoinRequest(
-        member_id=asked.member_id,
+        member_id=message.member_id,
         new_member_id=new_member_id(client_id if instance_id is None else instance_id),
         instance_id=instance_id,
         client_id=client_id,
         client_host=f"/{exchange.peer.rpartition(':')[0]}",
-        protocol_type=asked.protocol_type,
+        protocol_type=message.protocol_type,
         protocols=protocols,
-        session_timeout_ms=messages.milliseconds(asked.session_timeout),
+        session_timeout_ms=messages.milliseconds(message.session_timeout),
         # Version 0 knows one time for both.
-        rebalance_timeout_ms=messages.milliseconds(getattr(asked, "rebalance_timeout", asked.session_timeout)),
+        rebalance_timeout_ms=messages.milliseconds(getattr(message, "rebalance_timeout", message.session_timeout)),
         requires_known_id=version >= _KNOWN_ID_FROM,
         may_skip_assignment=version >= _SKIPS_ASSIGNMENT_FROM,
     )
@@ -52,8 +52,8 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
     def reply(joined: JoinAnswer) -> None:
         answer(exchange, _fields_of(joined, version), after=broker.log.end)
 
-    yield from broker.consumer_groups.look_up(asked.group_id)
-    broker.groups.join(exchange, asked.group_id, request, reply)
+    yield from broker.consumer_groups.look_up(message.group_id)
+    broker.groups.join(exchange, message.group_id, request, reply)
 
 
 def _fields_of(joined: JoinAnswer, version: int) -> Fields:

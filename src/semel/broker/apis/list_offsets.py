@@ -51,16 +51,16 @@ OPENED_BYTES_MAX: Final = 4 * 1024 * 1024
 def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     committed_only = getattr(request, "isolation_level", 0) == _READ_COMMITTED
     twice = yield from repeated(
-        (topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions
+        (topic.name, item.partition_index) for topic in request.topics for item in topic.partitions
     )
     topics = []
     for topic in request.topics:
         partitions = []
-        for asked in topic.partitions:
-            found = yield from attempted_in_steps(
-                _find(broker, topic.name, asked, exchange.version, twice, committed_only)
+        for item in topic.partitions:
+            outcome = yield from attempted_in_steps(
+                _find(broker, topic.name, item, exchange.version, twice, committed_only)
             )
-            partitions.append({"partition_index": asked.partition_index, **_NOT_FOUND, **found})
+            partitions.append({"partition_index": item.partition_index, **_NOT_FOUND, **outcome})
             yield 2
         topics.append({"name": topic.name, "partitions": partitions})
         yield 1
@@ -68,32 +68,32 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
 
 
 def _find(
-    broker: Serving, topic_name: str, asked: Any, version: int, twice: set[tuple[str, int]], committed_only: bool
+    broker: Serving, topic_name: str, item: Any, version: int, twice: set[tuple[str, int]], committed_only: bool
 ) -> Steps[Fields]:
-    if (topic_name, asked.partition_index) in twice:
+    if (topic_name, item.partition_index) in twice:
         raise Refused(ErrorCode.INVALID_REQUEST, "the partition is asked about more than once")
-    _, partition = partition_of(broker, topic_name, asked.partition_index)
-    check_leader_epoch(broker, getattr(asked, "current_leader_epoch", -1))
+    _, partition = partition_of(broker, topic_name, item.partition_index)
+    check_leader_epoch(broker, getattr(item, "current_leader_epoch", -1))
     until = _until(partition, committed_only)
-    wanted = asked.timestamp
-    if wanted < 0 and version < _PLACES_SINCE.get(wanted, version + 1):
-        raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"place {wanted} is not known in version {version}")
-    if wanted == _LATEST:
-        return _found(partition, max(until.offset, partition.state.log_start))
-    if wanted in (_EARLIEST, _EARLIEST_LOCAL):
-        return _found(partition, partition.state.log_start)
-    if wanted in (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD):
+    timestamp_ms = item.timestamp
+    if timestamp_ms < 0 and version < _PLACES_SINCE.get(timestamp_ms, version + 1):
+        raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"place {timestamp_ms} is not known in version {version}")
+    if timestamp_ms == _LATEST:
+        return _offset_fields(partition, max(until.offset, partition.state.log_start))
+    if timestamp_ms in (_EARLIEST, _EARLIEST_LOCAL):
+        return _offset_fields(partition, partition.state.log_start)
+    if timestamp_ms in (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD):
         return {}
     try:
-        if wanted == _MAX_TIMESTAMP:
-            wanted = partition.latest_timestamp(until)
-        return (yield from _first_since(broker, partition, wanted, committed_only))
+        if timestamp_ms == _MAX_TIMESTAMP:
+            timestamp_ms = partition.latest_timestamp(until)
+        return (yield from _first_since(broker, partition, timestamp_ms, committed_only))
     except (OSError, Damaged) as error:
         broker.runtime.read_failed(error)
         raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the records cannot be read: {error}") from None
 
 
-def _found(partition: PartitionLog, offset: int, timestamp_ms: int = -1) -> Fields:
+def _offset_fields(partition: PartitionLog, offset: int, timestamp_ms: int = -1) -> Fields:
     return {"offset": offset, "timestamp": timestamp_ms, "leader_epoch": partition.state.epochs.at(offset)}
 
 
@@ -105,15 +105,15 @@ def _until(partition: PartitionLog, committed_only: bool) -> Mark:
 def _first_since(broker: Serving, partition: PartitionLog, timestamp_ms: int, committed_only: bool) -> Steps[Fields]:
     offset = log_start = partition.state.log_start
     # Between two steps segments come, go and are compacted: the next batch is looked for anew each time.
-    while (found := partition.batch_since(timestamp_ms, offset, _until(partition, committed_only))) is not None:
-        header, batch = found
+    while (match := partition.batch_since(timestamp_ms, offset, _until(partition, committed_only))) is not None:
+        header, batch = match
         yield APPEND_PIECES
         record = yield from _record_in(header, batch, timestamp_ms, log_start)
         if broker.log.state.catalog.numbered(partition.topic_number) is None:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic has just been deleted")
         log_start = partition.state.log_start
         if record is not None and record[0] >= log_start:
-            return _found(partition, *record)
+            return _offset_fields(partition, *record)
         # What was found may be gone, and another one in the same batch be there.
         offset = max(offset if record is not None else header.next_offset, log_start)
     return {}

@@ -35,14 +35,14 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
             topics.append((yield from _describe(broker, topic, operations)))
             yield 1
     else:
-        wanted = dict.fromkeys((yield from each(request.topics, lambda asked: _name_or_id(asked, version))))
+        handles = dict.fromkeys((yield from each(request.topics, lambda item: _name_or_id(item, version))))
         # Below version 4 nobody could say no.
         may_create = getattr(request, "allow_auto_topic_creation", version < _AUTO_CREATION_FROM)
         create_missing = may_create and broker.auto_create_topics
         topics = []
-        for name, topic_id in wanted:
-            found = yield from attempted_in_steps(_look_up(broker, name, topic_id, create_missing, operations))
-            topics.append({**described_missing(name), "topic_id": topic_id, **found})
+        for name, topic_id in handles:
+            outcome = yield from attempted_in_steps(_look_up(broker, name, topic_id, create_missing, operations))
+            topics.append({**described_missing(name), "topic_id": topic_id, **outcome})
             yield 4
     return {
         "brokers": [{"node_id": NODE_ID, "host": broker.advertised_host, "port": broker.advertised_port, "rack": None}],
@@ -53,11 +53,11 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     }
 
 
-def _name_or_id(asked: Any, version: int) -> tuple[str | None, bytes]:
+def _name_or_id(item: Any, version: int) -> tuple[str | None, bytes]:
     """By what a topic is asked for: where an id is given, the name beside it says nothing."""
-    topic_id = messages.topic_id_bytes(getattr(asked, "topic_id", None))
+    topic_id = messages.topic_id_bytes(getattr(item, "topic_id", None))
     if topic_id == NO_TOPIC_ID:
-        return asked.name, topic_id
+        return item.name, topic_id
     return None if version >= _NO_NAME_FROM else "", topic_id
 
 

@@ -25,23 +25,23 @@ def _forget(broker: Serving, request: Any) -> Steps[Fields]:
         raise Refused(ErrorCode.INVALID_GROUP_ID, "the group needs a name")
     broker.log.state.groups.existing(request.group_id).check_forget()
     topics = []
-    for asked in request.topics:
-        topics.append(_forget_topic(broker, request.group_id, asked))
-        yield APPEND_PIECES + len(asked.partitions)
+    for item in request.topics:
+        topics.append(_forget_topic(broker, request.group_id, item))
+        yield APPEND_PIECES + len(item.partitions)
     return {"topics": topics}
 
 
-def _forget_topic(broker: Serving, group_id: str, asked: Any) -> Fields:
-    topic = broker.log.state.catalog.named(asked.name)
+def _forget_topic(broker: Serving, group_id: str, item: Any) -> Fields:
+    topic = broker.log.state.catalog.named(item.name)
     count = 0 if topic is None else topic.partition_count
     number = -1 if topic is None else topic.number
-    indexes = dict.fromkeys(one.partition_index for one in asked.partitions)
+    indexes = dict.fromkeys(one.partition_index for one in item.partitions)
     known = [PartitionName(number, index) for index in indexes if 0 <= index < count]
-    outcome = attempted(_forget_partitions, broker, group_id, asked.name, known) if known else {}
+    outcome = attempted(_forget_partitions, broker, group_id, item.name, known) if known else {}
     error = outcome.get("error_code", ErrorCode.NONE)
     missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return {
-        "name": asked.name,
+        "name": item.name,
         "partitions": [
             {"partition_index": index, "error_code": error if 0 <= index < count else missing} for index in indexes
         ],

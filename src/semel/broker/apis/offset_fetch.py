@@ -26,33 +26,33 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     if not hasattr(request, "groups"):
         return (yield from _of_group(broker, request, stable))
     groups = []
-    for asked in {asked.group_id: asked for asked in request.groups}.values():
-        groups.append((yield from _of_group(broker, asked, stable)))
+    for item in {item.group_id: item for item in request.groups}.values():
+        groups.append((yield from _of_group(broker, item, stable)))
         yield 1
     return {"groups": groups}
 
 
-def _of_group(broker: Serving, asked: Any, stable: bool) -> Steps[Fields]:
-    found = yield from attempted_in_steps(_look_up(broker, asked, stable))
-    return {"group_id": asked.group_id, "topics": [], **found}
+def _of_group(broker: Serving, item: Any, stable: bool) -> Steps[Fields]:
+    outcome = yield from attempted_in_steps(_look_up(broker, item, stable))
+    return {"group_id": item.group_id, "topics": [], **outcome}
 
 
-def _look_up(broker: Serving, asked: Any, stable: bool) -> Steps[Fields]:
-    group = broker.log.state.groups.named(asked.group_id)
+def _look_up(broker: Serving, item: Any, stable: bool) -> Steps[Fields]:
+    group = broker.log.state.groups.named(item.group_id)
     if group is not None:
         # Only versions from 9 on say who asks.
-        group.check_fetch(getattr(asked, "member_id", None), getattr(asked, "member_epoch", -1))
+        group.check_fetch(getattr(item, "member_id", None), getattr(item, "member_epoch", -1))
     # Of one moment, or a transaction that ends meanwhile would be seen half done.
     view = None if group is None else group.offsets.view(with_pending=stable)
-    if asked.topics is None:
+    if item.topics is None:
         return {"topics": [] if view is None else (yield from _all_topics(broker, view))}
-    wanted: dict[str | bytes, dict[int, None]] = {}
-    for topic in asked.topics:
+    indexes_by_handle: dict[str | bytes, dict[int, None]] = {}
+    for topic in item.topics:
         handle = topic.name if hasattr(topic, "name") else messages.topic_id_bytes(topic.topic_id)
-        wanted.setdefault(handle, {}).update(dict.fromkeys(topic.partition_indexes))
+        indexes_by_handle.setdefault(handle, {}).update(dict.fromkeys(topic.partition_indexes))
         yield 1
     topics = []
-    for handle, indexes in wanted.items():
+    for handle, indexes in indexes_by_handle.items():
         topics.append((yield from _asked_topic(broker, view, handle, indexes)))
         yield 1
     return {"topics": topics}

@@ -19,19 +19,19 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     topics = []
     for topic in request.topics:
         partitions = []
-        for asked in topic.partitions:
-            found = attempted(_end_of_epoch, broker, topic.topic, asked)
-            partitions.append({"partition": asked.partition, "leader_epoch": -1, "end_offset": -1, **found})
+        for item in topic.partitions:
+            outcome = attempted(_end_of_epoch, broker, topic.topic, item)
+            partitions.append({"partition": item.partition, "leader_epoch": -1, "end_offset": -1, **outcome})
             yield 2
         topics.append({"topic": topic.topic, "partitions": partitions})
         yield 1
     return {"topics": topics}
 
 
-def _end_of_epoch(broker: Serving, topic_name: str, asked: Any) -> Fields:
-    _, partition = partition_of(broker, topic_name, asked.partition)
-    check_leader_epoch(broker, asked.current_leader_epoch)
-    if not 0 <= asked.leader_epoch <= broker.log.state.partitions.leader_epoch:
+def _end_of_epoch(broker: Serving, topic_name: str, item: Any) -> Fields:
+    _, partition = partition_of(broker, topic_name, item.partition)
+    check_leader_epoch(broker, item.current_leader_epoch)
+    if not 0 <= item.leader_epoch <= broker.log.state.partitions.leader_epoch:
         return {}
-    epoch, end_offset = partition.state.epochs.end_of(asked.leader_epoch, partition.readable.offset)
+    epoch, end_offset = partition.state.epochs.end_of(item.leader_epoch, partition.readable.offset)
     return {"leader_epoch": epoch, "end_offset": min(end_offset, partition.readable.offset)}

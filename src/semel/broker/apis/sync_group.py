@@ -16,26 +16,26 @@ _PROTOCOL_FROM = 5
 
 
 def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
-    asked = yield from decoded(exchange, body)
+    message = yield from decoded(exchange, body)
     request = SyncRequest(
-        member_id=asked.member_id,
-        instance_id=getattr(asked, "group_instance_id", None),
-        generation=asked.generation_id,
-        protocol_type=_named(exchange.version, asked, "protocol_type"),
-        protocol=_named(exchange.version, asked, "protocol_name"),
-        assignments={one.member_id: one.assignment for one in asked.assignments},
+        member_id=message.member_id,
+        instance_id=getattr(message, "group_instance_id", None),
+        generation=message.generation_id,
+        protocol_type=_named(exchange.version, message, "protocol_type"),
+        protocol=_named(exchange.version, message, "protocol_name"),
+        assignments={share.member_id: share.assignment for share in message.assignments},
     )
 
     def reply(synced: SyncAnswer) -> None:
         # It may be the first to show a generation, which has to be durable by then.
         answer(exchange, _fields_of(synced), after=broker.log.end)
 
-    broker.groups.sync(exchange, asked.group_id, request, reply)
+    broker.groups.sync(exchange, message.group_id, request, reply)
 
 
-def _named(version: int, asked: Any, name: str) -> str | None:
+def _named(version: int, message: Any, name: str) -> str | None:
     """What the member takes for the protocol. Who could say so and does not has none, and no group goes by that."""
-    return getattr(asked, name) or "" if version >= _PROTOCOL_FROM else None
+    return getattr(message, name) or "" if version >= _PROTOCOL_FROM else None
 
 
 def _fields_of(synced: SyncAnswer) -> Fields:
