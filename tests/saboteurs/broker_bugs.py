@@ -427,7 +427,7 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "an offset is shown before it is durable",
-        "semel.broker.apis.answered:answered_in_steps.handle",
+        "semel.broker.apis.answers:answered_in_steps.handle",
         "answer_in_steps(exchange, fields, after=broker.log.end)",
         "answer_in_steps(exchange, fields)",
         ("tests/broker/apis/test_durable_offsets.py",),

@@ -10,7 +10,7 @@ behind it in the journal and are waited for.
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from semel.broker.apis.answered import Fields, answer_in_steps, decoded
+from semel.broker.apis.answers import Fields, answer_in_steps, decoded
 from semel.broker.apis.lookup import partition_of
 from semel.broker.apis.transactional import attempted_for_owner, check_timely, hanging_up_on_stragglers
 from semel.broker.connection import Exchange

@@ -7,7 +7,7 @@ each resource once in a request, and all of its changes or none.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from semel.broker.apis.answered import Fields, answered_in_steps, attempted
+from semel.broker.apis.answers import Fields, answered_in_steps, attempted
 from semel.broker.apis.configurations import BROKER, GROUP, TOPIC, check_broker, check_group
 from semel.broker.apis.lookup import repeated
 from semel.broker.connection import Exchange

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
-from semel.broker.apis.answered import Fields, answer_in_steps, decoded
+from semel.broker.apis.answers import Fields, answer_in_steps, decoded
 from semel.broker.connection import Exchange
 from semel.broker.serving import Serving
 from semel.core.steps import Steps

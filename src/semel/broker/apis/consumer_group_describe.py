@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from semel.broker.apis.answered import Fields, answered_in_steps, attempted_in_steps
-from semel.broker.apis.authorized import GROUP_OPERATIONS, NOT_ASKED
+from semel.broker.apis.answers import Fields, answered_in_steps, attempted_in_steps
+from semel.broker.apis.operations import GROUP_OPERATIONS, NOT_ASKED
 from semel.broker.connection import Exchange
 from semel.broker.serving import Serving
 from semel.core.groups.consumer import ConsumerGroup

@@ -7,7 +7,7 @@ the broker makes up the member's id, from version 1 on the client does.
 from typing import Any
 from uuid import uuid4
 
-from semel.broker.apis.answered import Fields, answer_in_steps, attempted_in_steps, decoded
+from semel.broker.apis.answers import Fields, answer_in_steps, attempted_in_steps, decoded
 from semel.broker.connection import Exchange
 from semel.broker.consumer_groups import Heard
 from semel.broker.serving import Serving

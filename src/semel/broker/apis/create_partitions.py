@@ -5,7 +5,7 @@ A manual assignment may be given if it has one entry for each new partition, on 
 
 from typing import Any
 
-from semel.broker.apis.answered import Fields, answered_in_steps, attempted
+from semel.broker.apis.answers import Fields, answered_in_steps, attempted
 from semel.broker.apis.create_topics import check_assignments
 from semel.broker.apis.lookup import repeated
 from semel.broker.connection import Exchange

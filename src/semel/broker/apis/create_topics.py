@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from semel.broker.apis.answered import Fields, answered_in_steps, attempted
+from semel.broker.apis.answers import Fields, answered_in_steps, attempted
 from semel.broker.apis.configurations import of_topic
 from semel.broker.apis.lookup import repeated
 from semel.broker.connection import Exchange

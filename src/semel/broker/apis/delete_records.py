@@ -6,7 +6,7 @@ from now on, which may be above the offset that was asked for, and never goes ba
 
 from typing import Any
 
-from semel.broker.apis.answered import Fields, answered_in_steps, attempted
+from semel.broker.apis.answers import Fields, answered_in_steps, attempted
 from semel.broker.apis.lookup import partition_of
 from semel.broker.connection import Exchange
 from semel.broker.serving import Serving

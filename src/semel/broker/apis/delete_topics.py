@@ -6,7 +6,7 @@ client would be told that it never was.
 
 from typing import Any
 
-from semel.broker.apis.answered import Fields, answered_in_steps, attempted_in_steps
+from semel.broker.apis.answers import Fields, answered_in_steps, attempted_in_steps
 from semel.broker.apis.lookup import repeated, topic_identified
 from semel.broker.connection import Exchange
 from semel.broker.serving import Serving

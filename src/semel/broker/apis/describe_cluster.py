@@ -5,8 +5,8 @@ Whoever asks for the controllers' own addresses asks the wrong endpoint: it has 
 
 from typing import Any, Final
 
-from semel.broker.apis.answered import Fields, answered
-from semel.broker.apis.authorized import CLUSTER_OPERATIONS, NOT_ASKED
+from semel.broker.apis.answers import Fields, answered
+from semel.broker.apis.operations import CLUSTER_OPERATIONS, NOT_ASKED
 from semel.broker.connection import Exchange
 from semel.broker.limits import NODE_ID
 from semel.broker.serving import Serving

@@ -5,8 +5,8 @@ A group that does not exist is described as dead; since version 6 it is an error
 
 from typing import Any, Final
 
-from semel.broker.apis.answered import Fields, answered_in_steps, attempted
-from semel.broker.apis.authorized import GROUP_OPERATIONS, NOT_ASKED
+from semel.broker.apis.answers import Fields, answered_in_steps, attempted
+from semel.broker.apis.operations import GROUP_OPERATIONS, NOT_ASKED
 from semel.broker.connection import Exchange
 from semel.broker.serving import Serving
 from semel.core.groups.classic import ClassicGroup

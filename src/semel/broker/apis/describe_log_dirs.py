@@ -6,7 +6,7 @@ Topics and partitions that do not exist are left out, as in Apache Kafka. How la
 from collections.abc import Iterable
 from typing import Any
 
-from semel.broker.apis.answered import Fields, answered_in_steps
+from semel.broker.apis.answers import Fields, answered_in_steps
 from semel.broker.connection import Exchange
 from semel.broker.serving import Serving
 from semel.core.steps import Steps

@@ -8,7 +8,7 @@ one.
 from collections.abc import Iterator
 from typing import Any, Final
 
-from semel.broker.apis.answered import Fields, answered_in_steps, attempted_in_steps
+from semel.broker.apis.answers import Fields, answered_in_steps, attempted_in_steps
 from semel.broker.apis.lookup import partition_of
 from semel.broker.connection import Exchange
 from semel.broker.serving import Serving

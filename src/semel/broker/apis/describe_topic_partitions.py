@@ -6,9 +6,9 @@ for.
 
 from typing import Any, Final
 
-from semel.broker.apis.answered import Fields, answered_in_steps, attempted
-from semel.broker.apis.authorized import TOPIC_OPERATIONS
+from semel.broker.apis.answers import Fields, answered_in_steps, attempted
 from semel.broker.apis.metadata import described, described_missing, described_partition
+from semel.broker.apis.operations import TOPIC_OPERATIONS
 from semel.broker.connection import Exchange
 from semel.broker.serving import Serving
 from semel.core.steps import Steps, in_order

@@ -5,7 +5,7 @@ Version 5 is the second version of transactions: it raises the epoch, and answer
 
 from typing import Any, Final
 
-from semel.broker.apis.answered import Fields, answer_in_steps, decoded
+from semel.broker.apis.answers import Fields, answer_in_steps, decoded
 from semel.broker.apis.transactional import attempted_for_owner_in_steps, check_timely, hanging_up_on_stragglers
 from semel.broker.connection import Exchange
 from semel.broker.serving import Serving

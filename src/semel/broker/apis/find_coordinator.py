@@ -5,7 +5,7 @@ Versions 4 and up ask for several keys at once. What is asked for twice is answe
 
 from typing import Any, Final
 
-from semel.broker.apis.answered import Fields, answered_in_steps, attempted
+from semel.broker.apis.answers import Fields, answered_in_steps, attempted
 from semel.broker.connection import Exchange
 from semel.broker.limits import NODE_ID
 from semel.broker.serving import Serving

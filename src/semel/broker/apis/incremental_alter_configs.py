@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 from semel.broker.apis.alter_configs import alter
-from semel.broker.apis.answered import Fields, answered_in_steps
+from semel.broker.apis.answers import Fields, answered_in_steps
 from semel.broker.connection import Exchange
 from semel.broker.serving import Serving
 from semel.core.configs import Alteration, Definition, altered

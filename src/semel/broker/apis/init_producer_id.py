@@ -7,7 +7,7 @@ aborted before the answer goes. Apache Kafka has the client ask again until that
 
 from typing import Any, Final
 
-from semel.broker.apis.answered import Fields, answered_in_steps
+from semel.broker.apis.answers import Fields, answered_in_steps
 from semel.broker.apis.transactional import attempted_for_owner_in_steps
 from semel.broker.connection import Exchange
 from semel.broker.serving import Serving

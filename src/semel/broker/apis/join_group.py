@@ -6,7 +6,7 @@ for. From version 4 on a new member is told its id first, so that one whose answ
 
 from typing import Final
 
-from semel.broker.apis.answered import Fields, answer, decoded
+from semel.broker.apis.answers import Fields, answer, decoded
 from semel.broker.classic_groups import new_member_id
 from semel.broker.connection import Exchange
 from semel.broker.serving import Serving

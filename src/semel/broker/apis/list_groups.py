@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from semel.broker.apis.answered import Fields, answered_in_steps
+from semel.broker.apis.answers import Fields, answered_in_steps
 from semel.broker.connection import Exchange
 from semel.broker.serving import Serving
 from semel.core.groups.classic_state import State

@@ -8,7 +8,7 @@ none too few. A place below the log start is never answered, and none that canno
 
 from typing import Any, Final
 
-from semel.broker.apis.answered import Fields, answered_in_steps, attempted_in_steps
+from semel.broker.apis.answers import Fields, answered_in_steps, attempted_in_steps
 from semel.broker.apis.lookup import check_leader_epoch, partition_of, repeated
 from semel.broker.connection import Exchange
 from semel.broker.serving import Serving

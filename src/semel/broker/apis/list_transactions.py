@@ -6,7 +6,7 @@ No filter is no restriction, and of several each has to be met. The answer shows
 from collections.abc import Callable
 from typing import Any, Final
 
-from semel.broker.apis.answered import Fields, answered_in_steps, attempted_in_steps
+from semel.broker.apis.answers import Fields, answered_in_steps, attempted_in_steps
 from semel.broker.connection import Exchange
 from semel.broker.serving import Serving
 from semel.core.groups.topic_patterns import TopicPattern

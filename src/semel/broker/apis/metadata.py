@@ -7,10 +7,10 @@ twice is answered once, or a small request could have an answer of any size.
 
 from typing import Any, Final
 
-from semel.broker.apis.answered import Fields, answered_in_steps, attempted_in_steps
-from semel.broker.apis.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from semel.broker.apis.answers import Fields, answered_in_steps, attempted_in_steps
 from semel.broker.apis.create_topics import create
 from semel.broker.apis.lookup import topic_identified
+from semel.broker.apis.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from semel.broker.connection import Exchange
 from semel.broker.limits import NODE_ID
 from semel.broker.serving import Serving

@@ -7,8 +7,8 @@ that shares partitions out by itself, or somebody who sets a group back. The ans
 
 from typing import Any
 
-from semel.broker.apis.answered import Fields, answered_in_steps
-from semel.broker.apis.committing import commit, committed, partition_names
+from semel.broker.apis.answers import Fields, answered_in_steps
+from semel.broker.apis.offset_commits import commit, committed, partition_names
 from semel.broker.connection import Exchange
 from semel.broker.serving import Serving
 from semel.core.entries import StoredOffset

@@ -5,8 +5,8 @@ Not in those of a topic that its members read, or the next of them to begin woul
 
 from typing import Any
 
-from semel.broker.apis.answered import Fields, answered_in_steps, attempted, attempted_in_steps
-from semel.broker.apis.committing import commit
+from semel.broker.apis.answers import Fields, answered_in_steps, attempted, attempted_in_steps
+from semel.broker.apis.offset_commits import commit
 from semel.broker.connection import Exchange
 from semel.broker.serving import Serving
 from semel.core.entries import PartitionName

@@ -8,7 +8,7 @@ ask again where an open transaction may still move the group. What is asked for 
 from collections.abc import Iterable
 from typing import Any, Final
 
-from semel.broker.apis.answered import Fields, answered_in_steps, attempted_in_steps
+from semel.broker.apis.answers import Fields, answered_in_steps, attempted_in_steps
 from semel.broker.connection import Exchange
 from semel.broker.serving import Serving
 from semel.core.entries import PartitionName

@@ -7,7 +7,7 @@ consumers may read to; one that is yet to come is not known and has no end.
 
 from typing import Any
 
-from semel.broker.apis.answered import Fields, answered_in_steps, attempted
+from semel.broker.apis.answers import Fields, answered_in_steps, attempted
 from semel.broker.apis.lookup import check_leader_epoch, partition_of
 from semel.broker.connection import Exchange
 from semel.broker.serving import Serving

@@ -6,7 +6,7 @@ could give to somebody else.
 
 from typing import Any
 
-from semel.broker.apis.answered import Fields, answer, decoded
+from semel.broker.apis.answers import Fields, answer, decoded
 from semel.broker.connection import Exchange
 from semel.broker.serving import Serving
 from semel.core.groups.classic_steps import SyncAnswer, SyncRequest

@@ -7,7 +7,7 @@ them take that for what it is. This file must never decide anything.
 from collections.abc import Callable
 from functools import wraps
 
-from semel.broker.apis.answered import Fields, attempted, attempted_in_steps
+from semel.broker.apis.answers import Fields, attempted, attempted_in_steps
 from semel.broker.connection import Exchange
 from semel.broker.serving import Handler, Serving
 from semel.broker.transactions import Talk

@@ -8,8 +8,8 @@ partitions cannot commit for whoever has them now, whatever its producer believe
 
 from typing import Any, Final
 
-from semel.broker.apis.answered import Fields, answer_in_steps, attempted, decoded
-from semel.broker.apis.committing import commit, committed, partition_names
+from semel.broker.apis.answers import Fields, answer_in_steps, attempted, decoded
+from semel.broker.apis.offset_commits import commit, committed, partition_names
 from semel.broker.apis.transactional import check_timely, hanging_up_on_stragglers
 from semel.broker.connection import Exchange
 from semel.broker.serving import Serving

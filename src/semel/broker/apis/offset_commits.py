@@ -9,7 +9,7 @@ and who commits is judged again with each entry.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from semel.broker.apis.answered import Fields, attempted
+from semel.broker.apis.answers import Fields, attempted
 from semel.broker.serving import Serving
 from semel.core.entries import Entry, PartitionName, StoredOffset
 from semel.core.groups.groups import METADATA_CHARACTERS_MAX
