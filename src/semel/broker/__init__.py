@@ -6,7 +6,7 @@ from typing import Any
 
 
 class _Room(ModuleType):
-    """`semel.broker` is this room, and, called, what `semel.embedded` offers under that name."""
+    """`semel.broker` is this package, and, called, what `semel.embedded` offers under that name."""
 
     def __call__(self, *arguments: Any, **settings: Any) -> Any:
         from semel.embedded import broker

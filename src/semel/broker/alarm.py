@@ -4,7 +4,7 @@ Each piece of the broker keeps its own `Deadlines`, a time for each name. The ti
 and nothing is polled. A deadline that moves to a later time, as it does with every heartbeat, costs nothing when it
 moves: at the earlier time the work for that name looks at what is true by then, and notes the next time.
 
-Deadlines are times of the broker's steady clock, which nobody can set: a member is not gone, and a transaction not
+Deadlines are times of the broker's steady clock, which cannot be set: a member is not gone, and a transaction not
 overdue, because a clock was put right. Work that breaks off, most often because the disk refused it, is due again a
 little later and holds up no other name: no deadline is ever lost. This file must never know what a deadline is for.
 """

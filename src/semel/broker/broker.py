@@ -327,7 +327,7 @@ class Broker:
         """Have records brought from the disk into memory without waiting for it, then call `done`."""
 
         def read() -> None:
-            # Who stops waits for this thread, and nobody would get what it brings.
+            # A broker that stops waits for this thread, and no client would get what it brings.
             if self._threads_running:
                 self.log.warm(stretches)
 

@@ -1,5 +1,5 @@
 """What a broker does from time to time though no client asks for it: it ends connections that hold things up, looks for
-space, and forgets what was not used for so long that nobody will miss it: producers, transactional ids, offsets.
+space, and forgets producers, transactional ids and offsets that were not used for long.
 
 Each chore is taken in steps, as requests are, and never twice at once. If one breaks off, that is told and it is tried
 another time. What is forgotten is told and counted: a client that comes back later is taken for new, and an operator

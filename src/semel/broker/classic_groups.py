@@ -109,7 +109,7 @@ class ClassicGroupCoordinator:
             self._note(machine)
 
     def stop(self) -> None:
-        """Let nobody wait any longer; clients look for their coordinator until it is here again."""
+        """Answer all requests that wait; clients look for their coordinator until it is back."""
         for group in list(self._state.groups):
             if isinstance(group.machine, ClassicGroup):
                 self._carry_out(group.machine, group.machine.close(self._runtime.clock.steady_ms()))
@@ -167,7 +167,7 @@ class ClassicGroupCoordinator:
             self._existing(name).heartbeat(member_id, instance_id, generation, self._runtime.clock.steady_ms())
 
     def leave(self, name: str, leavers: Iterable[Leaver]) -> list[int]:
-        """What becomes of each who leaves."""
+        """Remove members; the error code of each."""
         consumer_group = self._consumer_groups.with_members(name)
         if consumer_group is not None:
             return self._consumer_groups.leave(name, consumer_group, leavers)
@@ -185,7 +185,7 @@ class ClassicGroupCoordinator:
         self.note_heard(exchange, name, member_id)
 
     def _forgetting(self, name: str) -> Callable[[WaitingRequest[A]], None]:
-        """What has the group forget a request: nobody would hear the answer any more."""
+        """A function that removes a request from the group, because its client is gone."""
 
         def forget(waiter: WaitingRequest[A]) -> None:
             machine = self._machine(name)
@@ -198,8 +198,8 @@ class ClassicGroupCoordinator:
     # -- connections --------------------------------------------------------------------------------------------
 
     def note_heard(self, exchange: Exchange, name: str, member_id: str) -> None:
-        """Whoever says to be this member is at the other end of this connection, whatever it is answered; or was, if
-        that was lost while the request was served.
+        """The client at the other end of this connection says that it is this member. If the connection was lost while
+        its request was served, the member may have died.
         """
         if self._machine_with(name, member_id) is not None:
             self._members.note_heard(MemberName(name, member_id), exchange.connection_number)
@@ -207,7 +207,7 @@ class ClassicGroupCoordinator:
                 self.connection_lost(exchange.connection_number)
 
     def connection_lost(self, connection_number: int) -> None:
-        """Whoever was heard over it last may have died: let them show themselves soon."""
+        """The members that were heard over it last may have died: give them a shorter session."""
         now_ms = self._runtime.clock.steady_ms()
         for name, member_id in self._members.connection_lost(connection_number):
             machine = self._machine_with(name, member_id)
@@ -227,7 +227,7 @@ class ClassicGroupCoordinator:
     # -- going over to the new protocol, and back ---------------------------------------------------------------
 
     def hand_over(self, machine: ClassicGroup) -> None:
-        """The group speaks the new protocol now: whoever waits has to join anew, and is then served by that."""
+        """The group speaks the new protocol now: members that wait have to join again, and are then served by that."""
         self._carry_out(machine, machine.close(self._runtime.clock.steady_ms(), REBALANCE_IN_PROGRESS))
 
     def take_over(self, name: str) -> None:
@@ -271,7 +271,7 @@ class ClassicGroupCoordinator:
     # -- steps --------------------------------------------------------------------------------------------------
 
     def _carry_out(self, machine: ClassicGroup, step: Step) -> None:
-        """Keep what a step proposes, then tell everybody concerned what came of it."""
+        """Commit what a step proposes, then answer the requests that it concerns."""
         runtime, proposal = self._runtime, step.proposal
         if proposal is not None:
             try:
@@ -315,7 +315,7 @@ class ClassicGroupCoordinator:
 
 
 def new_member_id(prefix: str) -> str:
-    """An id that nobody has, recognisable by what the client calls itself."""
+    """A new member id that begins with the name of the client."""
     return f"{prefix}-{uuid4()}"
 
 

@@ -1,6 +1,6 @@
-"""The clocks of one broker: the time of day, which somebody may set, and a steady one, which nobody can.
+"""The clocks of one broker: the time of day, which an operator may set, and a steady clock, which cannot be set.
 
-What outlives the process or is told to clients has the time of day. Deadlines and measurements go by the steady clock.
+Times that outlive the process or that clients see are the time of day. Deadlines and measurements use the steady clock.
 """
 
 import asyncio

@@ -143,7 +143,7 @@ class Compactor:
         if not rewritten.is_changed:
             rewritten.forget_horizons()
         elif not log.swap(self._plan.partition, rewritten.old, rewritten.new):
-            # Retention, or somebody's wish, was quicker. What was written is nobody's.
+            # Retention, or a client's DeleteRecords, was quicker. What was written belongs to no partition.
             self._rest()
             if rewritten.new is not None:
                 log.files.remove(rewritten.new.path)

@@ -7,7 +7,7 @@ journal has to be durable before the answer may go. Answers leave in the order o
 back those behind it.
 
 A client that does not take its answers, or has too many requests under way, is simply not read from any more. Bytes
-that are no request end the connection: after them nobody knows where the next request begins.
+that are no request end the connection: behind them it is unknown where the next request begins.
 """
 
 import asyncio
@@ -73,10 +73,10 @@ class Parked(Protocol):
     """A request that waits for something to happen."""
 
     def give_up(self) -> None:
-        """Nobody would hear the answer any more."""
+        """The client is gone, and could not be answered any more."""
 
     def answer_now(self) -> None:
-        """Nobody should wait any longer."""
+        """Answer without waiting any longer."""
 
 
 class Exchange:
@@ -124,7 +124,7 @@ class Exchange:
         self.reply(_HANGING_UP, after)
 
     def refuse(self, error: ProtocolError) -> None:
-        """This is no request: nobody knows where the next one begins."""
+        """These bytes are no request, and it is unknown where the next one begins."""
         self._connection.stop_serving()
         self._connection.host.protocol_error(self._connection, error)
 
@@ -142,7 +142,7 @@ class Exchange:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the connection was lost while this was served: nobody will hear the answer."""
+        """Whether the connection was lost while this was served: its client cannot be answered."""
         return self._connection._transport is None
 
     @property
@@ -327,7 +327,7 @@ class Connection(asyncio.BufferedProtocol):
             if stop:
                 transport.pause_reading()
             else:
-                # It was we who did not listen.
+                # It was the broker that did not read.
                 self._note_progress()
                 transport.resume_reading()
 
@@ -366,7 +366,7 @@ class Connection(asyncio.BufferedProtocol):
         if held_bytes + self._unsent_bytes > UNSENT_BYTES_NOTED:
             self._note_unsent()
         if sent and (self._reading_paused or self._finished) and not self._processing:
-            # Some limit may have let go; serve on from the loop, not from within whoever called.
+            # A limit may hold no longer; serve on from the loop, not from within the caller.
             asyncio.get_running_loop().call_soon(self._process)
 
     def _note_unsent(self) -> None:

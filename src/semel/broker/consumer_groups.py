@@ -151,7 +151,7 @@ class ConsumerGroupCoordinator:
             raise Refused(GROUP_ID_NOT_FOUND, f"there is no consumer group '{name}'")
         groups.check_room(name)
         new = ConsumerGroup()
-        # Who was told an id and has not come back with it is no member: it will join whatever group is here then.
+        # A client that was told an id and has not come back with it is no member yet, and will join the new group.
         if not isinstance(machine, ClassicGroup) or not len(machine.members):
             return new, None
         upgrade = consumer_migration.upgrade(
@@ -189,7 +189,7 @@ class ConsumerGroupCoordinator:
         self._members.note_size(name, machine.size_bytes)
         self._changed[name] = self._runtime.log.end
         if machine.is_empty:
-            # Nobody is shown anything of the group before somebody joins, and with that it is changed.
+            # No client is shown anything of the group before a member joins, and that changes it.
             del self._changed[name]
             self._members.tell("group_emptied", name, reason="all members have left or were silent for too long")
         elif entry.target_epoch > had_target_epoch:
@@ -204,7 +204,7 @@ class ConsumerGroupCoordinator:
         return None if machine is None or machine.is_empty else machine
 
     def join(self, name: str, machine: ConsumerGroup, request: JoinRequest) -> JoinAnswer:
-        """Answer a JoinGroup, which waits for nobody."""
+        """Answer a JoinGroup, which waits for no other member."""
         catalog, now_ms = self._state.catalog, self._runtime.clock.steady_ms()
         try:
             member_id, entry = consumer_migration.decide_join(
@@ -243,7 +243,7 @@ class ConsumerGroupCoordinator:
         machine.hear(member_id, self.rules_of(name), now_ms)
 
     def leave(self, name: str, machine: ConsumerGroup, leavers: Iterable[Leaver]) -> list[int]:
-        """What becomes of each who leaves."""
+        """Remove members; the error code of each."""
         left, results = [], []
         for leaver in leavers:
             try:
@@ -271,7 +271,7 @@ class ConsumerGroupCoordinator:
             now_ms = self._runtime.clock.now_ms()
             self._runtime.commit(consumer_migration.downgrade(name, machine, self._state.catalog, now_ms))
         except OSError:
-            # What led here is kept already and has to be answered. The group goes on as it is until somebody joins.
+            # What led here is committed and has to be answered. The group goes on as it is until a member joins.
             return
         self._members.note_size(name, 0)
         self._changed.pop(name, None)
@@ -296,8 +296,8 @@ class ConsumerGroupCoordinator:
             self._note_deadline(name, machine)
 
     def look_up(self, name: str, regex: str | None = None) -> Steps[ResolvedPattern | None]:
-        """Find in steps what the members' expressions mean by now, for whoever comes or goes has to ask for it at once;
-        and what this one means, which may be that of a group that is not there yet."""
+        """Resolve in steps the regular expressions of all members, which a join or a leave needs at once, and this one,
+        which may be of a group that does not exist yet."""
         machine = self._existing(name)
         if machine is None:
             if not regex:

@@ -1,4 +1,4 @@
-"""A thread for what the disk takes its time over, so that the event loop never waits for it.
+"""A thread for work that waits for the disk, so that the event loop never does.
 
 Jobs run one after the other, in the order in which they came. The outcome is handed back to the event loop; the job
 itself must not touch anything that the loop touches.
@@ -39,6 +39,6 @@ class DiskThread:
                 job()
             except BaseException as error:
                 outcome = error
-            # A loop that is closed by now has nobody left who would want to know.
+            # If the loop is closed by now, the outcome does not matter any more.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(done, outcome)

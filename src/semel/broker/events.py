@@ -1,8 +1,8 @@
 """What an operator needs to know, one line for each event: `event=connection_closed peer=10.0.0.7:5123 reason="..."`.
 
-Every line has this one shape, so that it can be searched and counted. What came from a client is quoted and escaped:
-nobody else writes lines into this log. An event that occurs too often is counted in place of being told, so a flood of
-bad clients fills no disk. This file must never decide what happens next.
+Every line has this one shape, so that it can be searched and counted. What came from a client is quoted and escaped: a
+client cannot write lines of its own into this log. An event that occurs too often is counted in place of being told, so
+a flood of bad clients fills no disk. This file must never decide what happens next.
 """
 
 import json

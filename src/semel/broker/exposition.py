@@ -1,4 +1,4 @@
-"""The broker's counters as Prometheus' text format, version 0.0.4. Made only when somebody asks; changes nothing.
+"""The broker's counters as Prometheus' text format, version 0.0.4. Made only when a client asks; changes nothing.
 
 Label values are names that this program chose, never a client's, so the number of series is bounded and nothing has to
 be escaped.
@@ -105,13 +105,13 @@ def _transactions(broker: "Broker") -> Iterator[str]:
     yield from _family(
         "counter",
         "refused_producers_total",
-        "Refusals to put a producer on record, because there was no room, or one address had taken its share.",
+        "Refusals to put a producer on record, because the limit was reached, or one address had taken its share.",
         metrics.refused_producers,
     )
     yield from _family(
         "counter",
         "forgotten_transactional_ids_total",
-        "Transactional ids that nobody used for too long.",
+        "Transactional ids that were forgotten because they were not used for too long.",
         metrics.forgotten_transactional_ids,
     )
     yield from _family(
@@ -178,7 +178,7 @@ def _connections(broker: "Broker") -> Iterator[str]:
     yield from _family("gauge", "connections", "Connections that are open.", metrics.connections_open)
     yield from _family("counter", "connections_total", "Connections that were opened.", metrics.connections_opened)
     yield from _family(
-        "counter", "connections_refused_total", "Connections there was no room for.", metrics.connections_refused
+        "counter", "connections_refused_total", "Connections beyond connections_max.", metrics.connections_refused
     )
     yield from _family(
         "counter", "protocol_errors_total", "Connections that were closed for what they sent.", metrics.protocol_errors

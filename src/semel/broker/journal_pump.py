@@ -2,7 +2,7 @@
 
 One thread syncs the journal; everything that was appended during a sync shares the next one. Another thread writes
 checkpoints, which give files of the journal back. If a sync fails, or the log is torn, the broker has to stop: this
-calls `fail`, and begins nothing any more. This file must never know what an entry says or who waits for it.
+calls `fail`, and begins nothing any more. This file must never know what an entry says or which request waits for it.
 """
 
 import asyncio
@@ -123,7 +123,7 @@ class JournalPump:
         if not self._makes_checkpoints or self._halted or self._checkpoint_postponed or self._log.checkpoint_running:
             return
         if self._durability == "os" and not self._sync_under_way:
-            # Nobody waits for this one; it closes the journal's files that are full.
+            # No answer waits for this one; it closes the journal's files that are full.
             self._begin_sync()
         self._turns.begin(self._checkpoint(), self._fail_over)
 
@@ -220,7 +220,7 @@ class JournalPump:
             self._fail(error)
 
     def _or_fail(self, take_note: Callable[[Outcome], None]) -> Callable[[Outcome], None]:
-        """`take_note`; if it breaks off in the middle nobody knows any more what is durable, and clients would wait."""
+        """`take_note`; if it breaks off in the middle, what is durable is unknown, and clients would wait."""
 
         def guarded(outcome: Outcome) -> None:
             try:

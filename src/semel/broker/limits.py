@@ -47,12 +47,12 @@ class Limits:
     # Partitions of all topics together.
     partitions_max: int = 20_000
     # Pairs of producer id and partition on record; all of them are 140 MB in a checkpoint and 300 MB in memory. Once
-    # half of that is taken, an address may put no more on record than there is room for others: alone it gets half.
+    # half of that is taken, an address may put no more on record than it leaves free for others: alone it gets half.
     producer_states_max: int = 1_000_000
-    # How long a producer is remembered after its last batch, in time in which the broker was there: seven days. Whoever
-    # sends again later what was acknowledged has it stored twice, so this is longer than any client goes on trying.
+    # How long a producer is remembered after its last batch, in time in which the broker was there: seven days. A
+    # client that sends an acknowledged batch again later has it stored twice; no client goes on trying for so long.
     producer_expiration_ms: int = PRODUCER_EXPIRATION_MS
-    # Producers in one answer to DescribeProducers: a million would hold up everybody else for many seconds.
+    # Producers in one answer to DescribeProducers: a million would hold up all other clients for many seconds.
     producers_per_answer_max: int = 10_000
     # Consumer groups that exist at once; each stands in every checkpoint.
     groups_max: int = 10_000
@@ -95,7 +95,7 @@ class Limits:
     # before the topic was compacted stays as it is.
     compacted_batch_bytes_max: int = 64 * 1024 * 1024
     # Transactional ids on record: what is known of one takes half a kilobyte, and stands in every checkpoint. Once half
-    # of that is taken, an address may put no more on record than there is room for others: alone it gets half.
+    # of that is taken, an address may put no more on record than it leaves free for others: alone it gets half.
     transactional_ids_max: int = 100_000
     # So that they take no more than 100 MB, whatever clients call themselves. Groups in transactions, too.
     transactional_id_bytes_max: int = 1_024
@@ -103,8 +103,8 @@ class Limits:
     transactional_id_expiration_ms: int = 604_800_000
     # Transactions that are open at once, each of which holds back what consumers of committed records may read.
     open_transactions_max: int = 10_000
-    # Partitions and groups in one transaction, which stand in the one entry that ends it: the end is seen by nobody
-    # half done, and so holds up everybody, for about 40 ms with this many.
+    # Partitions and groups in one transaction, which stand in the one entry that ends it: no client may see
+    # an end half done, and so all of them wait for it, for about 40 ms with this many.
     transaction_partitions_max: int = 3_000
     # The same of all open transactions together: one takes a few hundred bytes, and a group as much as its name.
     open_transaction_partitions_max: int = 200_000

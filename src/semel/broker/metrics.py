@@ -1,4 +1,4 @@
-"""What the broker counts, from its first second on. Plain integers on the hot path; text only when somebody asks.
+"""What the broker counts, from its first second on. Plain integers on the hot path; text only when a client asks.
 
 The words are those of the rules: accepted, duplicate, gap, fenced. The counters of one outcome each add up to the
 batches that were judged.
@@ -99,7 +99,7 @@ class Metrics:
         self.forgotten_offsets = 0
         # What was not used for too long: producers, each counted in each of its partitions, and transactional ids.
         self.forgotten_producers = 0
-        # Those for which there was no room, each time one was tried.
+        # Those that were refused by a limit, each time one was tried.
         self.refused_producers = 0
         self.forgotten_transactional_ids = 0
         self.syncs = 0

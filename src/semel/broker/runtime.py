@@ -71,7 +71,7 @@ class Runtime:
             raise
 
     def new_producer_id(self) -> int:
-        """A producer id that nobody had. OSError, after it was counted, if the disk would not take it."""
+        """A producer id that was never handed out. OSError, after it was counted, if the disk would not take it."""
         try:
             return self.log.new_producer_id(self.clock.now_ms())
         except OSError as error:

@@ -35,7 +35,7 @@ class TransactionCoordinator:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._state = runtime.log.state
-        # Who put how many ids on record since the start; those from before are taken and charged to no address.
+        # How many ids each address has put on record since the start; older ones are charged to no address.
         self._ids = ProducerRoom(runtime.limits.transactional_ids_max, "transactional ids")
         # The newest connection over which each producer's version 1 transactions were heard of; a connection does not
         # outlive the process, so none of this has to. The one heard longest ago comes first.
@@ -79,7 +79,7 @@ class TransactionCoordinator:
     def claim_in_steps(
         self, transactional_id: str, timeout_ms: int, supplied: tuple[int, int] | None, address: str | None = None
     ) -> Steps[Claim]:
-        """Say who owns a transactional id from now on. `address` is the claimant's: a new id takes of its share."""
+        """Make the claimant the owner of a transactional id. A new id is charged to `address`, the claimant's."""
         now_ms, new_producer_id = self._runtime.clock.now_ms(), self._runtime.new_producer_id
         horizon_ms = now_ms - self._runtime.limits.transactional_id_expiration_ms
         known = self._state.transactions
@@ -175,7 +175,7 @@ class TransactionCoordinator:
         return connection < self._newest_connections.get((producer_id, talk), 0)
 
     def note_heard(self, producer_id: int, connection: int, talk: Talk = "transaction") -> None:
-        """The producer, found to be who it says, was heard over this connection."""
+        """The producer has proved its epoch in a request over this connection."""
         newest = self._newest_connections
         newest.pop((producer_id, talk), None)
         newest[producer_id, talk] = connection

@@ -1,4 +1,4 @@
-"""Long work, a slice of it in each turn of the event loop, so that whoever else has something to do goes in between.
+"""Long work, a slice of it in each turn of the event loop, so that other clients are served in between.
 
 Requests and chores are `Steps`: they say how much they have done as they go on. What is short is done at once, in the
 turn in which it came; of the rest one slice is done in each turn, in the order of a queue that goes round. So a turn
@@ -25,7 +25,7 @@ class Turns:
     def __init__(self, note_idle: Callable[[], None], run_elsewhere: RunElsewhere, pieces_per_turn: int) -> None:
         """`note_idle` is called when there is nothing more to do for now."""
         self.pieces_per_turn = pieces_per_turn
-        # All pieces ever done, for those who do several short things one behind the other.
+        # All pieces ever done, for a connection that serves several short requests one behind the other.
         self.pieces = 0
         self._queue: deque[tuple[Steps[None], Done]] = deque()
         self._note_idle = note_idle
@@ -46,7 +46,7 @@ class Turns:
             self._go_on()
 
     def stop(self) -> None:
-        """Leave all the rest undone, and tell nobody."""
+        """Leave all the rest undone, and call no `done`."""
         self._stopped = True
         if self._next is not None:
             self._next.cancel()
@@ -70,7 +70,7 @@ class Turns:
             self._note_idle()
 
     def _hand_over(self, work: Elsewhere, steps: Steps[None], done: Done) -> None:
-        # Whoever stops waits for the thread, and nobody would want what is still to be done there.
+        # A broker that stops waits for the thread, and has no use for what is still to be done there.
         self._run_elsewhere(lambda: None if self._stopped else work.do(), lambda _: self._come_back(steps, done))
 
     def _come_back(self, steps: Steps[None], done: Done) -> None:

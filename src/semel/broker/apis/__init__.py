@@ -93,7 +93,7 @@ HANDLERS: Final[dict[int, Handler]] = {
 
 
 def served_by_its_handler(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
-    """All that is done for a request; ProtocolError if nobody serves it."""
+    """All that is done for a request; ProtocolError if there is no handler for it."""
     handler = HANDLERS.get(exchange.api_key)
     if handler is None:
         raise ProtocolError(f"API {exchange.api_key} is not served")

@@ -1,7 +1,7 @@
 """AddOffsetsToTxn (25), versions 0 to 4: a producer announces that offsets of a group take part in its transaction.
 
-The answer waits for no disk: what it promises is worth something only together with the offsets that follow, which lie
-behind it in the journal and are waited for.
+The answer does not wait for the disk: it only matters together with the offsets that follow, and their answer waits,
+since they stand behind it in the journal.
 """
 
 from typing import Any, Final

@@ -1,10 +1,10 @@
 """AddPartitionsToTxn (24), versions 0 to 5: a producer announces which partitions will take part in its transaction.
 
-Versions 4 and 5 are those in which brokers of a cluster ask each other, for several transactions at once, and may only
-want to know whether the partitions take part. Where one partition of a transaction does not exist none is added.
+In versions 4 and 5 the brokers of a cluster ask each other, for several transactions at once, and may only check
+whether the partitions take part already. If one partition of a transaction does not exist, none is added.
 
-The answer waits for no disk: what it promises is worth something only together with the batches that follow, which lie
-behind it in the journal and are waited for.
+The answer does not wait for the disk: it only matters together with the batches that follow, and their answer waits,
+since they stand behind it in the journal.
 """
 
 from collections.abc import Iterable, Mapping

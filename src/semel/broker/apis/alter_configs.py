@@ -1,7 +1,7 @@
-"""AlterConfigs (33), versions 0 to 2: the configurations of a topic or group are these, and no others are set any more.
+"""AlterConfigs (33), versions 0 to 2: replaces all configurations of a topic or group.
 
-What all changes of configurations have in common is here as well: topics have some, and groups, which need not exist;
-each resource once in a request, and all of its changes or none.
+What all changes of configurations share is here as well: topics have configurations, and so do groups, even those that
+do not exist yet; a request may name each resource once, and all changes of a resource are made or none.
 """
 
 from collections.abc import Callable, Mapping

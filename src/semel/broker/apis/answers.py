@@ -4,17 +4,17 @@
     def handle(broker: Serving, exchange: Exchange, request: Any) -> Fields:
         return {"topics": [{"name": topic.name, **attempted(_delete, broker, topic)} for topic in request.topics]}
 
-Where a request may speak of very many things the handler takes a step for each of them (`semel.core.steps`), so that
-others are served in between, and says so:
+Where a request may name very many things, the handler takes a step for each of them (`semel.core.steps`), so that other
+clients are served in between, and says so:
 
     @answered_in_steps
     def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
         return {"topics": (yield from each(request.topics, lambda topic: {...}))}
 
-What a request gives and what the fields of an answer may be is said in `semel.wire.messages`. An answer goes when all
-that was in the log at this moment is durable: then neither a change it reports nor anything it shows can be lost again.
-A request speaks of several things, and each stands for itself: `attempted` turns the refusal of one into its error code
-and message, so that it does not keep the others out. Nothing here may know a particular API.
+`semel.wire.messages` says what a request gives and what the fields of an answer may be. An answer goes when all that
+was in the log at this moment is durable: then neither a change that it reports nor anything that it shows can be lost
+again. If a request names several things, each stands for itself: `attempted` turns the refusal of one into its error
+code and message, so that it does not keep the others out. Nothing here may know a particular API.
 """
 
 from collections.abc import Callable, Mapping
@@ -71,7 +71,7 @@ def answer_in_steps(exchange: Exchange, fields: Fields, *, after: int = 0, versi
 
 
 def answer(exchange: Exchange, fields: Fields, *, after: int = 0) -> None:
-    """The same at once, for one who was waiting and is called back."""
+    """The same at once, for a request that was parked."""
     finish(answer_in_steps(exchange, fields, after=after))
 
 

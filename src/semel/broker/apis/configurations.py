@@ -1,7 +1,7 @@
-"""What a configuration looks like in an answer, and whose there are: a topic's, a group's, and the broker's own.
+"""How a configuration looks in an answer, and which ones a topic, a group and the broker have.
 
-A topic shows every configuration that `semel.core.configs` knows. The broker shows the handful that clients and their
-tools ask for; they are set when it is started, so none of them can be changed from here.
+A topic shows every configuration that `semel.core.configs` knows. The broker shows the few that clients and their tools
+read; they are set when it is started, so no request can change them.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ _TYPES: Final = {"boolean": 1, "string": 2, "int": 3, "long": 5, "double": 6, "l
 
 
 class Configuration(NamedTuple):
-    """One configuration as it stands; `default` is what holds when nobody sets it."""
+    """One configuration as it stands; `default` holds while it is not set."""
 
     name: str
     value: str

@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe (69), versions 0 and 1: groups of the new protocol, with what each member reads and is to."""
+"""ConsumerGroupDescribe (69), versions 0 and 1: groups of the new protocol, with what each member reads."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
-"""ConsumerGroupHeartbeat (68), versions 0 and 1: to join a group of the new protocol, to stay in it, and to leave it.
+"""ConsumerGroupHeartbeat (68), versions 0 and 1: joins a group of the new protocol, stays in it, and leaves it.
 
-One request for everything: the member says where it is and what it reads, and hears where it should be. In version 0
-the broker makes up the member's id, from version 1 on the client does.
+One request does all three: the member says its epoch and what it reads, and is told which partitions it should have. In
+version 0 the broker makes up the member's id, from version 1 on the client does.
 """
 
 from typing import Any

@@ -1,6 +1,6 @@
-"""CreatePartitions (37), versions 0 to 3: topics grow; the number that is asked for is the new total.
+"""CreatePartitions (37), versions 0 to 3: gives topics more partitions; the request names the new total.
 
-A manual assignment may be given if it has one entry for each new partition, on this broker.
+A manual assignment is accepted if it has one entry for each new partition, on this broker.
 """
 
 from typing import Any

@@ -1,8 +1,8 @@
-"""CreateTopics (19), versions 2 to 7: new topics, each made or refused on its own.
+"""CreateTopics (19), versions 2 to 7: creates topics; each is created or refused on its own.
 
--1 partitions is the broker's default and -1 replicas is one, the only number there can be. A manual assignment may be
-given if it puts every partition on this broker. Since version 5 the answer shows the configurations of the new topic.
-As in Apache Kafka, a name that occurs twice in one request is refused, and answered once.
+-1 partitions means the broker's default, and -1 replicas means one, the only number that is possible. A manual
+assignment is accepted if it puts every partition on this broker. Since version 5 the answer shows the configurations of
+the new topic. As in Apache Kafka, a name that occurs twice in one request is refused, and answered once.
 """
 
 import uuid

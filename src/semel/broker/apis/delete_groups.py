@@ -1,4 +1,4 @@
-"""DeleteGroups (42), versions 0 to 2: groups without members go, with all they have committed."""
+"""DeleteGroups (42), versions 0 to 2: deletes groups without members, with all offsets that they have committed."""
 
 from typing import Any
 

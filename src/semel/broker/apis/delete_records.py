@@ -1,7 +1,7 @@
-"""DeleteRecords (21), versions 0 to 2: everything below an offset goes, partition by partition; -1 is all there is.
+"""DeleteRecords (21), versions 0 to 2: deletes all records of a partition below an offset; -1 means all records.
 
-Only what consumers may read can be deleted, and only from a topic whose old records may go. The answer is the log start
-from now on, which may be above the offset that was asked for, and never goes back.
+Only records that consumers may read can be deleted, and only from a topic whose configuration lets old records go. The
+answer is the new log start, which may be above the requested offset, and never moves back.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
-"""DeleteTopics (20), versions 1 to 6: topics go, by name or, since version 6, by id.
+"""DeleteTopics (20), versions 1 to 6: deletes topics by name or, since version 6, by id.
 
-A topic that is named twice in one request, in whatever way, is refused: by the second time it would be gone, and the
-client would be told that it never was.
+A topic that a request names twice, in whatever way, is refused: at the second time it would be gone already, and the
+client would be told that it never existed.
 """
 
 from typing import Any

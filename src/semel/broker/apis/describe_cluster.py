@@ -1,6 +1,7 @@
 """DescribeCluster (60), versions 0 to 2: this broker, alone, which is its own controller.
 
-Whoever asks for the controllers' own addresses asks the wrong endpoint: it has none that clients could use.
+A client that asks for the addresses of controllers is told that this is the wrong endpoint: the controller has no
+address of its own that a client could use.
 """
 
 from typing import Any, Final

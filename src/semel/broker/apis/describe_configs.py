@@ -1,7 +1,7 @@
-"""DescribeConfigs (32), versions 1 to 4: what is set on a topic, group or this broker, and what holds where nothing is.
+"""DescribeConfigs (32), versions 1 to 4: the configurations of a topic, a group or this broker, defaults included.
 
-Synonyms and documentation come when asked for. No keys, like an empty list of them, means all; a key that nobody knows
-is left out.
+Synonyms and documentation are sent when the request asks for them. No keys, like an empty list of keys, means all of
+them; an unknown key is left out.
 """
 
 from typing import Any

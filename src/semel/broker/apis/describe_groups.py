@@ -1,4 +1,4 @@
-"""DescribeGroups (15), versions 0 to 6: groups of the classic protocol with their members and what those were given.
+"""DescribeGroups (15), versions 0 to 6: groups of the classic protocol with their members and assignments.
 
 A group that does not exist is described as dead; since version 6 it is an error.
 """

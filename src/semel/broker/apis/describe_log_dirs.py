@@ -1,6 +1,6 @@
-"""DescribeLogDirs (35), versions 1 to 5: how many bytes each partition takes in the one directory there is.
+"""DescribeLogDirs (35), versions 1 to 5: how many bytes each partition takes in the one data directory.
 
-Topics and partitions that do not exist are left out, as in Apache Kafka. How large the disk is nobody is told (-1).
+Topics and partitions that do not exist are left out, as in Apache Kafka. The size of the disk is always -1, unknown.
 """
 
 from collections.abc import Iterable

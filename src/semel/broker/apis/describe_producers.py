@@ -1,8 +1,7 @@
-"""DescribeProducers (61), version 0: who has written to a partition with numbered batches, and how far they got.
+"""DescribeProducers (61), version 0: the producers of a partition, with their last sequence numbers.
 
-`semel.core.producers` forgets those that were silent for long, and so does this answer. It shows a bounded number,
-those of each partition that were heard last first, each with the place where its open transaction begins, if it has
-one.
+Producers that `semel.core.producers` has forgotten after a long silence are not shown. The answer has a bounded number
+of producers, of each partition those that wrote last, each with the offset where its open transaction begins, if any.
 """
 
 from collections.abc import Iterator

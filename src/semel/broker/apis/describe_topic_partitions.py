@@ -1,7 +1,6 @@
-"""DescribeTopicPartitions (75), version 0: topics in the order of their names, so many partitions at a time.
+"""DescribeTopicPartitions (75), version 0: topics by name, a bounded number of partitions at a time.
 
-Where an answer ends before the last partition it says where the next one has to begin. Nothing is made by being asked
-for.
+An answer that ends before the last partition says where the next request has to begin. This request creates no topic.
 """
 
 from typing import Any, Final
@@ -25,17 +24,17 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
         first_name, first_index = request.cursor.topic_name, max(request.cursor.partition_index, 0)
     names = [item.name for item in request.topics] or [topic.name for topic in broker.log.state.catalog]
     names = yield from in_order(name for name in names if name >= first_name)
-    room = max(min(request.response_partition_limit, PARTITIONS_PER_ANSWER_MAX), 1)
+    left = max(min(request.response_partition_limit, PARTITIONS_PER_ANSWER_MAX), 1)
     topics: list[Fields] = []
     for name in names:
         begin = first_index if name == first_name else 0
-        if room == 0:
+        if left == 0:
             return {"topics": topics, "next_cursor": {"topic_name": name, "partition_index": begin}}
         topic = broker.log.state.catalog.named(name)
         count = 0 if topic is None else topic.partition_count
-        end = min(begin + room, count)
+        end = min(begin + left, count)
         topics.append({**described_missing(name), **attempted(_describe, broker, name, range(begin, end))})
-        room -= len(range(begin, end))
+        left -= len(range(begin, end))
         yield 2 + len(range(begin, end))
         if end < count:
             return {"topics": topics, "next_cursor": {"topic_name": name, "partition_index": end}}

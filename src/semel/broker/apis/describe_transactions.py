@@ -1,4 +1,4 @@
-"""DescribeTransactions (65), version 0: whose a transactional id is, and what takes part in its open transaction."""
+"""DescribeTransactions (65), version 0: the owner of a transactional id, and its open transaction."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -1,6 +1,7 @@
-"""EndTxn (26), versions 0 to 5: a transaction is committed or aborted, in all its partitions and groups at once.
+"""EndTxn (26), versions 0 to 5: commits or aborts a transaction, in all its partitions and groups at once.
 
-Version 5 is the second version of transactions: it raises the epoch, and answers what the producer goes on with.
+Version 5 belongs to the second version of transactions: it raises the epoch and answers the producer id and epoch that
+the producer goes on with.
 """
 
 from typing import Any, Final

@@ -1,13 +1,13 @@
 """Fetch (1), versions 4 to 18: the way of every record out of the log.
 
-What is asked for is read as whole batches, up to what may be read, into one answer of bounded size. If that is less
-than the client's minimum, the request is parked until records arrive or its time is up; nothing polls. Records that
-would have to come from the disk are brought into memory by a thread first, so that one consumer far behind does not
-hold up all others. Partitions go by name up to version 12 and by id from 13 on, so that a topic that was deleted and
-made again is noticed.
+The handler reads whole batches, up to what consumers may read, into one answer of bounded size. If that is less than
+the client's minimum, the request is parked until records arrive or its time is up; nothing polls. Records that would
+have to come from the disk are first brought into memory by a thread, so that one consumer far behind does not hold up
+all others. Requests name partitions by topic name up to version 12 and by topic id from 13 on, so that a client notices
+a topic that was deleted and created again.
 
-A consumer that wants committed records only is given everything up to where the oldest open transaction begins, and the
-list of the transactions in there that were aborted: it leaves out their records by itself.
+A consumer that reads only committed records gets everything up to where the oldest open transaction begins, and the
+list of the aborted transactions in there: the client leaves out their records by itself.
 """
 
 import asyncio
@@ -81,7 +81,7 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
         yield from _gather(broker, request, context, gathered)
         wait_ms = min(request.wait_ms_max, broker.limits.fetch_wait_ms_max)
         if broker.waiting_partitions + len(context.interests) > broker.limits.waiting_partitions_max:
-            # Nobody has to wait to be answered, and what waits takes memory.
+            # No fetch has to wait for records, and one that waits takes memory.
             wait_ms = 0
         if gathered.cold and not gathered.bytes:
             parked = _ParkedFetch(broker, exchange, request, context, gathered, max(wait_ms, _DISK_WAIT_MS))
@@ -114,7 +114,7 @@ class _ParkedFetch(Watcher):
         self._request = request
         self._context = context
         # What there was when the partitions were looked at. By how much it has grown since is counted, not read: for
-        # whoever wants to wait for much all of it would be read again with each batch that comes.
+        # a client that waits for much, all of it would be read again with each batch that comes.
         self._bytes = gathered.bytes
         self._watched = gathered.watched
         self._retry: asyncio.Handle | None = None
@@ -177,7 +177,7 @@ def _gather(broker: Serving, request: FetchRequest, context: FetchContext, gathe
     bytes_max = min(request.bytes_max, limits.fetch_answer_bytes_max)
     for interest in context.interests:
         bytes_left = min(bytes_max - gathered.bytes, limits.unsent_bytes_max - broker.unsent_bytes)
-        # What is cold takes its room too, or a whole disk would be read for the sake of one answer.
+        # What is cold counts too, or a whole disk would be read for the sake of one answer.
         answer = _read(broker, interest, request, max(bytes_left - gathered.cold_bytes, 0), gathered)
         if answer.error_code:
             gathered.has_error = True
@@ -221,7 +221,7 @@ def _read(
             if committed_only and data:
                 blocks = [] if gathered.patient else partition.aborted.cold(item.fetch_offset, behind)
                 if blocks:
-                    # Without the list of what was aborted nobody may have the records.
+                    # Without the list of aborted transactions the client must not get the records.
                     gathered.cold += blocks
                     gathered.cold_bytes += len(data)
                     data = b""

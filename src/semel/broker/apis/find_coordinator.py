@@ -1,6 +1,6 @@
-"""FindCoordinator (10), versions 0 to 6: who looks after a group or a transactional id; always this broker.
+"""FindCoordinator (10), versions 0 to 6: the coordinator of a group or a transactional id, which is always this broker.
 
-Versions 4 and up ask for several keys at once. What is asked for twice is answered once.
+Versions 4 and up name several keys at once. A key that is named twice is answered once.
 """
 
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs (44), versions 0 and 1: some configurations of a topic or a group change, the others stay.
+"""IncrementalAlterConfigs (44), versions 0 and 1: changes some configurations of a topic or group and keeps the others.
 
 A value is set, deleted (the default holds again), appended to a list, or subtracted from one.
 """

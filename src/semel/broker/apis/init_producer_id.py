@@ -1,8 +1,8 @@
-"""InitProducerId (22), versions 0 to 5: an id for an idempotent producer, and who owns a transactional id.
+"""InitProducerId (22), versions 0 to 5: hands out an id for an idempotent producer, or claims a transactional id.
 
-Without a transactional id every request gets a new id, with epoch 0, durable before it is handed out. With one the
-producer gets what the transactional id has, in a new epoch: whoever had it before is fenced, and what was open is
-aborted before the answer goes. Apache Kafka has the client ask again until that is done.
+Without a transactional id every request gets a new producer id, with epoch 0, durable before it is handed out. With
+one, the producer gets the id that belongs to it, in a new epoch: the producer that had it before is fenced, and its
+open transaction is aborted before the answer goes. Apache Kafka makes the client retry until that is done.
 """
 
 from typing import Any, Final

@@ -1,7 +1,8 @@
-"""JoinGroup (11), versions 0 to 9: to be a member of a group, or to stay one when the members change.
+"""JoinGroup (11), versions 0 to 9: makes a client a member of a group, or keeps it one when the members change.
 
-It is answered when all members have joined, or those who have not are late: up to the longest time that a member asked
-for. From version 4 on a new member is told its id first, so that one whose answer was lost does not stay as a ghost.
+It is answered when all members have joined, or when the others are late: after the longest rebalance timeout that a
+member asked for. From version 4 on a new member is told its id first, so that a member whose answer was lost does not
+stay in the group as a ghost.
 """
 
 from typing import Final
@@ -15,7 +16,7 @@ from semel.core.refusals import INCONSISTENT_GROUP_PROTOCOL
 from semel.core.steps import Steps
 from semel.wire import messages
 
-# What a member may know of ways to share partitions out: each is looked at when anybody joins. Clients know five or so.
+# How many assignment protocols a member may name: each is looked at whenever a member joins. Clients name about five.
 PROTOCOLS_MAX: Final = 100
 
 _KNOWN_ID_FROM = 4

@@ -1,4 +1,4 @@
-"""LeaveGroup (13), versions 0 to 5: members go, one in versions 0 to 2, since then several, static ones by instance."""
+"""LeaveGroup (13), versions 0 to 5: removes members from a group, since version 3 several at once."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ def _leave(broker: Serving, group_id: str, leavers: list[Leaver]) -> Fields:
     except Refused as refused:
         if refused.error != UNKNOWN_MEMBER_ID:
             raise
-        # There is no such group: so nobody is in it, and each of them is told.
+        # There is no such group, so none of them is a member.
         left = [refused.error] * len(leavers)
     return {
         "members": [
@@ -50,6 +50,6 @@ def _leave(broker: Serving, group_id: str, leavers: list[Leaver]) -> Fields:
 
 
 def _first(fields: Fields) -> Fields:
-    """What became of the only one, where there is no room for several."""
+    """What became of the only one, in versions that name no more."""
     members = fields.get("members")
     return {"error_code": members[0]["error_code"]} if isinstance(members, list) and members else {}

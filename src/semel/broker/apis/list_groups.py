@@ -1,4 +1,4 @@
-"""ListGroups (16), versions 0 to 5: which groups there are, if wished only those in some states or of some types."""
+"""ListGroups (16), versions 0 to 5: all groups, or only those in some states or of some types."""
 
 from typing import Any
 

@@ -1,9 +1,9 @@
-"""ListOffsets (2), versions 1 to 11: the offset at a time, or at a place that has a name.
+"""ListOffsets (2), versions 1 to 11: the offset at a time, or at a place that has a name, such as the earliest.
 
-A time gives the first record of that time or later, exactly: the batch is found by its header, then the record inside
-it, which is the one occasion on which the broker looks into a batch. It does so within bounds; where a batch cannot be
-opened, or is too large when opened, the answer is its first record, so that a consumer reads some records too many and
-none too few. A place below the log start is never answered, and none that cannot be read yet.
+For a time the answer is exactly the first record of that time or later: the broker finds the batch by its header, and
+then the record inside it, which is the one occasion on which it opens a batch. It does so within bounds; if a batch
+cannot be opened, or is too large when opened, the answer is the batch's first record, so that a consumer reads some
+records too many and none too few. The answer is never below the log start or above what consumers may read.
 """
 
 from typing import Any, Final

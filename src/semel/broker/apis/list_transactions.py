@@ -1,6 +1,6 @@
-"""ListTransactions (66), versions 0 to 2: the transactional ids there are, narrowed down as asked.
+"""ListTransactions (66), versions 0 to 2: all transactional ids, or those that match filters.
 
-No filter is no restriction, and of several each has to be met. The answer shows a bounded number.
+A filter that is left out restricts nothing, and an id has to match all of several. The answer has a bounded length.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from semel.core.groups.topic_patterns import TopicPattern
 from semel.core.steps import Steps
 from semel.core.transactions import Described, State
 
-# There may be a hundred thousand, and an answer of that size would hold up everybody else for seconds.
+# There may be a hundred thousand, and an answer of that size would hold up all other clients for seconds.
 TRANSACTIONS_PER_ANSWER_MAX: Final = 10_000
 
 # The states of Apache Kafka that nothing here is ever in, as there is nothing between open and ended.

@@ -1,7 +1,4 @@
-"""Finding the topic or the partition that a request speaks of, or refusing in the words of the protocol.
-
-Nothing is ever made here by being looked for.
-"""
+"""Finds the topic or partition that a request names, or refuses with the protocol's error. It never creates any."""
 
 from collections.abc import Iterable
 from typing import TypeVar

@@ -1,8 +1,8 @@
-"""Metadata (3), versions 0 to 13: which topics there are, and that this broker leads them all.
+"""Metadata (3), versions 0 to 13: the topics, each partition of which is led by this broker.
 
-Asking for a topic that does not exist makes it, where both the client and the broker's settings want that; the answer
-then goes when the new topic is durable. Apache Kafka answers first and has the client ask again. What is asked for
-twice is answered once, or a small request could have an answer of any size.
+A request for a topic that does not exist creates it, if both the client and the broker's settings allow that; the
+answer goes when the new topic is durable. Apache Kafka answers first and makes the client ask again. A topic that is
+named twice is answered once, or a small request could have an answer of any size.
 """
 
 from typing import Any, Final
@@ -36,7 +36,7 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
             yield 1
     else:
         handles = dict.fromkeys((yield from each(request.topics, lambda item: _name_or_id(item, version))))
-        # Below version 4 nobody could say no.
+        # Before version 4 a client could not decline.
         may_create = getattr(request, "allow_auto_topic_creation", version < _AUTO_CREATION_FROM)
         create_missing = may_create and broker.auto_create_topics
         topics = []

@@ -1,8 +1,9 @@
-"""OffsetCommit (8), versions 2 to 10: how far a group has come, partition by partition.
+"""OffsetCommit (8), versions 2 to 10: stores how far a group has read, partition by partition.
 
-Who is a member of the group has to say so and to be of its present generation, or a consumer that lost its partitions
-would put back whoever has them now. Who is none may commit as long as the group has no members: that is a consumer
-that shares partitions out by itself, or somebody who sets a group back. The answer goes when the offsets are durable.
+A member of the group has to name its generation, which must be the present one; otherwise a consumer that has lost its
+partitions could set back the consumer that has them now. A client that is no member may commit while the group has no
+members: a consumer that assigns partitions by itself does so, and a tool that resets a group. The answer goes when the
+offsets are durable.
 """
 
 from typing import Any

@@ -1,9 +1,9 @@
-"""What OffsetCommit and TxnOffsetCommit have in common: each partition is judged by itself, then many go in one entry.
+"""What OffsetCommit and TxnOffsetCommit share: each partition is checked on its own, then many go into one entry.
 
-A partition that does not exist, or with which too much is to be noted, is refused and does not keep the others out.
-Whatever is wrong with the group or the member is told of every partition that was left. A request may speak of twenty
-thousand partitions, which would hold up everybody else: so many as go in one entry are judged and committed at once,
-and who commits is judged again with each entry.
+A partition that does not exist, or whose metadata is too long, is refused and does not keep the others out. An error of
+the group or the member is answered for all partitions that are left. A request may name twenty thousand partitions, and
+no other client should wait for all of them: as many as fit into one entry are checked and committed at a time, and the
+member is checked again for each entry.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

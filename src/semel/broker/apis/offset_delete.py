@@ -1,6 +1,6 @@
-"""OffsetDelete (47), version 0: a group forgets how far it came in some partitions.
+"""OffsetDelete (47), version 0: deletes a group's committed offsets in some partitions.
 
-Not in those of a topic that its members read, or the next of them to begin would read all of it again.
+Offsets in a topic that a member of the group reads are kept: without them the next member would read it all again.
 """
 
 from typing import Any

@@ -1,8 +1,8 @@
-"""OffsetFetch (9), versions 1 to 10: how far groups have come.
+"""OffsetFetch (9), versions 1 to 10: the offsets that groups have committed.
 
-Partitions are asked for by name, since version 10 by the topic's id, or all of them, by asking for none. Nothing is
-known of a group that does not exist, which is no error: its offsets are -1. Whoever asks for stable offsets is told to
-ask again where an open transaction may still move the group. What is asked for twice is answered once.
+A request names partitions by topic name, since version 10 by topic id, or no partitions, which means all. A group that
+does not exist is no error: its offsets are -1. A client that asks for stable offsets is told to retry while an open
+transaction may still move the group. A partition that is named twice is answered once.
 """
 
 from collections.abc import Iterable
@@ -40,7 +40,7 @@ def _of_group(broker: Serving, item: Any, stable: bool) -> Steps[Fields]:
 def _look_up(broker: Serving, item: Any, stable: bool) -> Steps[Fields]:
     group = broker.log.state.groups.named(item.group_id)
     if group is not None:
-        # Only versions from 9 on say who asks.
+        # Only versions from 9 on name the member that asks.
         group.check_fetch(getattr(item, "member_id", None), getattr(item, "member_epoch", -1))
     # Of one moment, or a transaction that ends meanwhile would be seen half done.
     view = None if group is None else group.offsets.view(with_pending=stable)

@@ -1,8 +1,8 @@
-"""OffsetForLeaderEpoch (23), versions 2 to 4: where the records of a leader's epoch end.
+"""OffsetForLeaderEpoch (23), versions 2 to 4: the offset at which a leader epoch ends.
 
-Consumers ask after a change of leader, to notice records that were lost with the old one (KIP-320). Here the leader is
-always the same, and its epoch rises when it may have lost some (`core/leader_epochs.py`). The last epoch ends where
-consumers may read to; one that is yet to come is not known and has no end.
+Consumers ask after a change of leader, to notice records that were lost with the old leader (KIP-320). Here the leader
+is always the same, and its epoch rises when it may have lost some (`core/leader_epochs.py`). The last epoch ends where
+consumers may read to; a future epoch is unknown and has no end.
 """
 
 from typing import Any

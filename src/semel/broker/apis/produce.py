@@ -1,10 +1,10 @@
 """Produce (0), versions 3 to 13: the way of every record into the log.
 
 Each partition's batch is judged and appended on its own; one that is refused does not keep the others out. With
-acks=all the answer goes when everything it speaks of is durable, and that holds for a duplicate as well, whose original
-may be on its way to the disk at this moment. With acks=1 it goes at once. With acks=0 there is none, and an error can
-only be shown by ending the connection. Versions below 3 are announced, for the sake of old librdkafka (KAFKA-18659),
-and end the connection when used, as they do in Apache Kafka 4.
+acks=all the answer goes when every batch in it is durable, and that holds for a duplicate as well, whose original may
+be on its way to the disk at this moment. With acks=1 it goes at once. With acks=0 there is no answer, and the broker
+can report an error only by closing the connection. Versions below 3 are announced for old versions of librdkafka
+(KAFKA-18659), and close the connection when a client uses them, as in Apache Kafka 4.
 """
 
 from typing import Final
@@ -56,7 +56,7 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
     for topic in request.topics:
         of_topic = yield from _produce_to(broker, topic, acks, sender)
         answers.append(of_topic)
-    # Here and not with the answer, because what nobody waits for has to become durable as well.
+    # Here and not with the answer: with acks=0 there is none, and the batches have to become durable as well.
     broker.pump.follow()
     if acks == ACKS_NONE:
         if any(answer.error_code for _, _, partitions in answers for answer in partitions):

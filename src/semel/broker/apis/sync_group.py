@@ -1,7 +1,7 @@
-"""SyncGroup (14), versions 0 to 5: the leader hands out assignments, and each member gets its own.
+"""SyncGroup (14), versions 0 to 5: the leader hands out the assignments, and each member gets its own.
 
-It is answered when the leader has assigned and the generation is durable: nobody begins to read what a loss of power
-could give to somebody else.
+The answer goes when the leader has assigned and the generation is durable. Otherwise a member could begin to read
+partitions that, after a loss of power, belong to another member.
 """
 
 from typing import Any
@@ -34,7 +34,7 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
 
 
 def _named(version: int, message: Any, name: str) -> str | None:
-    """What the member takes for the protocol. Who could say so and does not has none, and no group goes by that."""
+    """The protocol as the member names it. If its version has the field and it is empty, it matches none."""
     return getattr(message, name) or "" if version >= _PROTOCOL_FROM else None
 
 

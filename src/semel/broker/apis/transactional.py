@@ -1,7 +1,7 @@
-"""What the APIs of transactions answer alike: the refusals, under the numbers that a request's version knows.
+"""What the APIs of transactions answer in the same way: refusals, with the error codes that a request's version knows.
 
-Older versions of each API do not know that a producer can be fenced, and call it an invalid epoch. Clients that use
-them take that for what it is. This file must never decide anything.
+Older versions of each API have no error for a fenced producer, and use the one for an invalid epoch; clients of those
+versions understand it. This file must never decide anything.
 """
 
 from collections.abc import Callable

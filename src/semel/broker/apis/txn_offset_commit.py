@@ -1,9 +1,9 @@
-"""TxnOffsetCommit (28), versions 0 to 5: offsets of a group that count when a transaction is committed.
+"""TxnOffsetCommit (28), versions 0 to 5: stores offsets of a group that count when a transaction is committed.
 
 Until then they are pending. The producer has to own its transactional id, and the group has to take part in the
-transaction: by AddOffsetsToTxn, or, since version 5, by this very request. Since version 3 a consumer also says which
-member of the group it is, in which generation, and is refused if that is over (KIP-447): so a consumer that lost its
-partitions cannot commit for whoever has them now, whatever its producer believes.
+transaction: by AddOffsetsToTxn, or, since version 5, by this very request. Since version 3 a consumer also names the
+member of the group that it is, and its generation, and is refused if that is over (KIP-447): so a consumer that has
+lost its partitions cannot commit for the one that has them now, whatever its producer believes.
 """
 
 from typing import Any, Final
