@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
+import shlex
 import signal
 import sys
 import time
@@ -57,7 +58,7 @@ def main() -> int:
     facts = reporting.facts_of_this_run(arguments.rounds, versions.values())
     print(reporting.as_text(measures, results, facts))
     if arguments.write:
-        command = " ".join(["python -m bench", *sys.argv[1:]])
+        command = f"make bench ARGS={shlex.quote(' '.join(sys.argv[1:]))}"
         arguments.write.write_text(reporting.as_markdown(command, measures, results, facts))
     return 1 if any(label.startswith("semel") for label in failed) else 0
 
@@ -91,6 +92,9 @@ def parse() -> argparse.Namespace:
         parser.error(f"no such peer: {', '.join(sorted(unknown))} (there are {', '.join(PEERS)})")
     if arguments.write == DOCUMENT and (arguments.quick or arguments.only or arguments.audit_ids):
         parser.error(f"docs/{DOCUMENT.name} is for a whole run: with --quick, --only or --audit-ids name another page")
+    is_document = arguments.write is not None and arguments.write.resolve().is_relative_to(DOCUMENT.parent)
+    if is_document and (why_not := reporting.why_not_a_commit(reporting.commit())):
+        parser.error(f"a page below docs has the figures of a commit, and {why_not}")
     arguments.rounds = arguments.rounds or (1 if arguments.quick else ROUNDS_DEFAULT)
     arguments.scale = QUICK if arguments.quick else FULL
     if arguments.audit_ids is not None:

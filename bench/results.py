@@ -23,6 +23,9 @@ KAFKA, TANSU = HEAD.index("kafka"), HEAD.index("tansu")
 PEER = "peer"
 NOTHING = "-"
 DOCUMENT_WIDTH = 120
+ROOT = Path(__file__).parent.parent
+# What the name of a commit ends with where the work tree had changes beside it.
+DIRTY = "-dirty"
 
 
 @dataclass
@@ -123,7 +126,7 @@ def facts_of_this_run(rounds: int, versions: Iterable[str]) -> dict[str, str]:
     client = f"confluent-kafka {version()}, librdkafka {libversion()[0]}"
     return {
         "date": datetime.datetime.now(tz=datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "commit": _commit(),
+        "commit": commit(),
         "machine": f"{os.cpu_count()} cores of {_processor()}, {_memory_gibibytes()} GiB, Linux {platform.release()}",
         "brokers": ", ".join(versions) or "none",
         "client": f"{client}, Python {platform.python_version()}",
@@ -132,11 +135,18 @@ def facts_of_this_run(rounds: int, versions: Iterable[str]) -> dict[str, str]:
     }
 
 
-def _commit() -> str:
-    root = Path(__file__).parent
-    described = subprocess.run(
-        ["git", "describe", "--always", "--dirty", "--abbrev=10"], cwd=root, capture_output=True, text=True, check=False
-    )
+def why_not_a_commit(name: str) -> str | None:
+    """What keeps others from measuring the same program again, if something does."""
+    if name.endswith(DIRTY):
+        return "the work tree has changes: commit them first"
+    known = subprocess.run(["git", "merge-base", "--is-ancestor", name, "HEAD"], cwd=ROOT, capture_output=True)
+    return f"{name} is not in the history" if known.returncode else None
+
+
+def commit() -> str:
+    """The commit that is measured, and whether the work tree has changes beside it."""
+    command = ["git", "describe", "--always", f"--dirty={DIRTY}", "--abbrev=10"]
+    described = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     return described.stdout.strip() or "not in a git checkout"
 
 
