@@ -62,3 +62,10 @@ def test_every_place_that_names_the_versions_of_python_names_the_same() -> None:
     assert project["requires-python"] == f">={versions[0]}"
     for page in ("README.md", "CONTRIBUTING.md", "Makefile", "tools/setup.py"):
         assert f"{versions[0]} to {versions[-1]}" in (ROOT / page).read_text(), page
+
+
+def test_every_page_that_names_the_version_of_spark_names_the_one_that_is_installed() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    [version] = re.findall(r"pyspark>=([\d.]+),", " ".join(extras["spark"]))
+    for page in ("README.md", "docs/how-to/spark-cluster.md", "docs/how-to/spark-source.md"):
+        assert re.findall(r"PySpark \(?([\d.]+) or newer", (ROOT / page).read_text()) == [version], page
