@@ -18,7 +18,9 @@ from sqlalchemy import Engine, NullPool, func, select
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from semel.database import within, within_async
+from semel.database.keys import derived_key
 from semel.http import AsgiIdempotency, Fenced, Idempotency, WsgiIdempotency
+from semel.http.claims import name_of
 from semel.http.tables import keys
 from semel.testing.clock import Clock
 
@@ -83,6 +85,8 @@ def test_a_finished_step_is_not_executed_again(engine: Engine) -> None:
     assert [name for name, _ in calls] == ["charge", "mail", "mail"]
     assert calls[1] == calls[2]
     assert calls[0][1] != calls[1][1]
+    # The hash that the inbox has, so that another program can derive it.
+    assert calls[0][1] == derived_key(name_of("anna", "k-1").scope, "k-1", "charge")
     assert count(engine) == 1
 
 

@@ -164,8 +164,8 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "each try calls outside under another key",
         "semel.http.steps:KeySteps.derived_key",
-        "[self.name.scope, self.name.key, step]",
-        "[self.name.scope, self.name.key, step, id(self)]",
+        "derived_key(self.name.scope, self.name.key, step)",
+        "derived_key(self.name.scope, self.name.key, step, str(id(self)))",
         (_STEPS, "-k", "sqlite and not_executed_again"),
     ),
     Bug(

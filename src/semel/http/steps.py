@@ -6,13 +6,13 @@ again under the same key. Nothing is written by whoever has lost the lease.
 """
 
 import asyncio
-import hashlib
 import json
 from types import TracebackType
 from typing import Any, Final, Self
 
 from sqlalchemy import Connection
 
+from semel.database.keys import derived_key
 from semel.database.procedures import Procedure, drive, drive_async
 from semel.http.claims import Name, finish_step, finished_step, hold
 from semel.http.idempotency import Idempotency
@@ -33,7 +33,7 @@ class KeySteps:
 
     def derived_key(self, step: str) -> str:
         """The key for the call that this step makes: the same in every try, and in no other request."""
-        return hashlib.sha256(json.dumps([self.name.scope, self.name.key, step]).encode()).hexdigest()
+        return derived_key(self.name.scope, self.name.key, step)
 
     def hold(self, connection: Connection) -> None:
         """Prove the token, which also prolongs the lease."""

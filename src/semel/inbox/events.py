@@ -5,12 +5,13 @@ The same text is the same event, byte by byte. An outcome is true if, and only i
 decides by its arguments alone.
 """
 
-import hashlib
 import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 from uuid import UUID
+
+from semel.database import keys
 
 # -- the message -------------------------------------------------------------------------------------------------------
 
@@ -140,8 +141,7 @@ def derived_key(consumer: str, event_id: str | UUID, step: str) -> str:
     It is the SHA-256, in hexadecimal digits, of the three texts in UTF-8, each after its length in four bytes (most
     significant first), so that no two triples run together.
     """
-    parts = [part.encode() for part in (checked_consumer(consumer), checked_id(event_id), step)]
-    return hashlib.sha256(b"".join(len(part).to_bytes(4) + part for part in parts)).hexdigest()
+    return keys.derived_key(checked_consumer(consumer), checked_id(event_id), step)
 
 
 def _refuse_messages(given: Any) -> None:
