@@ -31,8 +31,8 @@ def test_each_conflict_is_named_with_its_cost(tmp_path: Path) -> None:
     done = semel("settings", "check", str(file))
     assert (done.returncode, done.stderr) == (1, "")
     assert done.stdout.splitlines() == [
-        "acks=1 with enable.idempotence=true: a number says nothing of a batch whose answer came before it was safe "
-        "[refused]; set acks=all",
+        "acks=1 with enable.idempotence=true: the broker answers before the batch is safe, so sequence numbers cannot "
+        "save it [refused]; set acks=all",
         "message.timeout.ms=1000 with socket.timeout.ms=60000: a record is given up while its first request may still "
         "be answered: it may be stored, or not [lost]; set message.timeout.ms to 60005 or more, or wait less for "
         "answers",
@@ -47,3 +47,18 @@ def test_a_file_that_cannot_be_judged_fails_with_one_line(tmp_path: Path) -> Non
     file.write_text("enable_idempotence = ")
     assert "this is no TOML" in semel_failure("settings", "check", str(file))
     assert "has to end with one of .properties, .json, .toml" in semel_failure("settings", "check", "client.ini")
+
+
+def test_a_word_that_is_no_choice_is_answered_with_the_words_that_are() -> None:
+    for words in (("exactly",), ("check", "x.json", "--client", "kafka"), ("check", "x.json", "--role", "reader")):
+        error = semel("settings", *words).stderr
+        assert "invalid choice" in error
+        assert "<" not in error
+
+
+def test_a_check_that_cannot_tell_names_the_option_that_says_it(tmp_path: Path) -> None:
+    file = tmp_path / "client.json"
+    file.write_text('{"acks": 1}')
+    assert "--client confluent|aiokafka|kafka-python|java" in semel_failure("settings", "check", str(file))
+    file.write_text('{"client.id": "billing"}')
+    assert "--role producer|consumer" in semel_failure("settings", "check", str(file))

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Iterator
+from enum import StrEnum
 from typing import Final
 
 from semel.cli.errors import Failure
@@ -23,9 +24,11 @@ _PURPOSES: Final = {
 def configure(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="about", metavar="|".join((*Semantics, "check")), required=True)
     for semantics, purpose in _PURPOSES.items():
-        own = add_subcommand(commands, semantics, purpose)
-        own.add_argument("--client", choices=list(Client), default=Client.CONFLUENT, help="whose settings (confluent)")
-        own.add_argument("--role", choices=list(Role), help="of a producer or of a consumer alone (both)")
+        own = add_subcommand(commands, semantics.value, purpose)
+        own.add_argument(
+            "--client", choices=_words(Client), default=Client.CONFLUENT.value, help="whose settings (confluent)"
+        )
+        own.add_argument("--role", choices=_words(Role), help="of a producer or of a consumer alone (both)")
         own.add_argument("--format", choices=WRITTEN_FORMATS, help="how to write them (as the client's users do)")
         if semantics is Semantics.EXACTLY_ONCE:
             own.add_argument("--transactional-id", metavar="NAME", help="for a producer that writes in transactions")
@@ -35,12 +38,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     own.add_argument(
         "--for",
         dest="semantics",
-        choices=list(Semantics),
-        default=Semantics.EXACTLY_ONCE,
+        choices=_words(Semantics),
+        default=Semantics.EXACTLY_ONCE.value,
         help="what is to be kept (exactly-once)",
     )
-    own.add_argument("--client", choices=list(Client), help="whose settings they are (told by their names)")
-    own.add_argument("--role", choices=list(Role), help="whether a producer's or a consumer's (told by their names)")
+    own.add_argument("--client", choices=_words(Client), help="which client they are for (told by their names)")
+    own.add_argument("--role", choices=_words(Role), help="whether a producer's or a consumer's (told by their names)")
+
+
+def _words(choices: type[StrEnum]) -> list[str]:
+    """As plain words: argparse shows in its message how Python writes them."""
+    return [choice.value for choice in choices]
 
 
 def run(options: argparse.Namespace) -> int:
@@ -55,7 +63,8 @@ def _check(options: argparse.Namespace) -> int:
     try:
         conflicts = list(_conflicts(options))
     except UnknownSettings as error:
-        raise Failure(f"{options.file}: {error}") from error
+        option = f"--{error.argument} {'|'.join(error.choices)}"
+        raise Failure(f"{options.file}: {error.problem}: say {option}") from error
     for conflict in conflicts:
         print(conflict)
     if not conflicts:

@@ -5,7 +5,7 @@ named as well: before the program starts, and with the reason. This file must ne
 """
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -42,7 +42,13 @@ class Conflict:
 
 
 class UnknownSettings(ValueError):
-    """Nothing tells whose settings these are, or for what; the message asks for it."""
+    """The names do not tell which client these settings are for, or which role; pass `argument`, one of `choices`."""
+
+    def __init__(self, problem: str, argument: str, choices: Iterable[str]) -> None:
+        self.problem = problem
+        self.argument = argument
+        self.choices = tuple(choices)
+        super().__init__(f"{problem}: pass {argument}, one of {', '.join(self.choices)}")
 
 
 def check(
@@ -56,10 +62,10 @@ def check(
     names = set(config)
     client = Client(client) if client is not None else client_of(names)
     if client is None:
-        raise UnknownSettings(f"cannot tell whose settings these are: say which of {', '.join(Client)} it is")
+        raise UnknownSettings("cannot tell whose settings these are", "client", Client)
     roles = (Role(role),) if role is not None else roles_of(client, names)
     if not roles:
-        raise UnknownSettings("cannot tell whether this is a producer or a consumer: say which")
+        raise UnknownSettings("cannot tell whether this is a producer or a consumer", "role", Role)
     return list(_conflicts(config, Semantics(semantics), client, roles))
 
 
@@ -112,14 +118,14 @@ def _against_idempotence(config: Configuration, _: Semantics) -> Iterator[Confli
         yield Conflict(
             (config.shown("acks"), wish),
             Cost.REFUSED,
-            "a number says nothing of a batch whose answer came before it was safe",
+            "the broker answers before the batch is safe, so sequence numbers cannot save it",
             f"set {config.name('acks')}=all",
         )
     if config.wants_idempotence and not config.repeats and config.has("retries"):
         yield Conflict(
             (config.shown("retries"), wish),
             Cost.REFUSED,
-            "there is nothing to know again where nothing is sent again",
+            "if no batch is sent again, there is no duplicate to recognise",
             f"leave {config.name('retries')} out, and let the delivery timeout end it",
         )
     # Java looks at this one also where it has just turned idempotence off for the sake of another.
@@ -129,7 +135,7 @@ def _against_idempotence(config: Configuration, _: Semantics) -> Iterator[Confli
         yield Conflict(
             (config.shown(java), wish),
             Cost.REFUSED,
-            f"the broker knows the last {IN_FLIGHT_MAX} batches of a producer, and no sixth",
+            f"the broker remembers the last {IN_FLIGHT_MAX} batches of a producer, and no more",
             f"set {config.name(java)} to {IN_FLIGHT_MAX} or less",
         )
     is_off = config.is_set("enable.idempotence") and not config.value("enable.idempotence")
@@ -168,8 +174,8 @@ def _early_answers(config: Configuration, semantics: Semantics) -> Iterator[Conf
     if semantics is Semantics.EXACTLY_ONCE and config.idempotent:
         return
     problem = {
-        "0": "nothing is answered, so nothing that is lost is missed",
-        "1": "what was answered is lost with the broker that had not made it safe yet",
+        "0": "the broker does not answer, so nobody notices a lost record",
+        "1": "the broker answers before the record is safe: if it crashes then, the record is lost",
     }
     yield Conflict((config.shown("acks"),), Cost.LOST, problem[str(acks)], f"set {config.name('acks')}=all")
 
@@ -323,7 +329,7 @@ def _aborted_records(config: Configuration, semantics: Semantics) -> Iterator[Co
     yield Conflict(
         (config.shown("isolation.level"),),
         Cost.DOUBLED,
-        "what was aborted is read, and read again when it was done anew",
+        "aborted records are read, and so are the records of the retry",
         f"set {config.name('isolation.level')}=read_committed",
     )
 
@@ -335,7 +341,7 @@ def _beginning_at_the_end(config: Configuration, semantics: Semantics) -> Iterat
     yield Conflict(
         (config.shown("auto.offset.reset"),),
         Cost.LOST,
-        "a group without offsets, a new one or one whose offsets are forgotten, skips what is there",
+        "a group without offsets, a new one or one whose offsets have expired, skips the records in the topic",
         f"set {config.name('auto.offset.reset')}=earliest",
     )
 
@@ -348,14 +354,14 @@ def _sessions(config: Configuration, _: Semantics) -> Iterator[Conflict]:
         yield Conflict(
             (config.shown("heartbeat.interval.ms"), config.shown("session.timeout.ms")),
             Cost.REFUSED if refused else Cost.DOUBLED,
-            "a member is taken for dead between two heartbeats, and others do its work again",
+            "the group takes a member for dead between two heartbeats, and others do its work again",
             f"set {config.name('heartbeat.interval.ms')} to {session // 3} or less",
         )
     if config.client is Client.CONFLUENT and config.number("max.poll.interval.ms") < session:
         yield Conflict(
             (config.shown("max.poll.interval.ms"), config.shown("session.timeout.ms")),
             Cost.REFUSED,
-            "a member is out for its silence before its session is over",
+            "the group removes a member that does not poll before its session is over",
             f"set {config.name('max.poll.interval.ms')} to {session} or more",
         )
 
