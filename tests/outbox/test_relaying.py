@@ -14,10 +14,11 @@ from committed_records import committed_values
 from eventually import eventually
 from semel import outbox
 from semel.database import engine_of
-from semel.outbox import Relay, RelayFenced, RelayRefused, bell, ledger
+from semel.outbox import Relay, RelayFailed, RelayFenced, RelayRefused, bell, ledger
 from semel.outbox.layout import settled
 from semel.outbox.tables import messages, shards
 from semel.publish import Publisher
+from semel.testing.ports import free_port
 
 
 def test_messages_leave_in_the_order_in_which_they_were_added(
@@ -231,6 +232,18 @@ def test_a_relay_that_is_stopped_while_the_brokers_are_away_ends(
     running.stop()
     assert running.error is None
     assert running.relay.drain() == 0, "a relay that was stopped stays so"
+
+
+def test_a_drain_waits_for_brokers_only_so_long_and_what_waits_stays_in_the_database(
+    engine: Engine, topic: str
+) -> None:
+    add(engine, topic, "first")
+    relay = Relay(engine, f"127.0.0.1:{free_port()}", timeout_seconds=0.1)
+    with pytest.raises(
+        RelayFailed, match=r"after waiting 0 s for the brokers: .*look at bootstrap\.servers.* 0 messages"
+    ):
+        relay.drain(wait_seconds=0)
+    assert count_waiting(engine) == 1
 
 
 def test_a_database_that_is_away_is_waited_for(

@@ -46,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     own.add_argument(
         "--at-hand",
         choices=("send", "drop"),
-        help="what becomes of messages of which nobody can say whether they are in the log",
+        help="what becomes of messages that may be in the log or not",
     )
     quarantine = add_subcommand(things, "quarantine", "what the broker refused, and what waits behind it")
     actions = quarantine.add_subparsers(dest="action", metavar="list|retry|drop", required=True)
@@ -78,7 +78,13 @@ def _configure_run(parser: argparse.ArgumentParser) -> None:
     add("--name", metavar="NAME", help="under which it publishes; the first relay of a database decides (outbox)")
     add("--shards", type=int, metavar="N", help="how many publish side by side; kept in the database (1)")
     add("--batch", type=int, metavar="N", help="messages in one transaction (2000)")
-    add("--drain", action="store_true", help="publish what is there, say how many that were, and end")
+    add("--drain", action="store_true", help="publish the messages that wait now, say how many they were, and end")
+    add(
+        "--wait",
+        type=float,
+        metavar="SECONDS",
+        help="with --drain: how long to wait for a database or brokers that are away (60)",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -102,7 +108,10 @@ def run(options: argparse.Namespace) -> int:
 
 def _relay(options: argparse.Namespace, engine: "Engine") -> int:
     from semel.outbox import Relay
+    from semel.outbox.relay import DRAIN_WAIT_SECONDS
 
+    if options.wait is not None and not options.drain:
+        raise Failure("--wait belongs to --drain: without it the relay waits for as long as something is away")
     chosen = {"name": options.name, "shards": options.shards, "batch_rows": options.batch}
     kafka = {**_settings(options.config), **({_BOOTSTRAP: options.bootstrap} if options.bootstrap else {})}
     kafka.setdefault(_BOOTSTRAP, BOOTSTRAP_DEFAULT)
@@ -112,7 +121,7 @@ def _relay(options: argparse.Namespace, engine: "Engine") -> int:
     gc.freeze()
     with _telling(relay):
         if options.drain:
-            published = relay.drain()
+            published = relay.drain(DRAIN_WAIT_SECONDS if options.wait is None else options.wait)
         else:
             # Whoever starts it is to hear that it has begun.
             logging.getLogger(_LOGGER).setLevel(logging.INFO)

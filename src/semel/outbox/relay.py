@@ -21,10 +21,10 @@ from semel.database import within
 from semel.database.clock import Clock, now_ms
 from semel.outbox import layout
 from semel.outbox.bell import FALLBACK_SECONDS, Bell, sleeper_for
-from semel.outbox.errors import RelayRefused
+from semel.outbox.errors import RelayFailed, RelayRefused
 from semel.outbox.layout import SHARDS_MAX, Layout
 from semel.outbox.ledger import Batch, Owner, Size
-from semel.outbox.shard import DATABASE, Patience, Shard, Stopped
+from semel.outbox.shard import DATABASE, Patience, PatienceOver, Shard, Stopped
 from semel.publish import Publisher, PublishRefused
 
 # A batch is one transaction of the database and one of the log, which cost some milliseconds however small it is: four
@@ -34,6 +34,10 @@ BATCH_ROWS: Final = 2000
 BATCH_BYTES_MAX: Final = 4 * 1024 * 1024
 # How long a call to the brokers may take before the relay says that it waits.
 TIMEOUT_SECONDS: Final = 10.0
+# How long a drain waits for a database or brokers that are away: as long as most of them take to start again.
+DRAIN_WAIT_SECONDS: Final = 60.0
+# A call to the brokers takes no longer than a drain may wait, but it has to be able to succeed.
+CALL_SECONDS_MIN: Final = 1.0
 # The pause after a batch that was not full, for more to come together: under one small transaction after another each
 # would be a batch of its own, and their commits would keep the application's waiting.
 _BETWEEN_SECONDS: Final = 0.02
@@ -99,6 +103,8 @@ class Relay:
         self._mutex = threading.Lock()
         self._progress = Progress()
         self._patiences: list[Patience] = []
+        # How long to wait for what is away; None is for ever.
+        self._patience_seconds: float | None = None
         self._failure: BaseException | None = None
         self._check_settings()
 
@@ -125,17 +131,32 @@ class Relay:
         if self._failure is not None:
             raise self._failure
 
-    def drain(self) -> int:
-        """Publish what is there, in this thread, and say how many messages that were; do not wait for more."""
+    def drain(self, wait_seconds: float = DRAIN_WAIT_SECONDS) -> int:
+        """Publish the messages that wait now, in this thread, and return how many they were; do not wait for more.
+
+        RelayFailed if the database or the brokers are away for longer than `wait_seconds`.
+        """
         before = self._progress.messages
-        with contextlib.suppress(Stopped):
-            known = self._prepared()
-            for number in range(known.shards):
-                with contextlib.closing(self._shard(number, known)) as shard:
-                    shard.open()
-                    while not self._stopping.is_set() and shard.step():
-                        pass
+        self._patience_seconds = wait_seconds
+        try:
+            with contextlib.suppress(Stopped):
+                self._drain()
+        except PatienceOver as over:
+            count = self._progress.messages - before
+            raise RelayFailed(
+                f"{over}. {count} messages were published before that, and the others wait in the database: drain again"
+            ) from over
+        finally:
+            self._patience_seconds = None
         return self._progress.messages - before
+
+    def _drain(self) -> None:
+        known = self._prepared()
+        for number in range(known.shards):
+            with contextlib.closing(self._shard(number, known)) as shard:
+                shard.open()
+                while not self._stopping.is_set() and shard.step():
+                    pass
 
     def stop(self) -> None:
         """Let `run` return; from any thread or a signal handler. A relay that was stopped stays so."""
@@ -193,12 +214,15 @@ class Relay:
         )
 
     def _publisher(self, name: str) -> Publisher:
+        seconds = self._timeout_seconds
+        if self._patience_seconds is not None:
+            seconds = min(seconds, max(self._patience_seconds, CALL_SECONDS_MIN))
         return self._make_publisher(
-            self._bootstrap, name, client=self._client, timeout_seconds=self._timeout_seconds, now_ms=self._clock
+            self._bootstrap, name, client=self._client, timeout_seconds=seconds, now_ms=self._clock
         )
 
     def _new_patience(self) -> Patience:
-        self._patiences.append(Patience(self._stopping))
+        self._patiences.append(Patience(self._stopping, self._patience_seconds))
         return self._patiences[-1]
 
     # -- the threads -------------------------------------------------------------------------------------------------

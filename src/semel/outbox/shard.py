@@ -12,6 +12,7 @@ that waiting does not mend.
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
@@ -45,12 +46,19 @@ class Stopped(Exception):
     """The relay is to stop, and was waiting."""
 
 
+class PatienceOver(Exception):
+    """Something has been away for longer than the relay may wait."""
+
+
 class Patience:
     """One for each thread of a relay; any thread may ask what is waited for."""
 
-    def __init__(self, stopping: threading.Event) -> None:
+    def __init__(self, stopping: threading.Event, seconds_max: float | None = None) -> None:
+        """`seconds_max` is how long to wait for one thing at most; None means for as long as it is away."""
         self._stopping = stopping
+        self._seconds_max = seconds_max
         self._missing: dict[str, str] = {}
+        self._missing_since: dict[str, float] = {}
 
     @property
     def waits_for(self) -> str | None:
@@ -71,15 +79,19 @@ class Patience:
                 return done
 
     def wait_for(self, what: str, why: str) -> None:
-        """A moment; `Stopped` if the relay is to stop."""
+        """A moment; `Stopped` if the relay is to stop, and `PatienceOver` if it has waited long enough."""
         is_news = what not in self._missing
         self._missing[what] = why
+        since = self._missing_since.setdefault(what, time.monotonic())
         if is_news:
             logger.warning("waiting for %s: %s", what, why)
+        if self._seconds_max is not None and time.monotonic() - since >= self._seconds_max:
+            raise PatienceOver(f"gave up after waiting {self._seconds_max:g} s for {what}: {why}")
         if self._stopping.wait(_PAUSE_SECONDS):
             raise Stopped
 
     def is_back(self, what: str) -> None:
+        self._missing_since.pop(what, None)
         if self._missing.pop(what, None) is not None:
             logger.warning("%s: there again", what)
 
