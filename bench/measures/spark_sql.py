@@ -92,7 +92,7 @@ def write_all(spark: SparkSession, way: str, url: str, rows: int) -> float:
 
 def _write(rows: DataFrame, way: str, url: str) -> None:
     from semel.spark import sql_sink
-    from semel.spark.tables.claims import Batch
+    from semel.spark.claims import Batch
 
     if way == "upsert":
         sql_sink(url, "rows", "upsert", key="id").write(rows, Batch("bench", 0))

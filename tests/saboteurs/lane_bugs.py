@@ -223,6 +223,20 @@ LANE_BUGS: Final[tuple[Bug, ...]] = (
         (_PROTOCOL,),
     ),
     Bug(
+        "a mark lets a batch follow wherever the lane stands",
+        "semel.spark.lanes.protocol:_may_follow",
+        "claim.accept_after == _mark(marker)",
+        "claim.accept_after is not None",
+        (_PROTOCOL,),
+    ),
+    Bug(
+        "behind what a person accepted, batches of the history before are duplicates",
+        "semel.spark.lanes.protocol:advance",
+        "marker is not None and not _may_follow(marker, claim)",
+        "marker is not None",
+        (_PROTOCOL,),
+    ),
+    Bug(
         "a batch that was forgotten is written again",
         "semel.spark.lanes.protocol:_decide_next",
         "claim.batch_id <= newest.batch_id",

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import NamedTuple
 
+from semel.spark.claims import NOTHING
 from semel.spark.lanes.protocol import Claim, Digest, Duplicate, Marker, Refusal, advance, check, decide
 
 SINK = "model"
@@ -241,7 +242,7 @@ def _decided(
         marker = None
     claim = _claim_of(setting, attempt)
     if setting.weakening is Weakening.NO_MARKER:
-        claim = dataclasses.replace(claim, first_batch=claim.batch_id)
+        claim = dataclasses.replace(claim, accept_after=NOTHING)
     decision = decide(marker, claim)
     if isinstance(decision, Duplicate) and setting.weakening is not Weakening.DIGEST_IGNORED:
         decision = check(claim, decision.digest, _digest_of(attempt)) or decision

@@ -238,8 +238,8 @@ def test_a_query_goes_on_under_a_new_sink_only_if_told_with_which_batch(pipeline
     pipeline.feed(100)
     wider = f"{pipeline.names.sink}-wider"
     refusal = pipeline.refusal(lambda: pipeline.run(lanes(pipeline.rows(), 3), sinkId=wider))
-    assert "set option firstBatch=1" in refusal
-    pipeline.run(lanes(pipeline.rows(), 3), sinkId=wider, firstBatch=1)
+    assert "set option acceptAfter=nothing-1" in refusal
+    pipeline.run(lanes(pipeline.rows(), 3), sinkId=wider, acceptAfter="nothing-1")
     assert pipeline.verdict() == pipeline.once()
 
 

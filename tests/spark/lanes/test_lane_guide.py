@@ -43,7 +43,7 @@ def test_the_guide_writes_what_it_says(spark: SparkSession, log: LogUnderTest, t
 
 def test_a_sink_of_foreach_batch_says_what_it_had_already(spark: SparkSession, log: LogUnderTest) -> None:
     from semel.spark import log_sink
-    from semel.spark.tables.claims import Batch, Outcome
+    from semel.spark.claims import Batch, Outcome
 
     topic = log.make(2)
     sink = log_sink(log.bootstrap, topic, sink_id=log.new_name("sink"), lanes=2)

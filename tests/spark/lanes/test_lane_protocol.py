@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -68,9 +69,32 @@ def test_what_does_not_fit_is_refused_with_its_reason(claim: Claim, expected: st
 
 def test_a_lane_without_a_marker_begins_with_the_first_batch_only() -> None:
     assert decide(None, CLAIM) == Write()
-    assert "set option firstBatch=7" in refusal(None, replace(CLAIM, batch_id=7))
-    assert decide(None, replace(CLAIM, batch_id=7, first_batch=7)) == Write()
-    assert "its first batch would be 7" in refusal(None, replace(CLAIM, batch_id=8, first_batch=7))
+    assert "set option acceptAfter=nothing-7" in refusal(None, replace(CLAIM, batch_id=7))
+    assert decide(None, replace(CLAIM, batch_id=7, accept_after="nothing-7")) == Write()
+    assert "its first batch would be 0" in refusal(None, replace(CLAIM, batch_id=8, accept_after="nothing-7"))
+
+
+@pytest.mark.parametrize(
+    "claim", [replace(CLAIM, batch_id=12), replace(CLAIM, batch_id=0), replace(CLAIM, query_id="r")]
+)
+def test_whatever_is_refused_may_follow_where_the_refusal_says_so_and_nowhere_else(claim: Claim) -> None:
+    """As in a sink into a table: the mark is of one claim, and means nothing once the lane stands elsewhere."""
+    marker = marker_after(10)
+    [mark] = re.findall(r"option acceptAfter=(\S+),", refusal(marker, claim))
+    told = replace(claim, accept_after=mark)
+    assert decide(marker, told) == Write()
+    assert isinstance(decide(marker_after(9), told), Refusal)
+    assert isinstance(decide(marker_after(11), told), Refusal)
+    after = advance(marker, told, Digest(1, 1))
+    assert decide(after, told) == Duplicate(Digest(1, 1))
+    assert decide(after, replace(told, batch_id=claim.batch_id + 1)) == Write()
+    assert isinstance(decide(after, replace(CLAIM, batch_id=9)), Refusal), "a task of the history before"
+
+
+def test_lanes_that_stand_at_the_same_batch_have_the_same_mark_whatever_rows_they_have() -> None:
+    later = replace(CLAIM, query_id="r")
+    one, other = (advance(None, CLAIM, Digest(rows, rows)) for rows in (1, 2))
+    assert refusal(one, later) == refusal(other, later)
 
 
 def test_a_duplicate_with_other_rows_is_refused() -> None:

@@ -42,6 +42,8 @@ def read(**options: str) -> SinkOptions:
         ({"sinkId": ""}, "option sinkId is missing"),
         ({"sinkId": "a b"}, "option sinkId: 'a b' may have letters"),
         ({"lanes": "0"}, "option lanes: '0' is not a whole number from 1 to 1000"),
+        ({"firstBatch": "7"}, "option firstBatch is acceptAfter now: say acceptAfter=nothing-7"),
+        ({"acceptAfter": "7"}, "option acceptAfter: '7' is no mark, such as 41-9c1f02ab or nothing-7"),
         ({"transactionTimeout": "soon"}, "option transactionTimeout: 'soon' is not a time"),
         ({"transactionTimeout": "10ms"}, "of a second or more"),
         ({"transactionTimeout": "1m", "kafka.transaction.timeout.ms": "60000"}, "say the same: give one"),
@@ -61,8 +63,8 @@ def test_an_option_that_cannot_be_is_refused_by_its_name(options: dict[str, str]
 def test_options_for_streams_and_for_batches_are_told_apart() -> None:
     with pytest.raises(LogError, match="option batchId is for batch writes"):
         check_for_stream(read(batchId="1"))
-    with pytest.raises(LogError, match="option firstBatch is for streams"):
-        check_for_batch(read(firstBatch="1"))
+    with pytest.raises(LogError, match="option acceptAfter is for streams"):
+        check_for_batch(read(acceptAfter="nothing-1"))
     with pytest.raises(LogError, match="option queryId needs option batchId"):
         check_for_batch(read(queryId="q"))
     orders = [read(**options).order for options in ({}, {"batchId": "1"}, {"batchId": "1", "queryId": "q"})]

@@ -11,8 +11,8 @@ from py4j.finalizer import ThreadSafeFinalizer
 from pyspark.sql import DataFrame, SparkSession
 from sink_places import KINDS, Place
 
+from semel.spark.claims import Batch, Outcome
 from semel.spark.tables import fan_out, micro_batch
-from semel.spark.tables.claims import Batch, Outcome
 from semel.spark.tables.fan_out import FanOut
 from semel.spark.tables.micro_batch import BATCHES_LEFT_MAX
 from semel.spark.tables.sink import Sink

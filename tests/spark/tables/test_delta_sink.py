@@ -12,8 +12,8 @@ from deltalake.schema import PrimitiveType
 from pyspark.sql import DataFrame, SparkSession
 
 from semel.spark import delta_sink
+from semel.spark.claims import Batch, BatchRefused, Outcome
 from semel.spark.tables import delta_sink as delta
-from semel.spark.tables.claims import Batch, BatchRefused, Outcome
 
 FIRST, SECOND = Batch("query", 0, "a"), Batch("query", 1, "b")
 

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from semel.spark import fan_out
-from semel.spark.tables.claims import Batch, Outcome
+from semel.spark.claims import Batch, Outcome
 from semel.spark.tables.fan_out import FanOut
 from semel.spark.tables.sink import Sink
 

@@ -10,7 +10,7 @@ from driver_process import DriverProcess
 from pyspark.sql import DataFrame, SparkSession
 from sink_places import Place
 
-from semel.spark.tables.claims import Batch
+from semel.spark.claims import Batch
 from semel.spark.tables.micro_batch import batch_of, digest_of
 from semel.testing.postgres import PostgresServer
 

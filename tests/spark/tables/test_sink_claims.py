@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -9,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.spark.tables.claims import NOTHING, BatchRefused, Claim, Outcome, judge, mark_of
+from semel.spark.claims import NOTHING, BatchRefused, Outcome, is_mark, mark_before, mark_of
+from semel.spark.tables.claims import Claim, judge
 
 claims = st.builds(Claim, st.sampled_from(["q", "r"]), st.integers(0, 4), st.sampled_from(["a", "b"]))
 
@@ -24,9 +26,9 @@ class Model:
     def expected(self, asked: Claim) -> Outcome | None:
         if asked in self.written[-1:]:
             return Outcome.DUPLICATE
-        last = self.written[-1] if self.written else Claim(asked.query, -1, "")
-        next_one = (last.query, last.batch_id + 1)
-        return Outcome.ACCEPTED if (asked.query, asked.batch_id) == next_one else None
+        last = self.written[-1] if self.written else Claim(asked.query_id, -1, "")
+        next_one = (last.query_id, last.batch_id + 1)
+        return Outcome.ACCEPTED if (asked.query_id, asked.batch_id) == next_one else None
 
 
 @given(st.lists(claims, max_size=30))
@@ -53,13 +55,22 @@ def test_whatever_is_refused_may_follow_where_the_refusal_says_so_and_nowhere_el
     with suppress(BatchRefused):
         judge("sink", held, asked, accept_after=None)
         return
-    with pytest.raises(BatchRefused, match=f"accept_after='{mark_of(held)}'"):
+    with pytest.raises(BatchRefused) as refused:
         judge("sink", held, asked, accept_after=None)
-    assert judge("sink", held, asked, mark_of(held)) is Outcome.ACCEPTED
-    assert judge("sink", asked, asked, mark_of(held)) is Outcome.DUPLICATE
+    [mark] = re.findall(r"accept_after='(.+)'", str(refused.value))
+    assert is_mark(mark)
+    assert judge("sink", held, asked, mark) is Outcome.ACCEPTED
+    assert judge("sink", asked, asked, mark) is Outcome.DUPLICATE
+
+
+def test_a_sink_without_a_claim_begins_with_the_batch_that_was_named_or_with_any() -> None:
+    late = Claim("q", 7, "a")
+    assert judge("sink", None, late, NOTHING) is Outcome.ACCEPTED
+    with pytest.raises(BatchRefused, match="accept_after='nothing-7'"):
+        judge("sink", None, late, mark_before(6))
 
 
 @given(claims, claims)
 def test_a_mark_names_one_claim(one: Claim, other: Claim) -> None:
-    assert (one.mark == other.mark) == (one == other)
-    assert one.mark != NOTHING
+    marks = [mark_of(claim.query_id, claim.batch_id, claim.digest) for claim in (one, other)]
+    assert (marks[0] == marks[1]) == (one == other)

@@ -18,8 +18,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from sink_places import BATCH_ROWS, KINDS, Place, once, verdict, whole_files
 
+from semel.spark.claims import Batch, BatchRefused, Outcome
 from semel.spark.tables import delta_sink, sqlite
-from semel.spark.tables.claims import Batch, BatchRefused, Outcome
 from semel.spark.tables.postgres import PostgresConnection, copy_rows
 from semel.spark.tables.sqlite import SqliteConnection
 from semel.testing.postgres import PostgresServer

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from semel.spark.tables.claims import Batch, BatchRefused, Outcome
+from semel.spark.claims import Batch, BatchRefused, Outcome
 from semel.spark.tables.sql_sink import sql_sink
 from semel.testing.postgres import PostgresServer
 

@@ -14,7 +14,7 @@ from pyspark.sql.streaming import StatefulProcessor
 from sink_places import BATCH_ROWS, Place, once, verdict
 
 from semel.spark import accepted, dedup, dedup_by_id, dedup_by_version, log_sink
-from semel.spark.tables.claims import Batch, Outcome
+from semel.spark.claims import Batch, Outcome
 from semel.spark.tables.fan_out import FanOut
 from semel.spark.tables.sink import Sink
 

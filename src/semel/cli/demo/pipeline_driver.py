@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from semel.cli.demo.database import BALANCES, CLAIMS, PAYMENTS
 from semel.spark import dedup, fan_out, log_sink, session, sql_sink
-from semel.spark.tables.claims import Batch, Outcome
+from semel.spark.claims import Batch, Outcome
 from semel.spark.tables.sink import Sink
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from semel.client import LogClient
+from semel.spark.claims import Batch, Outcome
 from semel.spark.lanes import assignment, progress
-from semel.spark.lanes.options import SinkOptions, check_for_batch, read_options
-from semel.spark.tables.claims import Batch, Outcome
+from semel.spark.lanes.options import SinkOptions, read_options
 from semel.spark.tables.sink import Sink
 
 if TYPE_CHECKING:
@@ -27,18 +27,20 @@ def log_sink(
     sink_id: str,
     lanes: int | None = None,
     by: str | Column | Sequence[str | Column] | None = None,
+    accept_after: str | None = None,
     options: Mapping[str, str] | None = None,
 ) -> LogSink:
     """A sink into a topic, or into those that a column `topic` names.
 
-    `lanes` and `by` are handed to `semel.spark.lanes`; without them the rows have to come in lanes. `options` are those
-    of `format("semel")`.
+    `lanes` and `by` are handed to `semel.spark.lanes`; without them the rows have to come in lanes. `accept_after` lets
+    one batch follow that would be refused: the refusal says which value. `options` are those of `format("semel")`.
     """
     given = {**(options or {}), "kafka.bootstrap.servers": bootstrap, "sinkId": sink_id}
     if topic is not None:
         given["topic"] = topic
-    read_options(given)
-    return LogSink(sink_id, given, lanes, by)
+    if accept_after is not None:
+        given["acceptAfter"] = accept_after
+    return LogSink(sink_id, read_options(given), given, lanes, by)
 
 
 @dataclass(frozen=True)
@@ -46,15 +48,14 @@ class LogSink(Sink):
     """Takes the rows of a micro-batch into the log once."""
 
     name: str
+    settings: SinkOptions = field(repr=False)
     options: Mapping[str, str] = field(repr=False)
     lanes: int | None = None
     by: str | Column | Sequence[str | Column] | None = None
 
     def write(self, rows: DataFrame, batch: Batch) -> Outcome:
+        was_there = _is_written(self.settings, batch)
         claimed = {**self.options, "queryId": batch.query_id, "batchId": str(batch.batch_id)}
-        read = read_options(claimed)
-        check_for_batch(read)
-        was_there = _is_written(read, batch)
         laned = rows if self.lanes is None else assignment.lanes(rows, self.lanes, self.by)
         laned.write.format("semel").mode("append").options(**claimed).save()
         return Outcome.DUPLICATE if was_there else Outcome.ACCEPTED

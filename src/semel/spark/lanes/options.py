@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from semel.client import settings
+from semel.spark.claims import is_mark
 from semel.spark.lanes.protocol import Order
 from semel.spark.source.errors import OptionRefused
 from semel.spark.source.options import Option, canonical
@@ -47,10 +48,10 @@ OPTIONS: Final = (
         "lanes.",
     ),
     Option(
-        "firstBatch",
-        "0",
-        "Stream: the batch with which the sink begins. Needed once, where a query that has a checkpoint goes on under "
-        "a new sinkId.",
+        "acceptAfter",
+        "",
+        "Streams, and writes with `queryId`: a mark that a refusal has named. Where a lane stands exactly there, the "
+        "next batch may follow whatever it is. `nothing-7` lets a lane that has written nothing begin with batch 7.",
     ),
     Option(
         "batchId",
@@ -66,7 +67,8 @@ _NAMES: Final = {option.name.lower(): option.name for option in OPTIONS if not o
 # What Spark hands to every sink along with its options.
 _SPARKS: Final = frozenset(("checkpointlocation", "path", "queryname"))
 _BATCHES_ONLY: Final = ("batchId", "queryId")
-_STREAMS_ONLY: Final = ("firstBatch",)
+_STREAMS_ONLY: Final = ("acceptAfter",)
+_FORMER: Final = "firstbatch"
 _UNITS_MS: Final = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000}
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
@@ -81,7 +83,7 @@ class SinkOptions:
     lanes: int | None
     progress_topic: str
     transaction_timeout_ms: int
-    first_batch: int
+    accept_after: str | None
     batch_id: int | None
     query_id: str | None
     given: frozenset[str]
@@ -96,6 +98,9 @@ class SinkOptions:
 
 def read_options(options: Mapping[str, str]) -> SinkOptions:
     """Reads a user's options; names are compared without regard to case, as Spark does it."""
+    for name, value in options.items():
+        if name.lower() == _FORMER:
+            raise OptionRefused(f"option firstBatch is acceptAfter now: say acceptAfter=nothing-{value.strip()}")
     given = {
         canonical(name, _NAMES): value.strip()
         for name, value in options.items()
@@ -112,7 +117,7 @@ def read_options(options: Mapping[str, str]) -> SinkOptions:
         lanes=_number(given, "lanes", 1, LANES_MAX),
         progress_topic=given.get("progressTopic") or PROGRESS_PREFIX + sink_id,
         transaction_timeout_ms=timeout_ms,
-        first_batch=_number(given, "firstBatch", 0) or 0,
+        accept_after=_mark(given),
         batch_id=_number(given, "batchId", 0),
         query_id=given.get("queryId") or None,
         given=frozenset(given),
@@ -143,6 +148,13 @@ def _sink_id(given: Mapping[str, str]) -> str:
     if not _NAME.fullmatch(sink_id):
         raise OptionRefused(f"option sinkId: {sink_id!r} may have letters, digits, '.', '_' and '-', 200 at most")
     return sink_id
+
+
+def _mark(given: Mapping[str, str]) -> str | None:
+    mark = given.get("acceptAfter")
+    if mark is not None and not is_mark(mark):
+        raise OptionRefused(f"option acceptAfter: {mark!r} is no mark, such as 41-9c1f02ab or nothing-7")
+    return mark
 
 
 def _timeout_ms(given: Mapping[str, str], client: settings.ClientSettings) -> int:

@@ -57,7 +57,7 @@ def prepare(settings: ClientSettings, name: str, lanes: int, *, may_grow: bool) 
         raise ProgressRefused(
             f"the sink has {topic.partitions} lanes (partitions of {name!r}), and now {lanes}: rows would change their "
             f"lane, and those of a batch that is half written would be lost or doubled. Go back to {topic.partitions}, "
-            "or end the query when its last batch is committed and go on under a new sinkId with option firstBatch"
+            "or end the query when its last batch is committed and go on under a new sinkId with option acceptAfter"
         )
     return topic
 

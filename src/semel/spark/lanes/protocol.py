@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from semel.spark.claims import NOTHING, mark_before, mark_of
+
 # How many batches a marker remembers. One is what a replay needs; the others tell a zombie, and a checkpoint that was
 # set back a little, from one that belongs to another history.
 HISTORY_MAX: Final = 8
@@ -56,7 +58,8 @@ class Claim:
     query_id: str
     batch_id: int
     order: Order = Order.CONSECUTIVE
-    first_batch: int = 0
+    accept_after: str | None = None
+    """A mark: where the lane stands exactly there, the batch may follow whatever it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +121,9 @@ def decide(marker: Marker | None, claim: Claim) -> Decision:
     known = _find(marker, claim)
     if known is not None:
         return Duplicate(known.digest)
-    if claim.order is Order.SINGLE:
+    if claim.order is Order.SINGLE or _may_follow(marker, claim):
         return Write()
-    return _decide_next(marker.newest, claim)
+    return _decide_next(marker, claim)
 
 
 def misfit(marker: Marker, claim: Claim) -> Refusal | None:
@@ -136,14 +139,15 @@ def misfit(marker: Marker, claim: Claim) -> Refusal | None:
             f"{_lane(claim)} is one of {_count(marker.lane_count)}, and now of {_count(claim.lane_count)}: rows would "
             f"change their lane, and those of a batch that is half written would be lost or doubled. Go back to "
             f"{_count(marker.lane_count)}, or end the query when its last batch is committed and go on under a new "
-            "sinkId with option firstBatch"
+            "sinkId with option acceptAfter"
         )
     newest = marker.newest
-    if claim.order is Order.CONSECUTIVE and newest.query_id != claim.query_id:
+    is_other_query = claim.order is Order.CONSECUTIVE and newest.query_id != claim.query_id
+    if is_other_query and not _may_follow(marker, claim):
         return Refusal(
             f"{_lane(claim)} belongs to query {newest.query_id}, at batch {newest.batch_id}, and query "
             f"{claim.query_id} claims batch {claim.batch_id}: the checkpoint was lost, or two queries share a sinkId. "
-            "Restore the checkpoint; or choose from which offsets to go on, and do it under a new sinkId"
+            f"Restore the checkpoint; or choose from which offsets to go on, and do it {_way_on(marker)}"
         )
     return None
 
@@ -163,33 +167,51 @@ def check(claim: Claim, expected: Digest, found: Digest) -> Refusal | None:
 
 def advance(marker: Marker | None, claim: Claim, digest: Digest) -> Marker:
     """The marker that is committed with the rows."""
-    before = marker.written if marker is not None else ()
+    # Behind what a person has accepted another history begins, and none of the one before is to be found in it.
+    before = marker.written if marker is not None and not _may_follow(marker, claim) else ()
     written = (*before, Written(claim.query_id, claim.batch_id, digest))[-HISTORY_MAX:]
     return Marker(claim.sink_id, claim.lane, claim.lane_count, claim.order, written)
 
 
 def _decide_first(claim: Claim) -> Decision:
-    if claim.order is not Order.CONSECUTIVE or claim.batch_id == claim.first_batch:
+    if claim.order is not Order.CONSECUTIVE or claim.batch_id == 0:
+        return Write()
+    mark = mark_before(claim.batch_id)
+    if claim.accept_after in (NOTHING, mark):
         return Write()
     return Refusal(
-        f"{_lane(claim)} has no marker, so its first batch would be {claim.first_batch}, and the query is at batch "
-        f"{claim.batch_id}: the progress topic was lost, or the sinkId is new to this query. If batch {claim.batch_id} "
-        f"was never begun under another sinkId, set option firstBatch={claim.batch_id}"
+        f"{_lane(claim)} has no marker, so its first batch would be 0, and the query is at batch {claim.batch_id}: the "
+        f"progress topic was lost, or the sinkId is new to this query. If batch {claim.batch_id} was never begun under "
+        f"another sinkId, set option acceptAfter={mark}"
     )
 
 
-def _decide_next(newest: Written, claim: Claim) -> Decision:
+def _may_follow(marker: Marker, claim: Claim) -> bool:
+    return claim.accept_after == _mark(marker)
+
+
+def _mark(marker: Marker) -> str:
+    """The same for all lanes that stand at the same batch, whatever rows each of them has of it."""
+    return mark_of(marker.newest.query_id, marker.newest.batch_id)
+
+
+def _way_on(marker: Marker) -> str:
+    return f"with option acceptAfter={_mark(marker)}, or under a new sinkId"
+
+
+def _decide_next(marker: Marker, claim: Claim) -> Decision:
+    newest = marker.newest
     if claim.batch_id <= newest.batch_id:
         return Refusal(
             f"{_lane(claim)} is at batch {newest.batch_id} and no longer remembers batch {claim.batch_id}: an old "
             "checkpoint was restored, or a task came very late. Restore the newest checkpoint; or go on from where "
-            "the log ends with a new checkpoint and a new sinkId"
+            f"the log ends with a new checkpoint, {_way_on(marker)}"
         )
     if claim.order is Order.CONSECUTIVE and claim.batch_id > newest.batch_id + 1:
         return Refusal(
             f"{_lane(claim)} is at batch {newest.batch_id}, and batch {claim.batch_id} leaves a gap: the progress "
-            "topic lost markers, or the query wrote under another sinkId meanwhile. Go on under a new sinkId with "
-            f"option firstBatch={claim.batch_id} if that batch was never begun"
+            "topic lost markers, or the query wrote under another sinkId meanwhile. If that batch was never begun, go "
+            f"on {_way_on(marker)}"
         )
     return Write()
 

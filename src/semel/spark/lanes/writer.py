@@ -80,9 +80,8 @@ class _LaneSink:
                 f"the rows came in more partitions than the sink has lanes, {self._lanes}: bring them into lanes with "
                 "semel.spark.lanes; or coalesce them, for the number of lanes stays what it was in the first batch"
             )
-        claim = Claim(
-            self._options.sink_id, lane, self._lane_count, query_id, batch_id, order, self._options.first_batch
-        )
+        accept_after = self._options.accept_after
+        claim = Claim(self._options.sink_id, lane, self._lane_count, query_id, batch_id, order, accept_after)
         outcome = self._writer.write(claim, batches)
         settle()
         return LaneMessage(claim, outcome)

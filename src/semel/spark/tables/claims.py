@@ -6,98 +6,70 @@ is refused, never skipped and never written, where its rows may be in the sink i
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
-from enum import Enum
 
-# What `accept_after` says of a sink that has claimed nothing yet.
-NOTHING = "nothing"
-MARK_DIGITS = 8
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Which micro-batch it is. `digest` stands for what it is made of: a replay has the same one, and a batch that was
-    planned anew has another, even where a restored checkpoint gives it the same number."""
-
-    query_id: str
-    batch_id: int
-    digest: str = ""
-
-
-class Outcome(Enum):
-    ACCEPTED = "accepted"
-    DUPLICATE = "duplicate"
-
-
-class BatchRefused(RuntimeError):
-    """The rows of the batch were not written. The message says what is wrong, and how to go on on purpose."""
+from semel.spark.claims import NOTHING, Batch, BatchRefused, Outcome, mark_before, mark_of
 
 
 @dataclass(frozen=True)
 class Claim:
     """The last batch that a sink has."""
 
-    query: str
+    query_id: str
     """The id of the query, or what a sink that cannot keep text makes of it: see `judge`."""
     batch_id: int
     digest: str
-
-    @property
-    def mark(self) -> str:
-        """A short name of exactly this claim: what a person hands back in order to go on after it."""
-        told = hashlib.sha256(f"{self.query}\n{self.digest}".encode()).hexdigest()[:MARK_DIGITS]
-        return f"{self.batch_id}-{told}"
 
 
 def claim_of(batch: Batch) -> Claim:
     return Claim(batch.query_id, batch.batch_id, batch.digest)
 
 
-def judge(sink: str, held: Claim | None, asked: Claim, accept_after: str | None) -> Outcome:
-    """What becomes of the batch that `asked` claims, where `held` is the last one that the sink has.
+def judge(sink: str, held: Claim | None, claim: Claim, accept_after: str | None) -> Outcome:
+    """What becomes of the batch that `claim` claims, where `held` is the last one that the sink has.
 
-    `accept_after` is the mark of one claim, or NOTHING: where the sink stands exactly there, any batch may follow. It
-    can stay in a program: once a batch was accepted the sink stands elsewhere.
+    `accept_after` is a mark: where the sink stands exactly there, the batch may follow whatever it is. It can stay in a
+    program: once a batch was accepted the sink stands elsewhere.
     """
-    if held == asked:
+    if held == claim:
         return Outcome.DUPLICATE
-    if follows(held, asked) or accept_after == mark_of(held):
+    marks = (NOTHING, mark_before(claim.batch_id)) if held is None else (_mark(held),)
+    if follows(held, claim) or accept_after in marks:
         return Outcome.ACCEPTED
     raise BatchRefused(
-        f"sink {sink!r} refused batch {asked.batch_id} of query {asked.query}: {reason(held, asked)}. Nothing was "
+        f"sink {sink!r} refused batch {claim.batch_id} of query {claim.query_id}: {reason(held, claim)}. Nothing was "
         f"written. If the rows of this batch belong behind what the sink has, go on with "
-        f"accept_after={mark_of(held)!r}"
+        f"accept_after={marks[-1]!r}"
     )
 
 
-def follows(held: Claim | None, asked: Claim) -> bool:
+def follows(held: Claim | None, claim: Claim) -> bool:
     """Spark counts the batches of a query from 0, without holes."""
     if held is None:
-        return asked.batch_id == 0
-    return asked.query == held.query and asked.batch_id == held.batch_id + 1
+        return claim.batch_id == 0
+    return claim.query_id == held.query_id and claim.batch_id == held.batch_id + 1
 
 
-def mark_of(held: Claim | None) -> str:
-    return NOTHING if held is None else held.mark
+def _mark(held: Claim) -> str:
+    return mark_of(held.query_id, held.batch_id, held.digest)
 
 
-def reason(held: Claim | None, asked: Claim) -> str:
+def reason(held: Claim | None, claim: Claim) -> str:
     if held is None:
         return (
-            f"a gap: the sink has claimed nothing so far, and the rows of batches 0 to {asked.batch_id - 1} "
+            f"a gap: the sink has claimed nothing so far, and the rows of batches 0 to {claim.batch_id - 1} "
             "never reached it (a sink that was added later, or whose claims are lost)"
         )
-    if asked.query != held.query:
+    if claim.query_id != held.query_id:
         return (
-            f"its last batch, {held.batch_id}, is of another query, {held.query} (checkpoint lost or exchanged, or two "
-            "queries under the name of one sink: sink_id=... tells them apart)"
+            f"its last batch, {held.batch_id}, is of another query, {held.query_id} (checkpoint lost or exchanged, or "
+            "two queries under the name of one sink: sink_id=... tells them apart)"
         )
-    if asked.batch_id > held.batch_id:
+    if claim.batch_id > held.batch_id:
         return (
             f"a gap: its last batch is {held.batch_id}, and the rows of those between never reached it (a sink that "
             "was left out for a while, or a database restored from an old copy)"
         )
-    if asked.batch_id == held.batch_id:
+    if claim.batch_id == held.batch_id:
         return "it has a batch of this number that was planned at another time (an old checkpoint was restored)"
     return f"it is older than the last one it has, {held.batch_id} (an old checkpoint was restored)"

@@ -10,7 +10,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from semel.spark.tables.claims import Claim, Outcome
+from semel.spark.claims import Outcome
+from semel.spark.tables.claims import Claim
 from semel.spark.tables.statements import Write
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class Connected(Protocol):
 
     def staged(self, rows: DataFrame) -> AbstractContextManager[Staged]: ...
 
-    def commit(self, staged: Staged, asked: Claim, rule: Rule) -> Outcome:
+    def commit(self, staged: Staged, claim: Claim, rule: Rule) -> Outcome:
         """One transaction: locks the claim, asks the rule, writes the staged rows and the claim."""
 
 

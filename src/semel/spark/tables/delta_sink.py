@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from semel.spark.tables.claims import Batch, Claim, Outcome, claim_of, judge
+from semel.spark.claims import Batch, Outcome
+from semel.spark.tables.claims import Claim, claim_of, judge
 from semel.spark.tables.sink import Sink, chosen
 
 if TYPE_CHECKING:
@@ -68,8 +69,8 @@ class DeltaSink(Sink):
 
     def write(self, rows: DataFrame, batch: Batch) -> Outcome:
         rows = chosen(rows, self.columns)
-        asked = numbered(claim_of(batch))
-        rule = partial(judge, self.name, asked=asked, accept_after=self.accept_after)
+        claim = numbered(claim_of(batch))
+        rule = partial(judge, self.name, claim=claim, accept_after=self.accept_after)
         table = opened(self.path, rows, self.partition_by)
         if rule(held(table, self.sink_id)) is Outcome.DUPLICATE:
             return Outcome.DUPLICATE
@@ -83,17 +84,17 @@ class DeltaSink(Sink):
                     return Outcome.ACCEPTED
                 shutil.rmtree(directory)
                 return Outcome.DUPLICATE
-            if committed(table, added, self.claimed(table, asked, attempt)):
+            if committed(table, added, self.claimed(table, claim, attempt)):
                 return Outcome.ACCEPTED
             table = opened(self.path, rows, self.partition_by)
         raise RuntimeError(
             f"{COMMITS_MAX} commits to {self.path} were lost to other writers: there are too many of them"
         )
 
-    def claimed(self, table: DeltaTable, asked: Claim, attempt: int) -> CommitProperties:
+    def claimed(self, table: DeltaTable, claim: Claim, attempt: int) -> CommitProperties:
         from deltalake import CommitProperties, Transaction
 
-        versions = (asked.batch_id, int(asked.query), int(asked.digest), attempt)
+        versions = (claim.batch_id, int(claim.query_id), int(claim.digest), attempt)
         noted = dict(zip(app_ids(self.sink_id), versions, strict=True))
         if goes_over(table, self.sink_id):
             noted[older_app_ids(self.sink_id)[1]] = NOBODYS_QUERY
@@ -134,7 +135,7 @@ def delta_sink(
 
 def numbered(claim: Claim) -> Claim:
     """The claim as Delta can keep it: an application transaction is a number."""
-    return Claim(str(number_of(claim.query)), claim.batch_id, str(number_of(claim.digest)))
+    return Claim(str(number_of(claim.query_id)), claim.batch_id, str(number_of(claim.digest)))
 
 
 def number_of(text: str) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from semel.spark.tables.claims import Batch, Outcome
+from semel.spark.claims import Batch, Outcome
 from semel.spark.tables.micro_batch import batch_of
 from semel.spark.tables.sink import Sink, take
 

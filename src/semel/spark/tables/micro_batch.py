@@ -16,7 +16,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from semel.spark.tables.claims import Batch
+from semel.spark.claims import Batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import BinaryType
 
-from semel.spark.tables.claims import Claim, Outcome
+from semel.spark.claims import Outcome
+from semel.spark.tables.claims import Claim
 from semel.spark.tables.columns import POSTGRES_TYPES, TIMESTAMPS, travelling, types_of
 from semel.spark.tables.database import Rule, Staged, Target
 from semel.spark.tables.postgres_columns import check_columns, staging_types
@@ -184,7 +185,7 @@ class PostgresConnection:
             self.run(f"SET LOCAL lock_timeout = {DROP_TIMEOUT_MS}")
             self.run(f"DROP TABLE IF EXISTS {quoted(table)}")
 
-    def commit(self, staged: Staged, asked: Claim, rule: Rule) -> Outcome:
+    def commit(self, staged: Staged, claim: Claim, rule: Rule) -> Outcome:
         with self.connection.transaction():
             # A row that is not there cannot be locked.
             self.connection.execute(
@@ -197,7 +198,7 @@ class PostgresConnection:
             self.connection.execute(
                 f"UPDATE {self.claims} SET query_id = %s, batch_id = %s, digest = %s, row_count = %s, "
                 "committed_at = clock_timestamp() WHERE sink_id = %s".encode(),
-                [asked.query, asked.batch_id, asked.digest, staged.count, self.target.sink],
+                [claim.query_id, claim.batch_id, claim.digest, staged.count, self.target.sink],
             )
         return Outcome.ACCEPTED
 

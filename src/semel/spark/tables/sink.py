@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from semel.spark.tables.claims import Batch, Outcome
+from semel.spark.claims import Batch, Outcome
 from semel.spark.tables.micro_batch import batch_of, collect_leftovers
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from semel.spark.tables.claims import Batch, Outcome, claim_of, judge
+from semel.spark.claims import Batch, Outcome
+from semel.spark.tables.claims import claim_of, judge
 from semel.spark.tables.database import Database, Target
 from semel.spark.tables.sink import Sink, chosen
 from semel.spark.tables.statements import check_columns, checked
@@ -35,14 +36,14 @@ class SqlSink(Sink):
     def write(self, rows: DataFrame, batch: Batch) -> Outcome:
         rows = chosen(rows, self.columns)
         check_columns(self.target.write, rows.columns)
-        asked = claim_of(batch)
-        rule = partial(judge, self.name, asked=asked, accept_after=self.accept_after)
+        claim = claim_of(batch)
+        rule = partial(judge, self.name, claim=claim, accept_after=self.accept_after)
         with self.database.connected(rows.schema) as connection:
             # The same look again, locked, decides; this one spares a batch that is refused or in the work of staging.
             if rule(connection.held()) is Outcome.DUPLICATE:
                 return Outcome.DUPLICATE
             with connection.staged(rows) as staged:
-                return connection.commit(staged, asked, rule)
+                return connection.commit(staged, claim, rule)
 
 
 def sql_sink(

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import DecimalType
 
+from semel.spark.claims import Outcome
 from semel.spark.tables.affinities import check_affinities
-from semel.spark.tables.claims import Claim, Outcome
+from semel.spark.tables.claims import Claim
 from semel.spark.tables.columns import SQLITE_TYPES, travelling, types_of
 from semel.spark.tables.database import Rule, Staged, Target
 from semel.spark.tables.statements import (
@@ -111,7 +112,7 @@ class SqliteConnection:
             finally:
                 self.connection.execute(f"DETACH {STAGE}")
 
-    def commit(self, staged: Staged, asked: Claim, rule: Rule) -> Outcome:
+    def commit(self, staged: Staged, claim: Claim, rule: Rule) -> Outcome:
         # A transaction that reads first and then writes fails at once where another one wrote in between; this one
         # waits for its turn before it reads.
         self.connection.execute("BEGIN IMMEDIATE")
@@ -121,7 +122,7 @@ class SqliteConnection:
                 self.move(staged)
                 self.connection.execute(
                     f"INSERT OR REPLACE INTO {self.claims} VALUES (?, ?, ?, ?, ?, strftime('%Y-%m-%dT%H:%M:%fZ'))",
-                    [self.target.sink, asked.query, asked.batch_id, asked.digest, staged.count],
+                    [self.target.sink, claim.query_id, claim.batch_id, claim.digest, staged.count],
                 )
             self.connection.execute("COMMIT")
         finally:
