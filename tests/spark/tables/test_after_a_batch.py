@@ -12,7 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from sink_places import KINDS, Place
 
 from semel.spark.claims import Batch, Outcome
-from semel.spark.tables import fan_out, micro_batch
+from semel.spark.tables import fan_out
+from semel.spark.tables import sink as sinks
 from semel.spark.tables.fan_out import FanOut
 from semel.spark.tables.micro_batch import BATCHES_LEFT_MAX
 from semel.spark.tables.sink import Sink
@@ -72,7 +73,7 @@ class Touched(Sink):
 def test_what_python_holds_of_java_does_not_grow_with_the_batches(
     sink: Sink, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (micro_batch, fan_out):
+    for module in (sinks, fan_out):
         monkeypatch.setattr(module, "batch_of", lambda rows, batch_id, *_: Batch("query", batch_id))
     held = []
     # As if the program were so large that Python does not come to look by itself.

@@ -67,7 +67,7 @@ def test_a_table_with_claims_of_an_older_version_is_gone_on_from_and_that_versio
     older = delta.numbered(delta.claim_of(FIRST))
     noted(
         tmp_path,
-        **{"semel": 0, "semel/query": int(older.query), "semel/digest": int(older.digest), "semel/attempt": 7},
+        **{"semel": 0, "semel/query": int(older.query_id), "semel/digest": int(older.digest), "semel/attempt": 7},
     )
     sink = delta_sink(tmp_path)
     assert sink.write(payments, FIRST) is Outcome.DUPLICATE
@@ -75,7 +75,7 @@ def test_a_table_with_claims_of_an_older_version_is_gone_on_from_and_that_versio
         sink.write(payments, Batch("query", 2))
     assert sink.write(payments, SECOND) is Outcome.ACCEPTED
     assert sink.write(payments, SECOND) is Outcome.DUPLICATE
-    assert DeltaTable(tmp_path).transaction_version("semel/query") not in (None, int(older.query))
+    assert DeltaTable(tmp_path).transaction_version("semel/query") not in (None, int(older.query_id))
     assert ids(tmp_path) == [*range(100)]
 
 
