@@ -35,9 +35,10 @@ ARROWS: dict[str, set[str]] = {
     "audit": {"client", "wire"},
     "chaos": set(),
     "testing": {"semel", "core", "wire", "storage", "broker", "chaos.undisturbed"},
+    "demo": {"semel", "chaos", "settings", "spark", "audit", "testing"},
     "cli": {
         *("semel", "core", "wire", "storage", "security", "broker", "testing", "chaos", "settings", "client", "spark"),
-        *("audit", "database", "publish", "outbox", "inbox", "http", "schema"),
+        *("audit", "demo", "database", "publish", "outbox", "inbox", "http", "schema"),
     },
 }
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from semel_command import semel, semel_failure, semel_lines
 
 from ledger import SETTINGS, Caller, Ledger, batch
 from semel.core.batch import TRANSACTIONAL_BIT
@@ -18,6 +17,7 @@ from semel.storage.files import DiskFiles, ReadOnlyFiles
 from semel.storage.journal import look_into, starts_of
 from semel.storage.log import Log
 from semel.testing.broker import FaultyBroker
+from semel_command import semel, semel_failure, semel_lines
 
 Contents = dict[str, tuple[int, int, bytes]]
 

@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from semel_command import semel, semel_failure, semel_lines
-
 from semel.settings import exactly_once
+from semel_command import semel, semel_failure, semel_lines
 
 
 def test_the_printed_bundle_is_a_dictionary_with_a_reason_in_each_line() -> None:

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from semel_command import SECONDS_MAX, SEMEL, semel_lines
 
 from left_behind import processes_about
-from semel.cli.demo.driver import processes_of_session
+from semel.demo.driver import processes_of_session
 from semel.testing.broker import FaultyBroker
+from semel_command import SECONDS_MAX, SEMEL, semel_lines
 
 ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

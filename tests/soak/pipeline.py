@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from semel.cli.demo.pipeline_driver import MASTER, SCHEMA, killing_once
+from semel.demo.pipeline_driver import MASTER, SCHEMA, killing_once
 from semel.spark import dedup, delta_sink, fan_out, session, sql_sink
 
 if TYPE_CHECKING:

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from semel.audit.verdict import KINDS
-from semel.cli.demo.main_job import why_no_spark
-from semel.cli.demo.screen import Screen, bar
-from semel.cli.errors import Failure
+from semel.demo import DemoFailed
+from semel.demo.main_job import why_no_spark
+from semel.demo.screen import Screen, bar
 from soak.memory import JUDGED_SECONDS_MIN, MB, WARM_UP_SECONDS
 from soak.plan import Kind, kinds
 from soak.soaking import Figures, Seen, Soak
@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> int:
         soak = Soak(wanted.seed, wanted.minutes * 60, wanted.per_second, Path(directory), watching.show)
         try:
             figures = soak.run()
-        except Failure as failure:
+        except DemoFailed as failure:
             print(f"soak: {failure}", file=sys.stderr)
             return 1
         except KeyboardInterrupt:

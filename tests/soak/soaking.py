@@ -18,12 +18,12 @@ from typing import Any, Final
 from semel import audit
 from semel.chaos.plan import Fault
 from semel.chaos.proxy import ChaosProxy
-from semel.cli.demo.driver import Driver
-from semel.cli.demo.payments import PARTITIONS, payments
-from semel.cli.demo.pipeline import given
-from semel.cli.demo.stage import CountedBroker, create_topics
-from semel.cli.demo.stream import NEVER, Run, Sender
-from semel.cli.errors import Failure
+from semel.demo import DemoFailed
+from semel.demo.driver import Driver
+from semel.demo.payments import PARTITIONS, payments
+from semel.demo.pipeline import given
+from semel.demo.stage import CountedBroker, create_topics
+from semel.demo.stream import NEVER, Run, Sender
 from semel.settings import Semantics
 from soak.pipeline import MODULE, Orders
 from soak.plan import NETWORK, QUERIES, Kind, Strike, Where, plan
@@ -164,7 +164,7 @@ class Soak:
         self._hear_the_driver()
         now = time.monotonic()
         if now - self._heard_at > SILENT_SECONDS_MAX:
-            raise Failure(f"the pipeline has said nothing for {SILENT_SECONDS_MAX:g} s: {self._complaint()}")
+            raise DemoFailed(f"the pipeline has said nothing for {SILENT_SECONDS_MAX:g} s: {self._complaint()}")
         if now - self._sampled_at >= SAMPLE_SECONDS:
             self._sampled_at = now
             self.figures.watched.look(self._now(), self._broker, self._driver if self._is_warm() else None)
@@ -223,7 +223,7 @@ class Soak:
         self.figures.given_up.append(complaint)
         self._end_driver()
         if len(self.figures.given_up) > GIVEN_UP_MAX:
-            raise Failure(f"the driver gives up again and again: {complaint}")
+            raise DemoFailed(f"the driver gives up again and again: {complaint}")
         self._start_driver()
         self._show("soaking", "the driver gave up, and starts again")
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from semel.cli.errors import Failure
+from semel.demo import DemoFailed
 from semel.testing.postgres import PostgresMissing, PostgresServer, pypi_programs
 
 # There is another way when it takes longer.
@@ -65,20 +65,20 @@ def _remove_tables(url: str) -> None:
                 for statement in statements:
                     file.execute(statement)
         except sqlite3.Error as error:
-            raise Failure(f"--database {url}: {error}") from error
+            raise DemoFailed(f"--database {url}: {error}") from error
         return
     if not url.startswith(("postgresql://", "postgres://")):
-        raise Failure(f"--database {url}: it begins with postgresql:// or sqlite:///")
+        raise DemoFailed(f"--database {url}: it begins with postgresql:// or sqlite:///")
     try:
         import psycopg
     except ImportError:
-        raise Failure("--database: PostgreSQL needs psycopg: pip install 'semel[postgres]'") from None
+        raise DemoFailed("--database: PostgreSQL needs psycopg: pip install 'semel[postgres]'") from None
     try:
         with psycopg.connect(url) as server:
             for statement in statements:
                 server.execute(statement.encode())
     except psycopg.Error as error:
-        raise Failure(f"--database: {' '.join(str(error).split())}") from error
+        raise DemoFailed(f"--database: {' '.join(str(error).split())}") from error
 
 
 def _own_server() -> PostgresServer:

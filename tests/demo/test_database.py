@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from semel.cli.demo.database import database
+from semel.demo.database import database
 
 
 def test_where_postgresql_cannot_run_the_rows_go_to_sqlite_and_one_line_says_why(

@@ -16,15 +16,15 @@ from semel import audit
 from semel.chaos.plan import Fault
 from semel.chaos.proxy import ChaosProxy
 from semel.chaos.undisturbed import undisturbed
-from semel.cli.demo.database import BALANCES, PAYMENTS, Database
-from semel.cli.demo.driver import Driver
-from semel.cli.demo.figures import NOT_COUNTED, Happening, Pipeline, Row, counted
-from semel.cli.demo.payments import PARTITIONS, Payment
-from semel.cli.demo.pipeline_driver import BALANCES_SINK, MODULE, PAYMENTS_SINK, TOPIC_SINK, Orders
-from semel.cli.demo.screen import Screen, bar
-from semel.cli.demo.stage import CountedBroker, Page, create_topics
-from semel.cli.demo.stream import Stream, topic_of
-from semel.cli.errors import Failure
+from semel.demo import DemoFailed
+from semel.demo.database import BALANCES, PAYMENTS, Database
+from semel.demo.driver import Driver
+from semel.demo.figures import NOT_COUNTED, Happening, Pipeline, Row, counted
+from semel.demo.payments import PARTITIONS, Payment
+from semel.demo.pipeline_driver import BALANCES_SINK, MODULE, PAYMENTS_SINK, TOPIC_SINK, Orders
+from semel.demo.screen import Screen, bar
+from semel.demo.stage import CountedBroker, Page, create_topics
+from semel.demo.stream import Stream, topic_of
 from semel.settings import Semantics
 
 ENRICHED: Final = "payments-enriched"
@@ -63,7 +63,7 @@ def carry(page: Page, broker: CountedBroker, stream: Stream, directory: Path, pl
     try:
         audits = _audit(broker.bootstrap, orders, place, stream.payments, work)
     except audit.AuditFailed as failure:
-        raise Failure(f"there is no verdict: {failure}") from failure
+        raise DemoFailed(f"there is no verdict: {failure}") from failure
     work.pipeline.rows = [work.dedup_row(stream.payments), *audits]
     return work.pipeline
 
@@ -132,11 +132,11 @@ class _Work:
             was_killed = len(self._deeds) < deeds and not self._deeds
             self._note("life", "the driver starts again" if was_killed else "the driver gave up, and starts again")
         else:
-            raise Failure(f"the pipeline does not get to its end: {complaint}")
+            raise DemoFailed(f"the pipeline does not get to its end: {complaint}")
         self.pipeline.seconds = self._passed()
         self._screen.leave()
         if self._deeds:
-            raise Failure("there were too few micro-batches to strike: send more payments")
+            raise DemoFailed("there were too few micro-batches to strike: send more payments")
 
     def _live(self, driver: Driver) -> bool:
         """Until the driver has ended; whether it has done everything."""

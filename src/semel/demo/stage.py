@@ -1,4 +1,4 @@
-"""What the demos are played on: a broker that can be killed, a reader of topics, and the page that people watch."""
+"""What the demo is played on: a broker that can be killed, a reader of topics, and the page that people watch."""
 
 import os
 from collections import Counter
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final, Self
 
 from semel.chaos.reading import ReadingStopped, to_the_end
-from semel.cli.errors import Failure
+from semel.demo import DemoFailed
 from semel.testing.served import ServedBroker, ServeFailed
 
 _CREATE_SECONDS_MAX: Final = 25.0
@@ -34,7 +34,7 @@ class CountedBroker(ServedBroker):
         try:
             return super().start()
         except ServeFailed as failed:
-            raise Failure(str(failed)) from None
+            raise DemoFailed(str(failed)) from None
 
     def note_counts(self) -> None:
         """Remember what the process has counted that is about to be killed."""
@@ -67,12 +67,12 @@ def create_topics(bootstrap: str, topics: Sequence[str], partitions: int) -> Non
         created.result(_CREATE_SECONDS_MAX)
 
 
-def read(topic: str, bootstrap: str, *, committed: bool = True) -> Counter[bytes]:
+def read(topic: str, bootstrap: str) -> Counter[bytes]:
     """All that consumers get to see of a topic, through a real one, straight from the broker."""
     try:
-        return Counter(message.value() or b"" for message in to_the_end(bootstrap, topic, committed=committed))
+        return Counter(message.value() or b"" for message in to_the_end(bootstrap, topic))
     except ReadingStopped as stopped:
-        raise Failure(str(stopped)) from None
+        raise DemoFailed(str(stopped)) from None
 
 
 class Page:
@@ -92,16 +92,6 @@ class Page:
 
     def say(self, text: str, *, faint: bool = False) -> None:
         self._print("   " + (self._style("2", text) if faint else text))
-
-    def figures(self, **figures: int | str) -> None:
-        told = (
-            f"{name.replace('_', ' ')} {value:,}" if isinstance(value, int) else f"{name.replace('_', ' ')} {value}"
-            for name, value in figures.items()
-        )
-        self.say("  " + "   ".join(told), faint=True)
-
-    def verdict(self, text: str, kept: bool) -> None:
-        self.say(f"{self._style('32', 'ok')}  {text}" if kept else f"{self._style('31', 'BROKEN')}  not so: {text}")
 
     def end(self, text: str, held: bool) -> None:
         self._print("\n" + self._style("1;32" if held else "1;31", text))

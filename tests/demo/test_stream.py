@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from semel_command import SECONDS_MAX, semel, semel_failure, started
 
 from semel.chaos.plan import Fault
-from semel.cli.demo.payments import copies, payments
-from semel.cli.demo.timetable import HANG_SECONDS, SECONDS_MIN, timetable
+from semel.demo.payments import copies, payments
+from semel.demo.timetable import HANG_SECONDS, SECONDS_MIN, timetable
+from semel_command import SECONDS_MAX, semel, semel_failure, started
 
 SHORT = ("--seconds", "4.5", "--per-second", "1500", "--no-spark")
 
@@ -139,7 +139,7 @@ def test_a_demo_that_is_ended_leaves_nothing_behind(
 
 
 def test_where_spark_cannot_run_it_says_what_to_install() -> None:
-    without = "import sys; sys.modules['pyspark'] = None; from semel.cli.demo.main_job import why_no_spark"
+    without = "import sys; sys.modules['pyspark'] = None; from semel.demo.main_job import why_no_spark"
     done = subprocess.run(
         [sys.executable, "-c", f"{without}; print(why_no_spark())"], capture_output=True, text=True, timeout=SECONDS_MAX
     )

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from semel import __version__, settings
 from semel.chaos.plan import Fault
-from semel.cli.demo import charts
-from semel.cli.demo.figures import COLUMNS, Figures, Pipeline
-from semel.cli.demo.stream import OWN_SETTINGS, Run, Stream
-from semel.cli.demo.timetable import HANG_SECONDS
+from semel.demo import charts
+from semel.demo.figures import COLUMNS, Figures, Pipeline
+from semel.demo.stream import OWN_SETTINGS, Run, Stream
+from semel.demo.timetable import HANG_SECONDS
 from semel.settings import Semantics
 
 _GLYPHS: Final = {Fault.DROP_ACK: "&#9661;", Fault.CUT: "&#10005;"}
@@ -32,7 +32,7 @@ class _Page(Template):
 
 def write(figures: Figures, command: str) -> str:
     """The whole page."""
-    page = _Page(resources.files("semel.cli.demo").joinpath("report.html").read_text(encoding="utf-8"))
+    page = _Page(resources.files("semel.demo").joinpath("report.html").read_text(encoding="utf-8"))
     stream = figures.stream
     return page.substitute(
         seed=str(figures.seed),

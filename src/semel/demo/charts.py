@@ -7,9 +7,9 @@ from html import escape
 from typing import Final
 
 from semel.chaos.plan import Fault
-from semel.cli.demo.figures import Happening, Pipeline
-from semel.cli.demo.stream import NEVER, Run, Stream
-from semel.cli.demo.timetable import HANG_SECONDS
+from semel.demo.figures import Happening, Pipeline
+from semel.demo.stream import NEVER, Run, Stream
+from semel.demo.timetable import HANG_SECONDS
 
 BIN_SECONDS: Final = 0.1
 # The drawing's own measures; the page stretches them.

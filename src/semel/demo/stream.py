@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 from semel import settings
 from semel.chaos.plan import FaultPlan
 from semel.chaos.proxy import ChaosProxy
-from semel.cli.demo.payments import PARTITIONS, Payment, copies
-from semel.cli.demo.stage import CountedBroker, create_topics, read
-from semel.cli.demo.timetable import HANG_SECONDS, Strike
-from semel.cli.errors import Failure
+from semel.demo import DemoFailed
+from semel.demo.payments import PARTITIONS, Payment, copies
+from semel.demo.stage import CountedBroker, create_topics, read
+from semel.demo.timetable import HANG_SECONDS, Strike
 from semel.settings import Semantics
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class Sender:
     def settle(self) -> None:
         left = self._producer.flush(SETTLE_SECONDS_MAX)
         if left:
-            raise Failure(f"{left} payments of the run {self.run.semantics} were neither acknowledged nor refused")
+            raise DemoFailed(f"{left} payments of the run {self.run.semantics} were neither acknowledged nor refused")
 
 
 def client_settings(semantics: Semantics) -> dict[str, Any]:

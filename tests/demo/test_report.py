@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from semel.chaos.plan import Fault
-from semel.cli.demo import report
-from semel.cli.demo.figures import Figures, Happening, Pipeline, Row
-from semel.cli.demo.payments import payments
-from semel.cli.demo.screen import table
-from semel.cli.demo.stream import NEVER, Run, Stream
-from semel.cli.demo.timetable import timetable
+from semel.demo import report
+from semel.demo.figures import Figures, Happening, Pipeline, Row
+from semel.demo.payments import payments
+from semel.demo.screen import table
+from semel.demo.stream import NEVER, Run, Stream
+from semel.demo.timetable import timetable
 from semel.settings import Semantics
 
 PER_SECOND = 100

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from semel_command import SEMEL, started
 
 from left_behind import processes_about
-from semel.cli.demo.main_job import why_no_spark
+from semel.demo.main_job import why_no_spark
+from semel_command import SEMEL, started
 
 # Two starts of Spark and seven micro-batches, on a machine that may be busy.
 SECONDS_MAX = 600.0

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from semel.cli.demo.database import BALANCES, CLAIMS, PAYMENTS
+from semel.demo.database import BALANCES, CLAIMS, PAYMENTS
 from semel.spark import dedup, fan_out, log_sink, session, sql_sink
 from semel.spark.claims import Batch, Outcome
 from semel.spark.tables.sink import Sink
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
 # How it is started.
-MODULE: Final = "semel.cli.demo.pipeline_driver"
+MODULE: Final = "semel.demo.pipeline_driver"
 # What the sinks are called when they are talked about.
 TOPIC_SINK: Final = "enriched topic"
 PAYMENTS_SINK: Final = "payments"

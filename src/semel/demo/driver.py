@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from semel.cli.errors import Failure
+from semel.demo import DemoFailed
 
 _SILENT_SECONDS_MAX: Final = 300.0
 _POLL_SECONDS: Final = 0.02
@@ -59,7 +59,9 @@ class Driver:
         try:
             line = self._lines.get(timeout=_SILENT_SECONDS_MAX)
         except queue.Empty:
-            raise Failure(f"the pipeline has said nothing for {_SILENT_SECONDS_MAX:g} s: {self.complaint()}") from None
+            raise DemoFailed(
+                f"the pipeline has said nothing for {_SILENT_SECONDS_MAX:g} s: {self.complaint()}"
+            ) from None
         if line is None:
             # It stays ended for whoever asks again.
             self._lines.put(None)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from semel.cli.demo.driver import Driver
+from semel.demo.driver import Driver
 
 TELLS_ITS_JAVA_OPTIONS = """
 import json, os, sys

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from semel.cli.demo.stream import Run, Stream
+from semel.demo.stream import Run, Stream
 from semel.settings import Semantics
 
 COLUMNS: Final = ("sent", "stored", "lost", "doubled", "absorbed", "fenced", "verdict")

@@ -16,15 +16,14 @@ from typing import Final
 
 from semel import settings
 from semel.chaos.plan import Fault
-from semel.cli.demo import DEFAULT_PER_SECOND, DEFAULT_REPORT, DEFAULT_SECONDS, charts, report
-from semel.cli.demo.database import database
-from semel.cli.demo.figures import Figures
-from semel.cli.demo.payments import PARTITIONS, payments
-from semel.cli.demo.screen import Screen, bar, table
-from semel.cli.demo.stage import CountedBroker, Page
-from semel.cli.demo.stream import OWN_SETTINGS, Sample, client_settings, flow
-from semel.cli.demo.timetable import HANG_SECONDS, SECONDS_MIN, Strike, timetable
-from semel.cli.errors import Failure
+from semel.demo import DEFAULT_PER_SECOND, DEFAULT_REPORT, DEFAULT_SECONDS, DemoFailed, charts, report
+from semel.demo.database import database
+from semel.demo.figures import Figures
+from semel.demo.payments import PARTITIONS, payments
+from semel.demo.screen import Screen, bar, table
+from semel.demo.stage import CountedBroker, Page
+from semel.demo.stream import OWN_SETTINGS, Sample, client_settings, flow
+from semel.demo.timetable import HANG_SECONDS, SECONDS_MIN, Strike, timetable
 from semel.settings import Semantics
 
 # Settings that somebody in a hurry adds to those of exactly-once.
@@ -34,13 +33,13 @@ _HURRIED: Final = {"acks": 1, "max.in.flight.requests.per.connection": 50}
 def run(options: argparse.Namespace) -> int:
     """The exit code: 0 if every promise held."""
     if options.seconds < SECONDS_MIN:
-        raise Failure(f"--seconds {options.seconds:g}: the faults need {SECONDS_MIN:g} at least")
+        raise DemoFailed(f"--seconds {options.seconds:g}: the faults need {SECONDS_MIN:g} at least")
     if options.per_second < 1:
-        raise Failure(f"--per-second {options.per_second}: it has to be 1 or more")
+        raise DemoFailed(f"--per-second {options.per_second}: it has to be 1 or more")
     if options.report is not None:
         _check_place(Path(options.report))
     if options.database is not None and options.no_spark:
-        raise Failure("--database is for the pipeline, which --no-spark leaves out")
+        raise DemoFailed("--database is for the pipeline, which --no-spark leaves out")
     why_not = "--no-spark" if options.no_spark else why_no_spark()
     began = time.monotonic()
     page = Page(sys.stdout.isatty())
@@ -59,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
             figures.why_no_pipeline = why_not
             page.say(f"The pipeline on Spark is left out: {why_not}.")
         else:
-            from semel.cli.demo.pipeline import carry
+            from semel.demo.pipeline import carry
 
             figures.pipeline = carry(page, broker, figures.stream, Path(directory), rows)
     _sum_up(page, figures, time.monotonic() - began)
@@ -73,12 +72,12 @@ def _check_place(place: Path) -> None:
     """Before the demo, which takes minutes: whether the report can be written at its end."""
     directory = place.absolute().parent
     if not directory.is_dir():
-        raise Failure(f"--report {place}: there is no directory {directory}")
+        raise DemoFailed(f"--report {place}: there is no directory {directory}")
     existed = place.exists()
     try:
         place.open("ab").close()
     except OSError as error:
-        raise Failure(f"--report {place}: {error.strerror}") from error
+        raise DemoFailed(f"--report {place}: {error.strerror}") from error
     if not existed:
         place.unlink()
 
@@ -95,7 +94,7 @@ def _write(text: str, given: str | None) -> Path:
             place = Path(tempfile.mkdtemp(prefix="semel-demo-report-"), DEFAULT_REPORT)
             place.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise Failure(f"--report {place}: {error.strerror}") from error
+        raise DemoFailed(f"--report {place}: {error.strerror}") from error
     return place
 
 
@@ -182,7 +181,7 @@ def _refuse(page: Page) -> tuple[list[str], str]:
         told = str(refusal.args[0].str())
         page.say(f"and the client, when it is made: {told}", faint=True)
         return conflicts, told
-    raise Failure("the client takes settings that were refused before")
+    raise DemoFailed("the client takes settings that were refused before")
 
 
 def _sum_up(page: Page, figures: Figures, seconds: float) -> None:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from semel.cli.demo.figures import COLUMNS, Row
+from semel.demo.figures import COLUMNS, Row
 
 BAR_CHARACTERS: Final = 28
 

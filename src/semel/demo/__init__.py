@@ -1,0 +1,15 @@
+"""The demo: a stream of payments through a bad network, three times side by side, and on through Spark.
+
+It runs on a directory and on processes of its own, which are gone when it ends, however it ends, and touches nothing
+else. It must never say that a promise held without having counted.
+"""
+
+from typing import Final
+
+DEFAULT_SECONDS: Final = 10.0
+DEFAULT_PER_SECOND: Final = 4_200
+DEFAULT_REPORT: Final = "demo-report.html"
+
+
+class DemoFailed(Exception):
+    """The demo cannot begin or go on; the message is all that the user sees."""
