@@ -8,7 +8,6 @@ behind: the file with which it measures the disk is gone when it ends.
 import argparse
 import importlib
 import importlib.metadata
-import os
 import platform
 import resource
 import shutil
@@ -20,6 +19,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from semel.storage.files import DiskFiles, not_promised
 from semel.testing.postgres_programs import PostgresMissing, find_ground
 
 EXAMPLE: Final = "  semel doctor --data ./data"
@@ -116,6 +116,7 @@ def _disk(data: Path) -> list[Finding]:
         findings = [Finding(Mark.BAD, "directory", shown, remedy)]
     else:
         findings = [Finding(Mark.GOOD, "directory", shown)]
+    findings += [Finding(Mark.WANTING, platform.system(), sentence) for sentence in not_promised()]
     what = f"{latency_ms:.2f} ms, the median of {SYNC_WRITES} writes"
     if latency_ms > SYNC_MS_WANTED:
         remedy = "every acks=all waits this long; a local disk is faster"
@@ -126,16 +127,19 @@ def _disk(data: Path) -> list[Finding]:
 def sync_latency_ms(directory: Path) -> float:
     """How long this disk takes to make one small write durable, half of the time."""
     latencies = []
-    with tempfile.NamedTemporaryFile(dir=directory, prefix=".semel-doctor-", buffering=0) as file:
-        descriptor = file.fileno()
-        # As in the journal: the blocks are there before the writes that are measured.
-        os.posix_fallocate(descriptor, 0, SYNC_WRITES * _SYNC_BYTES)
-        os.fsync(descriptor)
-        for write in range(SYNC_WRITES):
-            began = time.perf_counter()
-            os.pwrite(descriptor, bytes(_SYNC_BYTES), write * _SYNC_BYTES)
-            os.fdatasync(descriptor)
-            latencies.append((time.perf_counter() - began) * 1000)
+    with tempfile.TemporaryDirectory(dir=directory, prefix=".semel-doctor-") as scratch:
+        file = DiskFiles(scratch).open("writes", create=True)
+        try:
+            # As in the journal: the blocks are there before the writes that are measured.
+            file.allocate(SYNC_WRITES * _SYNC_BYTES)
+            file.sync()
+            for write in range(SYNC_WRITES):
+                began = time.perf_counter()
+                file.write_at([bytes(_SYNC_BYTES)], write * _SYNC_BYTES)
+                file.sync()
+                latencies.append((time.perf_counter() - began) * 1000)
+        finally:
+            file.close()
     return statistics.median(latencies)
 
 

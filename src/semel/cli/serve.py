@@ -6,6 +6,7 @@ import contextlib
 import errno
 import logging
 import os
+import platform
 import resource
 import signal
 import socket
@@ -26,11 +27,15 @@ if TYPE_CHECKING:
 
 EXAMPLE: Final = "  semel serve --listen 127.0.0.1:9092 --data ./data"
 
+_LOG: Final = logging.getLogger("semel")
 
 # The numbers by which glibc knows its two settings; other C libraries have no mallopt, or ignore it.
 _MALLOPT_TRIM_THRESHOLD: Final = -1
 _MALLOPT_MMAP_THRESHOLD: Final = -3
 _KEPT_BYTES: Final = 32 * 1024 * 1024
+
+# macOS names no hard limit and refuses what is above one of its own; that is at least the last of these.
+_OPEN_FILES_TRIED: Final = (262_144, 65_536, 10_240)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -61,6 +66,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from semel.broker.broker import Broker
+    from semel.storage.files import not_promised
 
     logging.basicConfig(
         level=options.log_level.upper(),
@@ -76,6 +82,8 @@ def run(options: argparse.Namespace) -> int:
         advertised_host = socket.gethostname()
     metrics = listening_address(options.metrics) if options.metrics else None
     limits = _limits(options.limit)
+    for sentence in not_promised():
+        _LOG.warning("not promised on %s: %s", platform.system(), sentence)
     _raise_open_files()
     _keep_freed_memory()
     garbage = Garbage()
@@ -208,9 +216,12 @@ def _limits(assignments: list[str]) -> "Limits":
 def _raise_open_files() -> None:
     """Take all the open files that the system allows: every connection and every segment in use is one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
+    for count in (hard, *(tried for tried in _OPEN_FILES_TRIED if hard == resource.RLIM_INFINITY and tried > soft)):
+        if count == soft:
+            return
         with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
+            return
 
 
 def _keep_freed_memory() -> None:

@@ -20,8 +20,14 @@ Buffer = bytes | bytearray | memoryview
 # No more room on the disk, or none for this user: unlike any other refusal it passes once there is space.
 OUT_OF_SPACE: Final = frozenset((errno.ENOSPC, errno.EDQUOT))
 
-# A writev takes at most this many buffers (POSIX promises 1024 on Linux); longer lists are cut up.
+# A writev takes at most this many buffers (Linux and macOS take 1024); longer lists are cut up.
 BUFFERS_PER_CALL_MAX = 1024
+
+# macOS has no fdatasync, and its fsync leaves the bytes in the cache of the drive; this command of fcntl empties that.
+_F_FULLFSYNC: Final = 51
+# What file systems of macOS answer that do not know the command: network drives, FUSE, ZFS.
+_NO_FULL_SYNC: Final = frozenset((errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOTTY))
+_ZEROS: Final = bytes(1024 * 1024)
 
 
 class File(Protocol):
@@ -136,6 +142,8 @@ class DiskFile:
         return b"".join(parts)
 
     def is_cached(self, size: int, position: int) -> bool:
+        if not hasattr(os, "RWF_NOWAIT"):
+            return True
         # The kernel reads ahead in long stretches, so both ends speak for what lies between them.
         probe = bytearray(1)
         try:
@@ -150,13 +158,21 @@ class DiskFile:
         return True
 
     def sync(self) -> None:
-        os.fdatasync(self._descriptor)
+        if hasattr(os, "fdatasync"):
+            os.fdatasync(self._descriptor)
+        else:
+            _sync_fully(self._descriptor)
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._descriptor, size)
 
     def allocate(self, size: int) -> None:
-        os.posix_fallocate(self._descriptor, 0, size)
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(self._descriptor, 0, size)
+            return
+        end = self.size()
+        while end < size:
+            end += self.write_at([_ZEROS[: size - end]], end)
 
     def size(self) -> int:
         return os.fstat(self._descriptor).st_size
@@ -265,9 +281,41 @@ class ReadOnlyFiles(DiskFiles):
 def _sync_directory(path: str) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(descriptor)
+        if hasattr(os, "fdatasync"):
+            os.fsync(descriptor)
+        else:
+            _sync_fully(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _sync_fully(descriptor: int) -> None:
+    """The sync of macOS. A sync that failed is not tried another way: only where the file system has no such command
+    does the plain one take its place."""
+    try:
+        fcntl.fcntl(descriptor, _F_FULLFSYNC)
+    except OSError as error:
+        if error.errno not in _NO_FULL_SYNC:
+            raise
+        os.fsync(descriptor)
+
+
+def not_promised() -> list[str]:
+    """What a broker on a directory promises on Linux and cannot promise on this system: one sentence for each."""
+    sentences = []
+    if not hasattr(os, "fdatasync"):
+        sentences.append(
+            "a loss of power may take acknowledged records where the file system does not support F_FULLFSYNC, as "
+            "network drives do not"
+        )
+    if not hasattr(os, "posix_fallocate"):
+        sentences.append(
+            "space for the journal cannot be reserved for certain: when the disk is full, the broker may have to be "
+            "restarted after space was made"
+        )
+    if not hasattr(os, "RWF_NOWAIT"):
+        sentences.append("a consumer that reads old records may hold up all other clients while the disk is read")
+    return sentences
 
 
 class MemoryFile:
