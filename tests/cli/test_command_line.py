@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from semel_command import SECONDS_MAX, SEMEL, semel, semel_lines, started
 
 import semel as semel_package
-from semel.cli import COMMANDS
+from semel.cli import COMMANDS, GROUPS
+from semel_command import SECONDS_MAX, SEMEL, semel, semel_lines, started
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -21,9 +21,14 @@ def test_a_command_has_a_help_text_with_an_example(command: str) -> None:
     assert importlib.import_module(f"semel.cli.{command}").EXAMPLE in text
 
 
-def test_the_help_names_every_command() -> None:
-    named = [line.split()[0] for line in semel_lines("--help") if line.startswith("    ") and line[4] != " "]
-    assert named == list(COMMANDS)
+def test_the_help_names_every_command_in_its_group() -> None:
+    listed: dict[str, list[str]] = {}
+    for line in semel_lines("--help"):
+        if line.removesuffix(":") in GROUPS:
+            listed[group := line.removesuffix(":")] = []
+        elif listed and line.startswith("    ") and line[4] != " ":
+            listed[group].append(line.split()[0])
+    assert listed == {group: list(commands) for group, commands in GROUPS.items()}
 
 
 def test_the_help_imports_no_command_and_no_broker() -> None:

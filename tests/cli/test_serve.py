@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from semel_command import SECONDS_MAX, semel, semel_failure, semel_lines, started
 
 from semel.storage import checkpoint
 from semel.storage.files import DiskFiles
 from semel.testing.ports import free_port
 from semel.testing.served import ServedBroker
+from semel_command import SECONDS_MAX, semel, semel_failure, semel_lines, started
 
 READY = re.compile(r"semel ready on (127\.0\.0\.1:\d+) in \d+\.\d\d s\n")
 
@@ -109,7 +109,9 @@ def test_what_is_no_address_is_said_to_be_none(listen: str, tmp_path: Path) -> N
 def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("no directory")
-    for data in (file, file / "data", Path("/proc/semel")):
+    told = semel_failure("serve", "--listen=127.0.0.1:0", f"--data={file}")
+    assert told == f"{file}: this is a file; --data takes a directory, and makes one that is missing"
+    for data in (file / "data", Path("/proc/semel")):
         assert semel_failure("serve", "--listen=127.0.0.1:0", f"--data={data}").startswith(f"{data}: ")
     assert file.read_text() == "no directory"
 
@@ -157,4 +159,4 @@ def test_a_limit_holds(serve: Serve) -> None:
 def test_a_wrong_number_of_partitions_is_a_wrong_call(tmp_path: Path) -> None:
     done = semel("serve", f"--data={tmp_path}", "--partitions=0")
     assert done.returncode == 2
-    assert "'0' is no number from 1 on" in done.stderr
+    assert "'0' is not a whole number from 1 on" in done.stderr

@@ -3,6 +3,8 @@
 import socket
 import threading
 
+import pytest
+
 from semel_command import semel, semel_failure, semel_lines
 
 
@@ -43,6 +45,14 @@ def test_a_refusal_names_what_it_is_about_once(bootstrap: str) -> None:
     semel_lines("topics", "create", "there", bootstrap)
     told = semel_failure("topics", "create", "there", bootstrap)
     assert told == "topic 'there' exists already (TOPIC_ALREADY_EXISTS)"
+
+
+@pytest.mark.parametrize("count", ["-1", "0", "two"])
+def test_a_number_of_partitions_that_is_none_makes_no_topic(bootstrap: str, count: str) -> None:
+    done = semel("topics", "create", "odd", f"--partitions={count}", bootstrap)
+    assert done.returncode == 2
+    assert f"{count!r} is not a whole number from 1 on" in done.stderr
+    assert semel_failure("topics", "describe", "odd", bootstrap) == "there is no topic 'odd'"
 
 
 def test_a_command_that_is_called_wrongly_says_how_it_is_called(bootstrap: str) -> None:

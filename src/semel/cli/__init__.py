@@ -10,8 +10,10 @@ import functools
 import importlib
 import io
 import os
+import shutil
 import signal
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -20,28 +22,37 @@ from semel.cli.errors import Ended, Failure
 from semel.cli.showing import LINE_END, printable
 from semel.cli.subcommands import add_subcommand
 
-# The commands in the order in which a newcomer meets them, and what each is for. It stands here and not in the modules,
-# so that `semel --help` need not import them all.
-COMMANDS: Final = {
-    "serve": "run the broker on a directory",
-    "demo": "send payments through a bad network, three ways, and on through Spark to the last row",
-    "topics": "list, create, describe and delete topics",
-    "produce": "write lines to a topic, each exactly once",
-    "tail": "read a topic, with the numbers its deduplication goes by",
-    "groups": "list, describe, reset and delete consumer groups",
-    "transactions": "list and describe transactions, and abort what nobody will end",
-    "lab": "try the rules of idempotence and transactions at a prompt or from a file",
-    "settings": "print how a client is set for a semantic, and check how one is set",
-    "schema": "make the tables of outbox, inbox and HTTP keys in your database, check or print them",
-    "outbox": "publish what an application's transactions have added, and show how far that is",
-    "inbox": "show what a consumer has put aside, have it tried again, or drop it",
-    "http": "delete the HTTP keys whose time is up",
-    "chaos": "lose, cut and kill while clients work, and count what arrived",
-    "audit": "say whether all that was sent is where it belongs, once, and name what is lost or doubled",
-    "dump": "look into a data directory: journal, segments, producers",
-    "repair": "go on without what a start stops at, and keep a copy of it",
-    "doctor": "see what this machine has, what it lacks, and how to get it",
+# The commands by what they are for, and the purpose of each. They stand here and not in the modules, so that
+# `semel --help` need not import them all.
+GROUPS: Final = {
+    "broker": {
+        "serve": "run the broker on a directory",
+        "topics": "list, create, describe and delete topics",
+        "produce": "write lines to a topic, each exactly once",
+        "tail": "read a topic, with the numbers its deduplication goes by",
+        "groups": "list, describe, reset and delete consumer groups",
+        "transactions": "list and describe transactions, and abort those that nobody will end",
+        "dump": "look into a data directory: journal, segments, producers",
+        "repair": "go on without the entries at which a start stops, and keep a copy of them",
+    },
+    "application": {
+        "settings": "print how a client is set for a semantic, and check how one is set",
+        "schema": "make the tables of outbox, inbox and HTTP keys in your database, check or print them",
+        "outbox": "publish the messages that an application's transactions have added, and show how far that is",
+        "inbox": "show the messages that a consumer has put aside, have them tried again, or drop them",
+        "http": "delete the HTTP keys whose time is up",
+    },
+    "pipeline": {
+        "audit": "say whether all that was sent is in every sink, once, and name what is lost or doubled",
+    },
+    "proof": {
+        "demo": "send payments through a bad network, three ways, and on through Spark to the last row",
+        "lab": "try the rules of idempotence and transactions at a prompt or from a file",
+        "chaos": "lose, cut and kill while clients work, and count what arrived",
+        "doctor": "see what this machine has, what it lacks, and how to get it",
+    },
 }
+COMMANDS: Final = {name: purpose for group in GROUPS.values() for name, purpose in group.items()}
 
 
 # Ctrl-C, `kill`, and a terminal that goes away; and what each does before anybody has said otherwise.
@@ -103,17 +114,34 @@ def _end_nevertheless(usual: Callable[["sys.UnraisableHookArgs"], Any], lost: "s
     signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
 
 
+def _listed() -> str:
+    """The commands in their groups, with what each is for, as wide as the terminal."""
+    width = max(map(len, COMMANDS)) + 6
+    lines = []
+    for group, commands in GROUPS.items():
+        lines.append(f"{group}:")
+        for name, purpose in commands.items():
+            first = f"    {name}".ljust(width)
+            columns = shutil.get_terminal_size().columns
+            lines += textwrap.wrap(purpose, max(columns, 60), initial_indent=first, subsequent_indent=" " * width)
+    return "\n".join([*lines, "", "`semel COMMAND --help` says what a command takes."])
+
+
 def _run(words: list[str]) -> int:
     # A command is looked for before anything is parsed, so that only the one that is used is imported.
     name = words[0] if words and words[0] in COMMANDS else None
     parser = argparse.ArgumentParser(
-        prog="semel", description="Exactly once, from the first request to the last row.", allow_abbrev=False
+        prog="semel",
+        description="Exactly once, from the first request to the last row.",
+        epilog=_listed(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"semel {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, help="one of those below")
     for command, purpose in COMMANDS.items():
         if command != name:
-            commands.add_parser(command, help=purpose, add_help=False)
+            commands.add_parser(command, add_help=False)
             continue
         module = importlib.import_module(f"semel.cli.{command}")
         own = add_subcommand(

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from semel.cli.progress import Progress
+from semel.cli.showing import print_table
+from semel.cli.subcommands import count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,11 +64,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--before", type=_time, metavar="TIME", help="only events before this time")
     parser.add_argument("--once", action="store_true", help="expect once what the source has more than once")
     parser.add_argument(
-        "--limit", type=_count, metavar="N", help="name so many ids of each kind; counts are exact (100)"
+        "--limit", type=count, metavar="N", help="name so many ids of each kind; counts are exact (100)"
     )
-    parser.add_argument("--buckets", type=_count, metavar="N", help="a power of two (16384; 1024 for each window)")
+    parser.add_argument("--buckets", type=count, metavar="N", help="a power of two (16384; 1024 for each window)")
     parser.add_argument("--key", metavar="HEX", help="the key of an earlier audit, to repeat it (a new one)")
-    parser.add_argument("--processes", type=_count, metavar="N", help="how many count at once (the cores)")
+    parser.add_argument("--processes", type=count, metavar="N", help="how many count at once (the cores)")
     parser.add_argument("--json", action="store_true", help="the verdict as JSON")
     checks = parser.add_subparsers(dest="check", metavar="[parquet DIR]", title="a check of readers")
     check = checks.add_parser(
@@ -78,7 +80,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     check.add_argument("directory", type=Path, metavar="DIR", help="the directory that a streaming query wrote")
     check.add_argument("--id", metavar="COLUMN", help="what identifies a row, to find doubles by")
     # Those of the command itself have the same names, and would be overwritten by a default.
-    check.add_argument("--limit", type=_count, default=argparse.SUPPRESS, metavar="N", help="name so many ids (100)")
+    check.add_argument("--limit", type=count, default=argparse.SUPPRESS, metavar="N", help="name so many ids (100)")
     check.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="the verdict as JSON")
 
 
@@ -159,7 +161,7 @@ def _show(verdict: "Verdict", seconds: float) -> None:
     for sink in verdict.sinks:
         found = [f"{getattr(sink, kind).rows:,}" for kind in _WORDS]
         rows.append([f"sink    {sink.sink.name}", f"{sink.sink.rows:,}", *found, *_amount(sink.sink)])
-    _print_table(rows)
+    print_table(rows, right=True)
     for counted in (verdict.source, *(sink.sink for sink in verdict.sinks)):
         if counted.without_id:
             print(f"\n{counted.name}: {counted.without_id:,} more rows have no id, so nothing can be said of them")
@@ -176,13 +178,6 @@ def _amount(counted: "Counted") -> list[str]:
     return [] if counted.amount is None else [f"{counted.plain_amount:,f}"]
 
 
-def _print_table(rows: list[list[str]]) -> None:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        cells = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-        print("  ".join([row[0].ljust(widths[0]), *cells]).rstrip())
-
-
 def _show_findings(verdict: "SinkVerdict") -> None:
     for kind, words in _WORDS.items():
         findings = getattr(verdict, kind)
@@ -197,7 +192,7 @@ def _show_findings(verdict: "SinkVerdict") -> None:
         print(f"\n{verdict.sink.name}: windows that differ")
         rows = [["  window", "source", "sink"]]
         rows += [[f"  {_time_text(w.begin_ms)}", f"{w.source_rows:,}", f"{w.sink_rows:,}"] for w in verdict.windows]
-        _print_table(rows)
+        print_table(rows, right=True)
 
 
 def _print_ids(findings: "Sequence[Finding]") -> None:
@@ -259,14 +254,14 @@ def _show_readers(verdict: "ReaderVerdict") -> None:
         ["committed", f"{verdict.committed_files:,}", f"{verdict.committed_rows:,}"],
         ["seen by a reader that ignores _spark_metadata", f"{verdict.files_seen:,}", f"{verdict.rows_seen:,}"],
     ]
-    _print_table(rows)
-    for title, paths, count in (
+    print_table(rows, right=True)
+    for title, paths, total in (
         ("not committed", verdict.uncommitted, verdict.uncommitted_count),
         ("committed, and not there", verdict.missing, verdict.missing_count),
     ):
-        if count:
-            cut = f"; the first {len(paths)}" if len(paths) < count else ""
-            print(f"\n{count:,} {'file' if count == 1 else 'files'} {title}{cut}")
+        if total:
+            cut = f"; the first {len(paths)}" if len(paths) < total else ""
+            print(f"\n{total:,} {'file' if total == 1 else 'files'} {title}{cut}")
             for path in paths:
                 print(f"  {path}")
     if verdict.ids is not None:
@@ -294,9 +289,3 @@ def _time(text: str) -> int:
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is no time such as 2026-01-31T12:00:00Z, or milliseconds") from None
     return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
-
-
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is no number")
-    return int(text)

@@ -11,7 +11,7 @@ from semel.chaos.copy import CopyPlan, copy
 from semel.chaos.run import run as run_on_a_lossy_network
 from semel.cli import chaos_proxy
 from semel.cli.errors import Failure
-from semel.cli.subcommands import add_subcommand
+from semel.cli.subcommands import add_subcommand, positive
 from semel.testing.served import ServedBroker
 
 EXAMPLE: Final = (
@@ -35,9 +35,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     purpose = "copy records by transactions, and kill workers and broker on the way"
     own = add_subcommand(parser.add_subparsers(dest="run_of", metavar="copy"), "copy", purpose)
-    own.add_argument("--records", type=_count, default=100_000, metavar="N", help="how many to copy (100000)")
-    own.add_argument("--workers", type=_count, default=2, metavar="N", help="processes that copy (2)")
-    own.add_argument("--transaction", type=_count, default=500, metavar="N", help="records per transaction (500)")
+    own.add_argument("--records", type=positive, default=100_000, metavar="N", help="how many to copy (100000)")
+    own.add_argument("--workers", type=positive, default=2, metavar="N", help="processes that copy (2)")
+    own.add_argument("--transaction", type=positive, default=500, metavar="N", help="records per transaction (500)")
     own.add_argument("--kills", type=int, default=10, metavar="N", help="kills of each worker and of the broker (10)")
     _add_seed(own, default=_SEED)
 
@@ -95,9 +95,3 @@ def _note(progress: str) -> None:
 
 def _add_seed(parser: argparse.ArgumentParser, default: int | None) -> None:
     parser.add_argument("--seed", type=int, default=default, metavar="N", help=f"what chance begins from ({_SEED})")
-
-
-def _count(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
-    return int(text)

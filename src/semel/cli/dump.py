@@ -14,6 +14,7 @@ from typing import Final
 
 from semel.cli.errors import Failure
 from semel.cli.progress import Progress
+from semel.cli.showing import counted
 from semel.core.batch import CODEC_MASK, CONTROL_BIT, NO_PRODUCER, TRANSACTIONAL_BIT, BatchHeader, read_header
 from semel.core.entries import BatchAppended, Entry, TopicCreated
 from semel.core.producers import advance, epoch_of, last_heard_ms, window_of
@@ -82,13 +83,13 @@ def _show_overview(files: Files, examined: Examined) -> None:
         life, _, position = state["journal"]
         how = "after a clean stop" if state["clean"] else "while running"
         print(f"checkpoint  cluster {state['cluster_id']}, life {life}, journal position {position}, written {how}")
-    print(f"journal     {_plural(examined.replayed_entries, 'entry', 'entries')} behind the checkpoint", end=", ")
-    print(f"to position {examined.position}, in {_plural(len(journal.starts_of(files)), 'file')}")
+    print(f"journal     {counted(examined.replayed_entries, 'entry', 'entries')} behind the checkpoint", end=", ")
+    print(f"to position {examined.position}, in {counted(len(journal.starts_of(files)), 'file')}")
     if examined.stopped is not None:
         print(f"STOPPED     {examined.stopped}")
     for topic in examined.state.catalog:
         configs = "".join(f" {name}={value}" for name, value in sorted(topic.configs.items()))
-        partitions = _plural(topic.partition_count, "partition")
+        partitions = counted(topic.partition_count, "partition")
         print(f"topic       {topic.name}, number {topic.number}, id {topic.topic_id.hex()}, {partitions}{configs}")
         for index, holder in enumerate(examined.state.partitions.of(topic)):
             partition = holder.state
@@ -96,11 +97,11 @@ def _show_overview(files: Files, examined: Examined) -> None:
                 parts = [f"offsets {partition.log_start} to {partition.next_offset}"]
                 if partition.open_transactions:
                     parts.append(f"stable to {partition.stable_offset}")
-                parts.append(_plural(len(partition.producers), "producer"))
+                parts.append(counted(len(partition.producers), "producer"))
                 print(f"  partition {index}  {', '.join(parts)}")
     transactions = examined.state.transactions
-    print(f"transactions  {_plural(len(transactions), 'transactional id')}, {transactions.open_count} open")
-    print(f"groups        {_plural(len(examined.state.groups), 'group')}")
+    print(f"transactions  {counted(len(transactions), 'transactional id')}, {transactions.open_count} open")
+    print(f"groups        {counted(len(examined.state.groups), 'group')}")
 
 
 # -- journal ----------------------------------------------------------------------------------------------------
@@ -300,7 +301,3 @@ def _show_groups(examined: Examined) -> None:
 def _name_of(catalog: Catalog, number: int) -> str:
     topic = catalog.numbered(number)
     return topic.name if topic is not None else f"topic {number}"
-
-
-def _plural(count: int, one: str, many: str | None = None) -> str:
-    return f"{count} {one if count == 1 else many or one + 's'}"

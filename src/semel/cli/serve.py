@@ -20,6 +20,7 @@ from semel.cli.addresses import listening_address
 from semel.cli.errors import Failure
 from semel.cli.garbage import Garbage
 from semel.cli.progress import Progress
+from semel.cli.subcommands import positive
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -52,7 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="acks=all is answered after the disk has it (fsync, the default) or after it was written (os)",
     )
     add("--metrics", metavar="HOST:PORT", help="serve metrics in Prometheus' text format here; port 0 picks a free one")
-    add("--partitions", type=_positive, default=1, metavar="N", help="partitions of topics made without a number (1)")
+    add("--partitions", type=positive, default=1, metavar="N", help="partitions of topics made without a number (1)")
     add("--no-auto-create-topics", action="store_true", help="do not make topics merely because a client asks for them")
     add(
         "--limit",
@@ -73,6 +74,8 @@ def run(options: argparse.Namespace) -> int:
         format="%(asctime)s level=%(levelname)s %(message)s",
         stream=sys.stderr,
     )
+    if os.path.exists(options.data) and not os.path.isdir(options.data):
+        raise Failure(f"{options.data}: this is a file; --data takes a directory, and makes one that is missing")
     host, port = listening_address(options.listen)
     advertised_host, advertised_port = host, None
     if options.advertise:
@@ -190,12 +193,6 @@ def _advertised(text: str) -> tuple[str, int | None]:
 
 def _shown(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _positive(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 on")
-    return int(text)
 
 
 def _limits(assignments: list[str]) -> "Limits":

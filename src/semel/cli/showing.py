@@ -11,12 +11,22 @@ NOTHING: Final = "-"
 LINE_END: Final = "\n"
 
 
-def print_table(rows: Sequence[tuple[str, ...]]) -> None:
-    """The first row is that of the names."""
-    rows = [tuple(map(printable, row)) for row in rows]
+def print_table(rows: Sequence[Sequence[str]], *, right: bool = False) -> None:
+    """The first row is that of the names. `right` puts all columns but the first at their right edges, as figures
+    stand."""
+    rows = [[*map(printable, row)] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        cells = [
+            cell.rjust(width) if right and place else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        print("  ".join(cells).rstrip())
+
+
+def counted(number: int, one: str, several: str | None = None) -> str:
+    """A number with its unit."""
+    return f"{number:,} {one if number == 1 else several or one + 's'}"
 
 
 def printable(text: str, *, keep: str = "") -> str:

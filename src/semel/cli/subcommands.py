@@ -1,4 +1,7 @@
-"""How a command is declared: what it is for is its line in the list of commands, and the first line of its own help."""
+"""How a command is declared: its purpose is both its line in the list of commands and the first line of its own help.
+
+And the numbers that commands take.
+"""
 
 import argparse
 from typing import Any
@@ -9,3 +12,17 @@ def add_subcommand(
 ) -> argparse.ArgumentParser:
     """`more` is what `add_parser` takes besides."""
     return parsers.add_parser(name, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.", **more)
+
+
+def count(text: str) -> int:
+    """A whole number from 0 on, as an option takes it."""
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 on")
+    return int(text)
+
+
+def positive(text: str) -> int:
+    """A whole number from 1 on, as an option takes it."""
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+    return int(text)

@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 from semel.cli.cluster import add_bootstrap, cluster_at, offsets_of, partitions_of, topic_of
 from semel.cli.errors import Ended, Failure
 from semel.cli.showing import printable
+from semel.cli.subcommands import count
 from semel.client.cluster import Cluster
 from semel.client.connection import ConnectionLost
 from semel.client.patience import Moved
@@ -64,7 +65,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--partition", type=int, metavar="P", help="only this partition (all)")
     parser.add_argument("-f", "--follow", action="store_true", help="at the end, wait for more")
-    parser.add_argument("-n", dest="count", type=_count, metavar="N", help="stop after this many records")
+    parser.add_argument("-n", dest="count", type=count, metavar="N", help="stop after this many records")
     parser.add_argument(
         "--isolation",
         choices=tuple(_ISOLATIONS),
@@ -81,12 +82,6 @@ def _begin(text: str) -> Position:
         return names[text]
     if not text.isascii() or not text.isdigit():
         raise argparse.ArgumentTypeError(f"{text!r} is neither earliest, latest nor an offset")
-    return int(text)
-
-
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of records")
     return int(text)
 
 

@@ -7,8 +7,8 @@ from typing import Final
 
 from semel.cli.cluster import add_bootstrap, cluster_at, offsets_of, partitions_of, topic_of
 from semel.cli.errors import Failure
-from semel.cli.showing import time_shown
-from semel.cli.subcommands import add_subcommand
+from semel.cli.showing import counted, print_table, time_shown
+from semel.cli.subcommands import add_subcommand, positive
 from semel.client import admin
 from semel.client.cluster import Cluster
 from semel.client.places import EARLIEST, LATEST, Topic, TopicPartition
@@ -32,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
     action("list", "show every topic, with how many partitions it has and how many offsets are in them")
     create = action("create", "make a topic")
-    create.add_argument("--partitions", type=int, default=-1, metavar="N", help="how many (the broker's default)")
+    create.add_argument("--partitions", type=positive, metavar="N", help="how many (the broker's default)")
     create.add_argument(
         "--config", action="extend", nargs="+", default=[], metavar="K=V", help="settings, such as retention.ms=60000"
     )
@@ -60,9 +60,7 @@ def _list(cluster: Cluster) -> None:
     for name, topic in sorted(cluster.every_topic().items()):
         first, behind = _ends(cluster, topic)
         rows.append((name, str(topic.partitions), str(sum(behind.values()) - sum(first.values()))))
-    width = max(len(name) for name, _, _ in rows)
-    for name, partitions, offsets in rows:
-        print(f"{name:{width}}  {partitions:>10}  {offsets:>10}")
+    print_table(rows, right=True)
 
 
 def _ends(cluster: Cluster, topic: Topic) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
@@ -70,7 +68,7 @@ def _ends(cluster: Cluster, topic: Topic) -> tuple[dict[TopicPartition, int], di
     return offsets_of(cluster, partitions, EARLIEST), offsets_of(cluster, partitions, LATEST)
 
 
-def _create(cluster: Cluster, name: str, partitions: int, settings: list[str]) -> None:
+def _create(cluster: Cluster, name: str, partitions: int | None, settings: list[str]) -> None:
     configs = {}
     for setting in settings:
         key, equals, value = setting.partition("=")
@@ -78,7 +76,7 @@ def _create(cluster: Cluster, name: str, partitions: int, settings: list[str]) -
             raise Failure(f"{setting!r} is no setting: NAME=VALUE is, such as retention.ms=60000")
         configs[key] = value
     count = admin.create_topic(cluster, name, partitions, configs)
-    print(f"created {name}" + (f" with {_plural(count, 'partition')}" if count > 0 else ""))
+    print(f"created {name}" + (f" with {counted(count, 'partition')}" if count > 0 else ""))
 
 
 def _describe(cluster: Cluster, name: str) -> None:
@@ -105,13 +103,9 @@ def _delete(cluster: Cluster, name: str, sure: bool) -> None:
             raise Failure("deleting cannot be undone; say --yes")
         first, behind = _ends(cluster, topic)
         count = sum(behind.values()) - sum(first.values())
-        print(f"Delete {name} with its {_plural(count, 'offset')}? [y/N] ", end="", flush=True)
+        print(f"Delete {name} with its {counted(count, 'offset')}? [y/N] ", end="", flush=True)
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             print("kept")
             return
     admin.delete_topic(cluster, name)
     print(f"deleted {name}")
-
-
-def _plural(count: int, what: str) -> str:
-    return f"{count} {what}" + ("" if count == 1 else "s")

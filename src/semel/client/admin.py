@@ -23,22 +23,24 @@ from semel.wire.versions import (
 
 # What the protocol calls a topic among the things that have configurations.
 _TOPIC: Final = 2
+# Stands for "as many as the brokers choose".
+_BROKERS_CHOICE: Final = -1
 
 
-def create_topic(cluster: Cluster, name: str, partitions: int, configs: Mapping[str, str]) -> int:
-    """Make a topic that is not there yet, as often replicated as the brokers choose; -1 partitions are as
-    many as they choose. How many it has."""
+def create_topic(cluster: Cluster, name: str, partitions: int | None, configs: Mapping[str, str]) -> int:
+    """Make a topic that does not exist, replicated as the brokers choose, as are its partitions if they are None.
+    Answers how many it has; 0 if the brokers do not say."""
     wanted = {
         "name": name,
-        "num_partitions": partitions,
-        "replication_factor": -1,
+        "num_partitions": _BROKERS_CHOICE if partitions is None else partitions,
+        "replication_factor": _BROKERS_CHOICE,
         "assignments": [],
         "configs": [{"name": config, "value": value} for config, value in configs.items()],
     }
     answer = cluster.ask_controller(CREATE_TOPICS, topics=[wanted], timeout=_timeout_ms(cluster), validate_only=False)
     (created,) = answer.topics
     _check(f"topic {name!r}", created, right=f"Create on topic {name!r}")
-    return int(getattr(created, "num_partitions", partitions))
+    return max(getattr(created, "num_partitions", 0), partitions or 0)
 
 
 def grow_topic(cluster: Cluster, name: str, partitions: int) -> None:

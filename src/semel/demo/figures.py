@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from semel.cli.showing import counted
 from semel.demo.stream import Run, Stream
 from semel.settings import Semantics
 
@@ -84,11 +85,6 @@ class Figures:
     @property
     def held(self) -> bool:
         return all(row.held for _, rows in self.sections() for row in rows)
-
-
-def counted(count: int, one: str, several: str) -> str:
-    """A number with its unit."""
-    return f"{count:,} {one if count == 1 else several}"
 
 
 def _row_of(run: Run, stream: Stream) -> Row:

@@ -16,10 +16,11 @@ from semel import audit
 from semel.chaos.plan import Fault
 from semel.chaos.proxy import ChaosProxy
 from semel.chaos.undisturbed import undisturbed
+from semel.cli.showing import counted
 from semel.demo import DemoFailed
 from semel.demo.database import BALANCES, PAYMENTS, Database
 from semel.demo.driver import Driver
-from semel.demo.figures import NOT_COUNTED, Happening, Pipeline, Row, counted
+from semel.demo.figures import NOT_COUNTED, Happening, Pipeline, Row
 from semel.demo.payments import PARTITIONS, Payment
 from semel.demo.pipeline_driver import BALANCES_SINK, MODULE, PAYMENTS_SINK, TOPIC_SINK, Orders
 from semel.demo.screen import Screen, bar
