@@ -299,7 +299,7 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "ids of strangers send commands to a terminal",
         "semel.cli.showing:print_table",
-        "rows = [tuple(map(printable, row)) for row in rows]",
+        "rows = [[*map(printable, row)] for row in rows]",
         "",
         ("tests/inbox/test_inbox_command.py",),
     ),
