@@ -11,7 +11,7 @@ from figures import figures_of
 import semel
 from semel.chaos import run
 from semel.chaos.plan import Fault
-from semel.core import partition
+from semel.core import batch_checks
 from semel.core.producers import ACCEPTED, Judgement
 
 SECONDS = float(os.environ.get("SEMEL_CHAOS_SECONDS", "8"))
@@ -27,7 +27,7 @@ def test_on_a_lossy_network_nothing_is_lost_doubled_or_out_of_order() -> None:
 
 
 def test_a_broker_that_recognises_no_duplicate_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partition, "judge", lambda *_: Judgement(ACCEPTED))
+    monkeypatch.setattr(batch_checks, "judge", lambda *_: Judgement(ACCEPTED))
     with semel.broker() as broker:
         report = run.run(broker.bootstrap, lambda: 0, seconds=2, seed=1, note=lambda _: None)
     assert report.doubled > 0

@@ -5,9 +5,9 @@ from argparse import Namespace
 from pathlib import Path
 
 import pytest
-from semel_command import semel, semel_lines
 
 from semel.cli import doctor
+from semel_command import semel, semel_lines
 
 
 def examined(capsys: pytest.CaptureFixture[str], data: Path) -> tuple[int, dict[str, str]]:

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+
 from semel_command import semel_failure, semel_lines
 
 

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from semel_command import SECONDS_MAX, SEMEL, semel, semel_failure, semel_lines
 
 EXAMPLES = Path(__file__).parents[2] / "docs/examples"

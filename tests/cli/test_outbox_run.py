@@ -7,11 +7,10 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from semel_command import SECONDS_MAX, started
-
 from semel import schema
 from semel.database import engine_of
 from semel.testing.broker import FaultyBroker
+from semel_command import SECONDS_MAX, started
 
 
 @contextlib.contextmanager

@@ -4,10 +4,10 @@ import json
 import signal
 
 from confluent_kafka import Producer
-from semel_command import SECONDS_MAX, semel, semel_failure, semel_lines, started
 
 from semel.cli.produce import partition_of
 from semel.testing.broker import FaultyBroker
+from semel_command import SECONDS_MAX, semel, semel_failure, semel_lines, started
 
 
 def test_lines_become_records_in_their_order(semel_broker: FaultyBroker, bootstrap: str) -> None:

@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
-from semel_command import semel, semel_failure, semel_lines
-
 from ledger import Caller, Ledger
 from semel.core.entries import TransactionGrew
 from semel.storage.encoding import encode
 from semel.storage.files import DiskFiles
+from semel_command import semel, semel_failure, semel_lines
 
 
 def spoilt(data: Path) -> str:

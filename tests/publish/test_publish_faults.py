@@ -267,8 +267,8 @@ def forget_transactional_ids(broker: FaultyBroker) -> None:
 
     async def forget() -> None:
         inside = broker._broker
-        for entry in list(inside.log.state.transaction_rules.silent(inside.now_ms(), -1)):
-            inside.commit(entry)
+        for entry in list(inside.log.state.transaction_rules.silent(inside.clock.now_ms(), -1)):
+            inside.runtime.commit(entry)
         assert not list(inside.log.state.transactions.all_described())
 
     broker._call(forget())

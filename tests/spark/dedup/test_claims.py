@@ -118,7 +118,7 @@ def test_many_claims_at_once_have_the_fates_that_core_gives_each_alone(
         assert fates == naive.judge(batch)
         # What is kept is what goes through the state store.
         producers = ProducerStates.unpack(judged.producers.pack())
-        assert len(producers.register) == len(naive.states)
+        assert len(producers.table) == len(naive.states)
 
 
 @given(streams())
@@ -152,7 +152,7 @@ def test_of_two_copies_the_one_that_arrived_first_is_accepted() -> None:
 def test_no_claims_change_nothing() -> None:
     judged = judge_claims(as_arrays([]), ProducerStates.unpack(None), is_new=True, now_ms=0)
     assert len(judged.order) == 0
-    assert len(judged.producers.register) == 0
+    assert len(judged.producers.table) == 0
 
 
 def test_a_silent_producer_is_forgotten_and_may_then_go_on_anywhere() -> None:
@@ -162,7 +162,7 @@ def test_a_silent_producer_is_forgotten_and_may_then_go_on_anywhere() -> None:
     assert not producers.without_silent(now_ms=20, forget_ms=9).has_forgotten
     later = ProducerStates.unpack(producers.without_silent(now_ms=20, forget_ms=8).pack())
     assert later.has_forgotten
-    assert len(later.register) == 1
+    assert len(later.table) == 1
     judged = judge_claims(as_arrays([(1, 0, 1)]), later, is_new=not later.has_forgotten, now_ms=30)
     assert judged.outcome.tolist() == [Outcome.ACCEPTED]
 
