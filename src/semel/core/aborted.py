@@ -9,10 +9,10 @@ Markers only ever come behind those that are there, so a search begins at the ri
 the end: each abort bears the stable offset as it was just afterwards, and no transaction that ended later begins below
 that. Four numbers for each abort, packed.
 
-There may be as many as a partition has batches, so only the youngest are here. The others were put away in blocks, and
-of a block three numbers are kept, which say whether a search has to look into it. Where blocks lie is not known here:
-whoever searches says how to read them. What a search must never do is to name a transaction whose marker compaction has
-removed: a consumer would leave out everything that the producer wrote later.
+A partition may have as many as it has batches, so only the youngest are here. The others were put away in blocks. This
+file keeps three numbers of each block, which say whether a search has to look into it; the caller of a search says how
+to read the blocks. A search must never name a transaction whose marker compaction has removed: a consumer would leave
+out everything that the producer wrote later.
 """
 
 from array import array
@@ -46,7 +46,7 @@ class AbortedTransactions:
         self.first_block = 0
         # The number of the next block to be put away.
         self.next_block = 0
-        # What ended below this concerns nobody any more, though it may stand in a block beside others.
+        # No reader needs a transaction that ended below this, though it may stand in a block beside others.
         self._floor = 0
 
     @property
@@ -70,12 +70,12 @@ class AbortedTransactions:
 
     def between(self, begin: int, end: int, read: ReadBlocks) -> list[tuple[int, int]]:
         """Producer id and first offset of those that have a record or their marker from `begin` to before `end`."""
-        found: list[tuple[int, int]] = []
+        transactions: list[tuple[int, int]] = []
         for producer_ids, first_offsets, _ in self._reaching(begin, end, read):
             pairs = zip(producer_ids, first_offsets, strict=True)
             # There may be tens of thousands, and most often all of them begin in the stretch or before it.
-            found += pairs if max(first_offsets) < end else [pair for pair in pairs if pair[1] < end]
-        return found
+            transactions += pairs if max(first_offsets) < end else [pair for pair in pairs if pair[1] < end]
+        return transactions
 
     def spans(self, begin: int, end: int, read: ReadBlocks) -> list[tuple[int, int, int]]:
         """The same with the marker's offset of each."""
@@ -90,7 +90,7 @@ class AbortedTransactions:
         begin = max(begin, self._floor)
         numbers = self.blocks_between(begin, end)
         for columns in (*map(_columns, read(numbers) if numbers else ()), self._youngest):
-            # Nothing that ended later than the first of which the stable offset is not below `end` begins below it.
+            # The first abort whose stable offset is `end` or more: no transaction that ended later begins below `end`.
             near = slice(bisect_left(columns[2], begin), bisect_left(columns[3], end) + 1)
             if columns[2][near]:
                 yield [column[near] for column in columns[:3]]
@@ -125,7 +125,7 @@ class AbortedTransactions:
             del column[:count]
 
     def forget_below(self, offset: int) -> None:
-        """The log begins at `offset` now, or compaction came so far: what ended before it concerns nobody."""
+        """The log begins at `offset` now, or compaction came so far: no reader needs what ended before it."""
         self._floor = max(self._floor, offset)
         gone = 0
         while gone < len(self._blocks) and self._blocks[gone] < offset:

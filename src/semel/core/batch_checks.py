@@ -5,9 +5,9 @@
     judge_batch    the batch against what is known: repetition, epoch, sequence number; the transaction; whether there
                    is room for one more producer; and the clock of its sender
 
-The order decides which error a batch with several faults gets; it is Kafka's. A repetition and a zombie learn that they
-are one, whatever else is wrong with them. Nothing here changes anything, and a batch that `judge_batch` accepts has to
-be appended before anything else is.
+The order decides which error a batch with several faults gets; it is Kafka's. The sender of a repetition or of an old
+epoch is told so, whatever else is wrong with the batch. Nothing here changes anything, and a batch that `judge_batch`
+accepts has to be appended before anything else is.
 """
 
 from typing import Final, NamedTuple

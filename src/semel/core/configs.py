@@ -1,4 +1,4 @@
-"""The configurations of a topic, as data: what may be set, to what, and what it is when nobody sets it.
+"""The configurations of a topic, as data: what may be set, to what, and its default.
 
 A configuration is here for one of two reasons: the log acts upon it, or what it asks for holds already whatever its
 value (clients set those out of habit, and refusing them would stop programs for nothing). Everything else is refused
@@ -18,7 +18,7 @@ Kind = Literal["boolean", "int", "long", "double", "string", "list"]
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 
-# Kafka has asked for 1 MiB since 4.0 and for 14 bytes before that. Whoever wants to see a log roll sets one thousand or
+# Kafka has asked for 1 MiB since 4.0 and for 14 bytes before that. To see a log roll, people set one thousand or
 # ten; below that there would be a file for every batch.
 SEGMENT_BYTES_MIN: Final = 1024
 

@@ -96,7 +96,7 @@ class LogStartMoved:
 
 @dataclass(frozen=True, slots=True)
 class BatchAppended:
-    """A record batch took its offsets. `batch` is the batch as stored: its header, then records nobody looks into."""
+    """A record batch took its offsets. `batch` is the batch as stored: its header, then records, which stay closed."""
 
     number: int
     partition: int
@@ -106,7 +106,7 @@ class BatchAppended:
 
 @dataclass(frozen=True, slots=True)
 class TransactionalIdClaimed:
-    """From now on a transactional id belongs to this producer id in this epoch, and whoever had it before is fenced.
+    """From now on a transactional id belongs to this producer id in this epoch, and its former owner is fenced.
 
     `last_producer_id` and `last_epoch` (-1: none) are what its owner knew before, so that its retry is recognised.
     """
@@ -195,7 +195,7 @@ class OffsetsForgotten:
 
 @dataclass(frozen=True, slots=True)
 class ClassicGroupChanged:
-    """A generation of a classic group has its assignments; without members: nobody is left in the group."""
+    """A generation of a classic group has its assignments; without members, the group is empty."""
 
     group: str
     generation: int

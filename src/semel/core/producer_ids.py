@@ -6,8 +6,8 @@ was reserved, and a block is not used for longer than `BLOCK_AGE_MAX_MS`; so the
 time from a handful of numbers. `core.producers` asks for it: an id that is younger than the time after which producers
 are forgotten cannot have been forgotten, and must begin at sequence 0.
 
-Which ids of a block are gone is known to the process that reserved it and to nobody after it. So `apply` counts a whole
-block as handed out, and only `open_block`, which recovery never calls, makes its ids available.
+Only the process that reserved a block knows which of its ids it has handed out. So `apply` counts a whole block as
+handed out, and only `open_block`, which recovery never calls, makes its ids available.
 """
 
 from bisect import bisect_right
@@ -50,7 +50,7 @@ class ProducerIds:
             raise ValueError(f"producer ids from {entry.first} on are reserved already")
 
     def apply(self, entry: ProducerIdsReserved) -> None:
-        """The block is reserved. All of it counts as handed out until whoever reserved it opens it."""
+        """The block is reserved. All of it counts as handed out until the process that reserved it opens it."""
         self._next = self._reserved_until = entry.first + entry.count
         self._block_firsts.append(entry.first)
         self._block_times_ms.append(entry.at_ms)

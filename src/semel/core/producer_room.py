@@ -1,16 +1,15 @@
-"""Who may have one more producer put on record, when there is not room for everybody.
+"""Which addresses may put one more producer on record when there is not room for all of them.
 
-A partition's record of a producer may not go before its time: whoever is forgotten too soon, and sends again what was
-acknowledged, has it stored twice. So nothing is ever put out to make room, and the room is shared out instead. Whoever
-connects tells nothing about itself that another could not tell as well, but for its address; so addresses are what room
-is shared among.
+A partition must not forget a producer early: if the producer then sends an acknowledged batch again, the batch is
+stored twice. So no record is ever dropped to make room. Instead the addresses of clients share the room, because a
+client can choose everything else that it says about itself.
 
-Half of the room is anybody's. Of what is left, an address gets more only while it has been given less than there is
-free. So one that takes all it can get ends with half, two with a third each, and however many there are, one that had
-nothing yet gets some of what is free. An address is charged for what it put on record in the time for which producers
-are remembered, and for no longer. How many of them are still there is not asked: that would take memory for each.
+Half of the room is free to all. In the other half, an address gets more only while it has taken less than is still
+free. So one greedy address ends with half of the room and two end with a third each, and a new address always gets
+something. An address is charged for the producers that it put on record during the time for which producers are
+remembered, and no longer. The room does not count which of them are still on record: that would take memory for each.
 
-Nothing here may refuse while half of the room is free, or put anything out.
+Nothing here may refuse while half of the room is free, or drop a record.
 """
 
 from collections.abc import Iterable
@@ -25,7 +24,7 @@ PRODUCER_STATES_MAX: Final = 1_000_000
 BUCKET_MS: Final = 6 * 3_600_000
 # Addresses that are remembered; beyond that those are forgotten that have been charged least.
 ADDRESSES_MAX: Final = 1_000
-# Whoever has an IPv6 address has 2^64 of them.
+# A machine with one IPv6 address has 2^64 of them.
 _IPV6_HOST_BITS: Final = 64
 
 
@@ -48,7 +47,7 @@ class ProducerRoom:
     def check(self, wanted: int, taken: int, address: str | None, horizon_ms: int | None) -> None:
         """`NoRoom` unless so many more may be put on record where `taken` are. `address` is None for the log's own.
 
-        Who was heard last at `horizon_ms` or before has been forgotten.
+        Producers last heard at `horizon_ms` or before have been forgotten.
         """
         free = self._states_max - taken
         if wanted > free:
@@ -96,7 +95,7 @@ class ProducerRoom:
 
 
 def address_of(host: str) -> str:
-    """What counts as one address: of IPv6 it is the network, of which a single machine has every address."""
+    """What counts as one address: for IPv6 the network, because a single machine has every address of it."""
     try:
         address = ip_address(host)
     except ValueError:

@@ -268,8 +268,8 @@ def window_of(state: bytes) -> list[KnownBatch]:
 class Producers:
     """Everything on record about the producers of one partition.
 
-    The states are kept in the order in which the producers were last heard, so that those to forget stand in front and
-    forgetting costs nothing until there is somebody to forget.
+    The states are kept in the order in which the producers were last heard, so those to forget stand in front, and
+    forgetting costs nothing until one of them is old enough.
     """
 
     __slots__ = ("_states",)

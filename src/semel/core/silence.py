@@ -1,14 +1,13 @@
-"""Who has been silent for too long, counted in the time in which there was a broker to speak to.
+"""Which clients have been silent for too long, counted in the time in which the broker was up to hear them.
 
 What is forgotten after a time without a word (producers, transactional ids, offsets) bears the time of day at which it
-was heard last. But the time of day goes on while the broker is down, and it jumps when somebody sets the clock; neither
-is anybody's silence. So each stretch that the clock on the wall shows and the process did not live through is an
-absence, and does not count. `allowed_ms` says how long ago, by the clock on the wall, somebody may have been heard last
-and not be silent for longer than a period.
+was heard last. But the time of day goes on while the broker is down, and it jumps when a person sets the clock; in
+neither case was a client silent. So each stretch that the clock on the wall shows and the process did not live through
+is an absence, and does not count. `allowed_ms` says how long ago, by the clock on the wall, a client may have been
+heard last without having been silent for longer than a period.
 
-Producers are forgotten when `note_time` is called and at no other time, by the `horizon_ms` that it sets; so whoever
-asks whether a producer may have been forgotten asks that, whatever the clock shows meanwhile. Nothing here reads a
-clock.
+Producers are forgotten only when `note_time` is called, by the `horizon_ms` that it sets. So that number, and not the
+clock, says whether a producer may have been forgotten. Nothing here reads a clock.
 """
 
 from collections.abc import Mapping
@@ -33,7 +32,7 @@ class Silence:
         self._last: tuple[int, int] | None = None
         # The time of day at which a broker was there for certain; None where nothing is known of the past.
         self.seen_ms: int | None = None
-        # Whoever was heard last at this time of day or before may have been forgotten; None if nobody can.
+        # A producer last heard at this time of day or before may have been forgotten; None if no producer may.
         self.horizon_ms: int | None = None
 
     def note_time(self, now_ms: int, steady_ms: int, expiration_ms: int) -> None:
@@ -59,7 +58,7 @@ class Silence:
             self._absences[:2] = [(self._absences[0][0], self._absences[1][1])]
 
     def allowed_ms(self, now_ms: int, period_ms: int) -> int:
-        """How long ago who is silent for no longer than this period may have been heard, by the clock on the wall."""
+        """How long ago, by the clock on the wall, a client may have been heard that is silent for a period at most."""
         counted_ms = 0
         later_ms = now_ms
         for begin, end in reversed(self._absences):
@@ -70,7 +69,7 @@ class Silence:
         return now_ms - later_ms + period_ms - counted_ms
 
     def producer_allowed_ms(self, now_ms: int, expiration_ms: int) -> int:
-        """The same for producers, by the horizon of the last look: nobody was forgotten since."""
+        """The same for producers, by the horizon of the last look: none was forgotten since."""
         return expiration_ms if self.horizon_ms is None else now_ms - self.horizon_ms
 
     # Checkpoints

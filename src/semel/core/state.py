@@ -1,9 +1,9 @@
 """Everything that a log knows: topics, partitions, producer ids, transactions and groups, each a machine of its own.
 
 `State.apply` makes an entry true, in service and in recovery alike, and there is no other way: the table in
-`State.__init__` says which machines take in which entry, and in which order. What holds a partition beside its state
-(`Holder`), the records on disk for example, is not known here: a log at work holds them, and whoever examines a data
-directory does not, so that both come to the same state. Nothing here may read or write a file.
+`State.__init__` says which machines take in which entry, and in which order. What else belongs to a partition, such as
+its records on disk, stays with its `Holder`: a log at work has the records, and the reader behind `semel dump` has
+none, and yet both come to the same state. Nothing here may read or write a file.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -242,9 +242,9 @@ class State(Generic[H]):
         self.producer_room.check(1, self.partitions.producer_count, address, self.silence.horizon_ms)
 
     def strays(self) -> Iterator[tuple[H, int]]:
-        """The transactions that are open in a partition, by producer id, and of which the register does not know.
+        """The transactions that are open in a partition, by producer id, and have no transactional id.
 
-        There are none, or a checkpoint contradicts itself: nobody would ever end them.
+        There are none unless a checkpoint contradicts itself. No request could ever end them.
         """
         for holder in self.partitions.all():
             for producer_id in tuple(holder.state.open_transactions):

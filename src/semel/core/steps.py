@@ -1,8 +1,8 @@
-"""Long work, done a little at a time, so that nobody else has to wait for all of it.
+"""Long work, done a little at a time, so that other requests need not wait for all of it.
 
 A function that may have much to do is a generator: after each little piece it yields how much that was, and at the end
-it returns its result. Whoever drives it decides when others go first. One piece of work is about what one element of a
-message takes, some millionths of a second; an append takes `APPEND_PIECES` of them.
+it returns its result. The driver of the steps decides when others go first. One piece of work is about what one element
+of a message takes, some millionths of a second; an append takes `APPEND_PIECES` of them.
 
 What is computing alone, and cannot be cut into pieces, is handed over as it is, to be done elsewhere. Where only so
 many may be at something at once, the others wait at a `Door`.
@@ -47,7 +47,7 @@ class Elsewhere:
 
 
 class Waiting:
-    """Steps that do not go on before somebody lets them. Whoever drives them is told when that is."""
+    """Steps that go on only when they are let. Their driver is told when that is."""
 
     def __init__(self) -> None:
         self._is_over = False
@@ -88,7 +88,7 @@ SORTED_AT_ONCE: Final = 500
 
 
 def finish(steps: Steps[T]) -> T:
-    """All of it at once, for those who have nobody waiting."""
+    """All of it at once, for a caller that keeps no other request waiting."""
     while True:
         try:
             step = next(steps)
@@ -98,7 +98,7 @@ def finish(steps: Steps[T]) -> T:
         if isinstance(step, Elsewhere):
             step.do()
         elif isinstance(step, Waiting):
-            raise RuntimeError("nobody else goes on meanwhile, so this would wait for ever")
+            raise RuntimeError("no other steps run meanwhile, so this would wait for ever")
 
 
 def elsewhere(work: Callable[[], A]) -> Steps[A]:
@@ -113,7 +113,7 @@ def elsewhere(work: Callable[[], A]) -> Steps[A]:
 class Door:
     """So many may be inside at once; who comes then waits, and goes in before all who come later.
 
-    Whoever is inside must not wait at another door, or two could wait for each other for ever.
+    Work that is inside must not wait at another door, or two could wait for each other for ever.
     """
 
     def __init__(self, places: int) -> None:
@@ -146,7 +146,7 @@ class Door:
 
     def _leave(self) -> None:
         if self._waiting:
-            # A place passes from one to the other, so that nobody comes in between.
+            # A place passes from one to the other, so that no third one comes in between.
             self._waiting.popleft().end()
         else:
             self._free += 1
@@ -174,7 +174,7 @@ def in_order(items: Iterable[str]) -> Steps[list[str]]:
 
 
 def each(items: Iterable[A], work: Callable[[A], T], pieces: int = 1) -> Steps[list[T]]:
-    """What `work` makes of every item, each of which is so many pieces."""
+    """What `work` makes of every item; each item is so many pieces of work."""
     done = []
     for item in items:
         done.append(work(item))

@@ -101,7 +101,7 @@ class Catalog:
         self._clear()
 
     def _clear(self) -> None:
-        # Rises when a topic comes, goes or grows, so that whoever has drawn conclusions need not draw them again.
+        # Rises when a topic comes, goes or grows, so that a caller need not draw the same conclusions twice.
         self.changes = 0
         self._next_number = 0
         self._partition_count = 0

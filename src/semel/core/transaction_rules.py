@@ -2,10 +2,10 @@
 
 Theory of operation
 -------------------
-A transactional id is a name that outlives processes. Whoever claims it gets a producer id and an epoch, and everybody
-who held it before has an older epoch and is fenced: that is the whole protection against zombies. Its transaction is
-open from the first partition or group that takes part until it ends, and it ends in one entry, at once in all of them;
-so there is no state between "open" and "ended", and nothing that a crash could leave half done.
+A transactional id is a name that outlives processes. The process that claims it gets a producer id and an epoch; every
+former owner has an older epoch and is fenced. That is the whole protection against zombies. Its transaction is open
+from the first partition or group that takes part until it ends, and it ends in one entry, at once in all of them; so
+there is no state between "open" and "ended", and nothing that a crash could leave half done.
 
 Clients speak two versions of the protocol:
 
@@ -148,7 +148,7 @@ class TransactionRules:
     ) -> Claim:
         """Who owns a transactional id from now on. `supplied` is the (producer id, epoch) that the claimant has.
 
-        A claimant without one is a new process: whoever owned the id before is fenced. One with the current one goes
+        A claimant without one is a new process: the former owner is fenced. One with the current one goes
         on after an error. One with the last one asks again because the answer was lost.
         """
         self._check_id(transactional_id)
@@ -186,7 +186,7 @@ class TransactionRules:
     def _fence(self, owner: Owner, now_ms: int, *, for_successor: bool) -> TransactionEnded:
         """The abort of an open transaction in a new epoch, so that whatever of it is still on its way is refused."""
         epoch = min(owner.producer_epoch + 1, EPOCH_MAX)
-        # Of the last epoch nobody must hear: above it there would be none to abort its transaction with.
+        # Never hand out the last epoch: there would be none above it to abort its transaction with.
         fenced = for_successor or epoch > EPOCH_GIVEN_MAX
         return self._end(owner, False, epoch, (owner.producer_id, epoch), now_ms, fenced=fenced)
 
@@ -366,7 +366,7 @@ class TransactionRules:
         return self._fence(self._known.known(producer_id), now_ms, for_successor=False)
 
     def silent(self, now_ms: int, expiration_ms: int) -> Iterator[TransactionalIdsForgotten]:
-        """The transactional ids of which nothing was heard for so long, and that have nothing open."""
+        """The transactional ids that have been silent for so long and have nothing open."""
 
         def is_silent(owner: Owner | None) -> bool:
             return (

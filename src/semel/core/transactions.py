@@ -94,7 +94,7 @@ class Transactions:
         self._owners: dict[int, Owner] = {}
         self._producer_ids: dict[str, int] = {}
         self._open: dict[int, OpenTransaction] = {}
-        # Producers whose later epochs may have been handed out and lost since: nobody may get one of them again.
+        # Producers whose later epochs may have been handed out and lost since: none of those may be handed out again.
         self._doubted: set[int] = set()
         # Partitions and groups of all open transactions together.
         self.part_count = 0
@@ -169,7 +169,7 @@ class Transactions:
         return None if producer_id is None else self._owners[producer_id]
 
     def doubt(self) -> None:
-        """What was decided last may be lost, epochs among it that somebody has heard of."""
+        """The last decisions may be lost, and with them epochs that clients have been told."""
         self._doubted.update(self._owners)
 
     # -- applying -----------------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ class Transactions:
                     raise ValueError(f"there is no transactional id '{transactional_id}', or its transaction is open")
 
     def _check_unowned(self, producer_id: int, transactional_id: str) -> None:
-        """Nobody but this transactional id may have the producer id."""
+        """No other transactional id may have the producer id."""
         owner = self._owners.get(producer_id)
         if owner is not None and owner.transactional_id != transactional_id:
             raise ValueError(f"producer id {producer_id} belongs to '{owner.transactional_id}'")

@@ -77,9 +77,9 @@ class AbortedBlocks:
     def _read(self, numbers: Iterable[int], opened: Callable[[str], File]) -> Iterator[bytes]:
         """These blocks, from the files that `opened` gives; `Damaged` if one is not as it was written."""
         block_bytes = self._layout.block_bytes
-        for (path, position, size), found in self._stretches(numbers):
+        for (path, position, size), run in self._stretches(numbers):
             data = opened(path).read_at(size, position)
-            for at, number in enumerate(found):
+            for at, number in enumerate(run):
                 block = data[at * block_bytes : (at + 1) * block_bytes]
                 content = block[_CHECKSUM.size :]
                 if len(block) < block_bytes or _CHECKSUM.unpack_from(block)[0] != _checksum(number, content):
@@ -137,9 +137,9 @@ class AbortedBlocks:
         """Where these blocks are, in as few pieces as possible, and which ones are in each. `numbers` rise."""
         per_file, block_bytes = self._layout.blocks_per_file, self._layout.block_bytes
         for (file_number, _), some in groupby(enumerate(numbers), lambda i: (i[1] // per_file, i[1] - i[0])):
-            found = [number for _, number in some]
-            position = found[0] % per_file * block_bytes
-            yield Stretch(self._path(file_number), position, len(found) * block_bytes), found
+            run = [number for _, number in some]
+            position = run[0] % per_file * block_bytes
+            yield Stretch(self._path(file_number), position, len(run) * block_bytes), run
 
     def _paths(self, first: int, behind: int) -> list[str]:
         return [self._path(file_number) for file_number in range(first, behind)]

@@ -1,4 +1,4 @@
-"""A data directory as it lies there, read by somebody who neither owns it nor may change it.
+"""A data directory as it is, read by a process that neither owns it nor may change it.
 
 `examine` comes to the state that recovery would come to, from the last checkpoint and the entries behind it, without
 the lock and without writing; a broker may be at work in the directory meanwhile. `walk_segment` goes through the
@@ -127,11 +127,11 @@ def examine(files: Files, layout: BlockLayout = BLOCK_LAYOUT) -> Examined:
 def _examine_once(files: Files, layout: BlockLayout) -> Examined:
     examined = Examined()
     try:
-        found = checkpoint.read(files)
-        if found is None:
+        last = checkpoint.read(files)
+        if last is None:
             examined.stopped = f"{files.describe(checkpoint.NAME)}: not there; the first start had not come to an end"
             return examined
-        state, packed = found
+        state, packed = last
         examined.restore(state, packed, files, layout)
         examined.checkpoint = state
         bookmark = Bookmark(*state["journal"])
@@ -186,15 +186,15 @@ def walk_segment(
         position = 0
         size = file.size()
         while True:
-            found = _batch_at(file, position, size)
-            if isinstance(found, StoredBatch):
-                on_batch(found)
-                position += found.header.batch_bytes
-                on_progress(found.header.batch_bytes)
+            item = _batch_at(file, position, size)
+            if isinstance(item, StoredBatch):
+                on_batch(item)
+                position += item.header.batch_bytes
+                on_progress(item.header.batch_bytes)
                 continue
             size_now = file.size()
             if size_now == size:
-                return found
+                return item
             # A broker went on writing meanwhile.
             size = size_now
     finally:

@@ -152,7 +152,7 @@ class DiskFile:
         except BlockingIOError:
             return False
         except OSError as error:
-            # Some file systems cannot say; then nobody knows better than to read.
+            # Some file systems cannot say; then the only way to know is to read.
             if error.errno != errno.EOPNOTSUPP:
                 raise
         return True
@@ -246,7 +246,7 @@ class DiskFiles:
 
 
 class ReadOnlyFiles(DiskFiles):
-    """A directory tree on the real disk that is only looked at, whoever else may be working in it."""
+    """A directory tree on the real disk that is only read, while another process may be working in it."""
 
     def _make_root(self) -> None:
         pass

@@ -110,7 +110,7 @@ class Misfit(Damaged):
 
 
 class Sight(NamedTuple):
-    """An entry as somebody finds it who looks at a file without knowing whether it still counts."""
+    """An entry as a reader of the file finds it, who cannot know whether it still counts."""
 
     entry: JournalEntry
     life: int

@@ -4,10 +4,10 @@ Every change takes the same way:
 
     decide (core, pure) -> write (segment, then journal) -> apply (core) -> settle, once it is durable
 
-A change whose write failed was never applied, and what the failed write left on disk lies behind the end of everything
-and is overwritten by the next. An error between the journal and the
-end of `apply` leaves memory behind what is written: the log is torn then (`Torn`), and does nothing more. Nothing here
-waits: a sync and a checkpoint are begun here, run by whoever has a thread for it, and finished here.
+A change whose write failed was never applied, and what the failed write left on disk lies behind the end of everything,
+where the next one overwrites it. An error between the journal and the end of `apply` leaves memory behind what is
+written: the log is torn then (`Torn`), and does nothing more. Nothing here waits for the disk: a sync and a checkpoint
+begin and end here, and the caller runs them in a thread.
 
 `Log.open` is recovery: the last checkpoint, then `apply` for every entry of the journal behind it, then a new
 checkpoint. A file is removed only when a durable checkpoint no longer names it.
@@ -107,8 +107,8 @@ class Log:
         # and the stable part of a partition will end then.
         self._unsettled: deque[tuple[int, PartitionLog, Mark, Mark]] = deque()
         self._checkpoint_position = 0
-        # Behind the last entry that gave somebody an identity. It has to be durable before anybody hears of it, however
-        # answers go otherwise, or another would get the same.
+        # Behind the last entry that gave a client an identity. It has to be durable before the client hears of it,
+        # whatever the durability of other answers, or another client would get the same one.
         self.identity_end = 0
         # Until when the last checkpoint knows that there was a broker.
         self._checkpoint_seen_ms = 0
@@ -131,7 +131,7 @@ class Log:
         on_progress: Callable[[int], None] | None = None,
         repair: Repair | None = None,
     ) -> "Log":
-        """Take the directory, recover what is there, or begin. `on_progress` hears how many bytes were replayed;
+        """Take the directory, and recover its content or begin. `on_progress` hears how many bytes were replayed;
         `repair` says what to go on without.
         """
         log = cls(files, settings or LogSettings())
@@ -232,8 +232,11 @@ class Log:
         return Verdict(ACCEPTED, base_offset, answered_timestamp(header))
 
     def commit(self, entry: Entry, prepared: PreparedEnd | None = None) -> None:
-        """Make any other decision part of the log. OSError means that nothing happened, as does ValueError for one that
-        cannot follow on what is there; Torn that nothing in memory counts any more. `prepared` is an end's."""
+        """Make any other decision part of the log. `prepared` belongs to the end of a transaction.
+
+        OSError means that nothing happened, and so does ValueError, for an entry that cannot follow on those before it;
+        Torn that nothing in memory counts any more.
+        """
         self._check_whole()
         self.state.check(entry)
         kind, parts = encode(entry)
@@ -253,7 +256,7 @@ class Log:
 
     def prepare_end(self, entry: TransactionEnded) -> Steps[PreparedEnd]:
         """Write the markers of an end that is to come, some at a time: they lie behind the end of everything, where
-        nobody sees them before `commit` is given the entry.
+        no reader sees them before `commit` is given the entry.
         """
         return prepare_end(self.state, entry)
 
@@ -263,8 +266,8 @@ class Log:
         self._unsettled.append((end, partition, readable, partition.stable_mark(readable)))
 
     def _note_broken_off(self, what: str, end: int, error: BaseException) -> None:
-        """A change broke off. If the disk refused it nothing happened; else nobody knows what memory holds, and nothing
-        may be acknowledged or written any more. `end` is behind its entry in the journal, 0 without one.
+        """A change broke off. If the disk refused it nothing happened; else memory may hold half of it, and nothing may
+        be acknowledged or written any more. `end` is behind its entry in the journal, 0 without one.
         """
         if end or not isinstance(error, OSError):
             self.torn = Torn(f"{what} was to become part of the log and broke off half-way: {error!r}")
@@ -310,12 +313,12 @@ class Log:
             yield 1 + len(partition.segments) // 10
 
     def note_time(self, now_ms: int, steady_ms: int) -> None:
-        """What the clocks show. Before anything is forgotten: what neither lived through is nobody's silence."""
+        """Note what the clocks show, before anything is forgotten: time in which the broker was down does not count."""
         self.state.silence.note_time(now_ms, steady_ms, self.settings.producer_expiration_ms)
 
     def forget(self, now_ms: int, steady_ms: int) -> Steps[int]:
         """Forget producers that were silent for too long, and what was only kept for their sake; answer how many, each
-        counted in each of its partitions. `steady_ms` is a clock that nobody can set.
+        counted in each of its partitions. `steady_ms` is a clock that cannot be set.
         """
         self.note_time(now_ms, steady_ms)
         state = self.state
@@ -370,7 +373,7 @@ class Log:
     def warm(self, stretches: list[Stretch]) -> None:
         """Have the disk bring these parts of segments into memory. For a thread; takes as long as the disk."""
         for path, position, size in stretches:
-            # Whatever is wrong with it will be found by whoever reads it for good.
+            # The read that follows will find whatever is wrong with it.
             with contextlib.suppress(OSError):
                 file = self.files.open(path)
                 try:
@@ -418,7 +421,7 @@ class Log:
         try:
             yield from take_partitions(self.state, records, parts)
         except BaseException:
-            # Nobody will run it. What was to be synced is left for the next one.
+            # It will not be run. What was to be synced is left for the next one.
             self.fail_checkpoint(job)
             raise
         self._index_bytes = sum(part.growing_index.size_bytes for part in parts)

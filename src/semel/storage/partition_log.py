@@ -153,8 +153,8 @@ class PartitionLog:
     def swap(self, old: list[Segment], new: Segment | None) -> bool:
         """Put a segment with all that is of value in sealed ones, or none, in their place; False if they are not here.
 
-        Whoever reads notices nothing: what is gone from between two batches is as if it had never been there. Of what
-        was aborted, nothing is left below the end of what is swapped.
+        Readers notice nothing: they skip what is gone as if it had never been there. Below the end of what is swapped
+        no aborted records are left.
         """
         at = bisect_right(self._bases, old[0].base_offset) - 1
         if at < 0 or self._segments[at : at + len(old)] != old:
@@ -288,18 +288,18 @@ class PartitionLog:
 
     def latest_timestamp(self, until: Mark) -> int:
         """The latest timestamp of any batch that may be read, -1 if there is none."""
-        found = -1
+        latest_ms = -1
         for segment in self._segments:
             if self.state.log_start <= segment.base_offset and segment.next_offset <= until.offset:
-                found = max(found, segment.max_timestamp)
+                latest_ms = max(latest_ms, segment.max_timestamp)
                 continue
             for begin, end, latest in self._indexed(segment):
                 if self.state.log_start <= begin and end <= until.offset:
-                    found = max(found, latest)
+                    latest_ms = max(latest_ms, latest)
                 else:
                     for header, _ in self._batches_within(begin, end, until):
-                        found = max(found, header.max_timestamp)
-        return found
+                        latest_ms = max(latest_ms, header.max_timestamp)
+        return latest_ms
 
     def _indexed(self, segment: Segment) -> Iterator[tuple[int, int, int]]:
         """The parts of a segment that the index knows: first offset, offset behind the last, latest timestamp."""
@@ -313,7 +313,7 @@ class PartitionLog:
         """The batches from `begin` to before `end`, as far as they may be read."""
         begin = max(begin, self.state.log_start)
         if begin < end:
-            yield from takewhile(lambda found: found[0].base_offset < end, self.batches(begin, until))
+            yield from takewhile(lambda pair: pair[0].base_offset < end, self.batches(begin, until))
 
     def retained_from(self, now_ms: int, retention_ms: int, retention_bytes: int) -> int:
         """Where the log has to begin once what is too old or too much is gone; whole segments go, never part of one."""
@@ -469,7 +469,7 @@ class PartitionLog:
     def _taken(
         self, segment: Segment, position: int, data: bytes | memoryview, offset: int
     ) -> tuple[bytes | memoryview, int]:
-        """These bytes go to somebody, whose next fetch will begin behind them, at `offset`."""
+        """These bytes go to a consumer, whose next fetch will begin behind them, at `offset`."""
         places = self._places
         if offset not in places and len(places) >= _REMEMBERED_PLACES_MAX:
             del places[next(iter(places))]

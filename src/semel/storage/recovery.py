@@ -1,8 +1,8 @@
 """From the files back to the state: the last checkpoint, then every entry of the journal behind it.
 
-What a checkpoint remembers of partitions is taken here as well, beside where it is put back.
-Every entry is applied as it was when it was made, by the same `State.apply`. What cannot be is `Damaged`, with the file
-and the place: nothing is passed over that a person has not said to pass over (`Repair`), and nothing here may guess.
+What a checkpoint remembers of partitions is taken here as well, beside where it is put back. Every entry is applied as
+it was when it was made, by the same `State.apply`. What cannot be is `Damaged`, with the file and the place: nothing is
+passed over that a person has not said to pass over (`Repair`), and nothing here may guess.
 """
 
 from collections.abc import Callable
@@ -41,13 +41,13 @@ def recover(
     repair: Repair,
 ) -> Recovered:
     """Bring the state to where it was, or let it begin."""
-    kept = checkpoint.read(files)
-    if kept is None:
+    last = checkpoint.read(files)
+    if last is None:
         state.cluster_id = new_cluster_id
         if not journal.is_untouched(files):
             raise Damaged(f"{files.describe(journal.DIRECTORY)}: a journal without a checkpoint")
         return Recovered(0, 0, 0)
-    snapshot, packed = kept
+    snapshot, packed = last
     bookmark = Bookmark(*snapshot["journal"])
     position = bookmark.position
     _bring_back(files, state, snapshot, packed, repair)

@@ -1,7 +1,7 @@
 """What a start may go on without when it meets something intact that cannot be, and the copies that are kept of it.
 
 An entry that cannot follow on those before it is passed over; members of a group that contradict each other are left
-out, and join again; a transaction that is open in a partition and belongs to nobody gets an owner, so that its deadline
+out, and join again; a transaction that is open in a partition and has no owner gets one, so that its deadline
 ends it. Each of these is kept in `set-aside/`, durable before the start goes on without it. Nothing here decides to do
 any of that: a person does (`semel repair --set-aside`).
 """
@@ -35,7 +35,7 @@ class Repair:
     def adoption(
         self, partition: PartitionLog, producer_id: int, transactions: Transactions
     ) -> Sequence[TransactionalIdClaimed | TransactionGrew]:
-        """The entries by which a transaction that nobody owns gets an owner; none to leave it at that."""
+        """The entries by which a transaction without an owner gets one; none to leave it at that."""
         return ()
 
 

@@ -176,9 +176,9 @@ def _segment_path(directory: str, base_offset: int, generation: int = 0) -> str:
 class SegmentFiles:
     """The segments' files, a bounded number of them open, least recently used ones closed first.
 
-    `dirty` names the files that were written to, and `grown` the directories that got a new name, since somebody last
-    took those sets away to sync what is in them. `unnamed` names the files that nothing needs any more once the next
-    checkpoint is durable.
+    `dirty` names the files that were written to, and `grown` the directories that got a new name, since a checkpoint
+    last took those sets away to sync what is in them. `unnamed` names the files that nothing needs any more once the
+    next checkpoint is durable.
     """
 
     def __init__(self, files: Files, open_max: int = OPEN_SEGMENTS_MAX) -> None:

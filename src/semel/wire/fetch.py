@@ -41,7 +41,7 @@ LEADER_EPOCH_FROM: Final = 9
 RACK_FROM: Final = 11
 FLEXIBLE_FROM: Final = 12
 TOPIC_IDS_FROM: Final = 13
-# Who asks went from the head of a request, where it is -1 for a consumer, into a tagged field.
+# The replica id moved from the head of a request, where it is -1 for a consumer, into a tagged field.
 REPLICA_STATE_FROM: Final = 15
 
 WAIT_AND_SIZES: Final = struct.Struct(">iiib")

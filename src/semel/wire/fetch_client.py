@@ -69,17 +69,17 @@ class PartitionFetch(NamedTuple):
     partition_bytes_max: int
 
 
-def encode_request(version: int, correlation_id: int, client_id: str | None, asked: PartitionFetch) -> bytes:
+def encode_request(version: int, correlation_id: int, client_id: str | None, part: PartitionFetch) -> bytes:
     """The whole request, with the frame's size and the request header."""
     flexible = version >= FLEXIBLE_FROM
     body = bytearray() if version >= REPLICA_STATE_FROM else bytearray(_NO_REPLICA)
-    body += WAIT_AND_SIZES.pack(asked.wait_ms_max, asked.bytes_min, asked.bytes_max, asked.isolation_level)
+    body += WAIT_AND_SIZES.pack(part.wait_ms_max, part.bytes_min, part.bytes_max, part.isolation_level)
     if version >= SESSIONS_FROM:
         body += _NO_SESSION
     body += length(1, flexible)
-    body += asked.topic_id if version >= TOPIC_IDS_FROM else nullable_string(asked.topic, flexible)
+    body += part.topic_id if version >= TOPIC_IDS_FROM else nullable_string(part.topic, flexible)
     body += length(1, flexible)
-    body += _partition(version, asked)
+    body += _partition(version, part)
     if flexible:
         # No tagged fields: of the partition, and of the topic.
         body += b"\x00\x00"
@@ -92,8 +92,8 @@ def encode_request(version: int, correlation_id: int, client_id: str | None, ask
     return request_prefix(FETCH, version, correlation_id, client_id, len(body)) + body
 
 
-def _partition(version: int, asked: PartitionFetch) -> bytes:
-    index, offset, bytes_max = asked.partition, asked.offset, asked.partition_bytes_max
+def _partition(version: int, part: PartitionFetch) -> bytes:
+    index, offset, bytes_max = part.partition, part.offset, part.partition_bytes_max
     if version >= FLEXIBLE_FROM:
         return PARTITION_FROM_12.pack(index, _UNKNOWN_EPOCH, offset, _UNKNOWN_EPOCH, _NO_LOG_START, bytes_max)
     if version >= LEADER_EPOCH_FROM:

@@ -29,7 +29,7 @@ _client_ids: dict[bytes, str] = {}
 
 
 class RequestHeader(NamedTuple):
-    """Who asks what, and where in the frame the body starts."""
+    """The sender and the kind of a request, and where in the frame its body starts."""
 
     api_key: int
     api_version: int
@@ -39,7 +39,7 @@ class RequestHeader(NamedTuple):
 
 
 def frame_size(buffer: Buffer, offset: int, frame_bytes_max: int) -> int:
-    """How many bytes follow the size at `offset`, of which all four bytes must be there."""
+    """How many bytes follow the size at `offset`; all four bytes of the size must be there."""
     try:
         size: int = INT32.unpack_from(buffer, offset)[0]
     except struct.error as error:
@@ -70,7 +70,7 @@ def _read(receive_into: Callable[[memoryview], int], size: int) -> bytearray:
 def parse_request_header(frame: Buffer) -> RequestHeader:
     """The header of a frame, without its size.
 
-    A key or a version that nobody serves parses like any other, so that the correlation id is known for the answer.
+    A key or a version that is not served parses like any other, so that the correlation id is known for the answer.
     """
     try:
         api_key, api_version, correlation_id, client_id_size = _REQUEST_HEADER.unpack_from(frame)

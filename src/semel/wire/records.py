@@ -2,7 +2,7 @@
 
 On the way in and out the broker never opens a batch; it reads the header (`semel.core.batch`) and hands the rest on.
 Here the records are unpacked one by one and decompressed, slowly and with a limit; the broker asks for their times
-alone, when somebody looks for one, and compaction for the decompressed bytes. Only format 2 is known. This file must
+alone, for a look-up by time, and compaction for the decompressed bytes. Only format 2 is known. This file must
 never be imported by the path that serves Fetch, nor by that of Produce but for what compacted topics ask for.
 """
 
@@ -48,13 +48,13 @@ _XERIAL_HEADER_BYTES: Final = 16
 # A 64-bit number in pieces of seven bits.
 _VARINT_BYTES_MAX: Final = 10
 
-# A time fits 64 bits, one of which is its sign.
+# A time fits 64 bits, and one of them is its sign.
 _TIME_BITS_MAX: Final = 63
 
 _GZIP_WINDOW_BITS: Final = 31
 # What is decompressed or copied in one go while other threads wait.
 _PIECE_BYTES: Final = 1024 * 1024
-# What Kafka's clients take where nobody says.
+# The defaults of Kafka's clients.
 _LZ4_LEVEL: Final = 0
 _ZSTD_LEVEL: Final = 3
 
@@ -309,7 +309,7 @@ def _decode_records(
             end = at + size
             if size < 0 or end > len(payload):
                 raise ProtocolError(f"a record of {size} bytes where {len(payload) - at} bytes are left")
-            # One byte of attributes, of which none is in use.
+            # One byte of attributes, none of them in use.
             timestamp_delta, at = _read_varint(payload, at + 1)
             offset_delta, at = _read_varint(payload, at)
             key, at = _read_bytes(payload, at)
@@ -397,7 +397,7 @@ def compressed(attributes: int, payload: Buffer, level: int | None = None) -> Bu
     if codec == "snappy":
         return bytes(cramjam.snappy.compress_raw(payload))
     if codec == "lz4":
-        # Java refuses frames of which one block leans on another, and those of `cramjam.lz4.compress` do.
+        # Java refuses frames whose blocks depend on each other, as those of `cramjam.lz4.compress` do.
         frame = cramjam.lz4.Compressor(
             level=_LZ4_LEVEL if level is None else level, content_checksum=False, block_linked=False
         )
@@ -422,7 +422,7 @@ def _decompress(codec: str, payload: bytes, bytes_max: int) -> bytes | memoryvie
 
 
 def _room(size: int) -> memoryview:
-    """Memory to decompress to. Nobody has to clear it: the kernel gives it page by page as it is written to."""
+    """Memory to decompress to. It needs no clearing: the kernel gives it page by page as it is written to."""
     if size <= _PIECE_BYTES:
         return memoryview(bytearray(size))
     return memoryview(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))

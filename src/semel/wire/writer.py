@@ -22,7 +22,7 @@ from semel.wire.primitives import INT16, UUID_BYTES, length, nullable_string, un
 Kind = Literal["request", "response"]
 Values = Mapping[str, Any]
 
-# What nobody has to say: nothing was throttled and nothing went wrong.
+# What a handler may leave out: nothing was throttled and nothing went wrong.
 LEFT_OUT: Final[Mapping[str, object]] = MappingProxyType({"throttle_time": 0, "error_code": 0, "error_message": None})
 
 _NUMBERS: Final = {
@@ -42,7 +42,7 @@ _NO_TAGGED: Final = b"\x00"
 _NULL: Final = b"\xff"
 _NOT_NULL: Final = b"\x01"
 
-# Writes one value, or what it needs of all values of a struct, behind what is there.
+# Writes one value, or what it needs of all values of a struct, to the end of the buffer.
 _Write = Callable[[bytearray, Any], Any]
 
 
