@@ -203,6 +203,20 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
         ("tests/core/test_partition_transactions.py",),
     ),
     Bug(
+        "a repetition is refused because its transaction is over",
+        "semel.core.batch_checks:judge_batch",
+        "outcome is DUPLICATE or outcome is FENCED",
+        "outcome is FENCED",
+        ("tests/core/test_batch_checks.py",),
+    ),
+    Bug(
+        "the end of a transaction does not reach the groups",
+        "semel.core.state:State.__init__",
+        "(self.partitions, transactions, groups)",
+        "(self.partitions, transactions)",
+        ("tests/storage/test_log_transactions.py",),
+    ),
+    Bug(
         "a plain batch may come between those of its producer's transaction",
         "semel.core.batch_checks:judge_claim",
         "producer_id in partition.open_transactions and not header.attributes & TRANSACTIONAL_BIT",
