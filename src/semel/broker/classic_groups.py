@@ -15,7 +15,8 @@ from semel.broker.consumer_groups import ConsumerGroupCoordinator
 from semel.broker.limits import Limits
 from semel.broker.members import MemberName, Members
 from semel.broker.runtime import Runtime
-from semel.core.groups.classic import ClassicGroup
+from semel.core.groups import classic
+from semel.core.groups.classic_group import ClassicGroup
 from semel.core.groups.classic_steps import (
     ClassicRules,
     JoinAnswer,
@@ -104,7 +105,7 @@ class ClassicGroupCoordinator:
         now_ms = self._runtime.clock.steady_ms()
         machine.begin(now_ms)
         if machine.is_to_rebalance:
-            self._carry_out(machine, machine.rebalance(now_ms))
+            self._carry_out(machine, classic.begin_rebalance(machine, now_ms))
         else:
             self._note(machine)
 
@@ -112,7 +113,7 @@ class ClassicGroupCoordinator:
         """Answer all requests that wait; clients look for their coordinator until it is back."""
         for group in list(self._state.groups):
             if isinstance(group.machine, ClassicGroup):
-                self._carry_out(group.machine, group.machine.close(self._runtime.clock.steady_ms()))
+                self._carry_out(group.machine, classic.close(group.machine, self._runtime.clock.steady_ms()))
 
     # -- requests -----------------------------------------------------------------------------------------------
 
@@ -132,7 +133,7 @@ class ClassicGroupCoordinator:
         except Refused as refused:
             waiter.answer(JoinAnswer(refused.error, request.member_id))
             return
-        self._carry_out(machine, machine.join(request, waiter, self._runtime.clock.steady_ms(), self._rules))
+        self._carry_out(machine, classic.join(machine, request, waiter, self._runtime.clock.steady_ms(), self._rules))
         self.note_heard(exchange, name, request.member_id or request.new_member_id)
         waiter.wait()
 
@@ -152,7 +153,7 @@ class ClassicGroupCoordinator:
         except Refused as refused:
             waiter.answer(SyncAnswer(refused.error))
             return
-        self._carry_out(machine, machine.sync(request, waiter, self._runtime.clock.steady_ms()))
+        self._carry_out(machine, classic.sync(machine, request, waiter, self._runtime.clock.steady_ms()))
         waiter.wait()
 
     def heartbeat(
@@ -164,7 +165,7 @@ class ClassicGroupCoordinator:
         if consumer_group is not None:
             self._consumer_groups.classic_heartbeat(name, consumer_group, member_id, instance_id, generation)
         else:
-            self._existing(name).heartbeat(member_id, instance_id, generation, self._runtime.clock.steady_ms())
+            classic.heartbeat(self._existing(name), member_id, instance_id, generation, self._runtime.clock.steady_ms())
 
     def leave(self, name: str, leavers: Iterable[Leaver]) -> list[int]:
         """Remove members; the error code of each."""
@@ -172,7 +173,7 @@ class ClassicGroupCoordinator:
         if consumer_group is not None:
             return self._consumer_groups.leave(name, consumer_group, leavers)
         machine = self._existing(name)
-        step = machine.leave(leavers, self._runtime.clock.steady_ms())
+        step = classic.leave(machine, leavers, self._runtime.clock.steady_ms())
         self._carry_out(machine, step)
         return step.left
 
@@ -190,7 +191,7 @@ class ClassicGroupCoordinator:
         def forget(waiter: WaitingRequest[A]) -> None:
             machine = self._machine(name)
             if machine is not None:
-                machine.forget(waiter, self._runtime.clock.steady_ms())
+                classic.forget(machine, waiter, self._runtime.clock.steady_ms())
                 self._note(machine)
 
         return forget
@@ -214,7 +215,7 @@ class ClassicGroupCoordinator:
             if isinstance(machine, ConsumerGroup):
                 self._consumer_groups.connection_lost(name, machine, member_id)
             elif machine is not None:
-                deadline_ms = machine.connection_lost(member_id, now_ms, self._rules)
+                deadline_ms = classic.connection_lost(machine, member_id, now_ms, self._rules)
                 self._deadlines.note(name, deadline_ms)
 
     def _machine_with(self, name: str, member_id: str) -> ClassicGroup | ConsumerGroup | None:
@@ -228,7 +229,7 @@ class ClassicGroupCoordinator:
 
     def hand_over(self, machine: ClassicGroup) -> None:
         """The group speaks the new protocol now: members that wait have to join again, and are then served by that."""
-        self._carry_out(machine, machine.close(self._runtime.clock.steady_ms(), REBALANCE_IN_PROGRESS))
+        self._carry_out(machine, classic.close(machine, self._runtime.clock.steady_ms(), REBALANCE_IN_PROGRESS))
 
     def take_over(self, name: str) -> None:
         """The group speaks the classic protocol now, and its members have to share out what is read anew."""
@@ -245,7 +246,7 @@ class ClassicGroupCoordinator:
 
     def _check_size(self, name: str, request: JoinRequest) -> None:
         machine = self._machine(name)
-        self._members.check_growth(request.brought_bytes if machine is None else machine.growth_bytes(request))
+        self._members.check_growth(request.brought_bytes if machine is None else classic.growth_bytes(machine, request))
 
     def _machine(self, name: str) -> ClassicGroup | None:
         group = self._state.groups.named(name)
@@ -304,13 +305,13 @@ class ClassicGroupCoordinator:
     def _note(self, machine: ClassicGroup) -> None:
         """Take note of how large a group is now, and of when there is something to do about it."""
         self._members.note_size(machine.name, machine.size_bytes)
-        self._deadlines.note(machine.name, machine.next_deadline_ms())
+        self._deadlines.note(machine.name, classic.next_deadline_ms(machine))
 
     def _pass_time(self, name: str, now_ms: int) -> Steps[None]:
         """Do what is due in a group."""
         machine = self._machine(name)
         if machine is not None:
-            self._carry_out(machine, machine.pass_time(now_ms))
+            self._carry_out(machine, classic.pass_time(machine, now_ms))
         yield 1
 
 

@@ -15,7 +15,7 @@ from semel.broker.runtime import Runtime
 from semel.core.configs import Definition, canonical
 from semel.core.entries import ConsumerGroupChanged
 from semel.core.groups import consumer_migration, consumer_requests, group_configs
-from semel.core.groups.classic import ClassicGroup
+from semel.core.groups.classic_group import ClassicGroup
 from semel.core.groups.classic_steps import JoinAnswer, JoinRequest, Leaver, SyncAnswer, SyncRequest
 from semel.core.groups.consumer import ConsumerGroup, ConsumerRules
 from semel.core.groups.consumer_members import JOIN_EPOCH

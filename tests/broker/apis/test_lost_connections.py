@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from semel.broker.broker import Broker
-from semel.core.groups.classic import ClassicGroup
+from semel.core.groups.classic_group import ClassicGroup
 from semel.core.groups.consumer import ConsumerGroup
 from semel.wire.errors import ErrorCode
 from semel.wire.versions import (

@@ -3,7 +3,8 @@
 import json
 
 from semel.core.entries import ClassicGroupChanged
-from semel.core.groups.classic import ClassicGroup
+from semel.core.groups import classic
+from semel.core.groups.classic_group import ClassicGroup
 from semel.core.groups.classic_steps import (
     ClassicRules,
     JoinAnswer,
@@ -70,7 +71,7 @@ class Driver:
             requires_known_id=version >= 4,
             may_skip_assignment=version >= 9,
         )
-        self.carry_out(self.group.join(request, self._requests, self.now_ms, self.rules))
+        self.carry_out(classic.join(self.group, request, self._requests, self.now_ms, self.rules))
         return self._requests
 
     def ask_to_sync(
@@ -84,27 +85,27 @@ class Driver:
     ) -> int:
         self._requests += 1
         request = SyncRequest(member_id, instance_id, generation, protocol_type, protocol, assignments or {})
-        self.carry_out(self.group.sync(request, self._requests, self.now_ms))
+        self.carry_out(classic.sync(self.group, request, self._requests, self.now_ms))
         return self._requests
 
     def heartbeat(self, member_id: str, generation: int, instance_id: str | None = None) -> int:
         try:
-            self.group.heartbeat(member_id, instance_id, generation, self.now_ms)
+            classic.heartbeat(self.group, member_id, instance_id, generation, self.now_ms)
         except Refused as refused:
             return refused.error
         return NONE
 
     def leave(self, *leavers: Leaver) -> list[int]:
-        step = self.group.leave(leavers, self.now_ms)
+        step = classic.leave(self.group, leavers, self.now_ms)
         self.carry_out(step)
         return step.left
 
     def pass_time(self, duration_ms: int = 0) -> None:
         """Let time pass, and have done at its time whatever is due."""
         until_ms = self.now_ms + duration_ms
-        while (deadline_ms := self.group.next_deadline_ms()) is not None and deadline_ms <= until_ms:
+        while (deadline_ms := classic.next_deadline_ms(self.group)) is not None and deadline_ms <= until_ms:
             self.now_ms = max(self.now_ms, deadline_ms)
-            self.carry_out(self.group.pass_time(self.now_ms))
+            self.carry_out(classic.pass_time(self.group, self.now_ms))
         self.now_ms = until_ms
 
     def carry_out(self, step: Step) -> None:

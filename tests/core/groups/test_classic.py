@@ -6,7 +6,8 @@ import pytest
 from classic_driver import REBALANCE_MS, RULES, SESSION_MS, Driver
 
 from semel.core import refusals
-from semel.core.groups.classic_state import State
+from semel.core.groups import classic
+from semel.core.groups.classic_group import State
 from semel.core.groups.classic_steps import Leaver
 from semel.core.groups.committing import Committer
 from semel.core.refusals import NONE, Refused
@@ -106,7 +107,7 @@ def test_a_member_that_waits_for_an_answer_is_not_silent(driver: Driver) -> None
 def test_a_member_whose_connection_was_lost_has_its_session_to_come_back(driver: Driver) -> None:
     driver.stable("a", "b")
     lost = driver.ask_to_join("b", protocols={"range": b"changed"})
-    driver.group.forget(lost, driver.now_ms)
+    classic.forget(driver.group, lost, driver.now_ms)
     other = driver.ask_to_join("a")
     assert other not in driver.answers, "b is waited for"
     driver.pass_time(SESSION_MS)
@@ -428,7 +429,7 @@ def test_where_the_disk_refuses_nobody_gets_an_assignment_and_all_join_again(dri
 def test_whoever_waits_when_the_broker_stops_is_told_to_look_elsewhere(driver: Driver) -> None:
     driver.stable("a", "b")
     waiting = driver.ask_to_join("b", protocols={"range": b"changed"})
-    driver.carry_out(driver.group.close(driver.now_ms))
+    driver.carry_out(classic.close(driver.group, driver.now_ms))
     assert driver.joined(waiting).error == refusals.NOT_COORDINATOR
     assert driver.heartbeat("a", 1) == refusals.COORDINATOR_NOT_AVAILABLE
 

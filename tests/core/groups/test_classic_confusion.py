@@ -11,6 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from semel.core.groups import classic
 from semel.core.groups.classic_steps import Leaver
 from semel.core.groups.committing import Committer
 from semel.core.refusals import Refused
@@ -111,7 +112,7 @@ class ConfusedMembers(RuleBasedStateMachine):
 
     @rule(member_id=member_ids)
     def lose_connection(self, member_id: str | int) -> None:
-        self.driver.group.connection_lost(self.named(member_id), self.driver.now_ms, self.driver.rules)
+        classic.connection_lost(self.driver.group, self.named(member_id), self.driver.now_ms, self.driver.rules)
 
     @rule(duration_ms=st.sampled_from([0, 1, SESSION_MS, REBALANCE_MS, 10 * REBALANCE_MS]))
     def pass_time(self, duration_ms: int) -> None:
@@ -149,7 +150,7 @@ class ConfusedMembers(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.driver.disk_refuses = False
-        self.driver.carry_out(self.driver.group.close(self.driver.now_ms))
+        self.driver.carry_out(classic.close(self.driver.group, self.driver.now_ms))
         assert self.asked - self.lost <= self.driver.answers.keys(), "a request without an answer"
         assert not self.lost & self.driver.answers.keys(), "an answer to nobody"
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from semel.core import refusals
-from semel.core.groups.classic_state import State
+from semel.core.groups import classic
+from semel.core.groups.classic_group import State
 from semel.core.groups.classic_steps import JoinAnswer, Leaver, SyncAnswer
 from semel.core.groups.committing import Committer
 from semel.core.refusals import Refused
@@ -192,10 +193,10 @@ class ClassicGroupMachine(RuleBasedStateMachine):
     def lose(self, client: Client) -> None:
         if client.request is not None:
             if client.request not in self.driver.answers:
-                self.driver.group.forget(client.request, self.driver.now_ms)
+                classic.forget(self.driver.group, client.request, self.driver.now_ms)
                 self.lost.add(client.request)
             client.request = None
-        self.driver.group.connection_lost(client.member_id, self.driver.now_ms, self.driver.rules)
+        classic.connection_lost(self.driver.group, client.member_id, self.driver.now_ms, self.driver.rules)
 
     @rule(index=clients)
     def leave(self, index: int) -> None:
@@ -252,7 +253,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
     def what_is_promised_for_later_has_a_time(self) -> None:
         group = self.driver.group
         if group.state not in (State.EMPTY, State.DEAD):
-            assert group.next_deadline_ms() is not None
+            assert classic.next_deadline_ms(group) is not None
 
     @invariant()
     def sizes_are_those_of_the_members(self) -> None:
@@ -262,7 +263,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.driver.disk_refuses = False
         self.calm_down()
-        self.driver.carry_out(self.driver.group.close(self.driver.now_ms))
+        self.driver.carry_out(classic.close(self.driver.group, self.driver.now_ms))
         assert self.asked - self.lost <= self.driver.answers.keys(), "a request without an answer"
         assert not self.lost & self.driver.answers.keys(), "an answer to nobody"
 

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from semel.core.entries import ConsumerGroupChanged, PartitionName
 from semel.core.groups import consumer_requests
-from semel.core.groups.classic import ClassicGroup
+from semel.core.groups.classic_group import ClassicGroup
 from semel.core.groups.classic_steps import JoinRequest, Leaver, SyncRequest
 from semel.core.groups.consumer import ConsumerGroup, ConsumerRules
 from semel.core.groups.consumer_members import AWAY_EPOCH

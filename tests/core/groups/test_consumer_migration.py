@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from refusal import refused
 from semel.core import refusals
 from semel.core.entries import ClassicGroupChanged, ConsumerGroupChanged, PartitionName, StoredMember
-from semel.core.groups.classic import ClassicGroup
+from semel.core.groups.classic import begin_rebalance
+from semel.core.groups.classic_group import ClassicGroup
 from semel.core.groups.classic_steps import JoinAnswer, JoinRequest, Leaver, SyncRequest
 from semel.core.groups.committing import Committer
 from semel.core.groups.consumer import ConsumerGroup, ConsumerRules
@@ -242,7 +243,7 @@ def test_the_group_goes_back_when_the_last_of_the_new_protocol_is_gone(catalog: 
         "b": {"orders": tuple(sorted(name.partition for name in group.target_of("b-new")))},
     }
     classic.begin(0)
-    classic.rebalance(0)
+    begin_rebalance(classic, 0)
     assert classic.state_name == "PreparingRebalance"
 
 

@@ -7,7 +7,7 @@ from classic_driver import RULES as CLASSIC_RULES
 from classic_driver import SESSION_MS, Driver
 
 from semel.core import refusals
-from semel.core.groups import consumer_requests
+from semel.core.groups import classic, consumer_requests
 from semel.core.groups.consumer import ConsumerGroup, ConsumerRules
 from semel.core.groups.consumer_members import JOIN_EPOCH
 from semel.core.groups.consumer_requests import Heartbeat
@@ -25,7 +25,7 @@ def driver() -> Driver:
 
 
 def lose_connection(driver: Driver, member_id: str) -> None:
-    driver.group.connection_lost(member_id, driver.now_ms, driver.rules)
+    classic.connection_lost(driver.group, member_id, driver.now_ms, driver.rules)
 
 
 def check_missed_in(driver: Driver, member_id: str, duration_ms: int) -> None:
@@ -47,10 +47,10 @@ def test_who_lost_its_connection_has_a_share_of_its_session_to_show_itself(drive
 def test_it_is_told_that_a_member_expired_because_its_connection_was_lost(driver: Driver) -> None:
     driver.stable("a", "b")
     lose_connection(driver, "a")
-    step = driver.group.pass_time(driver.now_ms + SHARE_MS)
+    step = classic.pass_time(driver.group, driver.now_ms + SHARE_MS)
     assert step.gone == ["a"]
     assert ("member_expired", "a was silent after its connection was lost") in step.events
-    step = driver.group.pass_time(driver.now_ms + SESSION_MS)
+    step = classic.pass_time(driver.group, driver.now_ms + SESSION_MS)
     assert ("member_expired", "b was silent for too long") in step.events
 
 
@@ -114,7 +114,7 @@ def test_who_waited_over_the_connection_that_is_lost_has_a_share_of_its_session(
     generation = driver.stable("a")
     newcomer = driver.new_id()
     waiting = driver.ask_to_join(newcomer)
-    driver.group.forget(waiting, driver.now_ms)
+    classic.forget(driver.group, waiting, driver.now_ms)
     lose_connection(driver, newcomer)
     driver.heartbeat("a", generation)
     check_missed_in(driver, newcomer, SHARE_MS)

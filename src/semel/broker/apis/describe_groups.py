@@ -9,9 +9,8 @@ from semel.broker.apis.answers import Fields, answered_in_steps, attempted
 from semel.broker.apis.operations import GROUP_OPERATIONS, NOT_ASKED
 from semel.broker.connection import Exchange
 from semel.broker.serving import Serving
-from semel.core.groups.classic import ClassicGroup
+from semel.core.groups.classic_group import ClassicGroup, State
 from semel.core.groups.classic_members import Member
-from semel.core.groups.classic_state import State
 from semel.core.refusals import GROUP_ID_NOT_FOUND, Refused
 from semel.core.steps import Steps
 

@@ -5,7 +5,7 @@ from typing import Any
 from semel.broker.apis.answers import Fields, answered_in_steps
 from semel.broker.connection import Exchange
 from semel.broker.serving import Serving
-from semel.core.groups.classic_state import State
+from semel.core.groups.classic_group import State
 from semel.core.groups.groups import Group
 from semel.core.steps import Steps, each
 

@@ -17,9 +17,8 @@ from semel.core.entries import (
     ConsumerTarget,
     StoredMember,
 )
-from semel.core.groups.classic import ClassicGroup
+from semel.core.groups.classic_group import CONSUMER, ClassicGroup
 from semel.core.groups.classic_members import Member as ClassicMember
-from semel.core.groups.classic_state import CONSUMER
 from semel.core.groups.classic_steps import NO_MEMBER_ID, JoinAnswer, JoinRequest, Leaver, SyncAnswer, SyncRequest
 from semel.core.groups.consumer import ConsumerGroup, ConsumerRules
 from semel.core.groups.consumer_members import (

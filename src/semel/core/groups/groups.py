@@ -23,7 +23,7 @@ from semel.core.entries import (
     TransactionEnded,
 )
 from semel.core.groups import consumer
-from semel.core.groups.classic import ClassicGroup
+from semel.core.groups.classic_group import ClassicGroup
 from semel.core.groups.committing import Committer
 from semel.core.groups.consumer import ConsumerGroup
 from semel.core.groups.offsets import CommittedOffset, GroupOffsets, Tally, growth

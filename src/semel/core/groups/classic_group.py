@@ -1,10 +1,11 @@
-"""What a classic group is: its members and its generation, what of them is stored, and what others may ask.
+"""A group of the classic protocol: its members and its generation, what of them is stored, and what others may ask.
 
-Whoever commits offsets or deletes them asks here whether they may, and here is said since when offsets are of no use.
+Here a commit or a deletion of offsets learns whether it is allowed, and expiry since when offsets are of no use.
 How a group changes is the business of `classic`; this file must never change one but by an entry.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
@@ -30,8 +31,22 @@ class State(StrEnum):
     DEAD = "Dead"
 
 
-class ClassicState:
-    """The state of one group."""
+@dataclass(slots=True)
+class Rebalance:
+    """A rebalance that is under way: which members the group waits for, and until when. None of this is stored."""
+
+    # Whether the group was empty before the rebalance that is being prepared: then the first ones wait for more.
+    is_initial: bool = False
+    newcomer_seen: bool = False
+    delay_ms: int = 0
+    extension_ms: int = 0
+    join_deadline_ms: int | None = None
+    sync_deadline_ms: int | None = None
+    sync_awaited: set[str] = field(default_factory=set)
+
+
+class ClassicGroup:
+    """One group."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -42,6 +57,7 @@ class ClassicState:
         self.members = Members()
         # Members that were told an id and have not come back with it, and until when they may.
         self.expected: dict[str, int] = {}
+        self.rebalance = Rebalance()
         self._stored: ClassicGroupChanged | None = None
         # Read when they are asked for, once in a generation: there may be two thousand members.
         self._topics: frozenset[str] | None = None
