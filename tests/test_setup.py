@@ -10,11 +10,11 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 
-def look_for_python(named: str) -> subprocess.CompletedProcess[str]:
+def look_for_python(name: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["sh", "-euc", '. tools/python.sh; echo "$python"'],
         cwd=ROOT,
-        env={"PATH": "/usr/bin:/bin", "PYTHON": named},
+        env={"PATH": "/usr/bin:/bin", "PYTHON": name},
         capture_output=True,
         text=True,
     )
@@ -37,23 +37,23 @@ def test_a_python_that_fits_is_taken(tmp_path: Path) -> None:
     assert look_for_python(python).stdout == f"{python}\n"
 
 
-@pytest.mark.parametrize("named", ["/nowhere/python3", "too old"])
-def test_without_a_python_that_fits_one_line_says_how_to_name_one(named: str, tmp_path: Path) -> None:
-    if named == "too old":
-        named = pretend(tmp_path / "python3", version_fits=False, makes_environments=True)
-    ran = look_for_python(named)
-    assert ran.returncode == 1
-    assert len(ran.stderr.splitlines()) == 1
-    assert "make setup PYTHON=" in ran.stderr
+@pytest.mark.parametrize("name", ["/nowhere/python3", "too old"])
+def test_without_a_python_that_fits_one_line_says_how_to_name_one(name: str, tmp_path: Path) -> None:
+    if name == "too old":
+        name = pretend(tmp_path / "python3", version_fits=False, makes_environments=True)
+    result = look_for_python(name)
+    assert result.returncode == 1
+    assert len(result.stderr.splitlines()) == 1
+    assert "make setup PYTHON=" in result.stderr
 
 
 def test_a_python_without_its_venv_module_is_named_with_the_cure(tmp_path: Path) -> None:
     python = pretend(tmp_path / "python3", version_fits=True, makes_environments=False)
-    ran = look_for_python(python)
-    assert ran.returncode == 1
-    assert len(ran.stderr.splitlines()) == 1
-    assert python in ran.stderr
-    assert "python3-venv" in ran.stderr
+    result = look_for_python(python)
+    assert result.returncode == 1
+    assert len(result.stderr.splitlines()) == 1
+    assert python in result.stderr
+    assert "python3-venv" in result.stderr
 
 
 def test_every_place_that_names_the_versions_of_python_names_the_same() -> None:

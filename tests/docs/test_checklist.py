@@ -58,21 +58,21 @@ def test_a_step_says_what_goes_wrong_what_to_do_and_where_it_is_done(section: st
 def named_object(name: str) -> Any:
     """What a dotted name stands for: a module, and in it names within names."""
     parts = name.split(".")
-    found: Any = semel
+    value: Any = semel
     for number, part in enumerate(parts[1:], start=2):
         try:
-            found = importlib.import_module(".".join(parts[:number]))
+            value = importlib.import_module(".".join(parts[:number]))
         except ModuleNotFoundError:
-            found = getattr(found, part)
-    return found
+            value = getattr(value, part)
+    return value
 
 
 @pytest.mark.parametrize(("name", "link"), NAMED, ids=[name for name, _ in NAMED])
 def test_a_name_is_in_the_file_that_it_leads_to(name: str, link: str) -> None:
-    found = named_object(name)
-    if isinstance(found, property):
-        found = found.fget
-    assert Path(inspect.getfile(found)).resolve() == (PAGE.parent / link).resolve()
+    value = named_object(name)
+    if isinstance(value, property):
+        value = value.fget
+    assert Path(inspect.getfile(value)).resolve() == (PAGE.parent / link).resolve()
 
 
 def test_the_program_prints_what_it_says(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_the_program_prints_what_it_says(tmp_path: Path) -> None:
     promised = re.findall(r"^ *print\(.*\)(?:  |\n)# (.*)$", program, re.MULTILINE)
     assert len(promised) == len(re.findall(r"^ *print\(", program, re.MULTILINE))
     with semel.broker() as broker:
-        ran = subprocess.run(
+        result = subprocess.run(
             [sys.executable, "-c", program.replace(ADDRESS, broker.bootstrap)],
             cwd=tmp_path,
             capture_output=True,
@@ -88,4 +88,4 @@ def test_the_program_prints_what_it_says(tmp_path: Path) -> None:
             timeout=120,
         )
     # On standard error librdkafka may say that it tries again, on a machine that is busy.
-    assert (ran.stdout.splitlines(), ran.returncode) == (promised, 0), ran.stderr
+    assert (result.stdout.splitlines(), result.returncode) == (promised, 0), result.stderr

@@ -12,7 +12,7 @@ PAGE: Final = ROOT / "docs/explanation/claims.md"
 
 def test_every_mistake_on_the_page_is_planted() -> None:
     _, table = PAGE.read_text().split("| instead | what happens |\n|---|---|\n")
-    named = re.findall(r"^\| (.*?) \|", table, re.MULTILINE)
-    planted = {bug.name for bug in ALL_BUGS}
-    assert named
-    assert [name for name in named if name not in planted] == []
+    mistakes = re.findall(r"^\| (.*?) \|", table, re.MULTILINE)
+    bugs = {bug.name for bug in ALL_BUGS}
+    assert mistakes
+    assert [name for name in mistakes if name not in bugs] == []

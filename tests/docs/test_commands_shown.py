@@ -75,5 +75,5 @@ def test_there_are_commands_to_try() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_target_that_is_shown_is_in_the_makefile(page: Path) -> None:
-    named = re.findall(r"(?:^|`)make ([a-z-]+)", page.read_text(), re.MULTILINE)
-    assert sorted(set(named) - TARGETS) == []
+    names = re.findall(r"(?:^|`)make ([a-z-]+)", page.read_text(), re.MULTILINE)
+    assert sorted(set(names) - TARGETS) == []

@@ -32,23 +32,23 @@ def test_the_lab_answers_what_is_shown(session: str) -> None:
     command, *lines = session.splitlines()
     assert command == "$ semel lab"
     questions, answers = lines[::2], lines[1::2]
-    ran = subprocess.run(
+    result = subprocess.run(
         [Path(sys.executable).with_name("semel"), "lab"],
         input="\n".join(questions) + "\n",
         capture_output=True,
         text=True,
         timeout=60,
     )
-    assert (ran.stdout.splitlines(), ran.returncode) == (answers, 0), ran.stderr
+    assert (result.stdout.splitlines(), result.returncode) == (answers, 0), result.stderr
 
 
 @pytest.mark.parametrize("guide", GUIDES)
 def test_the_guide_shows_tests_that_pass(guide: str, pytester: pytest.Pytester) -> None:
     """A block whose first line names a file is that file; every other one is a file of tests."""
-    shown = 0
+    tests = 0
     for number, block in enumerate(blocks("python", (ROOT / f"docs/how-to/{guide}.md").read_text())):
         name = re.match(r"# (\w+)\.py$", block, re.MULTILINE)
         pytester.makepyfile(**{name[1] if name else f"test_{number}": block})
-        shown += block.count("def test_")
-    assert shown
-    pytester.runpytest_subprocess("-p", "no:faker").assert_outcomes(passed=shown)
+        tests += block.count("def test_")
+    assert tests
+    pytester.runpytest_subprocess("-p", "no:faker").assert_outcomes(passed=tests)

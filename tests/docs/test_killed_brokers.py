@@ -48,7 +48,7 @@ class Desk:
     def save(self, page: str, word: str, name: str) -> None:
         """Keep the one block of a page that has this word in it."""
         text = (ROOT / page).read_text()
-        [block] = [found for found in re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S) if word in found]
+        [block] = [block for block in re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S) if word in block]
         (self._folder / name).write_text(block.replace(ADDRESS, self.broker.bootstrap))
 
     def python(self, *arguments: str) -> list[str]:

@@ -26,8 +26,8 @@ def printed(session: str, bootstrap: str) -> str:
     parts = []
     for command in re.findall(r"^\$ (.*)$", session, re.MULTILINE):
         line = f"{command} --bootstrap {bootstrap}".replace("semel", semel_command, 1)
-        ran = subprocess.run(line, shell=True, capture_output=True, text=True, timeout=60)
-        parts.append(f"$ {command}\n{ran.stdout}{ran.stderr}")
+        result = subprocess.run(line, shell=True, capture_output=True, text=True, timeout=60)
+        parts.append(f"$ {command}\n{result.stdout}{result.stderr}")
     return "\n".join(parts)
 
 

@@ -32,8 +32,8 @@ def anchors(page: Path) -> set[str]:
 
 def targets(page: Path) -> list[tuple[Path, str]]:
     """Each link to a file of ours, and the heading in it that is meant, if one is."""
-    found = LINK.findall(prose(page))
-    return [((page.parent / target).resolve() if target else page, anchor) for target, anchor in found]
+    links = LINK.findall(prose(page))
+    return [((page.parent / target).resolve() if target else page, anchor) for target, anchor in links]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
@@ -43,8 +43,8 @@ def test_links_between_the_pages_lead_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_a_link_to_a_heading_finds_it(page: Path) -> None:
-    wanted = [(target, anchor) for target, anchor in targets(page) if anchor and target.suffix == ".md"]
-    assert [(name_of(target), anchor) for target, anchor in wanted if anchor not in anchors(target)] == []
+    headings = [(target, anchor) for target, anchor in targets(page) if anchor and target.suffix == ".md"]
+    assert [(name_of(target), anchor) for target, anchor in headings if anchor not in anchors(target)] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
