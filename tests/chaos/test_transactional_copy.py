@@ -54,7 +54,7 @@ def test_a_whole_copy_has_no_violations() -> None:
     ("partition", "violation"),
     [
         ([0], "1 records were lost"),
-        ([0, 4, 4], "1 records are there twice"),
+        ([0, 4, 4], "1 records are stored twice"),
         ([4, 0], "1 records are out of order"),
         ([0, 4, None], "1 records are copies of nothing"),
         ([0, 4, 8], "1 records are copies of nothing"),

@@ -50,7 +50,7 @@ class KillableBroker(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """Who is killed (the number of a worker, or the broker), how many copies have been read by then, and how long
+    """The process to kill (the number of a worker, or the broker), after how many copies were read, and how long
     after that."""
 
     at_records: int
@@ -82,7 +82,7 @@ class CopyPlan:
 
 @dataclass(slots=True)
 class CopyReport:
-    """What came of it. All that is counted from `lost` on is a violation if there is one of it."""
+    """The result. Each count from `lost` on is a violation if it is above zero."""
 
     plan: CopyPlan
     seconds: float = 0.0
@@ -108,7 +108,7 @@ class CopyReport:
             f"{count} {what}"
             for what, count in (
                 ("records were lost", self.lost),
-                ("records are there twice", self.doubled),
+                ("records are stored twice", self.doubled),
                 ("records are out of order", self.out_of_order),
                 ("records are copies of nothing", self.foreign),
                 ("records were read otherwise than they are stored", self.seen_otherwise),

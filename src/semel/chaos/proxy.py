@@ -178,7 +178,7 @@ class ChaosProxy:
         return self._fronts
 
     def hang(self) -> None:
-        """Hold back all messages of all connections until the hang is over; another one begins it anew."""
+        """Hold back all messages of all connections until the hang is over; a further call starts the time again."""
         if self._end_of_hang is not None:
             self._end_of_hang.cancel()
         self._passing.clear()

@@ -1,6 +1,6 @@
 """Two idempotent producers on a network that loses answers: nothing may be lost, doubled or out of order.
 
-The producers are ordinary ones (librdkafka) and know nothing of the faults. All they send is numbered; when the time is
+The producers are ordinary ones (librdkafka) and do not know about the faults. All they send is numbered; when time is
 up the network calms down, what is still under way arrives, and the log is read past the proxy and compared with what
 was sent and what was acknowledged. A run in which a kind of fault never struck, or in which the broker met no
 duplicate, proves nothing and fails as well. This file must never know how the broker works inside.
@@ -44,7 +44,7 @@ _Place = tuple[int, int]
 
 @dataclass(slots=True)
 class Report:
-    """What came of a run. Records are counted; the first five kinds of loss are violations if there is one of them."""
+    """The result of a run. Records are counted; the first five kinds of loss are violations if there is one of them."""
 
     seed: int
     seconds: float
@@ -154,7 +154,7 @@ class _Sender:
         )
 
     def work(self) -> None:
-        """Send a few more records, as far as those before have been taken, and hear what became of them."""
+        """Send a few more records, as far as those before have been taken, and collect the answers."""
         for _ in range(20):
             if self.sent - len(self.acknowledged) - self.refused >= UNDER_WAY_MAX:
                 break

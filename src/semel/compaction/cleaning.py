@@ -52,7 +52,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """Sealed segments, and the one that may take their place: None where nothing of them is left.
+    """Sealed segments, and the one that may take their place: None if no record of them is left.
 
     If they are not changed they stay, and nothing was written.
     """

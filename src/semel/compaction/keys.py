@@ -1,7 +1,7 @@
 """Where the last record of each key is: the table that compaction fills from what is new, and asks for every record.
 
 It is bounded: a key counts with a fixed number of bytes whatever its length, because a long one is known by its digest.
-When the table is full whoever fills it has to stop, and says up to where it speaks.
+When the table is full, the pass that fills it stops and says up to which offset the table is complete.
 """
 
 from hashlib import blake2b

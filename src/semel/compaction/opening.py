@@ -97,8 +97,8 @@ class KeyChecks:
     """Looks through the batches that clients send to compacted topics, which are decompressed for that.
 
     A batch stays decompressed for as long as it is looked through, which is many turns of the event loop if it has very
-    many records, and every connection may have one. So only few small ones and one large one are open at once, whoever
-    sends them: the others wait.
+    many records, and every connection may have one. So only few small ones and one large one are open at once, from all
+    clients together; the others wait.
     """
 
     def __init__(self, opened_bytes_max: int, *, small_at_once: int = SMALL_AT_ONCE) -> None:
@@ -153,7 +153,7 @@ def _check_records(records: bytes | memoryview, header: BatchHeader) -> Steps[No
 
 
 def timestamp_delta(records: bytes, begin: int) -> tuple[int, int, int, int]:
-    """Of the record at `begin`: its length, where what is so long begins, its timestamp delta, and where that ends."""
+    """The length of the record at `begin`, where its body begins, its timestamp delta, and where that ends."""
     length, attributes_at = _unsigned(records, begin)
     delta, end = _unsigned(records, attributes_at + 1)
     return length >> 1, attributes_at, delta >> 1 ^ -(delta & 1), end

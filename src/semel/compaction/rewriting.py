@@ -1,6 +1,6 @@
-"""What becomes of one batch: it stays as it is, it is written anew with fewer records, or it goes.
+"""What compaction does with one batch: it keeps it as it is, rewrites it with fewer records, or drops it.
 
-Offsets never change. A batch that is written anew keeps its header's base offset, last offset delta, producer, sequence
+Offsets never change. A batch that is rewritten keeps its header's base offset, last offset delta, producer, sequence
 and codec; what changes is the number of records, the latest timestamp, the length and the checksum.
 
 A record that deletes its key, and the marker of a transaction that has no records any more, stay for a while, so that
