@@ -135,7 +135,7 @@ def _backend_of(raw: Any) -> tuple[str, dict[str, Any]]:
     """The kind of database, and what a connection to it has to be set to for rows to be tuples."""
     if isinstance(raw, sqlite3.Connection):
         return "sqlite", {"row_factory": None, "text_factory": str}
-    # Who has such a connection has imported psycopg; who has not need not have it.
+    # A caller with such a connection has imported psycopg; the others need not have it installed.
     psycopg = sys.modules.get("psycopg")
     if psycopg is not None and isinstance(raw, psycopg.Connection):
         return "postgresql", {"row_factory": psycopg.rows.tuple_row, "cursor_factory": psycopg.Cursor}
@@ -222,7 +222,8 @@ _probes = _Probes()
 
 
 def may_be_immediate(path: str) -> bool:
-    """False where nobody has the write lock of this file. In memory (an empty path) there is nobody else to fear."""
+    """False if no connection has the write lock of this file. A database in memory (an empty path) has one
+    connection."""
     if not path:
         return True
     probe = _probes.of(path)
@@ -237,7 +238,7 @@ def may_be_immediate(path: str) -> bool:
 # -- before a commit ---------------------------------------------------------------------------------------------------
 
 
-# As libpq numbers it, for psycopg and whoever else stands on it.
+# As libpq numbers it, for psycopg and other drivers that are built on libpq.
 _IN_ERROR: Final = 3
 
 

@@ -39,8 +39,8 @@ class NotImmediate(RuntimeError):
 
     def __init__(self) -> None:
         super().__init__(
-            "this SQLite transaction is not IMMEDIATE, so it can fail as soon as somebody else writes: begin it with "
-            "BEGIN IMMEDIATE (with SQLAlchemy: make the engine by semel.database.engine_of(url))"
+            "this SQLite transaction is not IMMEDIATE, so it can fail as soon as another connection writes: begin it "
+            "with BEGIN IMMEDIATE (with SQLAlchemy: make the engine by semel.database.engine_of(url))"
         )
 
 
@@ -106,7 +106,7 @@ _PASSING_CLASSES: Final = frozenset({"08", "40", "53", "57"})
 # Of class 55 the locks alone; the rest is said of a statement that never works. 25006: written to a server that has
 # just become a standby.
 _PASSING_STATES: Final = frozenset({"55P03", "55006", "25006"})
-# What SQLite says while somebody else writes, by its numbers: BUSY, LOCKED, IOERR, FULL, PROTOCOL.
+# What SQLite says while another connection writes, by its numbers: BUSY, LOCKED, IOERR, FULL, PROTOCOL.
 _PASSING_CODES: Final = frozenset({5, 6, 10, 13, 15})
 _NO_CONNECTION: Final = frozenset({"psycopg.OperationalError", "psycopg2.OperationalError"})
 
@@ -174,5 +174,5 @@ def _verdict_of_statement(raised: Any) -> bool | None:
 
 
 def is_of_a_kind(error: BaseException, names: frozenset[str]) -> bool:
-    """By the full names of its classes: who has such an error has imported them, and who has not need not."""
+    """By the full names of its classes, so that libraries which the program does not use need not be installed."""
     return any(f"{kind.__module__}.{kind.__qualname__}" in names for kind in type(error).__mro__)

@@ -106,7 +106,7 @@ Commits: TypeAlias = Callable[[int], bool | Fate]
 _ELSEWHERE: Final = frozenset({307, 308})
 # Who asks, by which way, in which form, and when: all of them may be better when the request comes again. 401 and 407:
 # log in; 403: not you; 405, 411, 413, 414 and 415: not in this form; 406, 412, 417, 426, 428 and 431: another header;
-# 408, 425 and 429: another time; 421: another connection; 423: somebody else has locked it.
+# 408, 425 and 429: another time; 421: another connection; 423: it is locked.
 _NOT_OF_THE_EFFECT: Final = frozenset(
     {401, 403, 405, 406, 407, 408, 411, 412, 413, 414, 415, 417, 421, 423, 425, 426, 428, 429, 431}
 )

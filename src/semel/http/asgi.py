@@ -77,7 +77,7 @@ class AsgiIdempotency:
 
 
 class _Gone:
-    """A client that went before it had sent all of its body: there is nobody to answer."""
+    """A client that went before it had sent all of its body: there is no one to answer."""
 
     async def run(self, app: Application) -> None:
         pass
@@ -128,7 +128,7 @@ class _Exchange:
             if answer is None:
                 await self._execute(app)
         finally:
-            # As a whole: who was cancelled may be cancelled again in each step of it.
+            # As a whole, because a task that was cancelled may be cancelled again at each await in it.
             await whole(drive_async(self._holder.let_go()))
         if answer is not None:
             await _send_answer(self._send, answer)
@@ -167,7 +167,7 @@ class _Exchange:
                 await self._settle_whole(answer)
 
     async def _settle_at_return(self) -> None:
-        """Settle an answer of which nobody could say before whether it is whole: nothing has gone wrong since."""
+        """Settle an answer that is only now known to be whole, because the application returned without an error."""
         if not self._has_ended or self._is_settled or self._receive.has_told_of_end:
             return
         answer = self._answer()
@@ -183,7 +183,7 @@ class _Exchange:
         await self._send_body(more=False)
 
     async def _settle_unkept(self) -> None:
-        """From here on the answer passes as it comes: nobody can repeat it, and a retry is told so."""
+        """From here on the answer passes as it comes. It cannot be replayed, and a retry is told so."""
         await self._settle(None)
 
     async def _settle(self, answer: Answer | None) -> None:

@@ -37,9 +37,9 @@ from semel.http.answers import Answer, kept, read_headers, write_headers
 from semel.http.tables import keys, steps
 
 # The key is held by a transaction. A row of it that others can see, and that has no answer, was committed by somebody
-# who is not to do that: then the effect is there, and must not be executed again.
+# who should not have: then the effect is stored, and must not be executed again.
 NO_LEASE: Final = -1
-# How long a client is told to wait where nobody knows how long the request will run.
+# How long a client is told to wait if it is unknown how long the request will run.
 RETRY_AFTER_SECONDS: Final = 1
 
 
@@ -57,7 +57,7 @@ def name_of(caller: str, key: str) -> Name:
 
 @dataclass(frozen=True)
 class Accepted:
-    """The key is ours; `token` fences whoever had it before."""
+    """The key is ours; `token` fences its former holder."""
 
     token: int
 
@@ -71,7 +71,7 @@ class Duplicate:
 
 @dataclass(frozen=True)
 class Running:
-    """Somebody else has the key."""
+    """Another request has the key."""
 
     retry_after_seconds: int
 
@@ -85,7 +85,7 @@ KeyState: TypeAlias = Accepted | Duplicate | Running | Differs
 
 
 class Fenced(RuntimeError):
-    """Somebody else has taken the key over, because our lease had run out. Nothing of ours was written."""
+    """Another request has taken the key over, because our lease had run out. Nothing of ours was written."""
 
     def __init__(self, name: Name) -> None:
         super().__init__(
@@ -180,12 +180,12 @@ def is_kept(connection: Connection, name: Name, token: int) -> bool:
 
 
 def hold(connection: Connection, name: Name, token: int, lease_until_ms: int) -> None:
-    """Have the key for longer; whoever holds it no more is fenced. Locks it until the transaction ends."""
+    """Keep the key for longer; a former holder is fenced. Locks the row until the transaction ends."""
     _as_holder(connection, name, token, {"lease_until_ms": lease_until_ms})
 
 
 def let_go(connection: Connection, name: Name, token: int) -> None:
-    """Leave the key to the next try. Whoever holds it no more has nothing to leave."""
+    """Leave the key to the next try. A former holder changes nothing by this."""
     connection.execute(_OF_HOLDER, {**_of(name), "of_token": token, "lease_until_ms": 0})
 
 
@@ -203,7 +203,7 @@ def reap_batch(connection: Connection, now_ms: int, rows_max: int) -> int:
     due = keys.c.expires_ms <= now_ms, keys.c.lease_until_ms <= now_ms
     found = select(keys.c.scope, keys.c.key).where(*due).limit(rows_max)
     # Looked at again in the DELETE, which may have waited for somebody who took the key over. Steps go after their key:
-    # from then on nobody can add one.
+    # from then on none can be added.
     reaped = delete(keys).where(tuple_(keys.c.scope, keys.c.key).in_(found), *due).returning(keys.c.scope, keys.c.key)
     names = [tuple(row) for row in connection.execute(reaped)]
     connection.execute(delete(steps).where(tuple_(steps.c.scope, steps.c.key).in_(names)))
@@ -219,7 +219,7 @@ def _inserted(connection: Connection, name: Name, fingerprint: str, times: Times
         "scope": name.scope,
         "key": name.key,
         "fingerprint": fingerprint,
-        # The time, so that whoever had the key in a former life, before it was reaped, is fenced as well.
+        # The time, so that a holder from before the key was reaped is fenced as well.
         "token": times.now_ms,
         "lease_until_ms": times.lease_until_ms,
         "expires_ms": times.expires_ms,
@@ -230,7 +230,8 @@ def _inserted(connection: Connection, name: Name, fingerprint: str, times: Times
 
 
 def _taken_over(connection: Connection, name: Name, fingerprint: str, times: Times, row: Row[Any]) -> KeyState:
-    """The key from somebody who is late, or whose time is up. Of two who try, one finds another token."""
+    """Take the key from a holder that is late, or if its time is up. Of two requests that try, one finds another
+    token."""
     token = row.token + 1
     values = {
         "fingerprint": fingerprint,
@@ -267,7 +268,7 @@ def _answer(row: Row[Any]) -> Answer | None:
 # -- the reaper --------------------------------------------------------------------------------------------------------
 
 
-# Keys that are reaped in one transaction, so that nobody waits long for the reaper.
+# Keys that are reaped in one transaction, so that no request waits long for the reaper.
 REAPED_ROWS_MAX: Final = 1000
 
 

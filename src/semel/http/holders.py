@@ -71,7 +71,8 @@ class Holder(Protocol):
 
 
 class InTransaction:
-    """The key is held by the transaction in which the handler works: nobody sees it before it has its answer."""
+    """The key is held by the transaction in which the handler works: no other request sees it before it has its
+    answer."""
 
     def __init__(self, idempotency: Idempotency, name: Name, fingerprint: str, new: NewTransaction) -> None:
         self._idempotency = idempotency
@@ -196,7 +197,7 @@ class Leased:
     def _claim(self, connection: Connection) -> KeyState:
         outcome = claim(connection, self._name, self._fingerprint, self._idempotency.lease_times(connection))
         if isinstance(outcome, Accepted):
-            # Before the commit: who is cancelled in that has a lease to let go of, and hears nothing of it.
+            # Before the commit: if the task is cancelled in it, it has a lease to release all the same.
             self._token = outcome.token
         return outcome
 
@@ -215,7 +216,7 @@ class Leased:
     def let_go(self) -> Procedure[None]:
         if self._token:
             yield from self._briefly(lambda connection: let_go(connection, self._name, self._token))
-            # Not before: who is cancelled in it is to do it again.
+            # Not before: a task that is cancelled in it has to do it again.
             self._token = 0
 
     def beat(self) -> Procedure[None]:

@@ -1,7 +1,7 @@
 """What a request says of itself: its key, and the fingerprint that tells two payloads under one key apart.
 
 Pure. The header `Idempotency-Key` holds a string of RFC 8941 in quotes, or the bare name; both are the same key. A
-header that is neither is refused and never corrected, or two requests could come to share a key that nobody chose.
+header that is neither is refused and never corrected, or two requests could come to share a key that neither chose.
 
 A fingerprint covers method, path, query and body, without any loss. JSON is compared as it was written, except for
 white space, the order of keys and how a character is escaped. A number stays the text it was, so 1.0 and
@@ -32,7 +32,7 @@ _ESCAPED: Final = re.compile(r"\\(.)")
 
 
 class KeyMalformed(ValueError):
-    """The header names no key; the message says why, to whoever sent it."""
+    """The header names no key; the message tells the sender why."""
 
 
 def read_key(fields: Sequence[str]) -> str | None:

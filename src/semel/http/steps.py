@@ -1,8 +1,8 @@
-"""Recovery points: a step of a handler that is finished is not done again, whoever goes on after a crash.
+"""Recovery points: a step of a handler that is finished is not done again, whichever process goes on after a crash.
 
 A step's result commits before the next step begins, and with whatever was done on its connection. What is called
 outside gets a key derived from caller, key and step: should we die between the call and our commit, the call is made
-again under the same key. Nothing is written by whoever has lost the lease.
+again under the same key. A holder that has lost the lease writes nothing.
 """
 
 import asyncio
@@ -83,7 +83,7 @@ class AnyStep:
 
     def _enter(self) -> Procedure[None]:
         def look(connection: Connection) -> str | None:
-            # Who is late learns it here, before he calls anybody.
+            # A holder that is late learns it here, before it calls another system.
             self._key.hold(connection)
             return finished_step(connection, self._key.name, self._name)
 

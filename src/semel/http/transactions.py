@@ -96,7 +96,7 @@ class Transaction:
         self.given = manager.__enter__()
         self._manager = manager
         if isinstance(self.given, Connection | Session) and not self.given.in_transaction():
-            # SQLAlchemy would begin by itself, and nobody would commit.
+            # SQLAlchemy would begin by itself, and nothing would commit.
             raise TypeError(
                 "the function that is the database hands over what is in no transaction, so nothing would be "
                 "committed: give it an Engine, a sessionmaker, or a function that begins, as engine.begin does"
@@ -122,7 +122,7 @@ class Transaction:
 
 
 class LoopTransaction(ABC):
-    """A transaction as a coroutine sees it. Who is cancelled in one of its steps is cancelled when the step is done.
+    """A transaction as a coroutine sees it. A task that is cancelled in one of its steps is cancelled after the step.
 
     A step is as long as it can be: each is a way to a thread and back.
     """
@@ -208,8 +208,8 @@ class AsyncTransaction(LoopTransaction):
 
 
 class ThreadTransaction(LoopTransaction):
-    """On a synchronous engine, in threads of our own: who has a slot finds one free, so a commit never waits for those
-    who wait for it.
+    """On a synchronous engine, in threads of our own. A transaction with a slot always finds a free thread, so its
+    commit never waits for requests that wait for it.
     """
 
     def __init__(self, begin: Begin, slots: asyncio.Semaphore, threads: Executor) -> None:
@@ -240,7 +240,7 @@ class ThreadTransaction(LoopTransaction):
 
 
 async def whole(work: Awaitable[T]) -> T:
-    """Do the work to its end, also where whoever waits is cancelled: that comes after."""
+    """Do the work to its end, even if the task that waits for it is cancelled; the cancellation comes after it."""
     doing = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(doing)

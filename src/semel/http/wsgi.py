@@ -74,7 +74,7 @@ class WsgiIdempotency:
 
 
 class _Gone:
-    """A client that went before it had sent all of its body, or a body of which nobody knows the end."""
+    """A client that went before it had sent all of its body, or a body whose end is unknown."""
 
     def run(self, app: "WSGIApplication", start_response: "StartResponse") -> Iterable[bytes]:
         start_response("400 Bad Request", [("Content-Length", "0")])

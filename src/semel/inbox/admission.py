@@ -48,8 +48,9 @@ class Admission:
     clock: Clock
 
     def identity_of(self, message: Message) -> str | Version | Exception:
-        """The identity, or why there is none. An identity that the program makes of the message's place is its own
-        mistake; one that looks like a place, whichever, is a mistake of whoever sent it, who is not to stop everybody.
+        """The identity, or why there is none. If the program makes the identity from the message's place, that is its
+        own mistake, and ends the loop. If the identity only looks like a place, that is the sender's mistake, which
+        must not stop the loop.
         """
         if not message.are_headers_readable:
             return HeadersUnreadable()
@@ -100,7 +101,7 @@ class Admission:
         return self._put(connection, message, None, Cause.UNDECODABLE, reason_of(error), 0)
 
     def retake(self, connection: Connection, number: int) -> Due | None:
-        """None where somebody else was first, or where it has to be held again."""
+        """None if another loop was first, or if the message has to be held again."""
         if not quarantine.move(connection, number, State.DUE, State.DONE):
             return None
         entry = quarantine.entry_of(connection, number)

@@ -1,7 +1,7 @@
 """Whether the brokers give a loop what it asks for. Where they do not, it says once what is wrong and what to do, after
 some seconds, and once that it is over.
 
-It must never raise, and never end a loop: what is away comes back, and whoever waits for a topic may get it.
+It must never raise, and never end a loop: brokers that are away come back, and a missing topic may be made.
 """
 
 import logging
@@ -26,7 +26,7 @@ NO_TOPIC: Final = "there is no topic {!r}: make it (semel topics create), or men
 # To who may not see a topic some brokers say that there is none.
 NO_TOPIC_SEEN: Final = f"{NO_TOPIC}; a user of a cluster with ACLs needs the right Read on it"
 NO_PARTITIONS: Final = (
-    "the group has given this loop no partitions{}: nobody coordinates it, or a member keeps the others waiting. On a "
+    "the group has given this loop no partitions{}: it has no coordinator, or a member keeps the others waiting. On a "
     "new cluster look at offsets.topic.replication.factor, which must not be more than there are brokers"
 )
 
@@ -67,7 +67,7 @@ class Brokers:
         self._doubted_since_ms = self._said = self._heard = None
 
     def is_time_to_ask(self) -> bool:
-        """Whether there has been doubt for some seconds; whoever asks finds out what is wrong then."""
+        """Whether there has been doubt for some seconds; the caller then finds out what is wrong."""
         at_ms = self._clock()
         if self._doubted_since_ms is None or at_ms < self._ask_at_ms:
             return False
@@ -104,7 +104,7 @@ class Brokers:
 
 def checked_config(given: Mapping[str, Any], group: str, auto_commit: str) -> dict[str, Any]:
     if not given.get(group):
-        raise LoopFailed(f"the consumer has no {group}, so nobody would know how far it has come: name one")
+        raise LoopFailed(f"the consumer has no {group}, so its offsets could not be stored: name one")
     if given.get(auto_commit) in (True, "true"):
         raise LoopFailed(
             f"{auto_commit}=true would commit offsets before their effects, which loses events: leave it out"

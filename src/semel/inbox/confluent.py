@@ -39,7 +39,7 @@ _PASSING: Final = frozenset(
         KafkaError.UNKNOWN_TOPIC_OR_PART,
     }
 )
-# The partitions are somebody else's, who begins at the last commit and finds the rest to be duplicates.
+# Another member has the partitions. It begins at the last commit, and finds the rest to be duplicates.
 _NO_MEMBER: Final = frozenset(
     {
         KafkaError.ILLEGAL_GENERATION,

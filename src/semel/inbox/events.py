@@ -53,7 +53,7 @@ class Outcome(StrEnum):
     GAP = "gap"
     """The version is not the one after the last: something is missing in between."""
     QUARANTINED = "quarantined"
-    """Nobody can say any more whether it is new, or it cannot be handled: a person decides."""
+    """It may be new or not, because its claim may be gone, or it cannot be handled: a person decides."""
 
     def __bool__(self) -> bool:
         return self is Outcome.ACCEPTED
@@ -96,7 +96,7 @@ VERSION_MAX: Final = 2**63 - 1
 
 # As programs write a place: orders:0:17, orders/0/17, orders-0@17, orders[0]@17.
 _COORDINATES: Final = re.compile(r"[\w.\-]+(?::\d+:|/\d+/|-\d+@|\[\d+\]@)\d+", re.ASCII)
-# With its dashes alone: 32 digits in a row may be anything, and would have a time that nobody gave them.
+# With its dashes alone: 32 digits in a row may be anything, and would have a time by chance.
 _UUID7: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE)
 
 

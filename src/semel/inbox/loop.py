@@ -265,7 +265,7 @@ class Loop(ABC, Generic[EngineT]):
 
 
 class Counts(NamedTuple):
-    """The records that a loop is done with; exchanged as a whole, so that whoever reads it sees figures that agree."""
+    """The records that a loop is done with; exchanged as a whole, so that a reader sees figures that agree."""
 
     first_time: int = 0
     duplicate: int = 0
@@ -308,7 +308,7 @@ class Progress:
         return dict(self._next)
 
     def forget(self, places: Iterable[Place]) -> None:
-        """They were committed, or are somebody else's now."""
+        """They were committed, or belong to another consumer now."""
         for place in places:
             self._next.pop(place, None)
         if not self._next:
@@ -324,7 +324,7 @@ class Every:
         self._due_at_ms = 0
 
     def is_due(self) -> bool:
-        """Whether it is; whoever asks does it then."""
+        """Whether it is; the caller does it then."""
         at_ms = self._clock()
         # A clock that was ahead and went back must not keep it from being due until then.
         is_due = not self._due_at_ms - self._period_ms <= at_ms < self._due_at_ms

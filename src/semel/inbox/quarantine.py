@@ -136,7 +136,7 @@ def entry_of(connection: Connection, number: int) -> Entry | None:
 
 
 def move(connection: Connection, number: int, source: State, target: State) -> bool:
-    """False where it is not, or no longer, in the state `source`: somebody else was first."""
+    """False where it is not, or no longer, in the state `source`: another one was first."""
     statement = update(quarantine).where(quarantine.c.number == number, quarantine.c.state == source.value)
     return connection.execute(statement.values(state=target.value)).rowcount == 1
 
@@ -216,7 +216,7 @@ def retry(connection: Connection, numbers: Sequence[int]) -> None:
 
 
 def drop(connection: Connection, numbers: Sequence[int], *, first_version: int, now_ms: int) -> None:
-    """Have nobody try them again. A version counts as taken, so that the ones behind it can be tried."""
+    """Never try them again. A version counts as taken then, so that the versions after it can be tried."""
     for number in numbers:
         entry = _open_entry(connection, number)
         version = entry.version

@@ -1,7 +1,8 @@
 """Takes away the claims that are older than the retention, after raising the floor that stands in for them.
 
 The floor is committed before the first claim goes, so that no id is ever unknown and above it. Each step is a
-transaction of its own, and short: whoever claims meanwhile waits for one step at most. This must never lower a floor.
+transaction of its own, and short: a claim that is made meanwhile waits for one step at most. This must never lower a
+floor.
 """
 
 from typing import Final
@@ -21,7 +22,7 @@ DAY_MS: Final = 24 * 60 * 60 * 1000
 # be delivered again is still known.
 RETENTION_MS: Final = 30 * DAY_MS
 # The least. The floor is never higher than this below the reaper's clock, and an id that is younger than FRESH_MS by
-# the clock of whoever claims it is not compared with the floor. So two clocks may differ by 23 hours.
+# the clock of the claiming process is not compared with the floor. So two clocks may differ by 23 hours.
 RETENTION_MIN_MS: Final = DAY_MS
 FRESH_MS: Final = 60 * 60 * 1000
 
@@ -30,7 +31,7 @@ class RetentionTooShort(ValueError):
     """Claims would be thrown away that clocks which differ a little still need."""
 
 
-# Claims that go in one transaction: SQLite has one writer, who is kept waiting for as long as that takes.
+# Claims that go in one transaction: SQLite has one writer, and others wait for as long as that takes.
 STEP_ROWS: Final = 1_000
 _NEW_FLOOR: Final = insert_new(floors)
 _SETTLED: Final = (State.DONE.value, State.DROPPED.value)

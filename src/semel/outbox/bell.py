@@ -1,9 +1,9 @@
 """How a relay that has nothing to do hears of a commit.
 
-On PostgreSQL by NOTIFY, in the transaction that adds, but only while a relay is asleep: whoever notifies takes a lock
-of the whole server when it commits, and holds it until its commit is on the disk, so that commits would go one by one.
-A relay that is asleep holds an advisory lock, and whoever adds tries to share it until the end of its transaction. If
-that fails, somebody is asleep: notify. If not, no relay can fall asleep before this transaction is over, and one that
+On PostgreSQL by NOTIFY, in the transaction that adds, but only while a relay is asleep: a transaction that notifies
+takes a lock of the whole server when it commits, and holds it until its commit is on the disk, so that commits would go
+one by one. A relay that is asleep holds an advisory lock, and a transaction that adds tries to share it until its end.
+If that fails, a relay is asleep: notify. If not, no relay can fall asleep before this transaction is over, and one that
 falls asleep then looks once more. So none is missed.
 
 On SQLite by PRAGMA data_version, which is a look into shared memory. With any other driver by looking again and again.
@@ -20,9 +20,9 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import PoolProxiedConnection
 
 CHANNEL: Final = "semel_outbox"
-# The advisory lock of whoever is asleep: two numbers, of which the first is semel's ("seme").
+# The advisory lock of a relay that is asleep: two numbers, of which the first is semel's ("seme").
 _LOCK: Final = "1936026981, 1"
-# How long after nobody has told anything a relay looks by itself.
+# After how long without news a relay looks by itself.
 FALLBACK_SECONDS: Final = 1.0
 # How often a relay looks that is awake and has nothing to do; and how often one does that cannot be woken.
 _TICK_SECONDS: Final = 0.01
@@ -48,12 +48,12 @@ def wake(connection: Connection) -> None:
 
 
 class Bell:
-    """Rung when there may be something to do. Who has heard it ring looks, and then waits for the next time."""
+    """Rung when there may be something to do. A shard that hears it looks, and then waits for the next ring."""
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
         self._rings = 0
-        # Goes up with everything that is done: nobody falls asleep while it does.
+        # Goes up with each batch: the relay does not fall asleep while it does.
         self.done = 0
 
     @property

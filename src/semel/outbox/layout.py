@@ -21,7 +21,7 @@ NAME_DEFAULT: Final = "outbox"
 # Each is a thread of the relay, a connection to the database and some to the brokers.
 SHARDS_MAX: Final = 64
 _RANDOM_BYTES: Final = 4
-# The advisory lock of whoever looks for the name: the first of the two numbers is semel's.
+# The advisory lock of a relay that looks for the name: the first of the two numbers is semel's.
 _LOCK: Final = (1936026981, 2)
 
 
@@ -56,7 +56,7 @@ def settled(connection: Connection, name: str | None, count: int | None) -> Layo
 
 
 def change(connection: Connection, count: int, owners: Mapping[int, str]) -> None:
-    """Have `count` shards from now on. `owners` is whoever has taken over each of the old ones, and settled it."""
+    """Have `count` shards from now on. `owners` are the relays that have taken over and settled the old ones."""
     for row in connection.execute(select(shards).order_by(shards.c.shard).with_for_update()):
         if row.shard in owners and row.owner != owners[row.shard]:
             raise RelayFenced(row.shard, row.owner_name)
@@ -67,7 +67,7 @@ def change(connection: Connection, count: int, owners: Mapping[int, str]) -> Non
 
 
 class AtHand(StrEnum):
-    """What becomes of a batch of which nobody can say whether it is in the log."""
+    """What to do with a batch that may be in the log or not."""
 
     SEND = "send"
     DROP = "drop"

@@ -1,6 +1,6 @@
 """The database's side of a shard: whose it is, which batch is next, and what is in it.
 
-A batch is a number and a list of rows, fixed in the shard's row before anything is sent, so that whoever comes after a
+A batch is a number and a list of rows, fixed in the shard's row before anything is sent, so that the relay after a
 crash finds the same batch. Numbers are dense: one more than the last, under the lock of that row. A shard has one batch
 at a time that is not known to be in the log. Once it is, its rows are deleted in the transaction that makes the next
 one of what is left then, in the order of the rows' numbers; never of what is behind the last number that was taken: a
@@ -81,13 +81,13 @@ class Size(NamedTuple):
 
 
 def take_over(connection: Connection, owner: Owner, owner_name: str, now_ms: int) -> None:
-    """Whoever had the shard can change nothing any more."""
+    """Take the shard: its former owner can no longer change it."""
     connection.execute(
         update(shards)
         .where(shards.c.shard == owner.shard)
         .values(owner=owner.life, owner_name=owner_name, owned_since_ms=now_ms)
     )
-    # Asked behind the lock of the shard, which whoever changes it has. Under another number the shard has other
+    # Read under the lock of the shard, which every change of the number takes. Under another number the shard has other
     # aggregates, and two relays would publish for one.
     known = connection.scalar(select(relays.c.shards))
     if known != owner.shards:
@@ -97,7 +97,7 @@ def take_over(connection: Connection, owner: Owner, owner_name: str, now_ms: int
 
 
 def standing(connection: Connection, owner: Owner) -> Standing:
-    """How far the shard is; nobody else changes that until the transaction ends."""
+    """How far the shard is. It is locked, and does not change until the transaction ends."""
     row = _of_this_life(owner, connection.execute(_LOCKED, {"of_shard": owner.shard}).first())
     return Standing(row.last_batch, None if row.at_hand is None else numbers_of(row.at_hand))
 
@@ -129,7 +129,7 @@ def advance(connection: Connection, owner: Owner, published: int | None, in_log:
 
 
 def put_back(connection: Connection, owner: Owner, batch: int, first_number: int) -> None:
-    """Let the rows of the batch from this one on wait again. It was refused, so nobody has published it."""
+    """Let the rows of the batch from this one on wait again. It was refused, so it is not in the log."""
     at_hand = _at_hand(connection, owner, batch)
     _note(connection, owner, batch, [number for number in at_hand if number < first_number])
 
@@ -138,7 +138,7 @@ def put_aside(connection: Connection, owner: Owner, batch: int, refused: int, re
     """Into the quarantine with it, and out of the batch, which goes on without it."""
     at_hand = _at_hand(connection, owner, batch)
     if refused not in at_hand:
-        # Done before, by a transaction of which nobody heard that it had committed.
+        # Done before, by a transaction whose commit was not acknowledged.
         return
     _note(connection, owner, batch, [number for number in at_hand if number != refused])
     connection.execute(
@@ -152,7 +152,7 @@ def put_aside(connection: Connection, owner: Owner, batch: int, refused: int, re
 
 
 def delete_messages(connection: Connection, numbers: Sequence[int]) -> None:
-    """They are known to be in the log, or nobody wants them to get there."""
+    """They are known to be in the log, or are not to get there."""
     connection.execute(delete(messages).where(_is_among(connection, numbers)))
 
 
@@ -238,7 +238,7 @@ def _of(owner: Owner) -> dict[str, int]:
 
 
 def _of_this_life(owner: Owner, row: Row[Any] | None) -> Row[Any]:
-    """The shard's row, if it is still of whoever asks."""
+    """The shard's row, if it still belongs to this owner."""
     if row is None:
         raise OutOfStep(f"shard {owner.shard} is gone from the database: somebody has emptied the outbox's tables")
     if row.owner != owner.life:

@@ -55,7 +55,7 @@ def retry(connection: Connection, numbers: Sequence[int]) -> None:
 
 
 def drop(connection: Connection, numbers: Sequence[int]) -> None:
-    """Delete them. They are in no log then, and whoever waited behind them goes on without them."""
+    """Delete them. They never get into the log, and the messages that waited for them go on."""
     for number in numbers:
         _take_out(connection, number)
         connection.execute(delete(messages).where(messages.c.number == number))

@@ -1,8 +1,8 @@
 """The relay: what was added and committed goes into the log, once and in order, until it is told to stop.
 
-Each shard has a thread, with a publisher and transactions of its own; whoever runs the relay listens for news and
-wakes them. A second relay for the same database takes the shards over, and the first one ends with an error that says
-so. This must never end because something is away that may come back.
+Each shard has a thread, with a publisher and transactions of its own; the thread that runs the relay listens for news
+and wakes them. A second relay for the same database takes the shards over, and the first one ends with an error that
+says so. This must never end because something is away that may come back.
 """
 
 import contextlib
@@ -109,7 +109,7 @@ class Relay:
         self._check_settings()
 
     def run(self) -> None:
-        """Publish what is there and what comes, until `stop`."""
+        """Publish the messages that wait and those that come, until `stop`."""
         try:
             known = self._prepared()
         except Stopped:
@@ -280,7 +280,7 @@ class Relay:
 
 
 def _read_committed(engine: Engine) -> Engine:
-    """Whoever waits for a lock has to see what was committed meanwhile, whatever the application likes."""
+    """A statement that has waited for a lock must see what was committed meanwhile, so the level is fixed."""
     if engine.dialect.name == "postgresql":
         return engine.execution_options(isolation_level="READ COMMITTED")
     return engine

@@ -190,7 +190,7 @@ class Shard:
     # -- the log -----------------------------------------------------------------------------------------------------
 
     def _claimed_publisher(self) -> Publisher:
-        """Fences whoever had the name, and checks that log and database speak of the same batches."""
+        """Fence the former publisher of the name, and check that log and database know the same batches."""
         while True:
             publisher = self._make_publisher()
             try:

@@ -1,7 +1,7 @@
 """How the clients of a publisher are set, how long they are waited for, and what they met meanwhile.
 
 All settings have librdkafka's names. A setting that would break the promise is refused by name, and none is changed
-silently. A client that meets a wrong password goes on trying, and all that its callers hear is that nobody answered in
+silently. A client that meets a wrong password goes on trying, and its callers only hear that no broker answered in
 time; what it met is for messages, and must never decide anything.
 """
 
@@ -26,7 +26,7 @@ _REMEDIES: Final = {
 }
 NO_WAY_THERE: Final = "look at bootstrap.servers and security.protocol, and whether a broker runs there"
 NO_COORDINATOR: Final = (
-    "nobody coordinates transactions yet. On a new cluster look at transaction.state.log.replication.factor, which "
+    "no broker coordinates transactions yet. On a new cluster look at transaction.state.log.replication.factor, which "
     "must not be more than there are brokers"
 )
 
@@ -125,7 +125,7 @@ _CONNECTING: Final[Mapping[str, Any]] = {
 _OURS: Final[Mapping[str, str]] = {
     "bootstrap.servers": "it is the first argument",
     "metadata.broker.list": "it is the first argument",
-    "transactional.id": "it is made from the name, and fences whoever had the name before",
+    "transactional.id": "it is made from the name, and fences the former publisher of the name",
     "isolation.level": "the cursor is read committed, or an aborted one would count",
     "delivery.report.only.error": "where the cursor was written is heard of like this",
     "on_delivery": "a record is delivered when its call returns",

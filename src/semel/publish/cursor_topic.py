@@ -1,6 +1,6 @@
 """The topic of a name's cursor: made if it is missing, refused if it would forget, read to its end.
 
-Each name has a topic of its own, with one partition that nobody but the name's producer writes to. In a topic that
+Each name has a topic of its own, with one partition that only the name's producer writes to. In a topic that
 names share, the open transaction of one holds back what readers of committed records see of all others: a cursor could
 hide behind it, and its reader would wait for a stranger. The cursor must never be taken for final before the fence is
 up; `peek` is for a reader that has fenced nobody.
@@ -222,7 +222,7 @@ class CursorTopic:
             try:
                 made.result()
             except KafkaException as error:
-                # Somebody else was faster, or an answer was lost.
+                # Another publisher was faster, or an answer was lost.
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise
 

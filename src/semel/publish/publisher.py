@@ -97,7 +97,7 @@ class Publisher:
         self._is_noted = False
         # Why this instance could not note itself, the last time that it tried.
         self._note_interrupted: str | None = None
-        # The number whose commit was asked for, as long as nobody knows what became of it.
+        # The number whose commit was requested, until its result is known.
         self._uncertain: int | None = None
         self._ended: PublishError | None = None
 
@@ -228,7 +228,7 @@ class Publisher:
     def _note(self, producer: Producer, cursor: Cursor | None, deadline: Deadline) -> bool:
         """Write this instance into the cursor, and before that counts, look whether the cursor that was read is the
         last one below: a broker that is cut off from its cluster may have shown an older one. False where it has, and
-        where nobody knows what became of the note: its number is that of the cursor, so it may be there or not."""
+        if it is unknown whether the note was committed: its number is that of the cursor, so it may be there or not."""
         number = NOTHING if cursor is None else cursor.number
         transaction = Transaction(producer, deadline)
         try:
@@ -278,7 +278,8 @@ class Publisher:
             raise PublishFailed(f"publisher {self._settings.name!r} could not be claimed: {why}") from None
 
     def _read(self, producer: Producer, deadline: Deadline) -> Cursor | None:
-        """The cursor, once it is final. What it waits for may be of somebody who has fenced this one, and has died."""
+        """The cursor, once it is final. The transaction it waits for may belong to a publisher that fenced this one and
+        died."""
         while True:
             try:
                 return self._cursor_topic.read(deadline)

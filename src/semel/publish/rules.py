@@ -164,7 +164,7 @@ class PublishFailed(PublishError):
 
 
 class PublishUncertain(PublishError):
-    """Nobody could be asked whether a commit happened. The next start, or the next call, will know."""
+    """No broker could say whether a commit happened. The next start, or the next call, will know."""
 
     def __init__(self, name: str, number: int, reason: str) -> None:
         super().__init__(

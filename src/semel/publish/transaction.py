@@ -32,7 +32,7 @@ _OF_THE_RECORD: Final = frozenset(
 
 
 class FencedOff(Exception):
-    """Somebody else has the transactional id."""
+    """Another producer has the transactional id."""
 
 
 class Interrupted(Exception):
@@ -50,7 +50,8 @@ def _words_for(reason: KafkaError) -> str:
 
 
 def claim(producer: Producer, deadline: Deadline) -> None:
-    """Put up the fence: from now on nobody else may write under the transactional id, and what was open is aborted."""
+    """Put up the fence: from now on no other producer may write under the transactional id, and its open transaction is
+    aborted."""
     _insist(producer.init_transactions, deadline)
 
 

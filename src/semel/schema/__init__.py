@@ -3,8 +3,8 @@
     schema.make(engine)                                        # at a start, in a test; or `semel schema --database URL`
     target_metadata = [Base.metadata, schema.metadata]         # in the env.py of Alembic
 
-Whoever keeps migrations goes on to: Alembic gets a MetaData, and everybody else the SQL. This room must never touch a
-table that is not semel's, nor delete one.
+If you keep migrations, go on with them: there is a MetaData for Alembic, and the SQL for other tools. This room must
+never touch a table that is not semel's, nor delete one.
 """
 
 import importlib.util

@@ -3,7 +3,7 @@
 Two processes that do so at the same time do it one after the other, and the second one finds it done. A room that
 changes its tables adds a step here, which leads there from the version before. A step that was released is never
 changed. Tables of a later semel are refused, and so are tables with other columns than ours: this module must never
-guess what somebody else has made.
+guess what another program has made.
 """
 
 import re
@@ -161,7 +161,7 @@ def _bring(connection: Connection, room: Room) -> Made:
 
 
 def _noted_version(connection: Connection, room: Room) -> int | None:
-    """None where nobody noted one, as with tables that Alembic or `create_all` has made."""
+    """None if no version was noted, as with tables that Alembic or `create_all` has made."""
     if not inspect(connection).has_table(versions.name):
         return None
     noted = connection.scalar(select(versions.c.version).where(versions.c.room == room.name))
@@ -179,7 +179,7 @@ def _missing_tables(connection: Connection, room: Room) -> list[str]:
 
 
 def _compare(connection: Connection, room: Room) -> None:
-    """Tables whose version nobody noted still have to have our columns; and a column that we do not know may be one
+    """Tables without a noted version still have to have our columns; and a column that we do not know may be one
     that a later semel cannot do without."""
     inspector = inspect(connection)
     for table in room.tables:

@@ -143,7 +143,9 @@ def bundle(semantics: Semantics | str, client: Client | str, transactional_id: s
     produced |= {line.name: line for line in _OTHERWISE.get((semantics, client), ())}
     if transactional_id is not None:
         produced |= {line.name: line for line in _IN_TRANSACTIONS_OTHERWISE.get(client, ())}
-        named = _Line("transactional.id", transactional_id, "the same at every start: it fences whoever had it before")
+        named = _Line(
+            "transactional.id", transactional_id, "the same at every start: it fences the process that had it before"
+        )
         told_apart = client is not Client.AIOKAFKA
         produced |= {line.name: line for line in (named, *_IN_TRANSACTIONS[: 1 + told_apart])}
     return Bundle(

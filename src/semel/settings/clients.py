@@ -1,4 +1,4 @@
-"""The clients: what each calls a setting, and what it takes where nobody says; and the words of this room.
+"""The clients: what each calls a setting, and its default; and the words of this room.
 
 Settings go by Java's names in here, whatever a client calls them. There is one table for each client; what a client
 does not have is not in its table. The defaults are those of confluent-kafka 2.16, aiokafka 0.14, kafka-python 3.0 and

@@ -58,7 +58,8 @@ def check(
     client: Client | str | None = None,
     role: Role | str | None = None,
 ) -> list[Conflict]:
-    """Every conflict in a client's configuration. The client and its role are told by the names, where nobody says."""
+    """Every conflict in a client's configuration. If you do not pass the client and its role, the names of the settings
+    tell."""
     names = set(config)
     client = Client(client) if client is not None else client_of(names)
     if client is None:
