@@ -157,7 +157,7 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a step is done again",
         "semel.http.steps:AnyStep._enter",
-        "self.first = found is None",
+        "self.first = result_json is None",
         "self.first = True",
         (_STEPS, "-k", "sqlite and not_executed_again"),
     ),

@@ -14,18 +14,18 @@ INBOX_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a claim is looked for, and then inserted",
         "semel.inbox.claims:claim",
-        "if not is_new(connection, _CLAIM, asked._asdict()): ...",
+        "if not is_new(connection, _CLAIM, new._asdict()): ...",
         """
-        known = select(claims).filter_by(consumer=asked.consumer, message_id=asked.message_id)
-        if connection.execute(known).first() or not connection.execute(claims.insert(), asked._asdict()): ...
+        known = select(claims).filter_by(consumer=new.consumer, message_id=new.message_id)
+        if connection.execute(known).first() or not connection.execute(claims.insert(), new._asdict()): ...
         """,
         (_CLAIMING, "-k", "second_waits and postgresql"),
     ),
     Bug(
         "a claim has a transaction of its own",
         "semel.inbox.claims:once",
-        "outcome = claim(connection, asked)",
-        "with connection.engine.begin() as another: outcome = claim(another, asked)",
+        "outcome = claim(connection, new)",
+        "with connection.engine.begin() as another: outcome = claim(another, new)",
         (_CLAIMING, "-k", "goes_when_its_effect_does and postgresql"),
     ),
     Bug(
@@ -53,8 +53,8 @@ INBOX_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "the floor is ignored",
         "semel.inbox.claims:claim",
-        "asked.event_time_ms < floor_ms",
-        "asked.event_time_ms < 0",
+        "new.event_time_ms < floor_ms",
+        "new.event_time_ms < 0",
         (_REAPER, "-k", "older_than_the_floor"),
     ),
     Bug(
@@ -130,7 +130,7 @@ INBOX_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "an id that looks like its place ends the loop, whoever chose it",
         "semel.inbox.admission:Admission._follows_place",
-        "self.identity(elsewhere) != found",
+        "self.identity(elsewhere) != identity",
         "True",
         (_LOOP, "-k", "only_looks_like"),
     ),

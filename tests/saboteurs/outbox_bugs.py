@@ -151,7 +151,7 @@ OUTBOX_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a message takes its number before its aggregate is locked",
         "semel.outbox.messages:add_many",
-        "if isinstance(given, Session | scoped_session): ...",
+        "if isinstance(handle, Session | scoped_session): ...",
         "if False: ...",
         ("tests/outbox/test_adding_in_a_session.py", "-k", "takes_its_number"),
     ),

@@ -16,16 +16,16 @@ SCHEMA_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "an older semel works with newer tables",
-        "semel.schema.tables:_noted_version",
-        "noted is not None and noted > room.version",
+        "semel.schema.tables:_stored_version",
+        "version is not None and version > room.version",
         "False",
         (_MAKING, "-k", "newer_tables and sqlite"),
     ),
     Bug(
         "a step that was taken is taken again",
         "semel.schema.tables:_bring",
-        "room.steps[noted - 1 :]",
-        "room.steps[noted - 2 :]",
+        "room.steps[version - 1 :]",
+        "room.steps[version - 2 :]",
         (_MAKING, "-k", "many_at_once and sqlite"),
     ),
     Bug(

@@ -10,7 +10,7 @@ import importlib.util
 if importlib.util.find_spec("sqlalchemy") is None:
     raise ImportError("semel.database needs SQLAlchemy, which is missing: pip install 'semel[app]'")
 
-from semel.database.connections import AsyncGiven, Given, check_unbroken, within, within_async
+from semel.database.connections import AsyncHandle, Handle, check_unbroken, within, within_async
 from semel.database.engines import begin_immediately, engine_of, read_only
 from semel.database.errors import (
     REMEDY,
@@ -25,8 +25,8 @@ from semel.database.errors import (
 
 __all__ = [
     "REMEDY",
-    "AsyncGiven",
-    "Given",
+    "AsyncHandle",
+    "Handle",
     "NotImmediate",
     "NotInTransaction",
     "TransactionBroken",

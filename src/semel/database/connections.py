@@ -36,10 +36,10 @@ from semel.database.errors import (
 if TYPE_CHECKING:
     import psycopg
 
-    Given: TypeAlias = Connection | Session | scoped_session[Session] | sqlite3.Connection | psycopg.Connection[Any]
-    AsyncGiven: TypeAlias = AsyncConnection | AsyncSession | async_scoped_session[AsyncSession]
+    Handle: TypeAlias = Connection | Session | scoped_session[Session] | sqlite3.Connection | psycopg.Connection[Any]
+    AsyncHandle: TypeAlias = AsyncConnection | AsyncSession | async_scoped_session[AsyncSession]
 else:
-    Given = AsyncGiven = Any
+    Handle = AsyncHandle = Any
 
 T = TypeVar("T")
 
@@ -50,26 +50,26 @@ _POSTGRESQL_BEGIN: Final = "take a connection that is not on autocommit, or begi
 
 
 @contextlib.contextmanager
-def within(given: Given) -> Iterator[Connection]:
-    """The connection behind `given`, in a transaction of the caller's that can be trusted; else one of our errors."""
+def within(handle: Handle) -> Iterator[Connection]:
+    """The connection behind `handle`, in a transaction of the caller's that can be trusted; else one of our errors."""
     with told_remedy():
-        if isinstance(given, Connection):
-            yield _checked(given)
-        elif isinstance(given, Session | scoped_session):
-            yield _checked(given.connection())
+        if isinstance(handle, Connection):
+            yield _checked(handle)
+        elif isinstance(handle, Session | scoped_session):
+            yield _checked(handle.connection())
         else:
-            with borrowed(given) as connection:
+            with borrowed(handle) as connection:
                 yield _checked(connection)
 
 
-async def within_async(given: AsyncGiven, work: Callable[[Connection], T]) -> T:
+async def within_async(handle: AsyncHandle, work: Callable[[Connection], T]) -> T:
     """Do `work` on the connection behind an asynchronous one, with the same checks; the loop goes on meanwhile."""
-    if isinstance(given, AsyncSession | async_scoped_session):
-        given = await given.connection()
-    if not isinstance(given, AsyncConnection):
-        raise UnknownConnection(given)
+    if isinstance(handle, AsyncSession | async_scoped_session):
+        handle = await handle.connection()
+    if not isinstance(handle, AsyncConnection):
+        raise UnknownConnection(handle)
     with told_remedy():
-        return await given.run_sync(lambda connection: work(_checked(connection)))
+        return await handle.run_sync(lambda connection: work(_checked(connection)))
 
 
 def _checked(connection: Connection) -> Connection:

@@ -29,8 +29,8 @@ def engine_of(url: str | URL, **options: Any) -> Engine:
     try:
         engine = create_engine(parsed, **options)
     except ModuleNotFoundError as missing:
-        wanted = "'semel[postgres]'" if missing.name == "psycopg" else missing.name
-        raise ImportError(f"{missing.name}, the driver for this database, is missing: pip install {wanted}") from None
+        package = "'semel[postgres]'" if missing.name == "psycopg" else missing.name
+        raise ImportError(f"{missing.name}, the driver for this database, is missing: pip install {package}") from None
     if parsed.get_backend_name() == "sqlite":
         begin_immediately(engine)
     return engine

@@ -15,8 +15,8 @@ from sqlalchemy.exc import TimeoutError as PoolExhausted
 class UnknownConnection(TypeError):
     """What was handed over is no connection that a statement can be sent on."""
 
-    def __init__(self, given: object) -> None:
-        kind = f"{type(given).__module__}.{type(given).__qualname__}"
+    def __init__(self, value: object) -> None:
+        kind = f"{type(value).__module__}.{type(value).__qualname__}"
         super().__init__(
             f"{kind} is no connection that semel knows; hand over a SQLAlchemy Connection or Session "
             "(or the asynchronous ones), a sqlite3.Connection or a psycopg.Connection"
@@ -62,8 +62,8 @@ _PRIMARY_CODE: Final = 0xFF
 
 
 def one_line(error: Exception) -> str:
-    said = error.orig if isinstance(error, DBAPIError) else error
-    return str(said).strip().partition("\n")[0]
+    raised = error.orig if isinstance(error, DBAPIError) else error
+    return str(raised).strip().partition("\n")[0]
 
 
 def sqlite_code(raised: BaseException | None) -> int | None:

@@ -201,11 +201,13 @@ def finish_step(connection: Connection, name: Name, step: str, result: str) -> N
 def reap_batch(connection: Connection, now_ms: int, rows_max: int) -> int:
     """Delete rows whose time is up, with their steps; answer how many keys that were."""
     due = keys.c.expires_ms <= now_ms, keys.c.lease_until_ms <= now_ms
-    found = select(keys.c.scope, keys.c.key).where(*due).limit(rows_max)
+    expired = select(keys.c.scope, keys.c.key).where(*due).limit(rows_max)
     # Looked at again in the DELETE, which may have waited for somebody who took the key over. Steps go after their key:
     # from then on none can be added.
-    reaped = delete(keys).where(tuple_(keys.c.scope, keys.c.key).in_(found), *due).returning(keys.c.scope, keys.c.key)
-    names = [tuple(row) for row in connection.execute(reaped)]
+    deletion = (
+        delete(keys).where(tuple_(keys.c.scope, keys.c.key).in_(expired), *due).returning(keys.c.scope, keys.c.key)
+    )
+    names = [tuple(row) for row in connection.execute(deletion)]
     connection.execute(delete(steps).where(tuple_(steps.c.scope, steps.c.key).in_(names)))
     return len(names)
 

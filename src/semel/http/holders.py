@@ -83,7 +83,7 @@ class InTransaction:
 
     @property
     def connection(self) -> Any:
-        return self._transaction.given
+        return self._transaction.handle
 
     @property
     def steps(self) -> Any:
@@ -301,5 +301,5 @@ def _outlived() -> Iterator[None]:
     except Fenced:
         raise
     except Exception as error:
-        said = one_line(error)
-        logger.warning("a lease could not be prolonged, and is tried again: %s: %s", type(error).__name__, said)
+        reason = one_line(error)
+        logger.warning("a lease could not be prolonged, and is tried again: %s: %s", type(error).__name__, reason)

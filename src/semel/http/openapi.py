@@ -62,7 +62,7 @@ def _add_problems(operation: dict[str, Any]) -> None:
         # Next to what the application itself answers with this status.
         uris = [one.uri for one in PROBLEMS if one.status == problem.status]
         members = {"type": {"type": "string", "enum": uris}, **_MEMBERS}
-        told = {"type": "object", "required": list(members), "properties": members}
-        response.setdefault("content", {})[PROBLEM_TYPE] = {"schema": told}
+        problem_schema = {"type": "object", "required": list(members), "properties": members}
+        response.setdefault("content", {})[PROBLEM_TYPE] = {"schema": problem_schema}
         if problem.status in (409, 503):
             response.setdefault("headers", {})["Retry-After"] = _RETRY_AFTER

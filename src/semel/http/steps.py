@@ -90,12 +90,12 @@ class AnyStep:
         if self._key.inside is not None:
             raise RuntimeError(f"step {self._name!r} begins inside of step {self._key.inside!r}: end that one first")
         try:
-            found: str | None = yield self._transaction.start(look)
+            result_json: str | None = yield self._transaction.start(look)
             yield self._transaction.commit()
         finally:
             yield self._transaction.roll_back()
-        self.first = found is None
-        self._result = None if found is None else json.loads(found)
+        self.first = result_json is None
+        self._result = None if result_json is None else json.loads(result_json)
         self._key.inside = self._name
 
     def _open(self) -> Procedure[Any]:
@@ -103,7 +103,7 @@ class AnyStep:
         if not self._is_open:
             yield self._transaction.start(self._key.hold)
             self._is_open = True
-        return self._transaction.given
+        return self._transaction.handle
 
     def _leave(self, error: BaseException | None) -> Procedure[None]:
         try:

@@ -19,14 +19,14 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncEngine, async_sessionmaker
 from sqlalchemy.orm import Session, sessionmaker
 
-from semel.database import AsyncGiven, Given, within, within_async
+from semel.database import AsyncHandle, Handle, within, within_async
 from semel.database.procedures import Procedure
 from semel.http.claims import Name, NotCommitted
 
 T = TypeVar("T")
 
-Begin: TypeAlias = Callable[[], AbstractContextManager[Given]]
-AsyncBegin: TypeAlias = Callable[[], AbstractAsyncContextManager[AsyncGiven]]
+Begin: TypeAlias = Callable[[], AbstractContextManager[Handle]]
+AsyncBegin: TypeAlias = Callable[[], AbstractAsyncContextManager[AsyncHandle]]
 Database: TypeAlias = Engine | sessionmaker[Any] | Begin
 AsyncDatabase: TypeAlias = AsyncEngine | async_sessionmaker[Any]
 
@@ -78,13 +78,13 @@ def is_busy(error: BaseException) -> bool:
 
 
 class Transaction:
-    """A transaction in this thread; `given` is what the handler works on."""
+    """A transaction in this thread; `handle` is what the handler works on."""
 
-    given: Given
+    handle: Handle
 
     def __init__(self, begin: Begin) -> None:
         self._begin = begin
-        self._manager: AbstractContextManager[Given] | None = None
+        self._manager: AbstractContextManager[Handle] | None = None
 
     @property
     def is_open(self) -> bool:
@@ -93,21 +93,21 @@ class Transaction:
     def start(self, work: Callable[[Connection], T]) -> T:
         """Begin it by some work. Where that fails it is still open."""
         manager = self._begin()
-        self.given = manager.__enter__()
+        self.handle = manager.__enter__()
         self._manager = manager
-        if isinstance(self.given, Connection | Session) and not self.given.in_transaction():
+        if isinstance(self.handle, Connection | Session) and not self.handle.in_transaction():
             # SQLAlchemy would begin by itself, and nothing would commit.
             raise TypeError(
                 "the function that is the database hands over what is in no transaction, so nothing would be "
                 "committed: give it an Engine, a sessionmaker, or a function that begins, as engine.begin does"
             )
-        with within(self.given) as connection:
+        with within(self.handle) as connection:
             return work(connection)
 
     def commit(self, work: Callable[[Connection], object] = _nothing) -> None:
         """Do the last work and end it. Where the work fails it is still open."""
         if work is not _nothing:
-            with within(self.given) as connection:
+            with within(self.handle) as connection:
                 work(connection)
         self._end(None)
 
@@ -153,7 +153,7 @@ class LoopTransaction(ABC):
 
     @property
     @abstractmethod
-    def given(self) -> Any: ...
+    def handle(self) -> Any: ...
 
     @property
     @abstractmethod
@@ -175,12 +175,12 @@ class AsyncTransaction(LoopTransaction):
     def __init__(self, begin: AsyncBegin, slots: asyncio.Semaphore) -> None:
         super().__init__(slots)
         self._begin = begin
-        self._manager: AbstractAsyncContextManager[AsyncGiven] | None = None
-        self._given: AsyncGiven
+        self._manager: AbstractAsyncContextManager[AsyncHandle] | None = None
+        self._handle: AsyncHandle
 
     @property
-    def given(self) -> AsyncGiven:
-        return self._given
+    def handle(self) -> AsyncHandle:
+        return self._handle
 
     @property
     def is_open(self) -> bool:
@@ -188,13 +188,13 @@ class AsyncTransaction(LoopTransaction):
 
     async def _start(self, work: Callable[[Connection], T]) -> T:
         manager = self._begin()
-        self._given = await manager.__aenter__()
+        self._handle = await manager.__aenter__()
         self._manager = manager
-        return await within_async(self._given, work)
+        return await within_async(self._handle, work)
 
     async def _commit(self, work: Callable[[Connection], object]) -> None:
         if work is not _nothing:
-            await within_async(self._given, work)
+            await within_async(self._handle, work)
         await self._end(None)
 
     async def _roll_back(self) -> None:
@@ -218,8 +218,8 @@ class ThreadTransaction(LoopTransaction):
         self._threads = threads
 
     @property
-    def given(self) -> Given:
-        return self._transaction.given
+    def handle(self) -> Handle:
+        return self._transaction.handle
 
     @property
     def is_open(self) -> bool:

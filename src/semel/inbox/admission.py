@@ -55,28 +55,28 @@ class Admission:
         if not message.are_headers_readable:
             return HeadersUnreadable()
         try:
-            found = self.identity(message)
-            if isinstance(found, Version):
-                return checked_version(found.aggregate, found.version)
-            return checked_id(found)
+            identity = self.identity(message)
+            if isinstance(identity, Version):
+                return checked_version(identity.aggregate, identity.version)
+            return checked_id(identity)
         except BrokerCoordinates as error:
-            if self._follows_place(message, found):
-                raise IdentityIsPlace(found) from error
+            if self._follows_place(message, identity):
+                raise IdentityIsPlace(identity) from error
             return error
         except Exception as error:
             if self.passing(error):
                 raise
             return error
 
-    def _follows_place(self, message: Message, found: object) -> bool:
+    def _follows_place(self, message: Message, identity: object) -> bool:
         """Whether it is another one where the same record lies elsewhere."""
-        if not isinstance(found, str):
+        if not isinstance(identity, str):
             return True
         elsewhere = replace(
             message, topic=f"{message.topic}-", partition=message.partition + 1, offset=message.offset + 1
         )
         try:
-            return self.identity(elsewhere) != found
+            return self.identity(elsewhere) != identity
         except Exception:
             return False
 
@@ -124,8 +124,8 @@ class Admission:
         now_ms = self.clock()
         if isinstance(identity, Version):
             return claim_version(connection, self.consumer, identity, self.first_version, now_ms)
-        asked = claims.claim_of(self.consumer, identity, message.timestamp_ms, now_ms)
-        return claims.claim(connection, asked, message)
+        new = claims.claim_of(self.consumer, identity, message.timestamp_ms, now_ms)
+        return claims.claim(connection, new, message)
 
     def _put(
         self,

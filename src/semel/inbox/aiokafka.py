@@ -71,11 +71,11 @@ class _Client:
 
     async def poll(self) -> Message | None:
         with _refusals():
-            fetched = await _fetched(self._consumer)
-        if not fetched:
+            records_by_place = await _fetched(self._consumer)
+        if not records_by_place:
             # This client does not say what it meets.
             self._brokers.doubt()
-        for place, records in fetched.items():
+        for place, records in records_by_place.items():
             await self._working.acquire()
             # A rebalance may have come before the lock did.
             if place in self._consumer.assignment():
@@ -143,8 +143,8 @@ def _refusals() -> Iterator[None]:
         raise LoopFailed(f"the broker refuses to be read: {error}{_lacking(error)}") from error
 
 
-def for_aiokafka(given: Mapping[str, Any]) -> dict[str, Any]:
-    config = checked_config(given, "group_id", "enable_auto_commit")
+def for_aiokafka(settings: Mapping[str, Any]) -> dict[str, Any]:
+    config = checked_config(settings, "group_id", "enable_auto_commit")
     for name in ("key_deserializer", "value_deserializer"):
         if config.get(name) is not None:
             raise LoopFailed(f"{name} would fail where nothing can be put aside: decode in identity and in the handler")

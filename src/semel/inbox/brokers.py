@@ -102,11 +102,11 @@ class Brokers:
         return None
 
 
-def checked_config(given: Mapping[str, Any], group: str, auto_commit: str) -> dict[str, Any]:
-    if not given.get(group):
+def checked_config(settings: Mapping[str, Any], group: str, auto_commit: str) -> dict[str, Any]:
+    if not settings.get(group):
         raise LoopFailed(f"the consumer has no {group}, so its offsets could not be stored: name one")
-    if given.get(auto_commit) in (True, "true"):
+    if settings.get(auto_commit) in (True, "true"):
         raise LoopFailed(
             f"{auto_commit}=true would commit offsets before their effects, which loses events: leave it out"
         )
-    return dict(given)
+    return dict(settings)

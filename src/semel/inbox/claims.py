@@ -19,7 +19,7 @@ from uuid import UUID
 from sqlalchemy import ARRAY, BigInteger, Connection, Insert, Text, bindparam, cast, delete, func, select, text
 from sqlalchemy.dialects import postgresql, sqlite
 
-from semel.database import AsyncGiven, Given, within, within_async
+from semel.database import AsyncHandle, Handle, within, within_async
 from semel.database.clock import Clock, now_ms
 from semel.inbox.events import Message, Outcome, checked_consumer, checked_id, time_of
 from semel.inbox.quarantine import Aside, Cause, put, subject_of
@@ -51,14 +51,14 @@ def claim_of(consumer: str, message_id: str, event_time_ms: int | None, now_ms: 
 _CLAIM: Final = insert_new(claims)
 
 
-def claim(connection: Connection, asked: Claim, message: Message | None = None) -> Outcome:
+def claim(connection: Connection, new: Claim, message: Message | None = None) -> Outcome:
     """`message` is what is put aside, if the id is below the floor."""
-    if not is_new(connection, _CLAIM, asked._asdict()):
+    if not is_new(connection, _CLAIM, new._asdict()):
         return Outcome.DUPLICATE
-    if asked.is_fresh:
+    if new.is_fresh:
         return Outcome.ACCEPTED
-    floor_ms = _floor_ms(connection, asked.consumer)
-    return _put_below(connection, asked, floor_ms, message) if asked.event_time_ms < floor_ms else Outcome.ACCEPTED
+    floor_ms = _floor_ms(connection, new.consumer)
+    return _put_below(connection, new, floor_ms, message) if new.event_time_ms < floor_ms else Outcome.ACCEPTED
 
 
 # -- many ------------------------------------------------------------------------------------------------------------
@@ -71,8 +71,8 @@ _CLAIMED_AT: Final = bindparam("claimed_at_ms", type_=BigInteger)
 def _from_arrays() -> Insert:
     arrays = (bindparam("ids", type_=ARRAY(Text)), bindparam("times", type_=ARRAY(BigInteger)))
     rows = func.unnest(*arrays).table_valued("message_id", "event_time_ms").render_derived("asked")
-    chosen = select(cast(_CONSUMER, Text), rows.c.message_id, rows.c.event_time_ms, cast(_CLAIMED_AT, BigInteger))
-    insert = postgresql.insert(claims).from_select(_COLUMNS, chosen)
+    selection = select(cast(_CONSUMER, Text), rows.c.message_id, rows.c.event_time_ms, cast(_CLAIMED_AT, BigInteger))
+    insert = postgresql.insert(claims).from_select(_COLUMNS, selection)
     return insert.on_conflict_do_nothing()
 
 
@@ -80,8 +80,8 @@ def _from_json() -> Insert:
     rows = func.json_each(bindparam("batch", type_=Text)).table_valued("value", name="asked")
     of_row = [func.json_extract(rows.c.value, path) for path in ("$[0]", "$[1]")]
     # SQLite takes the words ON CONFLICT for a condition of a join, unless a WHERE stands before them.
-    chosen = select(_CONSUMER, *of_row, _CLAIMED_AT).where(text("true"))
-    return sqlite.insert(claims).from_select(_COLUMNS, chosen).on_conflict_do_nothing()
+    selection = select(_CONSUMER, *of_row, _CLAIMED_AT).where(text("true"))
+    return sqlite.insert(claims).from_select(_COLUMNS, selection).on_conflict_do_nothing()
 
 
 _CLAIM_FROM_ARRAYS: Final = _from_arrays().returning(claims.c.message_id)
@@ -91,24 +91,24 @@ _CLAIM_FROM_JSON: Final = _from_json().returning(claims.c.message_id)
 def claim_each(connection: Connection, consumer: str, ids: Iterable[str], now_ms: int) -> set[str]:
     """Claims all of them in one statement, and says which were new."""
     # Sorted, so that two transactions with the same ids wait for each other in one order, and never in a circle.
-    asked = {one: claim_of(consumer, one, None, now_ms) for one in sorted(set(ids))}
-    if not asked:
+    claims_by_id = {one: claim_of(consumer, one, None, now_ms) for one in sorted(set(ids))}
+    if not claims_by_id:
         return set()
-    times = [one.event_time_ms for one in asked.values()]
+    times = [one.event_time_ms for one in claims_by_id.values()]
     common = {"consumer": consumer, "claimed_at_ms": now_ms}
     if connection.dialect.name == "postgresql":
-        found = connection.scalars(_CLAIM_FROM_ARRAYS, {"ids": list(asked), "times": times, **common})
+        new_ids = connection.scalars(_CLAIM_FROM_ARRAYS, {"ids": list(claims_by_id), "times": times, **common})
     else:
-        found = connection.scalars(
-            _CLAIM_FROM_JSON, {"batch": json.dumps(list(zip(asked, times, strict=True))), **common}
+        new_ids = connection.scalars(
+            _CLAIM_FROM_JSON, {"batch": json.dumps(list(zip(claims_by_id, times, strict=True))), **common}
         )
-    first = set(found)
-    old = sorted(one for one in first if not asked[one].is_fresh)
+    first = set(new_ids)
+    old = sorted(one for one in first if not claims_by_id[one].is_fresh)
     if old:
         floor_ms = _floor_ms(connection, consumer)
         for one in old:
-            if asked[one].event_time_ms < floor_ms:
-                _put_below(connection, asked[one], floor_ms, None)
+            if claims_by_id[one].event_time_ms < floor_ms:
+                _put_below(connection, claims_by_id[one], floor_ms, None)
                 first.remove(one)
     return first
 
@@ -121,23 +121,21 @@ _NO_FLOOR: Final = insert_new(floors)
 def _floor_ms(connection: Connection, consumer: str) -> int:
     """The floor, which stays where it is until this transaction ends. Under an isolation level whose reads are those of
     the transaction's beginning, PostgreSQL refuses to lock a floor that was raised since, and does not show the old."""
-    asked = select(floors.c.floor_ms).where(floors.c.consumer == consumer).with_for_update(read=True)
-    found = connection.scalar(asked)
-    if found is None:
+    statement = select(floors.c.floor_ms).where(floors.c.consumer == consumer).with_for_update(read=True)
+    floor_ms = connection.scalar(statement)
+    if floor_ms is None:
         # Made, so that there is something to lock.
         is_new(connection, _NO_FLOOR, {"consumer": consumer, "floor_ms": 0})
-        found = connection.scalar(asked)
-    return int(found or 0)
+        floor_ms = connection.scalar(statement)
+    return int(floor_ms or 0)
 
 
-def _put_below(connection: Connection, asked: Claim, floor_ms: int, message: Message | None) -> Outcome:
+def _put_below(connection: Connection, new: Claim, floor_ms: int, message: Message | None) -> Outcome:
     """Instead of the claim, which the reaper would take away once more, there is the row of the quarantine."""
-    connection.execute(
-        delete(claims).where(claims.c.consumer == asked.consumer, claims.c.message_id == asked.message_id)
-    )
-    reason = f"its time {asked.event_time_ms} is before the floor {floor_ms}: whether it was there once is forgotten"
-    subject = subject_of(asked.message_id)
-    fresh = put(connection, Aside(asked.consumer, subject, Cause.FLOOR, reason, asked.claimed_at_ms, message=message))
+    connection.execute(delete(claims).where(claims.c.consumer == new.consumer, claims.c.message_id == new.message_id))
+    reason = f"its time {new.event_time_ms} is before the floor {floor_ms}: whether it was there once is forgotten"
+    subject = subject_of(new.message_id)
+    fresh = put(connection, Aside(new.consumer, subject, Cause.FLOOR, reason, new.claimed_at_ms, message=message))
     return Outcome.QUARANTINED if fresh else Outcome.DUPLICATE
 
 
@@ -146,7 +144,7 @@ def _put_below(connection: Connection, asked: Claim, floor_ms: int, message: Mes
 
 @contextmanager
 def once(
-    given: Given,
+    handle: Handle,
     *,
     consumer: str,
     message_id: str | UUID,
@@ -157,15 +155,15 @@ def once(
 
     `event_time_ms` is when the event happened, where its id does not say so and the same time comes with each delivery.
     """
-    asked = claim_of(checked_consumer(consumer), checked_id(message_id), event_time_ms, clock())
-    with within(given) as connection:
-        outcome = claim(connection, asked)
+    new = claim_of(checked_consumer(consumer), checked_id(message_id), event_time_ms, clock())
+    with within(handle) as connection:
+        outcome = claim(connection, new)
     yield outcome
 
 
 @asynccontextmanager
 async def once_async(
-    given: AsyncGiven,
+    handle: AsyncHandle,
     *,
     consumer: str,
     message_id: str | UUID,
@@ -173,23 +171,23 @@ async def once_async(
     clock: Clock = now_ms,
 ) -> AsyncIterator[Outcome]:
     """`once` on an asynchronous connection or session."""
-    asked = claim_of(checked_consumer(consumer), checked_id(message_id), event_time_ms, clock())
-    yield await within_async(given, lambda connection: claim(connection, asked))
+    new = claim_of(checked_consumer(consumer), checked_id(message_id), event_time_ms, clock())
+    yield await within_async(handle, lambda connection: claim(connection, new))
 
 
-def claim_many(given: Given, consumer: str, ids: Iterable[str | UUID], *, clock: Clock = now_ms) -> set[str]:
+def claim_many(handle: Handle, consumer: str, ids: Iterable[str | UUID], *, clock: Clock = now_ms) -> set[str]:
     """Claim a batch in one statement; the answer are those ids that are due, as texts.
 
     An id that is in the batch twice is in the answer once: let the effects follow the answer and not the batch.
     """
-    wanted = [checked_id(one) for one in ids]
-    with within(given) as connection:
-        return claim_each(connection, checked_consumer(consumer), wanted, clock())
+    checked_ids = [checked_id(one) for one in ids]
+    with within(handle) as connection:
+        return claim_each(connection, checked_consumer(consumer), checked_ids, clock())
 
 
 async def claim_many_async(
-    given: AsyncGiven, consumer: str, ids: Iterable[str | UUID], *, clock: Clock = now_ms
+    handle: AsyncHandle, consumer: str, ids: Iterable[str | UUID], *, clock: Clock = now_ms
 ) -> set[str]:
     """`claim_many` on an asynchronous connection or session."""
-    wanted, name = [checked_id(one) for one in ids], checked_consumer(consumer)
-    return await within_async(given, lambda connection: claim_each(connection, name, wanted, clock()))
+    checked_ids, name = [checked_id(one) for one in ids], checked_consumer(consumer)
+    return await within_async(handle, lambda connection: claim_each(connection, name, checked_ids, clock()))

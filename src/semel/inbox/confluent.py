@@ -57,7 +57,7 @@ _LATER: Final = frozenset(
         KafkaError._TIMED_OUT,
         KafkaError._TRANSPORT,
         KafkaError._ALL_BROKERS_DOWN,
-        # No broker told it where the coordinator is, for as long as a session lasts.
+        # No broker own_callback it where the coordinator is, for as long as a session lasts.
         KafkaError._WAIT_COORD,
     }
 )
@@ -176,15 +176,15 @@ class _Client:
         self._loop.forget(_places(partitions))
 
 
-def for_confluent(given: Mapping[str, Any], hear: Callable[[KafkaError], None]) -> dict[str, Any]:
+def for_confluent(settings: Mapping[str, Any], hear: Callable[[KafkaError], None]) -> dict[str, Any]:
     """`hear` gets what the client meets and mends by itself; so does an `error_cb` of the user's."""
-    config = checked_config(given, "group.id", "enable.auto.commit")
-    told = config.get("error_cb")
+    config = checked_config(settings, "group.id", "enable.auto.commit")
+    own_callback = config.get("error_cb")
 
     def tell(error: KafkaError) -> None:
         hear(error)
-        if told is not None:
-            told(error)
+        if own_callback is not None:
+            own_callback(error)
 
     return {**_FOR_CONFLUENT, "logger": logger, **config, "enable.auto.commit": False, "error_cb": tell}
 
@@ -216,14 +216,14 @@ def message_of(received: Received) -> Message:
 def _headers(received: Received) -> tuple[Headers, bool]:
     """And whether they could be read. To be called once: what the client hands out after a failure has a hole in it."""
     try:
-        found: Any = _HEADERS_OF(received) or ()
+        headers: Any = _HEADERS_OF(received) or ()
     except (SystemError, UnicodeDecodeError):
         return (), False
-    return tuple((name, _bytes(value)) for name, value in found), True
+    return tuple((name, _bytes(value)) for name, value in headers), True
 
 
-def _bytes(given: str | bytes | None) -> bytes | None:
-    return given.encode() if isinstance(given, str) else given
+def _bytes(data: str | bytes | None) -> bytes | None:
+    return data.encode() if isinstance(data, str) else data
 
 
 def _places(partitions: Iterable[TopicPartition]) -> list[Place]:

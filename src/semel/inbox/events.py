@@ -66,8 +66,8 @@ class UnusableId(ValueError):
 class BrokerCoordinates(ValueError):
     """A place in a topic was given as the identity of an event."""
 
-    def __init__(self, given: Any) -> None:
-        shown = given if isinstance(given, str) else f"a {type(given).__module__}.{type(given).__qualname__}"
+    def __init__(self, value: Any) -> None:
+        shown = value if isinstance(value, str) else f"a {type(value).__module__}.{type(value).__qualname__}"
         super().__init__(
             f"{shown} is a place in a topic and no event: an event that its producer sends twice has two places, and "
             "would be taken for new twice; use the id that the producer gave it, or (aggregate, version)"
@@ -107,12 +107,12 @@ class Version(NamedTuple):
     version: int
 
 
-def checked_id(given: str | UUID) -> str:
+def checked_id(value: str | UUID) -> str:
     """The text an event is claimed by; raises where it would not name an event, or not only this one."""
-    if isinstance(given, UUID):
-        return str(given)
-    _refuse_messages(given)
-    text = _checked_text(given, "an event id", ID_CHARACTERS_MAX)
+    if isinstance(value, UUID):
+        return str(value)
+    _refuse_messages(value)
+    text = _checked_text(value, "an event id", ID_CHARACTERS_MAX)
     if _COORDINATES.fullmatch(text):
         raise BrokerCoordinates(text)
     return text
@@ -126,8 +126,8 @@ def checked_version(aggregate: str | UUID, version: int) -> Version:
     return Version(_checked_text(text, "an aggregate", ID_CHARACTERS_MAX), version)
 
 
-def checked_consumer(given: str) -> str:
-    return _checked_text(given, "the name of a consumer", CONSUMER_CHARACTERS_MAX)
+def checked_consumer(value: str) -> str:
+    return _checked_text(value, "the name of a consumer", CONSUMER_CHARACTERS_MAX)
 
 
 def time_of(message_id: str) -> int | None:
@@ -144,19 +144,19 @@ def derived_key(consumer: str, event_id: str | UUID, step: str) -> str:
     return keys.derived_key(checked_consumer(consumer), checked_id(event_id), step)
 
 
-def _refuse_messages(given: Any) -> None:
-    if all(hasattr(given, name) for name in ("topic", "partition", "offset")):
-        raise BrokerCoordinates(given)
+def _refuse_messages(value: Any) -> None:
+    if all(hasattr(value, name) for name in ("topic", "partition", "offset")):
+        raise BrokerCoordinates(value)
 
 
-def _checked_text(given: Any, what: str, characters_max: int) -> str:
-    if not isinstance(given, str):
-        raise UnusableId(f"{what} is a text, not {type(given).__name__}")
-    if not 0 < len(given) <= characters_max:
-        raise UnusableId(f"{what} has 1 to {characters_max} characters, not {len(given)}")
-    if "\0" in given or not _is_unicode(given):
-        raise UnusableId(f"{what} holds a character that PostgreSQL cannot keep: {given!r}")
-    return given
+def _checked_text(value: Any, what: str, characters_max: int) -> str:
+    if not isinstance(value, str):
+        raise UnusableId(f"{what} is a text, not {type(value).__name__}")
+    if not 0 < len(value) <= characters_max:
+        raise UnusableId(f"{what} has 1 to {characters_max} characters, not {len(value)}")
+    if "\0" in value or not _is_unicode(value):
+        raise UnusableId(f"{what} holds a character that PostgreSQL cannot keep: {value!r}")
+    return value
 
 
 def _is_unicode(text: str) -> bool:

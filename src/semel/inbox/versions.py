@@ -8,14 +8,14 @@ from uuid import UUID
 
 from sqlalchemy import Connection, bindparam, select, update
 
-from semel.database import AsyncGiven, Given, within, within_async
+from semel.database import AsyncHandle, Handle, within, within_async
 from semel.database.clock import Clock, now_ms
 from semel.inbox.events import Outcome, Version, checked_consumer, checked_version
 from semel.inbox.tables import insert_new, is_new, versions
 
 
 def next_version(
-    given: Given,
+    handle: Handle,
     consumer: str,
     aggregate: str | UUID,
     version: int,
@@ -24,13 +24,13 @@ def next_version(
     clock: Clock = now_ms,
 ) -> Outcome:
     """Claim the state number `version` of an aggregate: accepted if it follows the last one, else duplicate or gap."""
-    asked = checked_version(aggregate, version)
-    with within(given) as connection:
-        return claim_version(connection, checked_consumer(consumer), asked, first_version, clock())
+    target = checked_version(aggregate, version)
+    with within(handle) as connection:
+        return claim_version(connection, checked_consumer(consumer), target, first_version, clock())
 
 
 async def next_version_async(
-    given: AsyncGiven,
+    handle: AsyncHandle,
     consumer: str,
     aggregate: str | UUID,
     version: int,
@@ -39,8 +39,10 @@ async def next_version_async(
     clock: Clock = now_ms,
 ) -> Outcome:
     """`next_version` on an asynchronous connection or session."""
-    asked, name = checked_version(aggregate, version), checked_consumer(consumer)
-    return await within_async(given, lambda connection: claim_version(connection, name, asked, first_version, clock()))
+    target, name = checked_version(aggregate, version), checked_consumer(consumer)
+    return await within_async(
+        handle, lambda connection: claim_version(connection, name, target, first_version, clock())
+    )
 
 
 _FIRST: Final = insert_new(versions)
@@ -58,18 +60,18 @@ _LAST: Final = select(versions.c.version).where(
 )
 
 
-def claim_version(connection: Connection, consumer: str, asked: Version, first_version: int, now_ms: int) -> Outcome:
+def claim_version(connection: Connection, consumer: str, target: Version, first_version: int, now_ms: int) -> Outcome:
     """Accepts the version after the last one, which the statement itself compares. Of an aggregate that this consumer
     has never had, that is `first_version`."""
-    whose = {"of_consumer": consumer, "of_aggregate": asked.aggregate}
-    if asked.version == first_version:
-        row = {"consumer": consumer, "claimed_at_ms": now_ms, **asked._asdict()}
+    whose = {"of_consumer": consumer, "of_aggregate": target.aggregate}
+    if target.version == first_version:
+        row = {"consumer": consumer, "claimed_at_ms": now_ms, **target._asdict()}
         if is_new(connection, _FIRST, row):
             return Outcome.ACCEPTED
     moved = connection.execute(
-        _NEXT, {**whose, "before": asked.version - 1, "version": asked.version, "claimed_at_ms": now_ms}
+        _NEXT, {**whose, "before": target.version - 1, "version": target.version, "claimed_at_ms": now_ms}
     ).rowcount
     if moved:
         return Outcome.ACCEPTED
     last = connection.scalar(_LAST, whose)
-    return Outcome.DUPLICATE if last is not None and asked.version <= last else Outcome.GAP
+    return Outcome.DUPLICATE if last is not None and target.version <= last else Outcome.GAP

@@ -137,8 +137,8 @@ def status(connection: Connection) -> Status:
     if known is None:
         return Status(waiting, oldest, quarantined, held_up, None, ())
     used = select(shards).where(shards.c.shard < known.shards).order_by(shards.c.shard)
-    found = tuple(_shard_status(row) for row in connection.execute(used))
-    return Status(waiting, oldest, quarantined, held_up, known.name, found)
+    shard_statuses = tuple(_shard_status(row) for row in connection.execute(used))
+    return Status(waiting, oldest, quarantined, held_up, known.name, shard_statuses)
 
 
 def _shard_status(row: Row[Any]) -> ShardStatus:

@@ -156,9 +156,9 @@ def delete_messages(connection: Connection, numbers: Sequence[int]) -> None:
     connection.execute(delete(messages).where(_is_among(connection, numbers)))
 
 
-def numbers_of(noted: str) -> Sequence[int]:
+def numbers_of(text: str) -> Sequence[int]:
     """What is noted of the batch at hand."""
-    return [number for first, last in json.loads(noted) for number in range(first, last + 1)]
+    return [number for first, last in json.loads(text) for number in range(first, last + 1)]
 
 
 def check_not_older(owner: Owner, known: Standing, in_log: int) -> None:
@@ -178,8 +178,8 @@ def _at_hand(connection: Connection, owner: Owner, batch: int) -> Sequence[int]:
 
 
 def _note(connection: Connection, owner: Owner, batch: int, at_hand: Sequence[int] | None) -> None:
-    noted = None if at_hand is None else _noted(at_hand)
-    connection.execute(_NOTE, {"of_shard": owner.shard, "of_batch": batch, "of_numbers": noted})
+    text = None if at_hand is None else _runs_of(at_hand)
+    connection.execute(_NOTE, {"of_shard": owner.shard, "of_batch": batch, "of_numbers": text})
 
 
 def _made(connection: Connection, owner: Owner, batch: int, size: Size) -> Batch | None:
@@ -204,15 +204,15 @@ def _content(connection: Connection, batch: int, numbers: Sequence[int]) -> Batc
     return _batch(batch, connection.execute(content))
 
 
-def _batch(number: int, found: Result[Any]) -> Batch:
-    rows: Sequence[Any] = found.all()
+def _batch(number: int, result: Result[Any]) -> Batch:
+    rows: Sequence[Any] = result.all()
     records = [
         record_of(topic, key, value, headers, added_at_ms) for _, topic, key, value, headers, added_at_ms in rows
     ]
     return Batch(number, [row.number for row in rows], records)
 
 
-def _noted(numbers: Sequence[int]) -> str:
+def _runs_of(numbers: Sequence[int]) -> str:
     """In order; mostly they are a few runs of many."""
     runs: list[list[int]] = []
     for number in numbers:
@@ -229,8 +229,8 @@ def _is_among(connection: Connection, numbers: Sequence[int]) -> ColumnElement[b
         return messages.c.number.between(numbers[0], numbers[-1])
     if connection.dialect.name == "postgresql":
         return messages.c.number == any_(literal(numbers, ARRAY(BigInteger)))
-    listed = func.json_each(json.dumps(numbers)).table_valued("value")
-    return messages.c.number.in_(select(listed.c.value))
+    json_rows = func.json_each(json.dumps(numbers)).table_valued("value")
+    return messages.c.number.in_(select(json_rows.c.value))
 
 
 def _of(owner: Owner) -> dict[str, int]:

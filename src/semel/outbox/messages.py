@@ -17,7 +17,7 @@ from sqlalchemy import Connection, insert
 from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session, scoped_session
 
-from semel.database import AsyncGiven, Given, within, within_async
+from semel.database import AsyncHandle, Handle, within, within_async
 from semel.database.clock import Clock, now_ms
 from semel.outbox.bell import WAKES_RELAY, wake
 from semel.outbox.errors import MessageRefused
@@ -82,20 +82,20 @@ def _headers_text(headers: Headers) -> str | None:
         _bytes("a header's name", name)
         if "\0" in name:
             raise MessageRefused(f"{name!r} is no name of a header: librdkafka would end it at the NUL")
-        found = _bytes("a header's value", value)
-        written.append([name, None if found is None else found.hex()])
+        data = _bytes("a header's value", value)
+        written.append([name, None if data is None else data.hex()])
     return json.dumps(written)
 
 
-def _bytes(what: str, given: bytes | str | None) -> bytes | None:
-    if isinstance(given, str):
+def _bytes(what: str, data: bytes | str | None) -> bytes | None:
+    if isinstance(data, str):
         try:
-            return given.encode()
+            return data.encode()
         except UnicodeEncodeError:
-            raise MessageRefused(f"{what} is text with half a character in it, {given!r}: hand over bytes") from None
-    if given is None or isinstance(given, bytes):
-        return given
-    raise MessageRefused(f"{what} is bytes, text or None, and not {type(given).__qualname__}")
+            raise MessageRefused(f"{what} is text with half a character in it, {data!r}: hand over bytes") from None
+    if data is None or isinstance(data, bytes):
+        return data
+    raise MessageRefused(f"{what} is bytes, text or None, and not {type(data).__qualname__}")
 
 
 # -- adding ------------------------------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ _ADD_AND_WAKE: Final = insert(messages).inline().returning(WAKES_RELAY)
 
 
 def add(
-    given: Given,
+    handle: Handle,
     topic: str,
     key: bytes | str | None = None,
     value: bytes | str | None = None,
@@ -120,21 +120,21 @@ def add(
 
     Order is kept among messages of one `aggregate`, which is the key if nothing else is said.
     """
-    add_many(given, [Message(topic, key, value, headers, aggregate)], clock=clock)
+    add_many(handle, [Message(topic, key, value, headers, aggregate)], clock=clock)
 
 
-def add_many(given: Given, added: Iterable[Message], *, clock: Clock = now_ms) -> None:
+def add_many(handle: Handle, added: Iterable[Message], *, clock: Clock = now_ms) -> None:
     """`add` for many, in their order, at once."""
     rows = _rows(added, clock)
-    if isinstance(given, Session | scoped_session):
+    if isinstance(handle, Session | scoped_session):
         # What the session still has to write locks the aggregate, and has to before the message takes its number.
-        given.flush()
-    with within(given) as connection:
+        handle.flush()
+    with within(handle) as connection:
         _insert(connection, rows)
 
 
 async def add_async(
-    given: AsyncGiven,
+    handle: AsyncHandle,
     topic: str,
     key: bytes | str | None = None,
     value: bytes | str | None = None,
@@ -144,15 +144,15 @@ async def add_async(
     clock: Clock = now_ms,
 ) -> None:
     """`add` on an asynchronous connection or session."""
-    await add_many_async(given, [Message(topic, key, value, headers, aggregate)], clock=clock)
+    await add_many_async(handle, [Message(topic, key, value, headers, aggregate)], clock=clock)
 
 
-async def add_many_async(given: AsyncGiven, added: Iterable[Message], *, clock: Clock = now_ms) -> None:
+async def add_many_async(handle: AsyncHandle, added: Iterable[Message], *, clock: Clock = now_ms) -> None:
     """`add_many` on an asynchronous connection or session."""
     rows = _rows(added, clock)
-    if isinstance(given, AsyncSession | async_scoped_session):
-        await given.flush()
-    await within_async(given, lambda connection: _insert(connection, rows))
+    if isinstance(handle, AsyncSession | async_scoped_session):
+        await handle.flush()
+    await within_async(handle, lambda connection: _insert(connection, rows))
 
 
 def _rows(added: Iterable[Message], clock: Clock) -> list[dict[str, object]]:

@@ -36,7 +36,7 @@ def entries(connection: Connection) -> list[Entry]:
         .where(other.c.aggregate == messages.c.aggregate, other.c.number != messages.c.number)
         .scalar_subquery()
     )
-    found = (
+    statement = (
         select(
             *(messages.c.number, messages.c.topic, messages.c.key, messages.c.value, messages.c.aggregate),
             *(quarantine.c.reason, messages.c.added_at_ms, quarantine.c.refused_at_ms, behind),
@@ -44,7 +44,7 @@ def entries(connection: Connection) -> list[Entry]:
         .join(quarantine, quarantine.c.number == messages.c.number)
         .order_by(messages.c.number)
     )
-    return [Entry(*row) for row in connection.execute(found)]
+    return [Entry(*row) for row in connection.execute(statement)]
 
 
 def retry(connection: Connection, numbers: Sequence[int]) -> None:

@@ -72,11 +72,11 @@ class Heard:
         """Somebody answered: what was met is over."""
         self._error = None
 
-    def why(self, said: str, otherwise: str | None = None) -> str:
+    def why(self, reason: str, otherwise: str | None = None) -> str:
         """The reason with what to do, in place of what the client says of its waiting."""
         if self._error is not None:
             return f"{self._error.str()}: {remedy_of(self._error)}"
-        return said if otherwise is None else f"{said}: {otherwise}"
+        return reason if otherwise is None else f"{reason}: {otherwise}"
 
 
 # -- how long is left --------------------------------------------------------------------------------------------------

@@ -79,7 +79,7 @@ versions: Final = Table(
 )
 
 
-def chosen(names: Sequence[str]) -> list[Room]:
+def rooms_named(names: Sequence[str]) -> list[Room]:
     """The rooms of these names; all, where none is named."""
     known = {room.name: room for room in ROOMS}
     for name in names:
@@ -114,30 +114,30 @@ class Made:
     tables: tuple[str, ...]
 
 
-def make(given: Engine | Connection, *rooms: str) -> list[Made]:
+def make(handle: Engine | Connection, *rooms: str) -> list[Made]:
     """Make what is not there of the tables of these rooms, or of all, and bring older ones up to date.
 
     On a connection it is done in the caller's transaction, and others who make tables wait until that ends.
     """
-    wanted = chosen(rooms)
-    begun = given.begin() if isinstance(given, Engine) else nullcontext(given)
+    selection = rooms_named(rooms)
+    begun = handle.begin() if isinstance(handle, Engine) else nullcontext(handle)
     with begun as own, within(own) as connection:
         if connection.dialect.name == "postgresql":
             # On SQLite there is one writer anyway.
             connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
         versions.create(connection, checkfirst=True)
-        return [_bring(connection, room) for room in wanted]
+        return [_bring(connection, room) for room in selection]
 
 
-def check(given: Engine | Connection, *rooms: str) -> None:
+def check(handle: Engine | Connection, *rooms: str) -> None:
     """Raise SchemaDiffers where the tables of these rooms, or of all, are missing, older or newer."""
-    wanted = chosen(rooms)
-    with given.connect() if isinstance(given, Engine) else nullcontext(given) as connection:
-        for room in wanted:
-            noted = _noted_version(connection, room)
-            if noted is not None and noted < room.version:
+    selection = rooms_named(rooms)
+    with handle.connect() if isinstance(handle, Engine) else nullcontext(handle) as connection:
+        for room in selection:
+            version = _stored_version(connection, room)
+            if version is not None and version < room.version:
                 raise SchemaDiffers(
-                    f"the {room.name} tables of this database are of version {noted}, and this semel needs version "
+                    f"the {room.name} tables of this database are of version {version}, and this semel needs version "
                     f"{room.version}: run {_COMMAND}"
                 )
             missing = _missing_tables(connection, room)
@@ -147,30 +147,30 @@ def check(given: Engine | Connection, *rooms: str) -> None:
 
 
 def _bring(connection: Connection, room: Room) -> Made:
-    noted = _noted_version(connection, room)
-    if noted is not None:
-        for step in room.steps[noted - 1 :]:
+    version = _stored_version(connection, room)
+    if version is not None:
+        for step in room.steps[version - 1 :]:
             step(connection)
     missing = _missing_tables(connection, room)
     room.metadata.create_all(connection, tables=[table for table in room.tables if table.name in missing])
     _compare(connection, room)
-    if noted != room.version:
+    if version != room.version:
         connection.execute(delete(versions).where(versions.c.room == room.name))
         connection.execute(insert(versions).values(room=room.name, version=room.version))
-    return Made(room.name, room.version, noted, tuple(missing))
+    return Made(room.name, room.version, version, tuple(missing))
 
 
-def _noted_version(connection: Connection, room: Room) -> int | None:
+def _stored_version(connection: Connection, room: Room) -> int | None:
     """None if no version was noted, as with tables that Alembic or `create_all` has made."""
     if not inspect(connection).has_table(versions.name):
         return None
-    noted = connection.scalar(select(versions.c.version).where(versions.c.room == room.name))
-    if noted is not None and noted > room.version:
+    version = connection.scalar(select(versions.c.version).where(versions.c.room == room.name))
+    if version is not None and version > room.version:
         raise SchemaDiffers(
-            f"the {room.name} tables of this database are of version {noted}, and this semel knows them up to version "
-            f"{room.version}: install the semel that made them, or a later one"
+            f"the {room.name} tables of this database are of version {version}, and this semel knows them up to "
+            f"version {room.version}: install the semel that made them, or a later one"
         )
-    return noted
+    return version
 
 
 def _missing_tables(connection: Connection, room: Room) -> list[str]:
@@ -212,7 +212,7 @@ def ddl(database: str, *rooms: str) -> str:
 
 
 def _statements(names: tuple[str, ...]) -> Iterator[Any]:
-    rooms = chosen(names)
+    rooms = rooms_named(names)
     # The one table that is there already where another room's were made before.
     yield CreateTable(versions, if_not_exists=True)
     for room in rooms:
