@@ -204,8 +204,8 @@ LANE_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "what a former leader shows is believed",
         "semel.spark.lanes.lane:LaneWriter._look_again",
-        "found != believed",
-        "found is Ellipsis",
+        "last != believed",
+        "last is Ellipsis",
         ("tests/spark/lanes/test_former_leader.py",),
     ),
     Bug(
@@ -308,8 +308,8 @@ LANE_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "the first marker that is found is taken for the last one",
         "semel.spark.lanes.progress:_last_value",
-        "if batch.num_rows: found = batch.column(0)[-1].as_py()",
-        "if batch.num_rows and found is None: found = batch.column(0)[0].as_py()",
+        "if batch.num_rows: value = batch.column(0)[-1].as_py()",
+        "if batch.num_rows and value is None: value = batch.column(0)[0].as_py()",
         (_ATTEMPTS, "-k", "made_again"),
     ),
 )

@@ -317,8 +317,8 @@ SINK_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "claims of an older version are forgotten",
         "semel.spark.tables.delta_sink:held",
-        "claim_under(table, older_app_ids(sink)) if found is None else found",
-        "found",
+        "claim_under(table, older_app_ids(sink)) if transactions is None else transactions",
+        "transactions",
         ("tests/spark/tables/test_delta_sink.py", "-k", "older_version"),
     ),
     Bug(

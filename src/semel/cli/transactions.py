@@ -67,8 +67,8 @@ def _list(cluster: Cluster, states: list[str]) -> None:
         answer = cluster.ask(broker, LIST_TRANSACTIONS, state_filters=states, producer_id_filters=[])
         codes.check_coordinator("the list of transactions", answer.error_code, right="Describe on transactional ids")
         rows += [
-            (printable(found.transactional_id), str(found.producer_id), found.transaction_state)
-            for found in _sorted(answer)
+            (printable(state.transactional_id), str(state.producer_id), state.transaction_state)
+            for state in _sorted(answer)
         ]
     width = max(len(name) for name, _, _ in rows)
     for name, producer_id, state in rows:
@@ -76,7 +76,7 @@ def _list(cluster: Cluster, states: list[str]) -> None:
 
 
 def _sorted(answer: Any) -> list[Any]:
-    return sorted(answer.transaction_states, key=lambda found: str(found.transactional_id))
+    return sorted(answer.transaction_states, key=lambda state: str(state.transactional_id))
 
 
 def _described(cluster: Cluster, transactional_id: str) -> Any:

@@ -122,10 +122,10 @@ class Connection:
         version = self._version(api_key)
         return self._ask(api_key, min(version, _NAMED_LAST.get(api_key, version)), **values)
 
-    def send_fetch(self, version: int, asked: fetch_client.PartitionFetch) -> None:
+    def send_fetch(self, version: int, request: fetch_client.PartitionFetch) -> None:
         """Ask for records. The answer is to be read by `receive_fetch`, in the order of the requests."""
         self._correlation_id += 1
-        self._send(fetch_client.encode_request(version, self._correlation_id, self._client_id, asked))
+        self._send(fetch_client.encode_request(version, self._correlation_id, self._client_id, request))
 
     def receive_fetch(self, version: int) -> FetchPartitionAnswer:
         """The next answer. Its records are a view of memory that belongs to nobody else."""

@@ -39,14 +39,14 @@ def _scram(user: str, password: str, digest: str) -> Steps:
     name = user.replace("=", "=3D").replace(",", "=2C")
     first = f"n={name},r={nonce}"
     server_first = (yield f"n,,{first}".encode()).decode(errors="replace")
-    asked = _fields(server_first)
+    challenge = _fields(server_first)
     try:
-        salt, iterations = base64.b64decode(asked["s"], validate=True), int(asked["i"])
+        salt, iterations = base64.b64decode(challenge["s"], validate=True), int(challenge["i"])
     except (KeyError, ValueError):
         raise AuthenticationFailed("the broker's first message of SCRAM cannot be read") from None
-    if not asked.get("r", "").startswith(nonce) or not 0 < iterations <= ITERATIONS_MAX:
+    if not challenge.get("r", "").startswith(nonce) or not 0 < iterations <= ITERATIONS_MAX:
         raise AuthenticationFailed("the broker's first message of SCRAM does not answer ours")
-    final = f"c=biws,r={asked['r']}"
+    final = f"c=biws,r={challenge['r']}"
     spoken = f"{first},{server_first},{final}".encode()
     salted = hashlib.pbkdf2_hmac(digest, password.encode(), salt, iterations)
     client_key = hmac.digest(salted, b"Client Key", digest)

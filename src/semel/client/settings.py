@@ -81,7 +81,7 @@ class ClientSettings:
 
 def from_options(options: Mapping[str, str]) -> ClientSettings:
     """The settings in a user's options, of which those that do not begin with `kafka.` are none of ours."""
-    given: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for option, value in options.items():
         if not option.lower().startswith(PREFIX):
             continue
@@ -91,16 +91,16 @@ def from_options(options: Mapping[str, str]) -> ClientSettings:
         if name not in _READ and name not in _WITHOUT_MEANING:
             known = (*_READ, *_WITHOUT_MEANING, *_JAVA_NAME_OF)
             raise SettingsRefused(unknown_option(written, known, PREFIX))
-        if given.setdefault(name, value.strip()) != value.strip():
+        if texts.setdefault(name, value.strip()) != value.strip():
             raise SettingsRefused(f"option kafka.{written} is given twice, under two names and with two values")
-    if not given.get(BOOTSTRAP):
+    if not texts.get(BOOTSTRAP):
         raise SettingsRefused("option kafka.bootstrap.servers is missing: HOST:PORT, or several with commas between")
     fields: dict[str, Any] = {}
-    for name, value in given.items():
+    for name, value in texts.items():
         if name in _READ:
             target, read = _READ[name]
             fields[target] = _read(name, value, read)
-    return ClientSettings(**_with_compression(_with_files(_with_login(fields, given))))
+    return ClientSettings(**_with_compression(_with_files(_with_login(fields, texts))))
 
 
 def unknown_option(name: str, known: Iterable[str], prefix: str = "") -> str:
@@ -124,11 +124,11 @@ def _read(name: str, value: str, read: Callable[[str], Any]) -> Any:
         raise SettingsRefused(f"option kafka.{name}: {shown} is not {error}") from None
 
 
-def _with_login(fields: dict[str, Any], given: Mapping[str, str]) -> dict[str, Any]:
+def _with_login(fields: dict[str, Any], texts: Mapping[str, str]) -> dict[str, Any]:
     """The user of SASL, from `sasl.username` and `sasl.password` or from Java's way of saying the same."""
     jaas = fields.pop("jaas", None)
     if jaas is not None:
-        if "sasl.username" in given or "sasl.password" in given:
+        if "sasl.username" in texts or "sasl.password" in texts:
             raise SettingsRefused("options kafka.sasl.jaas.config and kafka.sasl.username both name a user: give one")
         module, fields["sasl_username"], fields["sasl_password"] = jaas
         mechanism = fields.get("sasl_mechanism", "PLAIN")
@@ -249,13 +249,13 @@ def _address(text: str) -> Address:
 def _jaas(value: str) -> tuple[str, str, str]:
     """Which module logs in, and the user: `org...PlainLoginModule required username="u" password="p";`."""
     module = re.match(r"\s*[\w.]*\b(Plain|Scram)LoginModule\s+(?:required|requisite|sufficient|optional)\s", value)
-    found = {
+    login = {
         name: re.sub(r"\\(.)", r"\1", quoted[1:-1])
         for name, quoted in re.findall(r"(\w+)\s*=\s*(\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*')", value)
     }
-    if module is None or "username" not in found or "password" not in found:
+    if module is None or "username" not in login or "password" not in login:
         raise ValueError("a PlainLoginModule or a ScramLoginModule with username and password")
-    return module[1].lower(), found["username"], found["password"]
+    return module[1].lower(), login["username"], login["password"]
 
 
 # What the client itself goes by: Java's name of the option, the field it becomes, and how it is read. librdkafka's own

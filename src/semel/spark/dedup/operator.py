@@ -62,7 +62,7 @@ def judged(
     if claims.isStreaming:
         if event_time:
             pieces = pieces.withWatermark(NEWEST, f"{event_time.within_ms} milliseconds")
-        given = pieces.groupBy(BUCKET).applyInPandasWithState(
+        output = pieces.groupBy(BUCKET).applyInPandasWithState(
             _Stateful(judge, pin(judge, buckets), event_time is not None, has_idle_batches),
             f"{ROWS} binary",
             _STATE_SCHEMA,
@@ -70,9 +70,9 @@ def judged(
             GroupStateTimeout.ProcessingTimeTimeout if has_idle_batches else GroupStateTimeout.NoTimeout,
         )
     else:
-        given = pieces.groupBy(BUCKET).applyInArrow(_stateless(judge), f"{ROWS} binary")
+        output = pieces.groupBy(BUCKET).applyInArrow(_stateless(judge), f"{ROWS} binary")
     timezone = claims.sparkSession.conf.get("spark.sql.session.timeZone")
-    return given.mapInArrow(Unpacker(to_arrow_schema(schema, timezone=timezone)), schema)
+    return output.mapInArrow(Unpacker(to_arrow_schema(schema, timezone=timezone)), schema)
 
 
 class _Stateful:

@@ -28,10 +28,10 @@ def duration_ms(name: str, value: str | datetime.timedelta) -> int:
     if isinstance(value, datetime.timedelta):
         duration = value // datetime.timedelta(milliseconds=1)
     else:
-        found = re.fullmatch(r"\s*(\d+)\s*([a-z]+?)s?\s*", value.lower())
-        if found is None or found[2] not in _UNITS_MS:
+        match = re.fullmatch(r"\s*(\d+)\s*([a-z]+?)s?\s*", value.lower())
+        if match is None or match[2] not in _UNITS_MS:
             raise ValueError(f"{name}={value!r} is no time: it takes a number and one of {', '.join(_UNITS_MS)}")
-        duration = int(found[1]) * _UNITS_MS[found[2]]
+        duration = int(match[1]) * _UNITS_MS[match[2]]
     if duration <= 0:
         raise ValueError(f"{name}={value!r}: it has to be longer than nothing")
     return duration
@@ -70,6 +70,6 @@ def time_column(df: DataFrame, parameter: str, name: str) -> Column:
 
 def _check_type(df: DataFrame, parameter: str, name: str, wanted: type[DataType], said: str) -> None:
     column(df, parameter, name)
-    found = df.schema[name].dataType
-    if not isinstance(found, wanted):
-        raise ValueError(f"{parameter}={name!r}: it takes {said}, and this column has {found.simpleString()}")
+    kind = df.schema[name].dataType
+    if not isinstance(kind, wanted):
+        raise ValueError(f"{parameter}={name!r}: it takes {said}, and this column has {kind.simpleString()}")

@@ -75,9 +75,9 @@ class SequenceJudge:
 
         is_held = outcome == HELD
         held = rows.filter(is_held) if is_held.any() else None
-        given = rows.filter(~is_held) if held else rows
+        output = rows.filter(~is_held) if held else rows
         return Verdict(
-            with_outcomes(given, outcome[~is_held], expected[~is_held]) if given.num_rows else None,
+            with_outcomes(output, outcome[~is_held], expected[~is_held]) if output.num_rows else None,
             State(judged.producers.pack(), packed(held, compression="zstd") if held else None),
             int(integers(held, HELD_SINCE).min()) + self.hold_ms if held else None,
         )

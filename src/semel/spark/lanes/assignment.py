@@ -33,8 +33,8 @@ def lanes(rows: "DataFrame", count: int, by: "str | Column | Sequence[str | Colu
             raise RowsRefused("by what? The rows have neither a key nor a value")
         wanted: list[Column] = [sf.coalesce(*texts)]
     else:
-        given = [by] if isinstance(by, (str, Column)) else list(by)
-        wanted = [sf.col(one) if isinstance(one, str) else one for one in given]
+        names = [by] if isinstance(by, (str, Column)) else list(by)
+        wanted = [sf.col(one) if isinstance(one, str) else one for one in names]
     lane = sf.pmod(sf.xxhash64(*wanted), sf.lit(count)).cast("int")
     # `withColumn` would lose the metadata over Spark Connect.
     return rows.select("*", lane.alias(LANE, metadata={LANE_COUNT: count})).repartitionById(count, LANE)

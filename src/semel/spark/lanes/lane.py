@@ -79,12 +79,12 @@ class LaneWriter:
             if isinstance(decision, Refusal):
                 raise ClaimRefused(decision.reason)
             if isinstance(decision, Duplicate):
-                found = _digest_of(reader, batches)
-                refusal = check(claim, decision.digest, found)
+                digest = _digest_of(reader, batches)
+                refusal = check(claim, decision.digest, digest)
                 if refusal is not None:
                     raise ClaimRefused(refusal.reason)
                 logger.info("lane %d of sink %s: batch %d was there", claim.lane, claim.sink_id, claim.batch_id)
-                return LaneOutcome(claim.lane, True, found)
+                return LaneOutcome(claim.lane, True, digest)
             with self._aborted_on_error(transaction, claim):
                 rows = _Rows(transaction, self.client.payload_bytes_max)
                 digest = rows.write(reader, batches)
@@ -110,8 +110,8 @@ class LaneWriter:
     def _look_again(self, client: LogClient, claim: Claim, believed: Marker | None, offset: int) -> None:
         """Before the commit, whether the marker that was believed is the last one below the new one. A broker that is
         cut off from its cluster may show an older one; it cannot take the new one, for that waits for all replicas."""
-        found = progress.marker_below(client, self.progress_topic, claim.lane, claim.sink_id, offset)
-        if found != believed:
+        last = progress.marker_below(client, self.progress_topic, claim.lane, claim.sink_id, offset)
+        if last != believed:
             shown = "no marker" if believed is None else f"the marker of batch {believed.newest.batch_id}"
             raise progress.ProgressRefused(
                 f"it was shown {shown} by a broker that does not lead {self.progress_topic.name!r} any more"

@@ -35,12 +35,12 @@ def log_sink(
     `lanes` and `by` are handed to `semel.spark.lanes`; without them the rows have to come in lanes. `accept_after` lets
     one batch follow that would be refused: the refusal says which value. `options` are those of `format("semel")`.
     """
-    given = {**(options or {}), "kafka.bootstrap.servers": bootstrap, "sinkId": sink_id}
+    texts = {**(options or {}), "kafka.bootstrap.servers": bootstrap, "sinkId": sink_id}
     if topic is not None:
-        given["topic"] = topic
+        texts["topic"] = topic
     if accept_after is not None:
-        given["acceptAfter"] = accept_after
-    return LogSink(sink_id, read_options(given), given, lanes, by)
+        texts["acceptAfter"] = accept_after
+    return LogSink(sink_id, read_options(texts), texts, lanes, by)
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ class SinkOptions:
     accept_after: str | None
     batch_id: int | None
     query_id: str | None
-    given: frozenset[str]
+    names: frozenset[str]
 
     @property
     def order(self) -> Order:
@@ -101,33 +101,33 @@ def read_options(options: Mapping[str, str]) -> SinkOptions:
     for name, value in options.items():
         if name.lower() == _FORMER:
             raise OptionRefused(f"option firstBatch is acceptAfter now: say acceptAfter=nothing-{value.strip()}")
-    given = {
+    texts = {
         canonical(name, _NAMES): value.strip()
         for name, value in options.items()
         if not name.lower().startswith(settings.PREFIX) and name.lower() not in _SPARKS
     }
-    sink_id = _sink_id(given)
+    sink_id = _sink_id(texts)
     client = settings.from_options(options)
-    timeout_ms = _timeout_ms(given, client)
+    timeout_ms = _timeout_ms(texts, client)
     _check_delivery(client, timeout_ms)
     return SinkOptions(
         client=client,
         sink_id=sink_id,
-        topic=given.get("topic") or None,
-        lanes=_number(given, "lanes", 1, LANES_MAX),
-        progress_topic=given.get("progressTopic") or PROGRESS_PREFIX + sink_id,
+        topic=texts.get("topic") or None,
+        lanes=_number(texts, "lanes", 1, LANES_MAX),
+        progress_topic=texts.get("progressTopic") or PROGRESS_PREFIX + sink_id,
         transaction_timeout_ms=timeout_ms,
-        accept_after=_mark(given),
-        batch_id=_number(given, "batchId", 0),
-        query_id=given.get("queryId") or None,
-        given=frozenset(given),
+        accept_after=_mark(texts),
+        batch_id=_number(texts, "batchId", 0),
+        query_id=texts.get("queryId") or None,
+        names=frozenset(texts),
     )
 
 
 def check_for_stream(options: SinkOptions) -> None:
     """Refuses what has no meaning for a stream."""
     for name in _BATCHES_ONLY:
-        if name in options.given:
+        if name in options.names:
             raise OptionRefused(f"option {name} is for batch writes: the batches of a stream have their own numbers")
 
 
@@ -137,12 +137,12 @@ def check_for_batch(options: SinkOptions) -> None:
         raise OptionRefused("option queryId needs option batchId")
     if options.order is not Order.CONSECUTIVE:
         for name in _STREAMS_ONLY:
-            if name in options.given:
+            if name in options.names:
                 raise OptionRefused(f"option {name} is for streams, or for batch writes with queryId and batchId")
 
 
-def _sink_id(given: Mapping[str, str]) -> str:
-    sink_id = given.get("sinkId", "")
+def _sink_id(texts: Mapping[str, str]) -> str:
+    sink_id = texts.get("sinkId", "")
     if not sink_id:
         raise OptionRefused("option sinkId is missing: a name for this sink that is the same after every restart")
     if not _NAME.fullmatch(sink_id):
@@ -150,18 +150,18 @@ def _sink_id(given: Mapping[str, str]) -> str:
     return sink_id
 
 
-def _mark(given: Mapping[str, str]) -> str | None:
-    mark = given.get("acceptAfter")
+def _mark(texts: Mapping[str, str]) -> str | None:
+    mark = texts.get("acceptAfter")
     if mark is not None and not is_mark(mark):
         raise OptionRefused(f"option acceptAfter: {mark!r} is no mark, such as 41-9c1f02ab or nothing-7")
     return mark
 
 
-def _timeout_ms(given: Mapping[str, str], client: settings.ClientSettings) -> int:
+def _timeout_ms(texts: Mapping[str, str], client: settings.ClientSettings) -> int:
     kafkas = client.transaction_timeout_ms
-    if kafkas is not None and "transactionTimeout" in given:
+    if kafkas is not None and "transactionTimeout" in texts:
         raise OptionRefused("options transactionTimeout and kafka.transaction.timeout.ms say the same: give one")
-    text = given.get("transactionTimeout")
+    text = texts.get("transactionTimeout")
     if text is None:
         return kafkas or TRANSACTION_TIMEOUT_MS
     match = re.fullmatch(r"(\d{1,9})\s*([a-z]*)", text.lower())
@@ -179,10 +179,10 @@ def _check_delivery(client: settings.ClientSettings, timeout_ms: int) -> None:
         )
 
 
-def _number(given: Mapping[str, str], name: str, lowest: int, highest: int = (1 << 63) - 1) -> int | None:
-    if name not in given:
+def _number(texts: Mapping[str, str], name: str, lowest: int, highest: int = (1 << 63) - 1) -> int | None:
+    if name not in texts:
         return None
-    text = given[name]
+    text = texts[name]
     if not re.fullmatch(r"\d{1,18}", text) or not lowest <= int(text) <= highest:
         until = f" to {highest}" if highest < 1 << 62 else ""
         raise OptionRefused(f"option {name}: {text!r} is not a whole number from {lowest}{until}")

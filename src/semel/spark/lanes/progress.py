@@ -97,9 +97,9 @@ def _last_marker(client: LogClient, topic: Topic, lane: int, sink_id: str, end: 
     length = TAIL_OFFSETS
     while True:
         begin = max(start, end - length)
-        found = _last_value(client, Slice(topic, lane, begin, end)) if begin < end else None
-        if found is not None:
-            return _checked(decode(found), lane, sink_id, topic.name)
+        value = _last_value(client, Slice(topic, lane, begin, end)) if begin < end else None
+        if value is not None:
+            return _checked(decode(value), lane, sink_id, topic.name)
         if begin == start:
             return None
         length *= 16
@@ -172,12 +172,12 @@ def _stable_end(client: LogClient, where: TopicPartition) -> int:
 
 
 def _last_value(client: LogClient, tail: Slice) -> bytes | None:
-    found: bytes | None = None
+    value: bytes | None = None
     # Compaction takes what was aborted, up to where a transaction is open.
     for batch in read_slice(client, tail, ["value"], Isolation.READ_COMMITTED, may_lack_its_end=True):
         if batch.num_rows:
-            found = batch.column(0)[-1].as_py()
-    return found
+            value = batch.column(0)[-1].as_py()
+    return value
 
 
 def _checked(marker: Marker, lane: int, sink_id: str, topic: str) -> Marker:

@@ -76,9 +76,9 @@ def check_schema(schema: "StructType", topic: str | None) -> int | None:
             raise RowsRefused(
                 f"column {field.name!r} is none of a record's: {', '.join(_TYPES)}. Drop it, or rename it"
             )
-        found = field.dataType.simpleString()
-        if found not in allowed:
-            raise RowsRefused(f"column {field.name!r} is {found}, and a record's is {' or '.join(allowed)}: cast it")
+        kind = field.dataType.simpleString()
+        if kind not in allowed:
+            raise RowsRefused(f"column {field.name!r} is {kind}, and a record's is {' or '.join(allowed)}: cast it")
     names = schema.fieldNames()
     if "value" not in names:
         raise RowsRefused(f"there is no column 'value' among {', '.join(names)}")

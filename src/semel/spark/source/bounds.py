@@ -75,11 +75,11 @@ def read_timestamp(option: str, text: str) -> AtTimestamp:
 def read_partitions(option: str, text: str) -> frozenset[TopicPartition]:
     """The partitions that option `assign` names."""
 
-    def numbers(found: Any) -> list[int]:
-        return [_whole(number) for number in _checked(found, list)]
+    def numbers(part: Any) -> list[int]:
+        return [_whole(number) for number in _checked(part, list)]
 
     named = _by_topic(option, text, numbers, _PARTITIONS_LOOK_LIKE)
-    partitions = frozenset(TopicPartition(topic, number) for topic, found in named.items() for number in found)
+    partitions = frozenset(TopicPartition(topic, number) for topic, part in named.items() for number in part)
     if not partitions or any(place.partition < 0 for place in partitions):
         raise OptionRefused(f"option {option}: {text!r} should look like {_PARTITIONS_LOOK_LIKE}")
     return partitions
@@ -94,27 +94,27 @@ def _position(option: str, place: TopicPartition, number: int) -> Edge | int:
 
 
 def _by_partition(option: str, text: str, expected: str) -> dict[TopicPartition, int]:
-    def numbers(found: Any) -> dict[int, int]:
-        return {int(key): _whole(value) for key, value in _checked(found, dict).items()}
+    def numbers(part: Any) -> dict[int, int]:
+        return {int(key): _whole(value) for key, value in _checked(part, dict).items()}
 
     named = _by_topic(option, text, numbers, expected)
-    return {TopicPartition(topic, number): value for topic, found in named.items() for number, value in found.items()}
+    return {TopicPartition(topic, number): value for topic, part in named.items() for number, value in part.items()}
 
 
 def _by_topic(option: str, text: str, read: Callable[[Any], _Entry], expected: str) -> dict[str, _Entry]:
     try:
-        return {topic: read(found) for topic, found in _checked(json.loads(text), dict).items()}
+        return {topic: read(part) for topic, part in _checked(json.loads(text), dict).items()}
     except ValueError:
         raise OptionRefused(f"option {option}: {text!r} should look like {expected}") from None
 
 
-def _checked(found: Any, kind: type) -> Any:
-    if not isinstance(found, kind):
-        raise ValueError(found)
-    return found
+def _checked(part: Any, kind: type) -> Any:
+    if not isinstance(part, kind):
+        raise ValueError(part)
+    return part
 
 
-def _whole(found: Any) -> int:
-    if not isinstance(found, int) or isinstance(found, bool):
-        raise ValueError(found)
-    return found
+def _whole(part: Any) -> int:
+    if not isinstance(part, int) or isinstance(part, bool):
+        raise ValueError(part)
+    return part

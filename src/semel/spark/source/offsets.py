@@ -77,10 +77,10 @@ class Offsets:
 
 def _by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
     """In one pass, for there may be thousands of topics."""
-    found: dict[str, dict[str, int]] = {}
+    topics: dict[str, dict[str, int]] = {}
     for place in sorted(offsets):
-        found.setdefault(place.topic, {})[str(place.partition)] = offsets[place]
-    return found
+        topics.setdefault(place.topic, {})[str(place.partition)] = offsets[place]
+    return topics
 
 
 def _by_partition(name: str, numbers: Mapping[str, Any]) -> dict[TopicPartition, int]:

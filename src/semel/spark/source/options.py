@@ -156,7 +156,7 @@ class SourceOptions:
     look_interval_ms: int
     includes_headers: bool
     includes_producer: bool
-    given: frozenset[str]
+    names: frozenset[str]
 
     def begins(self, *, streaming: bool) -> Bound:
         return self.starting or AtEdge(LATEST if streaming else EARLIEST)
@@ -166,37 +166,37 @@ def read_options(options: Mapping[str, str]) -> SourceOptions:
     """Reads a user's options; names are compared without regard to case, as Spark does it."""
     ours = {name: value for name, value in options.items() if not _is_kafkas(name)}
     _refuse_without_meaning(ours)
-    given = {canonical(name, _NAMES): value for name, value in ours.items()}
-    client = _named(settings.from_options(options), given)
-    offsets_max = _positive(given, "maxOffsetsPerTrigger")
-    offsets_min = _positive(given, "minOffsetsPerTrigger")
+    texts = {canonical(name, _NAMES): value for name, value in ours.items()}
+    client = _named(settings.from_options(options), texts)
+    offsets_max = _positive(texts, "maxOffsetsPerTrigger")
+    offsets_min = _positive(texts, "minOffsetsPerTrigger")
     if offsets_min is not None and offsets_max is not None and offsets_min > offsets_max:
         raise OptionRefused(f"minOffsetsPerTrigger={offsets_min} is more than maxOffsetsPerTrigger={offsets_max}")
     return SourceOptions(
-        subscription=_subscription(given),
+        subscription=_subscription(texts),
         client=client,
         isolation=_isolation(client),
-        starting=_bound(given, "startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets"),
-        ending=_bound(given, "endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets") or AtEdge(LATEST),
-        without_time_at_latest=_strategy(given),
+        starting=_bound(texts, "startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets"),
+        ending=_bound(texts, "endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets") or AtEdge(LATEST),
+        without_time_at_latest=_strategy(texts),
         offsets_max=offsets_max,
         offsets_min=offsets_min,
-        delay_ms_max=_duration_ms("maxTriggerDelay", given.get("maxTriggerDelay", "15m")),
-        partitions_min=_positive(given, "minPartitions"),
-        records_max=_positive(given, "maxRecordsPerPartition"),
-        fails_on_data_loss=_truth(given, "failOnDataLoss", default=True),
-        looks_again=_number(given, "fetchOffset.numRetries", default=3),
-        look_interval_ms=_number(given, "fetchOffset.retryIntervalMs", default=1_000),
-        includes_headers=_truth(given, "includeHeaders", default=False),
-        includes_producer=_truth(given, "includeProducer", default=False),
-        given=frozenset(given),
+        delay_ms_max=_duration_ms("maxTriggerDelay", texts.get("maxTriggerDelay", "15m")),
+        partitions_min=_positive(texts, "minPartitions"),
+        records_max=_positive(texts, "maxRecordsPerPartition"),
+        fails_on_data_loss=_truth(texts, "failOnDataLoss", default=True),
+        looks_again=_number(texts, "fetchOffset.numRetries", default=3),
+        look_interval_ms=_number(texts, "fetchOffset.retryIntervalMs", default=1_000),
+        includes_headers=_truth(texts, "includeHeaders", default=False),
+        includes_producer=_truth(texts, "includeProducer", default=False),
+        names=frozenset(texts),
     )
 
 
 def check_for_stream(options: SourceOptions) -> None:
     """Refuses what has no meaning for a stream."""
     for name in _BATCHES_ONLY:
-        if name in options.given:
+        if name in options.names:
             raise OptionRefused(f"option {name} is for batches: a stream has no end")
 
 
@@ -205,7 +205,7 @@ def check_for_batch(options: SourceOptions) -> list[str]:
     _refuse_edge(options.begins(streaming=False), LATEST, "startingOffsets", "a batch that begins there is empty")
     _refuse_edge(options.ending, EARLIEST, "endingOffsets", "a batch that ends there is empty")
     _check_order(options.begins(streaming=False), options.ending)
-    return [name for name in _STREAMS_ONLY if name in options.given]
+    return [name for name in _STREAMS_ONLY if name in options.names]
 
 
 def canonical(name: str, names: Mapping[str, str]) -> str:
@@ -225,8 +225,8 @@ def _is_kafkas(name: str) -> bool:
     return name.lower().startswith(settings.PREFIX)
 
 
-def _named(client: settings.ClientSettings, given: Mapping[str, str]) -> settings.ClientSettings:
-    prefix = given.get("groupIdPrefix", "").strip()
+def _named(client: settings.ClientSettings, texts: Mapping[str, str]) -> settings.ClientSettings:
+    prefix = texts.get("groupIdPrefix", "").strip()
     is_default = client.client_id == settings.ClientSettings.client_id
     return replace(client, client_id=prefix) if prefix and is_default else client
 
@@ -235,12 +235,12 @@ def _isolation(client: settings.ClientSettings) -> Isolation:
     return Isolation[(client.isolation_level or "read_committed").upper()]
 
 
-def _subscription(given: Mapping[str, str]) -> Subscription:
-    ways = [name for name in ("subscribe", "subscribePattern", "assign") if name in given]
+def _subscription(texts: Mapping[str, str]) -> Subscription:
+    ways = [name for name in ("subscribe", "subscribePattern", "assign") if name in texts]
     if len(ways) != 1:
         found = f"{' and '.join(ways)} are given" if ways else "none is"
         raise OptionRefused(f"exactly one of subscribe, subscribePattern and assign says what is read; {found}")
-    way, text = ways[0], given[ways[0]]
+    way, text = ways[0], texts[ways[0]]
     if not text.strip():
         raise OptionRefused(f"option {way} is empty")
     if way == "assign":
@@ -262,19 +262,19 @@ def _pattern(option: str, text: str) -> str:
     return text
 
 
-def _bound(given: Mapping[str, str], timestamp: str, timestamps: str, offsets: str) -> Bound | None:
-    if timestamp in given:
-        return read_timestamp(timestamp, given[timestamp])
-    if timestamps in given:
-        return read_timestamps(timestamps, given[timestamps])
-    return read_offsets(offsets, given[offsets]) if offsets in given else None
+def _bound(texts: Mapping[str, str], timestamp: str, timestamps: str, offsets: str) -> Bound | None:
+    if timestamp in texts:
+        return read_timestamp(timestamp, texts[timestamp])
+    if timestamps in texts:
+        return read_timestamps(timestamps, texts[timestamps])
+    return read_offsets(offsets, texts[offsets]) if offsets in texts else None
 
 
-def _strategy(given: Mapping[str, str]) -> bool:
+def _strategy(texts: Mapping[str, str]) -> bool:
     name = "startingOffsetsByTimestampStrategy"
-    word = given.get(name, "error").lower()
+    word = texts.get(name, "error").lower()
     if word not in ("error", "latest"):
-        raise OptionRefused(f"option {name}: {given[name]!r} is neither error nor latest")
+        raise OptionRefused(f"option {name}: {texts[name]!r} is neither error nor latest")
     return word == "latest"
 
 
@@ -305,16 +305,16 @@ def _plain(bound: Bound) -> Mapping[TopicPartition, Edge | int] | None:
     return dict(bound.timestamps_ms) if isinstance(bound, AtTimestamps) else None
 
 
-def _truth(given: Mapping[str, str], name: str, *, default: bool) -> bool:
-    return _one(given, name, {"true": True, "false": False}.get, "true or false", default)
+def _truth(texts: Mapping[str, str], name: str, *, default: bool) -> bool:
+    return _one(texts, name, {"true": True, "false": False}.get, "true or false", default)
 
 
-def _positive(given: Mapping[str, str], name: str) -> int | None:
-    return _one(given, name, lambda word: _whole_number(word, 1), "a whole number from 1", None)
+def _positive(texts: Mapping[str, str], name: str) -> int | None:
+    return _one(texts, name, lambda word: _whole_number(word, 1), "a whole number from 1", None)
 
 
-def _number(given: Mapping[str, str], name: str, *, default: int) -> int:
-    return _one(given, name, lambda word: _whole_number(word, 0), "a whole number from 0", default)
+def _number(texts: Mapping[str, str], name: str, *, default: int) -> int:
+    return _one(texts, name, lambda word: _whole_number(word, 0), "a whole number from 0", default)
 
 
 def _duration_ms(name: str, text: str) -> int:
@@ -329,11 +329,11 @@ def _whole_number(word: str, lowest: int) -> int | None:
 
 
 def _one(
-    given: Mapping[str, str], name: str, read: Callable[[str], _Value | None], expected: str, default: _Value
+    texts: Mapping[str, str], name: str, read: Callable[[str], _Value | None], expected: str, default: _Value
 ) -> _Value:
-    if name not in given:
+    if name not in texts:
         return default
-    value = read(given[name].strip().lower())
+    value = read(texts[name].strip().lower())
     if value is None:
-        raise OptionRefused(f"option {name}: {given[name]!r} is not {expected}")
+        raise OptionRefused(f"option {name}: {texts[name]!r} is not {expected}")
     return value

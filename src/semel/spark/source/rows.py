@@ -59,6 +59,6 @@ def chosen_columns(schema: StructType) -> Sequence[str]:
             raise OptionRefused(f"there is no column {field.name}; there are {', '.join(COLUMNS)}")
         if field != StructField(field.name, COLUMNS[field.name]):
             needed = COLUMNS[field.name].simpleString()
-            given = field.dataType.simpleString() + ("" if field.nullable else " not null")
-            raise OptionRefused(f"column {field.name} is of type {needed}, and not {given}")
+            type_name = field.dataType.simpleString() + ("" if field.nullable else " not null")
+            raise OptionRefused(f"column {field.name} is of type {needed}, and not {type_name}")
     return schema.fieldNames()

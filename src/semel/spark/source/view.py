@@ -103,37 +103,37 @@ class Observer:
         """To begin where a transaction is open is to wait for its end; to end there would be to guess it."""
         ends = self._edge(positions, LATEST)
         begins = self._edge([place for place, position in positions.items() if position is EARLIEST], EARLIEST)
-        found = {
+        offsets = {
             place: position if isinstance(position, int) else begins.get(place, ends[place])
             for place, position in positions.items()
         }
-        ahead = [place for place, offset in found.items() if offset > ends[place]]
+        ahead = [place for place, offset in offsets.items() if offset > ends[place]]
         log_ends = self.log_ends(ahead) if ahead else {}
         for place in ahead:
-            if found[place] > log_ends[place]:
+            if offsets[place] > log_ends[place]:
                 raise OptionRefused(
-                    f"{place} ends at offset {log_ends[place]}, and the options name offset {found[place]}"
+                    f"{place} ends at offset {log_ends[place]}, and the options name offset {offsets[place]}"
                 )
             if not is_start:
                 raise OptionRefused(
                     f"{place} ends at offset {ends[place]} for committed records, where a transaction is open, and the "
-                    f"options name offset {found[place]}: read up to latest, or read again when it is over"
+                    f"options name offset {offsets[place]}: read up to latest, or read again when it is over"
                 )
-        return found
+        return offsets
 
     def _at_times(self, timestamps_ms: Mapping[TopicPartition, int], *, is_start: bool) -> dict[TopicPartition, int]:
-        found: dict[TopicPartition, int | None] = {}
+        offsets: dict[TopicPartition, int | None] = {}
         for timestamp_ms in sorted(set(timestamps_ms.values())):
             partitions = [place for place, wanted_ms in timestamps_ms.items() if wanted_ms == timestamp_ms]
-            found |= self._client.offsets(partitions, timestamp_ms, self._isolation)
-        late = [place for place, offset in found.items() if offset is None]
+            offsets |= self._client.offsets(partitions, timestamp_ms, self._isolation)
+        late = [place for place, offset in offsets.items() if offset is None]
         if late and is_start and not self._without_time_at_latest:
             raise OptionRefused(
                 f"{late[0]} has no record as late as {timestamps_ms[late[0]]} (ms since 1970): set "
                 "startingOffsetsByTimestampStrategy=latest to begin at its end"
             )
         ends = self._edge(late, LATEST) if late else {}
-        return {place: ends[place] if offset is None else offset for place, offset in found.items()}
+        return {place: ends[place] if offset is None else offset for place, offset in offsets.items()}
 
 
 def ids_of(topics: Mapping[str, Topic]) -> dict[str, UUID]:

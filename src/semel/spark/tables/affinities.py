@@ -31,8 +31,8 @@ def affinity_of(declared: str) -> str:
     """By SQLite's rules, in their order (https://sqlite.org/datatype3.html, 3.1)."""
     if not declared:
         return "BLOB"
-    found = (name for name, words in _WORDS if any(word in declared.upper() for word in words))
-    return next(found, "NUMERIC")
+    names = (name for name, words in _WORDS if any(word in declared.upper() for word in words))
+    return next(names, "NUMERIC")
 
 
 def check_affinities(table: str, schema: StructType, declared: Mapping[str, str]) -> None:

@@ -69,10 +69,10 @@ def type_of(field: spark_types.StructField, types: dict[type[spark_types.DataTyp
     if isinstance(kind, spark_types.DecimalType):
         # SQLite has no exact decimal: as text it stays what it was, as a number it would not.
         return f"numeric({kind.precision},{kind.scale})" if types is POSTGRES_TYPES else "TEXT"
-    found = types.get(type(kind))
-    if found is None:
+    sql_type = types.get(type(kind))
+    if sql_type is None:
         raise ValueError(f"column {field.name!r} is of type {kind.simpleString()}, which no SQL type here stands for")
-    return found
+    return sql_type
 
 
 def travelling(rows: DataFrame, binary: Callable[[Column], Column] | None = None) -> DataFrame:

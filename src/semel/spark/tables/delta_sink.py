@@ -154,8 +154,8 @@ def older_app_ids(sink: str) -> tuple[str, str, str, str]:
 
 
 def held(table: DeltaTable, sink: str) -> Claim | None:
-    found = claim_under(table, app_ids(sink))
-    return claim_under(table, older_app_ids(sink)) if found is None else found
+    transactions = claim_under(table, app_ids(sink))
+    return claim_under(table, older_app_ids(sink)) if transactions is None else transactions
 
 
 def claim_under(table: DeltaTable, ids: tuple[str, str, str, str]) -> Claim | None:
@@ -186,15 +186,15 @@ def opened(path: Path, rows: DataFrame, partition_by: Sequence[str]) -> DeltaTab
     check_promises(table, has)
     check_kept(table, path)
     kinds = {field["name"]: optional(field["type"]) for field in has["fields"]}
-    given = {field["name"]: field["type"] for field in wanted["fields"]}
-    for name in [*kinds, *given]:
-        if kinds.get(name) != given.get(name):
-            raise ValueError(f"column {name!r} is {given.get(name)} in the rows and {kinds.get(name)} in {path}")
+    types = {field["name"]: field["type"] for field in wanted["fields"]}
+    for name in [*kinds, *types]:
+        if kinds.get(name) != types.get(name):
+            raise ValueError(f"column {name!r} is {types.get(name)} in the rows and {kinds.get(name)} in {path}")
     if table.metadata().partition_columns != [*partition_by]:
         raise ValueError(f"{path} is partitioned by {table.metadata().partition_columns}, not {[*partition_by]}")
     for name in partition_by:
-        if str(given[name]) not in PARTITION_TYPES:
-            raise ValueError(f"column {name!r} is {given[name]}: partition by a string, a number or a date made of it")
+        if str(types[name]) not in PARTITION_TYPES:
+            raise ValueError(f"column {name!r} is {types[name]}: partition by a string, a number or a date made of it")
     return table
 
 
@@ -245,10 +245,10 @@ def written(rows: DataFrame, root: Path, directory: Path, partition_by: Sequence
 def files_of(directory: Path, partition_by: Sequence[str]) -> list[Path]:
     """Those that lie where the job's commit puts them, a directory for each partition's value. What lies elsewhere was
     left by an attempt that came too late, and whose rows another one has written."""
-    found = sorted(directory.rglob("[!._]*.parquet"))
+    paths = sorted(directory.rglob("[!._]*.parquet"))
     wanted = [*partition_by]
     return [
-        path for path in found if [partition_of(name)[0] for name in path.relative_to(directory).parts[:-1]] == wanted
+        path for path in paths if [partition_of(name)[0] for name in path.relative_to(directory).parts[:-1]] == wanted
     ]
 
 
@@ -260,12 +260,12 @@ def add_action(path: Path, root: Path, directory: Path) -> AddAction | None:
     if not count:
         path.unlink()
         return None
-    found = path.stat()
+    status = path.stat()
     return AddAction(
         path=str(path.relative_to(root)),
-        size=found.st_size,
+        size=status.st_size,
         partition_values=dict(map(partition_of, path.relative_to(directory).parts[:-1])),
-        modification_time=found.st_mtime_ns // 1_000_000,
+        modification_time=status.st_mtime_ns // 1_000_000,
         data_change=True,
         stats=json.dumps({"numRecords": count}),
     )

@@ -105,11 +105,11 @@ class PostgresConnection:
                 if not by_statement:
                     self.run(create_table(self.target.table, self.types, self.target.write.key))
         columns = self.connection.execute(_COLUMNS, [qualified(self.target.table)]).fetchall()
-        found: dict[str, str] = {name: type_ for name, type_, _ in columns}
-        missing = [name for name in self.types if name not in found]
+        existing: dict[str, str] = {name: type_ for name, type_, _ in columns}
+        missing = [name for name in self.types if name not in existing]
         if missing and not by_statement:
-            raise ValueError(f"table {self.target.table} has no column {missing[0]!r}: it has {', '.join(found)}")
-        self.types |= {name: found[name] for name in self.types if name in found}
+            raise ValueError(f"table {self.target.table} has no column {missing[0]!r}: it has {', '.join(existing)}")
+        self.types |= {name: existing[name] for name in self.types if name in existing}
         self.check_bytes()
         # A domain rounds like the type below it.
         self.below = {name: below for name, _, below in columns}
@@ -125,8 +125,8 @@ class PostgresConnection:
                 )
 
     def exists(self, table: str) -> bool:
-        [found] = self.connection.execute("SELECT to_regclass(%s) IS NOT NULL", [qualified(table)]).fetchone() or [0]
-        return bool(found)
+        [row] = self.connection.execute("SELECT to_regclass(%s) IS NOT NULL", [qualified(table)]).fetchone() or [0]
+        return bool(row)
 
     def run(self, statement: str) -> int:
         """Runs text as it stands: without parameters, a percent sign is one."""
@@ -136,11 +136,11 @@ class PostgresConnection:
         return self.claim("")
 
     def claim(self, lock: str) -> Claim | None:
-        found = self.connection.execute(
+        row = self.connection.execute(
             f"SELECT query_id, batch_id, digest FROM {self.claims} WHERE sink_id = %s {lock}".encode(),
             [self.target.sink],
         ).fetchone()
-        return None if found is None or found[0] is None else Claim(*found)
+        return None if row is None or row[0] is None else Claim(*row)
 
     @contextmanager
     def staged(self, rows: DataFrame) -> Iterator[Staged]:

@@ -87,17 +87,17 @@ class SqliteConnection:
             return
         self.connection.execute(create_table(self.target.table, self.types, self.target.write.key))
         columns = self.connection.execute(f"PRAGMA table_info({qualified(self.target.table)})")
-        found = {name: declared for _, name, declared, *_ in columns}
-        missing = [name for name in self.types if name not in found]
+        existing = {name: declared for _, name, declared, *_ in columns}
+        missing = [name for name in self.types if name not in existing]
         if missing:
-            raise ValueError(f"table {self.target.table} has no column {missing[0]!r}: it has {', '.join(found)}")
-        check_affinities(self.target.table, self.schema, found)
+            raise ValueError(f"table {self.target.table} has no column {missing[0]!r}: it has {', '.join(existing)}")
+        check_affinities(self.target.table, self.schema, existing)
 
     def held(self) -> Claim | None:
-        found = self.connection.execute(
+        row = self.connection.execute(
             f"SELECT query_id, batch_id, digest FROM {self.claims} WHERE sink_id = ?", [self.target.sink]
         ).fetchone()
-        return None if found is None else Claim(*found)
+        return None if row is None else Claim(*row)
 
     @contextmanager
     def staged(self, rows: DataFrame) -> Iterator[Staged]:
