@@ -1,4 +1,4 @@
-"""Topics made, grown, deleted and described: what a cluster is asked for by those who look after it.
+"""Topics created, grown, deleted and described: what an administrator asks of a cluster.
 
 Each function makes one attempt, over a `Cluster`, and raises what went wrong. None of them must ever be repeated from
 here: after a lost answer only the caller knows whether a second attempt would say that the first one had succeeded.

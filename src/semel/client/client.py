@@ -56,7 +56,7 @@ class LogClient:
         return self.patiently(lambda: self.cluster.topics(wanted))
 
     def topic_to_write(self, name: str) -> Topic:
-        """The topic, made by the broker if it is not there and brokers make topics that somebody writes to."""
+        """The topic; a broker that creates topics automatically creates it if it is missing."""
         return self.patiently(lambda: self.cluster.topic_to_write(name))
 
     def topics_matching(self, pattern: str) -> dict[str, Topic]:
@@ -101,7 +101,7 @@ class LogClient:
     def fetches(self, wanted: Slice, isolation: Isolation, *, may_lack_its_end: bool = False) -> Iterator[Fetched]:
         """The batches that hold a slice, in answers of a few megabytes, each asked for while the one before is in use.
 
-        The first and the last batch may reach beyond the slice. A connection serves nobody else meanwhile. Where
+        The first and the last batch may reach beyond the slice. Meanwhile the connection serves no other request. Where
         compaction may have taken the end of the slice, say so: then an answer without records is believed if all of
         the slice is decided. From elsewhere it is not, for a broker may also be slow to get at what it has.
         """
@@ -151,7 +151,7 @@ class _Fetching:
                 if self._is_empty_to_the_end(answer):
                     self._offset = self._wanted.end
                     return None
-                # Who gives nothing may not be the leader any more.
+                # A broker that returns nothing may no longer be the leader.
                 self._leave()
                 self._client.cluster.forget(self._where.topic)
                 self._patience.wait(Moved(self._silence(answer)))

@@ -1,9 +1,9 @@
-"""A cluster as those know it who ask it: its brokers, its topics, who leads their partitions, and where offsets are.
+"""A cluster as a client sees it: its brokers, its topics, the leaders of their partitions, and offsets.
 
-Every method makes one attempt, and raises what went wrong as one of the errors of `semel.client.errors`; those of
-`MENDABLE` may be mended by another attempt, which is for the caller to make. Only what changes nothing, and what any
-broker can answer, goes to a second broker if the first one does not answer. A request that changes something must never
-be sent again from here: only the caller knows whether that is safe. A cluster must never be shared by threads.
+Every method makes one attempt, and raises what went wrong as one of the errors of `semel.client.errors`. Another
+attempt may succeed after those in `MENDABLE`; the caller decides whether to make it. Only a question that any broker
+can answer goes to a second broker if the first one does not answer. A request that changes something must never be sent
+again from here: only the caller knows whether that is safe. A cluster must never be shared by threads.
 """
 
 from collections.abc import Iterable, Iterator
@@ -37,7 +37,7 @@ class Cluster:
         self._topics: dict[str, Topic] = {}
         # Of each topic that is known, by partition.
         self._leaders: dict[str, dict[int, Address | None]] = {}
-        # The topics that are written to: who may not see them is told what that takes.
+        # The topics that are written to: an error about rights then names Write, and not Read.
         self._written: set[str] = set()
 
     def __enter__(self) -> "Cluster":
@@ -135,7 +135,7 @@ class Cluster:
         return self._describe(None, with_internal=with_internal)
 
     def topic_to_write(self, name: str) -> Topic:
-        """The topic, made by the broker if it is not there and brokers make topics that somebody writes to."""
+        """The topic; a broker that creates topics automatically creates it if it is missing."""
         self._written.add(name)
         topic = self._describe([name], may_make=True).get(name)
         if topic is None:
@@ -232,7 +232,7 @@ class Cluster:
     def _describe(
         self, names: list[str] | None, *, may_make: bool = False, with_internal: bool = False
     ) -> dict[str, Topic]:
-        """Ask for topics, or for all; remembers their ids and who leads their partitions."""
+        """Ask for topics, or for all; remembers their ids and the leaders of their partitions."""
         wanted = None if names is None else [{"topic_id": NO_TOPIC_ID, "name": name} for name in names]
         answer = self.ask_any(
             METADATA,

@@ -1,7 +1,7 @@
-"""What the error codes of brokers mean to the pipeline: ask again, or give up, and in what words.
+"""What the error codes of brokers mean to a client: retry or give up, and with which message.
 
-Pure. What a retry may mend is `Moved` or `UnknownTopic`; every other code becomes an error that a user reads. A code
-that nobody here knows must never be taken for one that a retry mends.
+Pure. What a retry may mend is `Moved` or `UnknownTopic`; every other code becomes an error that a user reads. An
+unknown code must never be taken for one that a retry mends.
 """
 
 from typing import Final
@@ -55,8 +55,8 @@ _FENCING: Final = frozenset((ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCE
 
 
 def check_partition(where: TopicPartition, code: int, message: str | None = None, *, operation: str) -> None:
-    """Raise what a code about a partition means, if it is not that all is well. `operation` is Kafka's name for what
-    was to be done, for who may not do it."""
+    """Raise what a code about a partition means, if it is not that all is well. `operation` is Kafka's name for the
+    right that it takes."""
     if code == ErrorCode.NONE:
         return
     if code in MOVED:
@@ -83,7 +83,7 @@ def refusal(what: str, code: int, message: str | None = None, *, right: str) -> 
     if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
         right = "IdempotentWrite on the cluster"
     if code in _FENCING:
-        return Fenced(f"{what}: somebody else writes under our name by now ({name_of(code)})")
+        return Fenced(f"{what}: another producer has claimed our transactional id ({name_of(code)})")
     if code in _FORBIDDEN:
         return AuthenticationFailed(f"{what}: this user may not use it, and needs the right {right} ({name_of(code)})")
     if code == ErrorCode.MESSAGE_TOO_LARGE:

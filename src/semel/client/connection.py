@@ -128,7 +128,7 @@ class Connection:
         self._send(fetch_client.encode_request(version, self._correlation_id, self._client_id, request))
 
     def receive_fetch(self, version: int) -> FetchPartitionAnswer:
-        """The next answer. Its records are a view of memory that belongs to nobody else."""
+        """The next answer. Its records are a view of memory that nothing else uses."""
         frame = self._receive_frame(FETCH, version)
         try:
             return fetch_client.decode_response(version, frame)
@@ -157,7 +157,7 @@ class Connection:
             raise ConnectionLost(f"{self._where} sent an answer that cannot be read: {error}") from None
 
     def has_answer(self) -> bool:
-        """Whether something has come that nobody has read yet."""
+        """Whether bytes have arrived that were not read yet."""
         is_open = isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
         return is_open or bool(self._arrivals.poll(0))
 

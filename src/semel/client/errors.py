@@ -1,4 +1,4 @@
-"""What can go wrong between the pipeline and a log, each as one clear line.
+"""What can go wrong between a client and a cluster, each as one clear line.
 
 A user sees these in the middle of Spark's own report, so the message alone has to say what to do. They survive
 pickling, because tasks run in other processes. Nothing here is raised for what a retry may still mend.
@@ -10,7 +10,7 @@ class LogError(Exception):
 
 
 class SettingsRefused(LogError, ValueError):
-    """An option that nobody knows, that contradicts another one, or that the pipeline sets itself."""
+    """An option that does not exist, contradicts another one, or is set by semel itself."""
 
 
 class Unreachable(LogError):
@@ -18,7 +18,7 @@ class Unreachable(LogError):
 
 
 class AuthenticationFailed(LogError):
-    """The brokers do not believe who we are, or we do not believe who they are."""
+    """The brokers do not accept our login or our rights, or we do not trust their certificate."""
 
 
 class Refused(LogError):
@@ -30,7 +30,7 @@ class Refused(LogError):
 
 
 class Fenced(LogError):
-    """Somebody else writes under this name by now, or the broker has given our transaction up."""
+    """Another producer has claimed our transactional id, or the broker has aborted our transaction."""
 
 
 class UnknownTopic(LogError):

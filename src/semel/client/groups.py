@@ -1,7 +1,7 @@
 """Offsets of a consumer group, asked for and set from outside of it, as by an administrator.
 
-Each function makes one attempt, over a `Cluster`, at the broker that coordinates the group. Nobody joins the group by
-it, and what is set must never move a group that has members: its coordinator refuses that.
+Each function makes one attempt, over a `Cluster`, at the broker that coordinates the group. It does not join the
+group, and must never move a group that has members: the coordinator refuses that.
 """
 
 from collections.abc import Mapping

@@ -1,5 +1,5 @@
-"""How long the pipeline goes on asking: until a deadline, which every progress moves, and more slowly each time. After
-some seconds it says once what it waits for, and once that it is over."""
+"""How long a client retries: until a deadline, which every progress moves, with a longer pause each time. After some
+seconds it logs once what it waits for, and once that the waiting is over."""
 
 import logging
 import random
@@ -18,7 +18,7 @@ MISSING_SECONDS_MAX: Final = 2.0
 # How soon, and for how long, a broker is asked again that only has to finish what it was told before.
 CONCLUDING_MS: Final = 20
 CONCLUDING_SECONDS_MAX: Final = 1.0
-# From when on somebody who looks at the log wants to know what is waited for.
+# After so long the log says what the client waits for.
 SAY_SECONDS: Final = 5.0
 API_TIMEOUT: Final = "kafka.default.api.timeout.ms"
 

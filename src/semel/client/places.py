@@ -1,4 +1,4 @@
-"""Places in the log, as the pipeline speaks of them: topics, partitions, slices of them, and who may see what.
+"""Places in the log: topics, partitions, slices of partitions, and which records of transactions a reader sees.
 
 All of it is plain data that can be pickled, because the driver plans with it and a task on another machine reads by it.
 This file must never know how any of it is asked for.

@@ -1,4 +1,4 @@
-"""Who we are, proved to a broker: SASL's PLAIN and SCRAM (RFC 5802), as steps of bytes without a socket.
+"""The login to a broker: SASL's PLAIN and SCRAM (RFC 5802), as steps of bytes without a socket.
 
 A mechanism is a generator: it yields what is to be sent and is sent what came in return. SCRAM also has the broker
 prove that it knows the password. Names and passwords go as the UTF-8 they are, without the preparation by SASLprep that

@@ -52,7 +52,7 @@ class Sender:
         return chain.from_iterable((*self._under_way, *self._to_send))
 
     def _send(self) -> None:
-        # Under way from here on: of a request that breaks off nobody knows how much came through.
+        # Under way from here on: if the connection breaks, the broker may have any part of the request.
         self._under_way.append(self._to_send.popleft())
         try:
             self.connection.send_produce(self._under_way[-1], self._id, self._settings.request_timeout_ms)

@@ -1,7 +1,7 @@
 """The `kafka.*` options of a user, made into the settings of the client.
 
 A user may write an option as Java's clients call it or as librdkafka does. What Spark's own source refuses is refused
-here for the same reason, and what nobody knows is refused by name, with the name that was probably meant: a typing
+here for the same reason, and an unknown option is refused by name, with the name that was probably meant: a typing
 error in a setting must never pass for a setting. Settings go to other machines, so they pickle; a password never shows
 in a `repr`.
 """
@@ -80,7 +80,7 @@ class ClientSettings:
 
 
 def from_options(options: Mapping[str, str]) -> ClientSettings:
-    """The settings in a user's options, of which those that do not begin with `kafka.` are none of ours."""
+    """The settings in a user's options, of which only those that begin with `kafka.` are read."""
     texts: dict[str, str] = {}
     for option, value in options.items():
         if not option.lower().startswith(PREFIX):
@@ -104,7 +104,7 @@ def from_options(options: Mapping[str, str]) -> ClientSettings:
 
 
 def unknown_option(name: str, known: Iterable[str], prefix: str = "") -> str:
-    """What to say of an option that nobody knows: the name that was probably meant. Case does not count."""
+    """The message about an unknown option, with the name that was probably meant. Case does not count."""
     spelled = {one.lower(): one for one in known}
     close = difflib.get_close_matches(name.lower(), spelled, n=1)
     return f"option {prefix}{name} is not known" + (f"; was {prefix}{spelled[close[0]]} meant?" if close else "")
@@ -149,7 +149,7 @@ def _with_login(fields: dict[str, Any], texts: Mapping[str, str]) -> dict[str, A
 
 
 def _with_files(fields: dict[str, Any]) -> dict[str, Any]:
-    """Java's stores, where they are PEM files: one for who we trust, one for who we are."""
+    """Java's stores, where they are PEM files: one with the authorities that we trust, one with our own certificate."""
     stores = {name: (fields.pop(name, None), fields.pop(f"{name}_type", None)) for name in ("truststore", "keystore")}
     for name, (location, kind) in stores.items():
         if location is not None and kind != "PEM":
@@ -316,7 +316,7 @@ _JAVA_NAME_OF: Final = {
     "message.timeout.ms": "delivery.timeout.ms",
     "message.max.bytes": "max.request.size",
 }
-# What tunes a consumer that polls or is a member of a group, or a producer that waits for records. The pipeline has
+# What tunes a consumer that polls or is a member of a group, or a producer that waits for records. This client has
 # none of these, so they may stand in a user's options and change nothing.
 _WITHOUT_MEANING: Final = frozenset(
     (

@@ -1,9 +1,9 @@
 """One transaction of a producer: claimed, written by record batches that are made already, and committed or aborted.
 
 It speaks the first version of Kafka's transactions, in which partitions are announced, because every broker from 2.8 on
-does. A claim raises the epoch, so whoever held the transactional id before is fenced, and sequence numbers begin at
+does. A claim raises the epoch, so the previous holder of the transactional id is fenced, and sequence numbers begin at
 zero. A batch is sent again with its numbers until the broker says that it has it; nothing that it was sent twice for
-can be stored twice. Once a commit was asked for, this must never abort: nobody knows then whether it has happened.
+can be stored twice. Once a commit was requested, this must never abort: the commit may have happened.
 """
 
 import time
@@ -135,7 +135,7 @@ class Transaction:
         return self._last_offsets[where]
 
     def commit(self) -> None:
-        """Make everything that was written seen. After an error nobody knows, if `is_committing` is true by then."""
+        """Make everything that was written visible. After an error with `is_committing` true it may be visible."""
         self._send(wait_for_all=True)
         while self._senders:
             address, sender = self._senders.popitem()
@@ -263,7 +263,7 @@ class Transaction:
         self._waiting, self._waiting_bytes = [], 0
 
     def _take_back(self) -> None:
-        """Take all that was not acknowledged from all senders, in its order, and forget who leads what.
+        """Take all that was not acknowledged from all senders, in its order, and forget the leaders.
 
         From all of them, though one was lost: a partition must never be with two senders, and this happens seldom.
         """
@@ -292,7 +292,7 @@ class Transaction:
             self._client.patiently(remembered, patience)
         except Fenced:
             self._is_fenced = True
-            # The broker gives up what takes too long by fencing who does it.
+            # The broker aborts a transaction that takes too long by fencing its producer.
             self._check_time()
             raise
 

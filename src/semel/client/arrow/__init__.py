@@ -1,6 +1,6 @@
 """Records as Arrow columns, both ways: read from what a fetch brings, and made into what a batch holds.
 
-This room must never be needed by who only asks brokers: it takes numpy and pyarrow.
+It takes numpy and pyarrow, so the rest of the client must never need this room.
 """
 
 import importlib.util

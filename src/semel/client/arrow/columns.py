@@ -1,8 +1,8 @@
 """Record batches become Arrow columns: the rows of the log, as Spark's own Kafka source has them.
 
 No Python object stands for a record. A column of bytes is first made over the decompressed bytes as they lie there,
-with what is between two values as values too; taking every second one copies them, once. Columns that nobody asked for
-are not made. This file must never give a row that is not in the log, whatever the bytes are.
+with what is between two values as values too; taking every second one copies them, once. Columns that were not
+requested are not made. This file must never give a row that is not in the log, whatever the bytes are.
 """
 
 from collections.abc import Callable, Iterator, Sequence

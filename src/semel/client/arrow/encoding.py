@@ -135,7 +135,7 @@ class _Headers:
         first, end = int(self._firsts[start]), int(self._firsts[stop])
         octets = _joined(
             _cut(self._name_lengths, first, end),
-            # Text as its bytes, with places of 64 bits: who hashes them asks for those of all rows at once.
+            # Text as its bytes, with places of 64 bits: the digest takes those of all rows at once.
             self._names[first:end].cast(pa.large_binary()),
             _cut(self._value_lengths, first, end),
             self._values[first:end],

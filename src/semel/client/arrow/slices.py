@@ -1,8 +1,8 @@
 """A slice of the log, from the broker's bytes to record batches of Arrow: fetched, opened, what was aborted left out.
 
 While a fetch is decoded the next one is under way. No more than a fetch and what one batch in it opens to is held at a
-time. This file must never show a record of an aborted transaction to who reads committed records, nor a marker to
-anybody.
+time. This file must never show a record of an aborted transaction to a reader of committed records, nor a marker to
+any reader.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -44,7 +44,7 @@ class ClaimRefused(LogError):
 
 
 class LaneFailed(LogError):
-    """The lane could not be written, or nobody knows whether it was. The next attempt finds out."""
+    """The lane could not be written, or it is unknown whether it was. The next attempt finds out."""
 
 
 @dataclass(frozen=True)

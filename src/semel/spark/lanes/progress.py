@@ -1,6 +1,6 @@
 """The progress topic: where a sink keeps the markers of its lanes, one partition for each lane.
 
-Nobody but the lane's writer writes to its partition, so a marker is never hidden behind the open transaction of another
+Only the lane's writer writes to its partition, so a marker is never hidden behind the open transaction of another
 lane. The number of partitions says how many lanes there are, from before the first row on: making a topic either
 happens or does not, and no two drivers can make it differently. A marker must never be read before the fence is up.
 """
@@ -28,8 +28,8 @@ TOPIC_CONFIGS: Final = {
 }
 # How far from the end a marker is looked for at first: it is behind it but for the ends of aborted transactions.
 TAIL_OFFSETS: Final = 64
-# The first one was written under ids of lanes that had no prefix. Whoever knows that one alone must not write behind
-# this one: he would put up the wrong fence.
+# The first one was written under ids of lanes that had no prefix. A version that knows only that one must not write
+# after this one: it would claim the wrong transactional id.
 _FORMAT: Final = 2
 _OLDER_FORMAT: Final = 1
 
@@ -63,7 +63,7 @@ def prepare(settings: ClientSettings, name: str, lanes: int, *, may_grow: bool) 
 
 
 def peek_marker(client: LogClient, topic: Topic, lane: int, sink_id: str) -> Marker | None:
-    """The lane's last marker that is decided, for whoever only wants to know and has fenced nobody: what a writer left
+    """The lane's last marker that is decided, for a reader that has fenced nothing: what a writer left
     open when it died stays open until its successor comes, and waiting here would keep the successor from coming."""
     where = TopicPartition(topic.name, lane)
     return _last_marker(client, topic, lane, sink_id, client.offsets([where], LATEST, Isolation.READ_COMMITTED)[where])
@@ -86,8 +86,8 @@ def read_marker(
 
 
 def marker_below(client: LogClient, topic: Topic, lane: int, sink_id: str, offset: int) -> Marker | None:
-    """The lane's last marker below a record that this writer has written, which its leader has acknowledged. Who is not
-    the leader any more, and does not know it, has no such offset: reading up to it waits for one who has."""
+    """The lane's last marker below a record that this writer has written, which its leader has acknowledged. A
+    former leader that does not know it has no such offset: reading up to it waits for the true leader."""
     return _last_marker(client, topic, lane, sink_id, offset)
 
 
@@ -107,7 +107,7 @@ def _last_marker(client: LogClient, topic: Topic, lane: int, sink_id: str, end: 
 
 def _check_kept(client: LogClient, name: str) -> None:
     """Refuses a topic that somebody made so that it forgets markers in time: a sink that is idle for so long would take
-    its last batch for new. Who may not look cannot know, and is refused as well."""
+    its last batch for new. A user who may not look is refused as well."""
     try:
         policy = client.config_of(name, _POLICY)
     except AuthenticationFailed as error:
@@ -201,8 +201,8 @@ def _grow(client: LogClient, name: str, lanes: int) -> None:
 
 
 def _unless_done(client: LogClient, change: Callable[[], object], done: ErrorCode, what: str) -> None:
-    """Makes a change, as often as it takes; the code that says that it is done, by us or by somebody faster, is no
-    error."""
+    """Makes a change, as often as it takes. The code that says that it is done already, by us or by another driver, is
+    no error."""
     try:
         client.patiently(change)
     except AuthenticationFailed as error:

@@ -72,7 +72,7 @@ class Marker:
     order: Order
     written: tuple[Written, ...]
     is_older: bool = False
-    """It was written under the lane's older id: whoever did may still be there, and hears no other fence."""
+    """It was written under the lane's older id: only a fence under that id stops its writer."""
 
     @property
     def newest(self) -> Written:

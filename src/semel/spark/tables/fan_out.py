@@ -2,7 +2,7 @@
 
 There is no transaction over all of them: after a failure some have the batch and some do not. Spark replays it, those
 that have it say so, and the others catch up; readers of two sinks may see one ahead of the other by a batch. This
-module must never keep what a sink has said: the sinks know, and nobody else.
+module must never keep what a sink has said: only the sinks know.
 """
 
 from __future__ import annotations

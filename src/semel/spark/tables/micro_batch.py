@@ -6,7 +6,7 @@ the same number was planned again, from an older checkpoint for example. This mo
 must never look at the rows.
 
 A classic session is asked itself. Spark Connect calls `foreachBatch` in a process that knows neither the query nor its
-plans; there the checkpoint's files are read, through Spark, and somebody has to say where they are.
+plans; there the checkpoint's files are read, through Spark, and the program has to say where they are.
 """
 
 from __future__ import annotations
