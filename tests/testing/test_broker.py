@@ -6,12 +6,18 @@ import sys
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 import semel
 from asking import Asker
 from producing import deliver, idempotent_producer
 from semel.testing.broker import FaultyBroker
+from semel.testing.refusal import refusal
+from semel.wire import messages
+from semel.wire.errors import ErrorCode
+from semel.wire.frames import parse_response_header
+from semel.wire.records import Record
+from semel.wire.versions import ANNOUNCED, PRODUCE, PRODUCE_SERVED_MIN
 from transacting import TransactionalProducer
 
 
@@ -117,3 +123,71 @@ def test_importing_semel_imports_no_broker() -> None:
     """The application pieces must not pay for a broker they do not use."""
     check = "import sys, semel; sys.exit('semel.broker.broker' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
+
+
+def test_a_topic_is_made_as_a_test_wants_it_and_holds_what_was_seeded(semel_broker: FaultyBroker) -> None:
+    semel_broker.create_topic("orders", partitions=3, configs={"retention.ms": "60000"})
+    semel_broker.seed("orders", "a", b"b", partition=2)
+    semel_broker.seed("orders", Record(b"c", key=b"k"))
+    stored = [(record.partition, record.offset, record.key, record.value) for record in semel_broker.log("orders")]
+    assert stored == [(0, 0, b"k", b"c"), (2, 0, None, b"a"), (2, 1, None, b"b")]
+    with pytest.raises(ValueError, match="no partition 3"):
+        semel_broker.seed("orders", "d", partition=3)
+
+
+def test_what_a_broker_refuses_by_order_is_refused_in_the_error_s_name_and_not_done(semel_broker: FaultyBroker) -> None:
+    semel_broker.seed("orders", "a")
+    semel_broker.fail("OffsetCommit", ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    consumer = Consumer({"bootstrap.servers": semel_broker.bootstrap, "group.id": "billing", "log_level": 0})
+    place = TopicPartition("orders", 0, 1)
+    with pytest.raises(KafkaException, match="GROUP_AUTHORIZATION_FAILED"):
+        consumer.commit(offsets=[place], asynchronous=False)
+    assert consumer.committed([TopicPartition("orders", 0)])[0].offset < 0
+    consumer.commit(offsets=[place], asynchronous=False)
+    assert consumer.committed([TopicPartition("orders", 0)])[0].offset == 1
+    consumer.close()
+
+
+def test_each_api_s_refusal_can_be_sent_in_each_version() -> None:
+    for api_key, versions in ANNOUNCED.items():
+        # Below, the old formats of messages: kio does not know them.
+        first = PRODUCE_SERVED_MIN if api_key == PRODUCE else versions.min
+        for version in range(first, versions.max + 1):
+            fields = refusal(api_key, version, object(), ErrorCode.UNKNOWN_SERVER_ERROR)
+            encoded = memoryview(messages.encode_response(api_key, version, 7, fields))[4:]
+            _, body = parse_response_header(api_key, version, encoded)
+            messages.decode_response(api_key, version, encoded[body:])
+
+
+def test_a_refused_fetch_is_asked_for_again_and_a_refused_produce_too(semel_broker: FaultyBroker) -> None:
+    semel_broker.create_topic("payments")
+    semel_broker.fail("Produce", "NOT_LEADER_OR_FOLLOWER")
+    semel_broker.fail("Fetch", "NOT_LEADER_OR_FOLLOWER", count=2)
+    deliver(idempotent_producer(semel_broker), "payments", [b"100 EUR"])
+    settings = {"bootstrap.servers": semel_broker.bootstrap, "group.id": "g", "auto.offset.reset": "earliest"}
+    consumer = Consumer({**settings, "log_level": 0, "topic.metadata.refresh.fast.interval.ms": 10})
+    consumer.assign([TopicPartition("payments", 0, 0)])
+    [message] = consumer.consume(1, timeout=30)
+    assert message.value() == b"100 EUR"
+    consumer.close()
+    assert len(semel_broker.log("payments")) == 1
+
+
+def test_a_member_whose_requests_are_refused_or_lost_joins_in_the_end(semel_broker: FaultyBroker) -> None:
+    semel_broker.seed("orders", "a")
+    for api in ("FindCoordinator", "JoinGroup", "SyncGroup"):
+        semel_broker.fail(api, "COORDINATOR_LOAD_IN_PROGRESS")
+    semel_broker.drop_acks(api="OffsetFetch")
+    settings = {"bootstrap.servers": semel_broker.bootstrap, "group.id": "billing", "auto.offset.reset": "earliest"}
+    consumer = Consumer({**settings, "log_level": 0, "retry.backoff.ms": 10, "reconnect.backoff.ms": 10})
+    consumer.subscribe(["orders"])
+    [message] = consumer.consume(1, timeout=30)
+    assert message.value() == b"a"
+    consumer.close()
+
+
+def test_an_api_or_an_error_that_does_not_exist_is_a_mistake_of_the_test(semel_broker: FaultyBroker) -> None:
+    with pytest.raises(KeyError):
+        semel_broker.fail("Fetsch", "NONE")
+    with pytest.raises(KeyError):
+        semel_broker.fail("Fetch", "NO_SUCH_ERROR")

@@ -5,22 +5,38 @@
         my_code_that_books_a_payment(broker.bootstrap)
         assert len(broker.log("payments")) == 1  # the retry was recognised
 
-Faults act where a client sees them: a lost answer means that the batch was appended, is durable, and the connection
+`create_topic` and `seed` prepare what a test begins with; `fail` refuses the requests of any API. Faults act where a
+client sees them: a lost answer means that the batch was appended, is durable, and the connection
 breaks before the client hears of it.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final, NamedTuple
 
+from semel.broker.apis.create_topics import create
 from semel.broker.broker import Broker
 from semel.broker.connection import Buffer, Exchange
 from semel.core.batch import BatchHeader
+from semel.core.batch_checks import check_sent
 from semel.core.entries import GroupDeleted
 from semel.embedded import EmbeddedBroker
 from semel.storage.partition_log import PartitionLog
-from semel.wire.records import decode_batches
+from semel.testing.refusal import refusal
+from semel.wire import messages, versions
+from semel.wire.errors import ErrorCode
+from semel.wire.records import Record, decode_batches, encode_batch
 from semel.wire.versions import PRODUCE
+
+# The APIs by the protocol's names.
+_APIS: Final = {
+    name.title().replace("_", ""): key
+    for name, key in vars(versions).items()
+    if isinstance(key, int) and key in versions.ANNOUNCED and name != "PRODUCE_SERVED_MIN"
+}
+_LOOK_SECONDS: Final = 0.001
 
 
 class StoredRecord(NamedTuple):
@@ -42,21 +58,48 @@ class FaultyBroker(EmbeddedBroker):
 
     _broker: "_Misbehaving"
 
-    def drop_acks(self, count: int = 1) -> None:
-        """Lose the next `count` answers to Produce requests: what they speak of is stored, the connection breaks."""
+    def drop_acks(self, count: int = 1, *, api: str = "Produce") -> None:
+        """Lose the next `count` answers to requests of this API: what they ask for is done, the connection breaks."""
+        self._add_faults(api, [_LostAnswer] * count)
 
-        async def set_fault() -> None:
-            self._broker.acks_to_drop = count
+    def hang(self, seconds: float, *, api: str = "Produce") -> None:
+        """Keep back the next answer to a request of this API for this long."""
+        self._add_faults(api, [partial(_LateAnswer, seconds=seconds)])
 
-        self._call(set_fault())
+    def fail(self, api: str, error: ErrorCode | str, count: int = 1) -> None:
+        """Refuse the next `count` requests of this API with this error, and do nothing of what they ask for.
 
-    def hang(self, seconds: float) -> None:
-        """Keep back the next answer to a Produce request for this long."""
+        Both have the protocol's names: `fail("OffsetCommit", "REBALANCE_IN_PROGRESS")`.
+        """
+        self._add_faults(api, [ErrorCode[error] if isinstance(error, str) else error] * count)
 
-        async def set_fault() -> None:
-            self._broker.hang_seconds = seconds
+    def _add_faults(self, api: str, faults: "Sequence[Callable[[Exchange], Exchange] | ErrorCode]") -> None:
+        async def add() -> None:
+            self._broker.faults[_APIS[api]].extend(faults)
 
-        self._call(set_fault())
+        self._call(add())
+
+    def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
+        """Make a topic. `configs` are those of Kafka, such as {"cleanup.policy": "compact"}."""
+
+        async def make() -> None:
+            create(self._broker, name, partitions, configs or {})
+            await self._broker.wait_until_durable()
+
+        self._call(make())
+
+    def seed(self, topic: str, *records: bytes | str | Record, partition: int = 0) -> None:
+        """Put records into a topic, as one batch of a producer without a number. A text or bytes is the value of one;
+        `semel.wire.records.Record` has a key, headers and a time as well. Makes the topic if there is none."""
+        whole = [
+            record if isinstance(record, Record) else Record(record.encode() if isinstance(record, str) else record)
+            for record in records
+        ]
+
+        async def append() -> None:
+            await self._broker.seed(topic, partition, whole)
+
+        self._call(append())
 
     def skip(self, seconds: float) -> None:
         """Let the broker believe that this much time has passed: members that were silent lose their place, and
@@ -111,7 +154,9 @@ class FaultyBroker(EmbeddedBroker):
         self._call(delete())
 
     def _make_broker(self) -> Broker:
-        return _Misbehaving(files=self._files, **self._settings)
+        made = _Misbehaving(files=self._files, **self._settings)
+        made.faults = defaultdict(deque)
+        return made
 
 
 class _Altered(Exchange):
@@ -148,17 +193,41 @@ class _LateAnswer(_Altered):
 
 
 class _Misbehaving(Broker):
-    acks_to_drop = 0
-    hang_seconds = 0.0
+    # By API: what is to happen to its next requests, one after the other. An error is answered and nothing is done.
+    faults: dict[int, deque[Callable[[Exchange], Exchange] | ErrorCode]]
 
     def serve(self, exchange: Exchange, body: memoryview, done: Callable[[], None]) -> None:
-        if exchange.api_key == PRODUCE and self.acks_to_drop > 0:
-            self.acks_to_drop -= 1
-            exchange = _LostAnswer(exchange)
-        elif exchange.api_key == PRODUCE and self.hang_seconds > 0:
-            exchange = _LateAnswer(exchange, self.hang_seconds)
-            self.hang_seconds = 0.0
+        waiting = self.faults[exchange.api_key]
+        if waiting:
+            fault = waiting.popleft()
+            if isinstance(fault, ErrorCode):
+                _refuse(exchange, body, fault)
+                done()
+                return
+            exchange = fault(exchange)
         super().serve(exchange, body, done)
+
+    async def wait_until_durable(self) -> None:
+        """Or until the broker has failed, which its clients will see."""
+        self.pump.follow()
+        end = self.log.end
+        # Only connections are told when it is so.
+        while self.pump.settled < end and not self.failed.done():  # noqa: ASYNC110
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def seed(self, name: str, index: int, records: Sequence[Record]) -> None:
+        topic = self.log.state.catalog.named(name)
+        if topic is None:
+            create(self, name, max(self.partitions_default, index + 1), {})
+            topic = self.log.state.catalog.named(name)
+            assert topic is not None
+        partitions = self.log.state.partitions.of(topic)
+        if index >= len(partitions):
+            raise ValueError(f"topic {name!r} has {len(partitions)} partitions, and so no partition {index}")
+        batch = encode_batch(records)
+        header = check_sent(batch, topic.parsed.max_message_bytes)
+        self.log.append(topic, partitions[index], header, batch, self.clock.now_ms())
+        await self.wait_until_durable()
 
     def skip(self, seconds: float) -> None:
         self.clock.skip(seconds)
@@ -193,8 +262,7 @@ class _Misbehaving(Broker):
         return records
 
     def clear(self) -> None:
-        self.acks_to_drop = 0
-        self.hang_seconds = 0.0
+        self.faults.clear()
         for name in [found.owner.transactional_id for found in self.log.state.transactions.all_described()]:
             self.transactions.claim(name, self.limits.transaction_timeout_ms_max, None)
         for forgotten in self.log.state.transaction_rules.silent(self.clock.now_ms(), 0):
@@ -208,6 +276,16 @@ class _Misbehaving(Broker):
         self.groups.stop()
         for group in list(self.log.state.groups):
             self.runtime.commit(GroupDeleted(group.name))
+
+
+def _refuse(exchange: Exchange, body: memoryview, error: ErrorCode) -> None:
+    request = messages.decode_request(exchange.api_key, exchange.version, body)
+    if exchange.api_key == PRODUCE and request.acks == 0:
+        exchange.reply_nothing()
+        return
+    fields = refusal(exchange.api_key, exchange.version, request, error)
+    answer = messages.encode_response(exchange.api_key, exchange.version, exchange.correlation_id, fields)
+    exchange.reply((answer,))
 
 
 def _was_aborted(partition: PartitionLog, header: BatchHeader) -> bool:

@@ -1,0 +1,76 @@
+"""The answer of any API that says the same error about everything in a request: what a test makes a broker say.
+
+It is read off kio's schemas: an array of the answer mirrors the request's array of the same things. It must never say
+that anything was done.
+"""
+
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Any, Final, get_args, get_origin
+
+from semel.wire.errors import ErrorCode
+from semel.wire.versions import FETCH
+
+# What the answer calls it, and what the request does, where they differ. A dot stands for the element itself.
+_ARRAYS: Final[Mapping[str, tuple[str, ...]]] = {
+    "responses": ("topics", "topic_data"),
+    "partition_responses": ("partition_data",),
+    "partitions": ("partitions", "partition_indexes"),
+    "coordinators": ("coordinator_keys",),
+    "results": ("topics",),
+    "results_by_topic_v3_and_below": ("v3_and_below_topics",),
+    "results_by_transaction": ("transactions",),
+    "topic_results": ("topics",),
+    "results_by_partition": ("partitions",),
+}
+_VALUES: Final[Mapping[str, tuple[str, ...]]] = {
+    "partition_index": ("partition_index", "partition", "."),
+    "index": ("index",),
+    "key": ("key", "."),
+    "name": ("name", "."),
+}
+# What stands where there is nothing to say.
+_NOTHING: Final[Mapping[str, object]] = {"string": "", "bytes": b"", "int32": -1, "int64": -1, "timedelta_i32": 0}
+
+
+def refusal(api_key: int, version: int, request: Any, error: ErrorCode) -> dict[str, Any]:
+    """The fields of the answer to this request."""
+    from kio.index import load_response_schema
+
+    answer = _mirrored(load_response_schema(api_key, version), request, error)
+    if api_key == FETCH and answer.get("responses"):
+        # The error of the whole answer is about the session.
+        answer["error_code"] = ErrorCode.NONE
+    return answer
+
+
+def _mirrored(answer_type: Any, request: Any, error: ErrorCode) -> dict[str, Any]:
+    return {
+        field.name: error if field.name.endswith("error_code") else _value(field, request, error)
+        for field in fields(answer_type)
+        if "tag" not in field.metadata
+    }
+
+
+def _value(field: Any, request: Any, error: ErrorCode) -> Any:
+    kafka_type = field.metadata.get("kafka_type")
+    parts = [field.type, *get_args(field.type)]
+    is_array = any(get_origin(part) is tuple for part in parts)
+    if kafka_type is None and is_array:
+        [element_type] = {one for part in parts for one in (part, *get_args(part)) if is_dataclass(one)}
+        arrays = (getattr(request, name, None) for name in _ARRAYS.get(field.name, (field.name,)))
+        elements = next((array for array in arrays if isinstance(array, tuple)), ())
+        return [_mirrored(element_type, element, error) for element in elements]
+    for name in _VALUES.get(field.name, (field.name,)):
+        value: Any = request if name == "." and isinstance(request, int | str) else getattr(request, name, None)
+        if value is not None:
+            return value.bytes if kafka_type == "uuid" else value
+    if kafka_type == "uuid":
+        return bytes(16)
+    if type(None) in parts:
+        return None
+    if is_array:
+        return []
+    if kafka_type in _NOTHING:
+        return _NOTHING[kafka_type]
+    return 0 if field.default is MISSING else field.default
