@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from semel.chaos.plan import Fault
-from semel.demo import report
+from semel.demo import charts, report
 from semel.demo.figures import Figures, Happening, Pipeline, Row
 from semel.demo.payments import payments
 from semel.demo.screen import table
@@ -37,7 +37,10 @@ def figures() -> Figures:
     stream = Stream(payments(1, COUNT), PER_SECOND, timetable(1, COUNT / PER_SECOND), runs, absorbed=7)
     pipeline = Pipeline(
         rows=[Row("topic <enriched>", COUNT, COUNT, 0, 0, "audit clean", True, "1 batches", "2 times")],
-        happenings=[Happening(0.0, "life", "the driver starts"), Happening(3.0, "kill", "kill -9 of the driver")],
+        happenings=[
+            Happening(0.0, "life", "the driver starts"),
+            Happening(3.0, "kill", "kill -9 of the driver", "driver killed"),
+        ],
         growth={"demo-enriched": [(2.0, 250), (5.0, 500)], "Parquet files": [(6.0, 500)]},
         seconds=8.0,
     )
@@ -69,6 +72,25 @@ def test_what_was_counted_is_said_in_words_beside_every_chart(figures: Figures) 
     assert "acks=1 with &lt;idempotence&gt;" in page
     assert "<pre>semel demo --seed 1</pre>" in page
     assert "{{" not in page
+
+
+def test_doubles_are_seen_beside_thousands_of_payments(figures: Figures) -> None:
+    """One double in a tenth of a second was a pixel: the orange columns have a scale of their own."""
+    [run] = [run for run in figures.stream.runs if run.semantics is Semantics.AT_LEAST_ONCE]
+    run.copies = [1] * COUNT
+    run.copies[7] = 2
+    [drawn] = re.findall(r'<path class="doubled" d="([^"]*)"', charts.fate_chart(run, figures.stream))
+    assert float(re.findall(r"v([\d.]+)", drawn)[0]) == pytest.approx(charts.HEIGHT * (1 - charts.SENT_SHARE))
+    assert '<span class="scale is-doubled" style="top:0;transform:none">1 again</span>' in report.write(figures, "")
+
+
+def test_the_page_says_what_semel_is_and_what_was_killed_when(figures: Figures) -> None:
+    page = report.write(figures, "semel demo")
+    assert "semel is a log that speaks the Kafka protocol" in page
+    assert re.search(r'class="deed" style="left:37.50%;top:0.0rem" title="[^"]*">driver killed</span>', page)
+    anchors = re.findall(r'<a href="#([^"]+)"', page)
+    assert anchors
+    assert all(f'id="{anchor}"' in page for anchor in anchors)
 
 
 def test_a_broken_promise_is_said_at_the_top(figures: Figures) -> None:

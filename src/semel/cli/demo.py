@@ -5,7 +5,7 @@ import importlib.util
 from typing import Any
 
 from semel.cli.errors import Failure
-from semel.demo import DEFAULT_PER_SECOND, DEFAULT_REPORT, DEFAULT_SECONDS, DemoFailed
+from semel.demo import DEFAULT_PER_SECOND, DEFAULT_REPORT, DEFAULT_SECONDS, DEFAULT_SECONDS_ALONE, DemoFailed
 
 EXAMPLE = "  semel demo\n  semel demo --seed 7 --report /tmp/report.html --no-spark"
 
@@ -15,8 +15,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(name, help=help, **more)
 
     option("--seed", "which payments, and when what strikes (1)", type=int, default=1, metavar="N")
-    seconds, per_second = DEFAULT_SECONDS, DEFAULT_PER_SECOND
-    option("--seconds", f"how long payments are sent ({seconds:g})", type=float, default=seconds, metavar="N")
+    times = f"{DEFAULT_SECONDS:g}; {DEFAULT_SECONDS_ALONE:g} without Spark"
+    option("--seconds", f"how long payments are sent ({times})", type=float, metavar="N")
+    per_second = DEFAULT_PER_SECOND
     option("--per-second", f"how many payments a second ({per_second})", type=int, default=per_second, metavar="N")
     page = f"{DEFAULT_REPORT}, in a temporary directory if nobody may write here"
     option("--report", f"the page that is written at the end ({page})", metavar="PATH")

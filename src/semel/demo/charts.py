@@ -15,8 +15,11 @@ BIN_SECONDS: Final = 0.1
 # The drawing's own measures; the page stretches them.
 WIDTH: Final = 1000.0
 HEIGHT: Final = 100.0
-# How much room there is at least above what was sent, as a share of it.
-_ABOVE_MIN: Final = 0.35
+# The share of a chart's height for what was sent; above it stands what is doubled, on a scale of its own: a hundred
+# doubles beside thousands of payments would be two pixels.
+SENT_SHARE: Final = 0.7
+# What is lost is at least so high, for the same reason.
+_SEEN_MIN: Final = 4.0
 
 MARKS: Final = {Fault.DROP_ACK: "an ACK is lost", Fault.CUT: "a connection is cut", Fault.HANG: "nothing passes"}
 
@@ -32,25 +35,24 @@ def bins(run: Run, stream: Stream) -> list[dict[str, int]]:
     return counted
 
 
-def level(stream: Stream) -> float:
-    """Which share of a chart's height is for what was sent, with as much room above as what is doubled needs."""
-    columns = [one for run in stream.runs for one in bins(run, stream)]
-    sent = max(one["sent"] for one in columns)
-    above = max(sent * _ABOVE_MIN, *(one["doubled"] for one in columns))
-    return sent / (sent + above)
+def most_doubled(stream: Stream) -> int:
+    """In a tenth of a second: the top of the scale of what is doubled."""
+    return max(one["doubled"] for run in stream.runs for one in bins(run, stream))
 
 
 def fate_chart(run: Run, stream: Stream) -> str:
     """What became of the payments of each tenth of a second: a column up to what was sent, with what is lost missing
-    from its top, and what is doubled standing on it."""
+    from its top, and what is doubled standing on it, on a scale of its own."""
     columns = bins(run, stream)
     step = WIDTH / len(columns)
-    sent_height = HEIGHT * level(stream)
+    sent_height = HEIGHT * SENT_SHARE
     scale = sent_height / max(one["sent"] for one in columns)
+    doubled_scale = (HEIGHT - sent_height) / max(most_doubled(stream), 1)
     shapes: dict[str, list[str]] = {"stored": [], "lost": [], "doubled": []}
     for position, one in enumerate(columns):
         x, top = position * step, HEIGHT - scale * one["sent"]
-        lost, doubled = scale * one["lost"], scale * one["doubled"]
+        lost = max(scale * one["lost"], _SEEN_MIN) if one["lost"] else 0.0
+        doubled = doubled_scale * one["doubled"]
         shapes["stored"].append(_rectangle(x, top + lost, step, HEIGHT - top - lost))
         if lost:
             shapes["lost"].append(_rectangle(x, top, step, lost))

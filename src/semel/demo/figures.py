@@ -49,6 +49,8 @@ class Happening:
     at_seconds: float
     kind: str
     text: str
+    # What stands at its line in the chart.
+    label: str = ""
 
 
 @dataclass(slots=True)

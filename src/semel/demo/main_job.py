@@ -16,7 +16,15 @@ from typing import Final
 
 from semel import settings
 from semel.chaos.plan import Fault
-from semel.demo import DEFAULT_PER_SECOND, DEFAULT_REPORT, DEFAULT_SECONDS, DemoFailed, charts, report
+from semel.demo import (
+    DEFAULT_PER_SECOND,
+    DEFAULT_REPORT,
+    DEFAULT_SECONDS,
+    DEFAULT_SECONDS_ALONE,
+    DemoFailed,
+    charts,
+    report,
+)
 from semel.demo.database import database
 from semel.demo.figures import Figures
 from semel.demo.payments import PARTITIONS, payments
@@ -32,7 +40,7 @@ _HURRIED: Final = {"acks": 1, "max.in.flight.requests.per.connection": 50}
 
 def run(options: argparse.Namespace) -> int:
     """The exit code: 0 if every promise held."""
-    if options.seconds < SECONDS_MIN:
+    if options.seconds is not None and options.seconds < SECONDS_MIN:
         raise DemoFailed(f"--seconds {options.seconds:g}: the faults need {SECONDS_MIN:g} at least")
     if options.per_second < 1:
         raise DemoFailed(f"--per-second {options.per_second}: it has to be 1 or more")
@@ -41,28 +49,33 @@ def run(options: argparse.Namespace) -> int:
     if options.database is not None and options.no_spark:
         raise DemoFailed("--database is for the pipeline, which --no-spark leaves out")
     why_not = "--no-spark" if options.no_spark else why_no_spark()
+    seconds = options.seconds or (DEFAULT_SECONDS_ALONE if why_not else DEFAULT_SECONDS)
     began = time.monotonic()
     page = Page(sys.stdout.isatty())
     page.title("semel demo: payments through a bad network, from the log to the last row")
+    if why_not:
+        page.say(f"The pipeline on Spark is left out: {why_not}.")
+    page.say(f"The answer comes in about {_estimate(seconds, alone=bool(why_not))}.")
     with tempfile.TemporaryDirectory(prefix="semel-demo-") as directory, contextlib.ExitStack() as closing:
         broker = CountedBroker(os.path.join(directory, "data"), PARTITIONS)
         closing.callback(broker.kill)
         broker.start()
         page.say(f"`semel serve` runs as process {broker.process_id}, ready in {broker.ready_seconds:.2f} s.")
         # A database that cannot be used is said to be so before anything is sent.
+        if not why_not:
+            page.say("Waiting for the database that takes the rows ...", faint=True)
         rows = None if why_not else closing.enter_context(database(options.database, Path(directory)))
         if rows is not None and rows.why_not_postgres:
             page.say(f"Rows go to SQLite, for PostgreSQL cannot run here: {rows.why_not_postgres}.")
-        figures = _stream(page, broker, options)
+        figures = _stream(page, broker, options, seconds)
         if rows is None:
             figures.why_no_pipeline = why_not
-            page.say(f"The pipeline on Spark is left out: {why_not}.")
         else:
             from semel.demo.pipeline import carry
 
             figures.pipeline = carry(page, broker, figures.stream, Path(directory), rows)
     _sum_up(page, figures, time.monotonic() - began)
-    command = _command(options)
+    command = _command(options, alone=figures.pipeline is None)
     place = _write(report.write(figures, command), options.report)
     page.say(f"{place}: the same with charts, and the settings. Again: {command}")
     return 0 if figures.held else 1
@@ -112,13 +125,17 @@ def why_no_spark() -> str:
     return ""
 
 
-def _stream(page: Page, broker: CountedBroker, options: argparse.Namespace) -> Figures:
+def _estimate(seconds: float, *, alone: bool) -> str:
+    return f"{seconds + 4:.0f} s" if alone else f"{(seconds + 80) / 60:.1f} min, most of it Spark's"
+
+
+def _stream(page: Page, broker: CountedBroker, options: argparse.Namespace, seconds: float) -> Figures:
     page.part("How the clients are set")
     _show_settings(page)
     refused, refusal = _refuse(page)
     page.part("The same payments, sent three ways through the same faults")
-    strikes = timetable(options.seed, options.seconds)
-    sent = payments(options.seed, round(options.seconds * options.per_second))
+    strikes = timetable(options.seed, seconds)
+    sent = payments(options.seed, round(seconds * options.per_second))
     counts = {fault: sum(strike.fault is fault for strike in strikes) for fault in charts.MARKS}
     page.say(
         f"{len(sent):,} payments, {options.per_second:,} a second, to each of three topics. On the way "
@@ -197,12 +214,12 @@ def _sum_up(page: Page, figures: Figures, seconds: float) -> None:
     page.end(f"{verdict}   ({seconds:.0f} s)" if figures.held else f"A PROMISE WAS BROKEN   {verdict}", figures.held)
 
 
-def _command(options: argparse.Namespace) -> str:
+def _command(options: argparse.Namespace, *, alone: bool) -> str:
     words = ["semel demo", f"--seed {options.seed}"]
-    if options.seconds != DEFAULT_SECONDS:
+    if options.seconds is not None:
         words.append(f"--seconds {options.seconds:g}")
     if options.per_second != DEFAULT_PER_SECOND:
         words.append(f"--per-second {options.per_second}")
-    if options.no_spark:
+    if alone:
         words.append("--no-spark")
     return " ".join(words)

@@ -60,7 +60,7 @@ def carry(page: Page, broker: CountedBroker, stream: Stream, directory: Path, pl
         )
         work = _Work(page, broker, proxy, orders, source.stored)
         work.run()
-    page.say("Every sink is audited against what was sent ...", faint=True)
+    page.say("Waiting for the audit, which holds every sink against what was sent ...", faint=True)
     try:
         audits = _audit(broker.bootstrap, orders, place, stream.payments, work)
     except audit.AuditFailed as failure:
@@ -117,7 +117,7 @@ class _Work:
         )
 
     def run(self) -> None:
-        self._note("life", "the driver starts")
+        self._note("life", "the driver starts; it waits for Java and Spark, 10 to 30 s")
         for _ in range(LIVES_MAX):
             driver = None
             deeds = len(self._deeds)
@@ -131,7 +131,8 @@ class _Work:
                 if driver is not None:
                     driver.kill()
             was_killed = len(self._deeds) < deeds and not self._deeds
-            self._note("life", "the driver starts again" if was_killed else "the driver gave up, and starts again")
+            how = "the driver starts again" if was_killed else "the driver gave up, and starts again"
+            self._note("life", f"{how}; it waits for Java and Spark once more")
         else:
             raise DemoFailed(f"the pipeline does not get to its end: {complaint}")
         self.pipeline.seconds = self._passed()
@@ -152,7 +153,8 @@ class _Work:
                     self._hear_of_a_sink(told)
                 case "replay":
                     batch = told["batch"]
-                    self._note("replay", f"the end of batch {batch} is taken out of Spark's checkpoint: it is replayed")
+                    told_of = f"the end of batch {batch} is taken out of Spark's checkpoint: it is replayed"
+                    self._note("replay", told_of, "batch replayed")
                 case "files":
                     self._grow(PARQUET, self.outcome("accepted"))
                 case "done":
@@ -184,7 +186,7 @@ class _Work:
     def _kill_a_task(self, driver: Driver, batch: int) -> bool:
         del self._deeds[0]
         self._orders.assassin.touch()
-        self._note("kill", f"kill -9 of a task in the middle of its rows, in batch {batch}")
+        self._note("kill", f"kill -9 of a task in the middle of its rows, in batch {batch}", "task killed")
         driver.go_on()
         return True
 
@@ -197,7 +199,7 @@ class _Work:
         driver.resume()
         self._broker.start()
         ready = f"ready again in {self._broker.ready_seconds:.2f} s"
-        self._note("kill", f"kill -9 of the broker ({killed}) in the middle of batch {batch}, {ready}")
+        self._note("kill", f"kill -9 of the broker ({killed}) in the middle of batch {batch}, {ready}", "broker killed")
         return True
 
     def _kill_the_driver(self, driver: Driver, batch: int) -> bool:
@@ -208,7 +210,7 @@ class _Work:
         del self._deeds[0]
         driver.kill()
         how = "with a transaction open" if is_open else "between two of its sinks"
-        self._note("kill", f"kill -9 of the driver, its Java and its workers, in batch {batch}, {how}")
+        self._note("kill", f"kill -9 of the driver, its Java and its workers, in batch {batch}, {how}", "driver killed")
         return False
 
     def _until_a_transaction_is_open(self, driver: Driver) -> bool:
@@ -234,8 +236,8 @@ class _Work:
     def _passed(self) -> float:
         return time.monotonic() - self._begun
 
-    def _note(self, kind: str, text: str) -> None:
-        self.pipeline.happenings.append(Happening(self._passed(), kind, text))
+    def _note(self, kind: str, text: str, label: str = "") -> None:
+        self.pipeline.happenings.append(Happening(self._passed(), kind, text, label))
         self._screen.say(f"   {self._passed():5.1f} s  {text}")
         self._draw()
 

@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable
 from html import escape
 from importlib import resources
+from importlib.metadata import metadata
 from string import Template
 from typing import Any, Final
 
@@ -37,6 +38,8 @@ def write(figures: Figures, command: str) -> str:
     return page.substitute(
         seed=str(figures.seed),
         title=f"{len(stream.payments):,} payments, {len(stream.strikes)} faults, three ways to send them",
+        contents=_contents(figures),
+        links=_links(),
         lead=_lead(figures),
         verdict=_verdict(figures),
         verdict_class="" if figures.held else " broken",
@@ -74,6 +77,26 @@ def as_json(figures: Figures) -> dict[str, Any]:
             for row in rows
         ],
     }
+
+
+def _contents(figures: Figures) -> str:
+    parts = {
+        "faults": "the faults",
+        "waits": "the waits",
+        "pipeline": "the pipeline",
+        "figures-of-the-run": "the figures",
+    }
+    parts["settings"] = "the settings"
+    if figures.pipeline is None:
+        del parts["pipeline"]
+    return ", ".join(f'<a href="#{anchor}">{name}</a>' for anchor, name in parts.items())
+
+
+def _links() -> str:
+    """Where the package says that more is to be read; else what its source has."""
+    said = [url.partition(", ") for url in metadata("semel").get_all("Project-URL") or []]
+    links = [f'<a href="{escape(url)}">{escape(name)}</a>' for name, _, url in said]
+    return ", ".join(links) or "the tutorials in <code>docs/tutorials</code>"
 
 
 def _lead(figures: Figures) -> str:
@@ -125,15 +148,23 @@ def _strip(stream: Stream) -> Iterable[str]:
 
 
 def _fate(run: Run, stream: Stream) -> str:
-    level = 100 * (1 - charts.level(stream))
+    level = 100 * (1 - charts.SENT_SHARE)
     told = ", ".join(f"{count:,} {what}" for count, what in ((run.lost, "lost"), (run.doubled, "doubled")) if count)
     return (
         f'<div class="lane"><div class="name">{run.semantics}<span>{told or "0 lost, 0 doubled"}</span></div>'
         f'<div class="plot" tabindex="0" role="group" aria-label="{run.semantics}, over time">'
         f"{charts.fate_chart(run, stream)}"
-        f'<span class="scale" style="top:{level:.1f}%">{stream.per_second:,} sent/s</span><div class="cursor"></div>'
+        f'<span class="scale" style="top:{level:.1f}%">{stream.per_second:,} sent/s</span>{_doubled_scale(run, stream)}'
+        '<div class="cursor"></div>'
         "</div></div>"
     )
+
+
+def _doubled_scale(run: Run, stream: Stream) -> str:
+    """How many the highest orange column stands for, in the chart that has one."""
+    most = charts.most_doubled(stream)
+    has_doubles = any(one["doubled"] for one in charts.bins(run, stream))
+    return f'<span class="scale is-doubled" style="top:0;transform:none">{most:,} again</span>' if has_doubles else ""
 
 
 def _waits(stream: Stream) -> str:
@@ -171,6 +202,7 @@ the tills gave their payments. Each micro-batch goes to every sink once, althoug
 again: vertical lines.</p>
 <ul class="legend">{legend}</ul>
 <figure class="chart">
+<div class="lane"><div class="name"></div><div class="labels">{_labels(pipeline)}</div></div>
 <div class="lane"><div class="name">payments in each sink</div>
 <div class="plot tall">{_growth(pipeline, figures.stream)}</div></div>
 <div class="lane"><div class="name"></div><div class="axis" aria-hidden="true">{_axis(pipeline.seconds)}</div></div>
@@ -182,6 +214,15 @@ again: vertical lines.</p>
 def _growth(pipeline: Pipeline, stream: Stream) -> str:
     rows = len(stream.payments)
     return charts.growth_chart(pipeline, rows) + f'<span class="scale" style="top:0;transform:none">{rows:,}</span>'
+
+
+def _labels(pipeline: Pipeline) -> str:
+    """What the vertical lines of the chart are, each at its moment; neighbours stand in different lines."""
+    return "".join(
+        f'<span class="deed" style="left:{100 * deed.at_seconds / pipeline.seconds:.2f}%;top:{place % 3 * 1.1:.1f}rem" '
+        f'title="{deed.at_seconds:.1f} s: {escape(deed.text)}">{escape(deed.label)}</span>'
+        for place, deed in enumerate(charts.deeds(pipeline))
+    )
 
 
 def _table(figures: Figures) -> str:
