@@ -80,7 +80,7 @@ def run(broker: Broker, load: Callable[..., R], arguments: Sequence[tuple[object
 
 def _receive(connection: Connection) -> Any:
     if not connection.poll(CLIENT_TIMEOUT_SECONDS):
-        raise LoadFailed(f"a client said nothing for {CLIENT_TIMEOUT_SECONDS:.0f} s")
+        raise LoadFailed(f"a client was silent for {CLIENT_TIMEOUT_SECONDS:.0f} s")
     try:
         kind, payload = connection.recv()
     except EOFError:

@@ -1,5 +1,5 @@
 """`python -m bench.on_kafka COMMAND ...`: runs a command while there is an Apache Kafka, whose address it finds in
-SEMEL_TEST_BOOTSTRAP. It must leave nothing running, whatever becomes of the command."""
+SEMEL_TEST_BOOTSTRAP. It must leave nothing running, however the command ends."""
 
 from __future__ import annotations
 

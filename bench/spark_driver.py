@@ -71,14 +71,14 @@ class SparkDriver:
 
 def seconds_of_batches(query: StreamingQuery) -> float:
     """What the micro-batches of a query took, planning and commits included, as its progress says: a query is started
-    once, and what that takes says nothing of how fast it goes."""
+    once, and the time that this takes does not show how fast it goes."""
     progress = [json.loads(batch.json) for batch in query.recentProgress]
     took_ms: float = sum(batch["durationMs"]["triggerExecution"] for batch in progress)
     return took_ms / 1000
 
 
 def _serve(connection: Connection, config: dict[str, str]) -> None:
-    """Until the other end is closed, also because whoever held it died."""
+    """Until the other end is closed, also because its process died."""
     from semel.spark import session
     from semel.spark.data_source import SemelDataSource
 

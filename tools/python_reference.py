@@ -1,8 +1,8 @@
 """Writes the reference of the Python interface, read off the code: every public name, its arguments, what it says of
 itself.
 
-Run by `make map` from the root of the repository; a test holds the page against the code, and a name that says nothing
-of itself fails it. The page is never edited by hand.
+Run by `make map` from the root of the repository; a test holds the page against the code, and a name without a
+docstring fails it. The page is never edited by hand.
 """
 
 import ast
@@ -70,8 +70,8 @@ def pages() -> dict[Path, str]:
         "",
         GENERATED,
         "",
-        "What a program may import. All else is for semel's own rooms, and may change without a word. Arguments behind",
-        "a `*` go by their names. How to use it: [the guides](../README.md#how-to-get-something-done).",
+        "What a program may import. Everything else is for semel's own rooms, and may change at any time. Arguments",
+        "after a `*` are given by name. How to use it: [the guides](../README.md#how-to-get-something-done).",
         "",
     ]
     for module, names in MODULES.items():
@@ -112,7 +112,7 @@ def of_value(module: str, name: str, value: Any) -> Iterator[str]:
 
 
 def members(name: str, kind: type) -> Iterator[str]:
-    """Methods and properties that say what they are for; the class's own before what it has from others of ours."""
+    """Methods and properties that say what they are for; the class's own before those of its parents in semel."""
     seen = set[str]()
     for base in ours(kind):
         for member in definition(base).body:
@@ -221,11 +221,11 @@ def _parsed(path: str) -> ast.Module:
 
 
 def said_by(value: Any, name: str) -> str:
-    """Not what Python says in the place of an author who says nothing."""
+    """The docstring that the author wrote, and not the one that Python makes where there is none."""
     # Of a module as it stands in its source: from Python 3.13 on `__doc__` has lost the indent of an example.
     text = ast.get_docstring(_module(value), clean=False) if inspect.ismodule(value) else _cleaned(value)
     if not text:
-        raise ValueError(f"{name} is public and says nothing of itself: give it a docstring")
+        raise ValueError(f"{name} is public and has no docstring: write one")
     return text.strip()
 
 

@@ -54,7 +54,7 @@ class Broken(Exception):
 
 
 class Suite(NamedTuple):
-    """What came of some of the tests."""
+    """The result of some of the tests."""
 
     passed: int
     failed: int
@@ -65,7 +65,7 @@ class Suite(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """What came of a piece of the application kit that was killed at all points where it does IO."""
+    """The result for a piece of the application kit that was killed at all points where it does IO."""
 
     scenario: str
     points: int
@@ -75,7 +75,7 @@ class Survey(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """What came of everything."""
+    """All results."""
 
     matrix: Suite
     compaction: Suite
@@ -186,7 +186,7 @@ def run_chaos(*words: str) -> dict[str, int]:
 
 
 def figures_of_program(module: str, *words: str) -> Any:
-    """What a program of the tests says came of it."""
+    """The result that a program of the tests prints."""
     with tempfile.TemporaryDirectory() as folder:
         figures = Path(folder) / "figures.json"
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests"), "SEMEL_FIGURES": str(figures)}
@@ -237,7 +237,7 @@ def page(seed: int, figures: Figures) -> Iterator[str]:
         "",
         "<!-- Written by `make reliability`; change tools/reliability.py, not this page. -->",
         "",
-        "What was done to semel on purpose, and what came of it. `make reliability ARGS='--seed N'` does it all again",
+        "Every fault that was injected, and the result. `make reliability ARGS='--seed N'` does it all again",
         "with another seed. A broken promise, or a fault that never fired, fails the run, and no page is written.",
         "",
         *table(
@@ -308,7 +308,7 @@ def page(seed: int, figures: Figures) -> Iterator[str]:
         "The broker as it is, in one thread, on a clock that is counted and not waited for, with a network and a disk",
         "in memory that fail as the seed says: idempotent and transactional producers of both versions, zombies,",
         "consumers of both isolation levels, workers that consume, transform and produce, groups of both protocols,",
-        "each alone and mixed, static members, compacted topics, topics that are deleted and made anew; crashes,",
+        "each alone and mixed, static members, compacted topics, topics that are deleted and recreated; crashes,",
         "losses of power, a full disk, clocks that jump. Each history is healed in the end, and what clients",
         "were told is compared with what stands there. `make sim SEED=N` replays one to the byte.",
         "",
@@ -326,8 +326,8 @@ def page(seed: int, figures: Figures) -> Iterator[str]:
         "## The pieces for applications, killed wherever they do IO",
         "",
         "Every piece of the application kit does a job and is killed in it, once for each point: before and after",
-        "every call to the broker, and every statement, begin, commit and rollback of the database. Then it begins",
-        "anew and goes on, and what it has made is audited. After that the same with a rival, which does the same",
+        "every call to the broker, and every statement, begin, commit and rollback of the database. Then it starts",
+        "again and goes on, and what it has made is audited. After that the same with a rival, which does the same",
         "work under the same names at the same time; a point is not reached where the rival has been there first:",
         "`make crash`.",
         "",

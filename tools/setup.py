@@ -54,7 +54,7 @@ def fail(message: str) -> None:
 
 
 def works() -> bool:
-    """Whether `.venv` holds a Python of a version we support, with pip. Anything else is made anew."""
+    """Whether `.venv` holds a Python of a version we support, with pip. Any other is replaced."""
     check = "import sys, pip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))"
     try:
         return subprocess.run([ENVIRONMENT / "bin/python", "-c", check], capture_output=True).returncode == 0

@@ -1,4 +1,4 @@
-"""Who runs against whom where durability decides: each broker, at each durability that it has."""
+"""The contenders of the measures in which durability decides: each broker, at each durability that it has."""
 
 from __future__ import annotations
 

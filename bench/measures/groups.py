@@ -17,14 +17,14 @@ MEMBERS = 20
 PARTITIONS = 40
 SESSION_TIMEOUT_MS = 6_000
 HEARTBEAT_INTERVAL_MS = 700
-"""A member hears of a change at its next heartbeat. The default of 3 s goes twice into the session: whether a heartbeat
-came just before or just after its end would then decide the figure."""
+"""A member is told of a change at its next heartbeat. The default of 3 s goes twice into the session: whether a
+heartbeat came just before or just after its end would then decide the figure."""
 
 
 class Groups(Measure):
     """Twenty members join at the same time and share forty partitions; then one is killed, and the others share what it
     had. The second figure includes the time for which a broker waits before it takes a silent member for dead: its
-    session of 6 s, or, at semel, the share of it that is left to whoever lost its connection."""
+    session of 6 s, or, at semel, the share of it that a member has left after its connection is lost."""
 
     name = "groups"
     contenders: ClassVar[Contenders] = {"semel": Semel, "kafka": Kafka, "tansu": Tansu}

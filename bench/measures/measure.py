@@ -1,5 +1,5 @@
 """What a measure is: contenders, one run, and the rows of the table that its figures fill, each with its target beside
-it. A measure knows nothing of rounds, medians or how the table looks."""
+it. A measure does not know rounds, medians or how the table looks."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class SparkSource(Measure):
     connector, tuned by kafka.max.poll.records=100000, on the same topics of the same broker. Each contender has a
     session of its own that ran the same query before; they take turns, query by query, and each goes first as often.
     The time of a batch is that of the whole query. That of a stream is what its progress says that its micro-batches
-    took, planning and commits included: a query is started once, and what that takes says nothing of how fast it
+    took, planning and commits included: a query is started once, and the time that this takes does not show how fast it
     goes."""
 
     name = "spark-source"

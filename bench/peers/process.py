@@ -235,7 +235,7 @@ class Broker(ABC):
 
 
 def run_in_foreground(broker: Broker) -> int:
-    """Run one peer until SIGTERM or Ctrl-C, for whoever wants to point a client at it by hand."""
+    """Run one peer until SIGTERM or Ctrl-C, for a person who points a client at it by hand."""
 
     def interrupt(signum: int, frame: object) -> None:
         raise KeyboardInterrupt

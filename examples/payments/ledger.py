@@ -1,7 +1,7 @@
 """The ledger: books each payment once, as two entries that add up. Run it by `python -m payments.ledger`.
 
-The claim of the event commits with the entries, and the offset goes to the broker after that. Whoever is killed in
-between finds the event again, and finds that it was booked.
+The claim of the event commits with the entries, and the offset goes to the broker after that. If it is killed in
+between, it gets the event again, and finds that it was booked.
 """
 
 import json

@@ -1,7 +1,7 @@
 """The two databases of a trial, and one connection that sees both, under the names `payments` and `ledger`.
 
-On SQLite they are two files, on PostgreSQL two schemas of the database that was named. This must never touch what was
-there before.
+On SQLite they are two files, on PostgreSQL two schemas of the database that was named. This must never touch data
+that it did not write.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""The processes of the service, as whoever runs one sees them: started, killed, and started again.
+"""The processes of the service, as a person who runs one sees them: started, killed, and started again.
 
 A process that ends by itself is started again too, and that is on record: a trial must not hide it. Whatever was
 started ends with the trial.

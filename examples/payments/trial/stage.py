@@ -69,7 +69,7 @@ class Service:
             await self.processes[BROKER].stop()
 
     async def working(self) -> None:
-        """Wait until all of them are at work, whoever was struck before."""
+        """Wait until all of them are at work, also those that were killed before."""
         for process in self.processes.values():
             await process.working()
 

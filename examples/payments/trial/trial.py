@@ -30,7 +30,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a trial."""
+    """The result of a trial."""
 
     steps: Sequence[Step]
     clients: Clients
