@@ -15,7 +15,7 @@ EXAMPLE: Final = """  semel http reap --database sqlite:///app.db
 
 def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="reap", required=True)
-    purpose = "delete what has expired, in short transactions, and say how many keys that were"
+    purpose = "delete expired keys, in short transactions, and say how many they were"
     add_database(add_subcommand(actions, "reap", purpose))
 
 

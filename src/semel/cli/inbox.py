@@ -25,28 +25,32 @@ EXAMPLE: Final = """  semel inbox quarantine list --database sqlite:///app.db
 
 def configure(parser: argparse.ArgumentParser) -> None:
     things = parser.add_subparsers(dest="thing", metavar="quarantine", required=True)
-    purpose = "what was put aside because it cannot be handled, or because nobody can say whether it is new"
+    purpose = "messages that were put aside, because they cannot be handled or may have been handled before"
     quarantine = add_subcommand(things, "quarantine", purpose)
     actions = quarantine.add_subparsers(dest="action", metavar="list|retry|drop", required=True)
 
     def action(name: str, purpose: str) -> argparse.ArgumentParser:
         own = add_subcommand(actions, name, purpose)
         add_database(own)
-        own.add_argument("--consumer", metavar="NAME", help="only what this consumer has put aside")
+        own.add_argument("--consumer", metavar="NAME", help="only the messages of this consumer")
         return own
 
-    own = action("list", "show what waits, and why")
+    own = action("list", "show the messages in the quarantine, and why each is there")
     own.add_argument("--json", action="store_true", help="one JSON object to a line, with the whole message")
     for name, purpose in (
-        ("retry", "have the consumer's loop try them again, before anything new"),
-        ("drop", "have nobody try them again: their events count as dealt with"),
+        ("retry", "have the consumer's loop try messages again, before new ones"),
+        ("drop", "never try messages again: their events count as handled"),
     ):
         own = action(name, purpose)
         own.add_argument("numbers", type=int, nargs="*", metavar="NUMBER", help="as `list` shows them")
-        own.add_argument("--all", action="store_true", help="all that wait")
+        own.add_argument("--all", action="store_true", help="all messages in the quarantine")
         if name == "drop":
             own.add_argument(
-                "--first-version", type=int, default=1, metavar="N", help="as the consumer's Inbox has it (1)"
+                "--first-version",
+                type=int,
+                default=1,
+                metavar="N",
+                help="the first version of an aggregate, as in the consumer's Inbox (1)",
             )
 
 

@@ -39,26 +39,28 @@ _LINE_START: Final = "\r\x1b[K"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     things = parser.add_subparsers(dest="thing", metavar="run|status|quarantine|renew", required=True)
-    _configure_run(_subcommand(things, "run", "publish what is added and committed, once and in order"))
-    own = _subcommand(things, "status", "show what waits, since when, and whose the shards are")
+    _configure_run(_subcommand(things, "run", "publish the messages of committed transactions, once and in order"))
+    own = _subcommand(things, "status", "show how many messages wait, since when, and which relay has each shard")
     own.add_argument("--json", action="store_true", help="as one JSON object")
-    own = _subcommand(things, "renew", "forget the log: the next relay begins anew, elsewhere or after a restore")
+    own = _subcommand(
+        things, "renew", "forget the log, so that the next relay begins anew: on another cluster, or after a restore"
+    )
     own.add_argument(
         "--at-hand",
         choices=("send", "drop"),
-        help="what becomes of messages that may be in the log or not",
+        help="what to do with messages that may be in the log or not",
     )
-    quarantine = add_subcommand(things, "quarantine", "what the broker refused, and what waits behind it")
+    quarantine = add_subcommand(things, "quarantine", "messages that the broker refused")
     actions = quarantine.add_subparsers(dest="action", metavar="list|retry|drop", required=True)
-    own = _subcommand(actions, "list", "show what was refused, and why")
+    own = _subcommand(actions, "list", "show the refused messages, and why each was refused")
     own.add_argument("--json", action="store_true", help="one JSON object to a line, with the whole message")
     for name, purpose in (
-        ("retry", "have the relay try them again, before what waits behind them"),
-        ("drop", "delete them: they are in no log then, and what waits behind them goes on"),
+        ("retry", "have the relay try messages again, before those that wait for them"),
+        ("drop", "delete messages: they never get into the log, and those that wait for them go on"),
     ):
         own = _subcommand(actions, name, purpose)
         own.add_argument("numbers", type=int, nargs="*", metavar="NUMBER", help="as `list` shows them")
-        own.add_argument("--all", action="store_true", help="all that there are")
+        own.add_argument("--all", action="store_true", help="all messages in the quarantine")
 
 
 def _subcommand(parsers: Any, name: str, purpose: str) -> argparse.ArgumentParser:
@@ -75,8 +77,17 @@ def _configure_run(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="further settings of the client: properties, JSON or TOML, by librdkafka's names",
     )
-    add("--name", metavar="NAME", help="under which it publishes; the first relay of a database decides (outbox)")
-    add("--shards", type=int, metavar="N", help="how many publish side by side; kept in the database (1)")
+    add(
+        "--name",
+        metavar="NAME",
+        help="the name under which it publishes; the first relay of a database decides (outbox)",
+    )
+    add(
+        "--shards",
+        type=int,
+        metavar="N",
+        help="how many shards publish side by side; omit it to keep the stored number (1)",
+    )
     add("--batch", type=int, metavar="N", help="messages in one transaction (2000)")
     add("--drain", action="store_true", help="publish the messages that wait now, say how many they were, and end")
     add(

@@ -22,9 +22,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("rooms", nargs="*", metavar="ROOM", help="outbox, inbox or http; all, if none is named")
     add_database(parser)
     instead = parser.add_mutually_exclusive_group()
-    instead.add_argument("--check", action="store_true", help="change nothing; fail if the tables are not as needed")
     instead.add_argument(
-        "--print", action="store_true", help="print the SQL for an empty database of this kind, without asking it"
+        "--check", action="store_true", help="change nothing; fail if a table is missing or of another version"
+    )
+    instead.add_argument(
+        "--print",
+        action="store_true",
+        help="print the SQL for an empty database of this kind, without connecting to it",
     )
 
 

@@ -15,9 +15,9 @@ from semel.settings.formats import WRITTEN_FORMATS, write
 EXAMPLE = "  semel settings exactly-once --client confluent\n  semel settings check producer.properties"
 
 _PURPOSES: Final = {
-    Semantics.AT_MOST_ONCE: "print the settings with which nothing is there twice, and some is lost",
-    Semantics.AT_LEAST_ONCE: "print the settings with which nothing is lost, and some is there twice",
-    Semantics.EXACTLY_ONCE: "print the settings with which nothing is lost and nothing is there twice",
+    Semantics.AT_MOST_ONCE: "print the settings with which no record is stored twice, and a fault may lose some",
+    Semantics.AT_LEAST_ONCE: "print the settings with which no record is lost, and a fault may store some twice",
+    Semantics.EXACTLY_ONCE: "print the settings with which no record is lost or stored twice",
 }
 
 
@@ -26,24 +26,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
     for semantics, purpose in _PURPOSES.items():
         own = add_subcommand(commands, semantics.value, purpose)
         own.add_argument(
-            "--client", choices=_words(Client), default=Client.CONFLUENT.value, help="whose settings (confluent)"
+            "--client", choices=_words(Client), default=Client.CONFLUENT.value, help="for which client (confluent)"
         )
-        own.add_argument("--role", choices=_words(Role), help="of a producer or of a consumer alone (both)")
-        own.add_argument("--format", choices=WRITTEN_FORMATS, help="how to write them (as the client's users do)")
+        own.add_argument("--role", choices=_words(Role), help="for a producer or a consumer only (both)")
+        own.add_argument(
+            "--format", choices=WRITTEN_FORMATS, help="the form to print (the one that the client's users write)"
+        )
         if semantics is Semantics.EXACTLY_ONCE:
             own.add_argument("--transactional-id", metavar="NAME", help="for a producer that writes in transactions")
-    purpose = "name each conflict in a file of settings, and what it would cost; 1 if there is one"
+    purpose = "name each conflict in a file of settings, and its cost; exit code 1 if there is one"
     own = add_subcommand(commands, "check", purpose)
-    own.add_argument("file", metavar="FILE", help="properties, JSON or TOML, told by the end of its name")
+    own.add_argument("file", metavar="FILE", help="properties, JSON or TOML, by the end of its name")
     own.add_argument(
         "--for",
         dest="semantics",
         choices=_words(Semantics),
         default=Semantics.EXACTLY_ONCE.value,
-        help="what is to be kept (exactly-once)",
+        help="the guarantee that is wanted (exactly-once)",
     )
-    own.add_argument("--client", choices=_words(Client), help="which client they are for (told by their names)")
-    own.add_argument("--role", choices=_words(Role), help="whether a producer's or a consumer's (told by their names)")
+    own.add_argument("--client", choices=_words(Client), help="the client (found by the names of the settings)")
+    own.add_argument("--role", choices=_words(Role), help="the role (found by the names of the settings)")
 
 
 def _words(choices: type[StrEnum]) -> list[str]:
