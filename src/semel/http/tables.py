@@ -1,7 +1,7 @@
 """The tables of the HTTP keys: one row for each caller and key, and one for each step that a handler has finished.
 
 Times are milliseconds since 1970. A row without a status is a request that is running, or that died; its token fences
-whoever had it before.
+the holder before it.
 """
 
 from typing import Final
