@@ -91,6 +91,13 @@ INBOX_BUGS: Final[tuple[Bug, ...]] = (
         (_LOOP, "-k", "was_undone and sqlite"),
     ),
     Bug(
+        "a coroutine's transaction that was undone is taken for committed",
+        "semel.inbox.aiokafka:AsyncInbox._handle",
+        "await connection.run_sync(check_unbroken)",
+        "",
+        ("tests/inbox/test_async_loop.py", "-k", "was_undone and sqlite"),
+    ),
+    Bug(
         "what is put aside is not claimed",
         "semel.inbox.admission:Admission.put_aside",
         "isinstance(identity, str)",
