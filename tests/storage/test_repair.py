@@ -177,9 +177,9 @@ def test_an_open_transaction_that_nobody_owns_is_found_at_the_start_and_given_an
     with_checkpoint(tmp_path, forget)
     with pytest.raises(Damaged, match="0-orders/0: a transaction of producer 1000 is open from offset 0 on, and no"):
         Log.open(DiskFiles(tmp_path), new_cluster_id="")
-    assert "producer 1000 is open and belongs to nobody" in (examine(ReadOnlyFiles(tmp_path)).stopped or "")
+    assert "producer 1000 is open, and no transactional id has it" in (examine(ReadOnlyFiles(tmp_path)).stopped or "")
     log, (told,) = repaired(tmp_path)
-    assert "belongs to nobody, and is aborted by the next start" in told
+    assert "no transactional id has the transaction of producer 1000 from offset 0 on; the next start aborts it" in told
     ((producer_id, due_ms),) = log.state.transactions.deadlines()
     assert (producer_id, due_ms) == (1000, 1)
     log.commit(log.state.transaction_rules.decide_timeout(1000, 5))

@@ -105,12 +105,12 @@ class Examined:
         self.state.apply(entry)
 
     def check_strays(self) -> None:
-        """Damaged if a transaction is open in a partition that belongs to nobody."""
+        """Damaged if a transaction is open in a partition and no transactional id has it."""
         for partition, producer_id in self.state.strays():
             number, index = partition.name
             raise Damaged(
-                f"partition {index} of topic {number}: a transaction of producer {producer_id} is open and belongs to "
-                "nobody"
+                f"partition {index} of topic {number}: a transaction of producer {producer_id} is open, and no "
+                "transactional id has it"
             )
 
 

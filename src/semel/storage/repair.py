@@ -79,8 +79,8 @@ class SettingAside(Repair):
         epoch = 0 if producer is None else epoch_of(producer)
         stray = {"partition": partition.directory, "producer_id": producer_id, "epoch": epoch, "from": first_offset}
         why = (
-            f"{partition.directory}: the transaction of producer {producer_id} from offset {first_offset} on belongs to"
-            " nobody, and is aborted by the next start"
+            f"{partition.directory}: no transactional id has the transaction of producer {producer_id} from offset "
+            f"{first_offset} on; the next start aborts it"
         )
         self._keep(f"transaction-{producer_id}-{partition.topic_number}-{partition.index}", why, stray)
         grew = TransactionGrew(producer_id, epoch, (partition.name,), (), 0)

@@ -231,7 +231,7 @@ def opened_in_place(batch: Buffer, attributes: int, decompressed_bytes_max: int)
     payload = bytes(memoryview(batch)[HEADER_BYTES:])
     codec = attributes & CODEC_MASK
     if codec >= len(CODECS):
-        raise ProtocolError(f"a batch is compressed by codec {codec}, which nobody knows")
+        raise ProtocolError(f"a batch is compressed by codec {codec}, and there is no such codec")
     return _decompress(CODECS[codec], payload, decompressed_bytes_max) if codec else payload
 
 
