@@ -162,7 +162,7 @@ STEP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "what a request has gathered counts as nothing until it is answered",
-        "semel.broker.apis.fetch:_Gathered.note_read",
+        "semel.broker.apis.fetch:_Harvest.note_read",
         "self._broker.unsent_bytes += size",
         "pass",
         ("tests/broker/apis/test_between_steps.py", "-k", "gather"),

@@ -35,7 +35,7 @@ from semel.core.refusals import (
 from semel.core.steps import Steps
 
 
-class Heard(NamedTuple):
+class HeartbeatAnswer(NamedTuple):
     """The answer to a heartbeat: where the member is, what it may read if it must be told, and when it may be told."""
 
     member_id: str
@@ -105,7 +105,7 @@ class ConsumerGroupCoordinator:
 
     # -- members of the new protocol ----------------------------------------------------------------------------
 
-    def heartbeat(self, name: str, beat: Heartbeat) -> Steps[Heard]:
+    def heartbeat(self, name: str, beat: Heartbeat) -> Steps[HeartbeatAnswer]:
         """Carry out what a heartbeat changes, or refuse it."""
         if not name:
             raise Refused(INVALID_REQUEST, "a group has a name")
@@ -114,10 +114,10 @@ class ConsumerGroupCoordinator:
         # The group may be another by now. From here on there is no step.
         return self._heartbeat(name, beat, pattern)
 
-    def _heartbeat(self, name: str, beat: Heartbeat, pattern: ResolvedPattern | None) -> Heard:
+    def _heartbeat(self, name: str, beat: Heartbeat, pattern: ResolvedPattern | None) -> HeartbeatAnswer:
         machine, upgrade = self._machine(name, beat)
-        known = machine.members.get(beat.member_id)
-        could_read = None if known is None else known.held
+        member_before = machine.members.get(beat.member_id)
+        could_read = None if member_before is None else member_before.held
         catalog, now_ms = self._state.catalog, self._runtime.clock.steady_ms()
         entry: ConsumerGroupChanged | None
         if beat.leaves:
@@ -131,14 +131,14 @@ class ConsumerGroupCoordinator:
         machine = self._keep(name, machine, entry)
         if beat.leaves:
             self._downgrade_if_due(name, machine)
-            return Heard(beat.member_id, beat.epoch, None, 0, self._runtime.log.end)
+            return HeartbeatAnswer(beat.member_id, beat.epoch, None, 0, self._runtime.log.end)
         machine.hear(beat.member_id, self.rules_of(name), now_ms)
         self._note_deadline(name, machine)
         member = machine.members[beat.member_id]
         must_be_told = beat.says_all or member.held != could_read
         may_read = member.held if must_be_told else None
         interval_ms = machine.heartbeat_interval_ms(self.rules_of(name), now_ms)
-        return Heard(beat.member_id, member.epoch, may_read, interval_ms, self._changed.get(name, 0))
+        return HeartbeatAnswer(beat.member_id, member.epoch, may_read, interval_ms, self._changed.get(name, 0))
 
     def _machine(self, name: str, beat: Heartbeat) -> tuple[ConsumerGroup, ConsumerGroupChanged | None]:
         """The group's machine, and the entry that has to come first where the group spoke the classic protocol."""
@@ -244,16 +244,16 @@ class ConsumerGroupCoordinator:
 
     def leave(self, name: str, machine: ConsumerGroup, leavers: Iterable[Leaver]) -> list[int]:
         """Remove members; the error code of each."""
-        left, results = [], []
+        member_ids, results = [], []
         for leaver in leavers:
             try:
-                left.append(consumer_migration.leaving(machine, leaver))
+                member_ids.append(consumer_migration.leaving(machine, leaver))
                 results.append(NONE)
             except Refused as refused:
                 results.append(refused.error)
-        if left:
+        if member_ids:
             catalog, now_ms = self._state.catalog, self._runtime.clock.steady_ms()
-            self._keep(name, machine, machine.decide_removal(name, dict.fromkeys(left), catalog, now_ms))
+            self._keep(name, machine, machine.decide_removal(name, dict.fromkeys(member_ids), catalog, now_ms))
             self._downgrade_if_due(name, machine)
         return results
 

@@ -32,7 +32,7 @@ TopicKey = str | bytes
 class Interest:
     """One partition that is to be fetched, and what its reader was told of it last."""
 
-    __slots__ = ("name", "partition", "told", "topic")
+    __slots__ = ("marks", "name", "partition", "topic")
 
     def __init__(self, topic: TopicKey, partition: FetchPartition) -> None:
         self.topic = topic
@@ -40,7 +40,7 @@ class Interest:
         # What the topic was called when it was last there, for a session that knows it by its id.
         self.name: str | None = None
         # High watermark and log start; None before the first answer and after an error.
-        self.told: tuple[int, int] | None = None
+        self.marks: tuple[int, int] | None = None
 
 
 class FetchSession:
@@ -143,9 +143,9 @@ class FetchSessions:
                 interests.pop((_key(name, topic_id), index), None)
         is_kept = True
         for interest in _listed(request):
-            known = interests.get((interest.topic, interest.partition.partition))
-            if known is not None:
-                known.partition = interest.partition
+            interest_before = interests.get((interest.topic, interest.partition.partition))
+            if interest_before is not None:
+                interest_before.partition = interest.partition
             elif self._partition_count + len(interests) < self._partitions_max and _is_kept(interest):
                 interests[interest.topic, interest.partition.partition] = interest
             else:

@@ -20,8 +20,8 @@ _FENCED_FROM: Final = 2
 def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
     request = yield from decoded(exchange, body)
     check_timely(broker, exchange, request.producer_id)
-    added = attempted_for_owner(broker, exchange, lambda: _add(broker, exchange, request), fenced_from=_FENCED_FROM)
-    yield from answer_in_steps(exchange, added)
+    fields = attempted_for_owner(broker, exchange, lambda: _add(broker, exchange, request), fenced_from=_FENCED_FROM)
+    yield from answer_in_steps(exchange, fields)
 
 
 def _add(broker: Serving, exchange: Exchange, request: Any) -> Fields:

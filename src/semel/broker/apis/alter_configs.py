@@ -53,8 +53,8 @@ def _alter(broker: Serving, item: Any, twice: bool, wish: Wish, validate_only: b
     if item.resource_type == GROUP:
         groups, name = broker.consumer_groups, item.resource_name
         check_group(name)
-        wished = wish(broker.log.state.groups.configs_of(name), groups.definitions, item)
-        groups.configure(name, wished, validate_only=validate_only)
+        configs = wish(broker.log.state.groups.configs_of(name), groups.definitions, item)
+        groups.configure(name, configs, validate_only=validate_only)
         return {}
     if item.resource_type != TOPIC:
         message = f"resources of type {item.resource_type} have no configurations here"

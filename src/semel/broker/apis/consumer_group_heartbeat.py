@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from semel.broker.apis.answers import Fields, answer_in_steps, attempted_in_steps, decoded
 from semel.broker.connection import Exchange
-from semel.broker.consumer_groups import Heard
+from semel.broker.consumer_groups import HeartbeatAnswer
 from semel.broker.serving import Serving
 from semel.core.groups.consumer_members import JOIN_EPOCH
 from semel.core.groups.consumer_requests import Heartbeat
@@ -23,17 +23,17 @@ _NOTHING_TO_TELL = {"member_id": None, "member_epoch": 0, "heartbeat_interval": 
 
 def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
     request = yield from decoded(exchange, body)
-    heard: Heard | None = None
+    answer: HeartbeatAnswer | None = None
 
     def serve() -> Steps[Fields]:
-        nonlocal heard
+        nonlocal answer
         beat = yield from _heartbeat(broker, exchange, request)
-        heard = yield from broker.consumer_groups.heartbeat(request.group_id, beat)
-        broker.groups.note_heard(exchange, request.group_id, heard.member_id)
-        return _fields_of(broker, heard)
+        answer = yield from broker.consumer_groups.heartbeat(request.group_id, beat)
+        broker.groups.note_heard(exchange, request.group_id, answer.member_id)
+        return _fields_of(broker, answer)
 
     fields = {**_NOTHING_TO_TELL, **(yield from attempted_in_steps(serve()))}
-    yield from answer_in_steps(exchange, fields, after=broker.log.end if heard is None else heard.after)
+    yield from answer_in_steps(exchange, fields, after=broker.log.end if answer is None else answer.after)
 
 
 def _heartbeat(broker: Serving, exchange: Exchange, request: Any) -> Steps[Heartbeat]:
@@ -76,15 +76,15 @@ def _owned(broker: Serving, topics: Any) -> Steps[Partitions | None]:
     return known if is_all_known else known | _UNKNOWN
 
 
-def _fields_of(broker: Serving, heard: Heard) -> Fields:
+def _fields_of(broker: Serving, answer: HeartbeatAnswer) -> Fields:
     topics = [
         {"topic_id": topic.topic_id, "partitions": indexes}
-        for number, indexes in (heard.may_read or NOTHING).indexes()
+        for number, indexes in (answer.may_read or NOTHING).indexes()
         if (topic := broker.log.state.catalog.numbered(number)) is not None
     ]
     return {
-        "member_id": heard.member_id,
-        "member_epoch": heard.epoch,
-        "heartbeat_interval": heard.heartbeat_interval_ms,
-        "assignment": None if heard.may_read is None else {"topic_partitions": topics},
+        "member_id": answer.member_id,
+        "member_epoch": answer.epoch,
+        "heartbeat_interval": answer.heartbeat_interval_ms,
+        "assignment": None if answer.may_read is None else {"topic_partitions": topics},
     }

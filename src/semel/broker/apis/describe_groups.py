@@ -27,16 +27,16 @@ _DEAD: Final = {
 @answered_in_steps
 def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     operations = GROUP_OPERATIONS if getattr(request, "include_authorized_operations", False) else NOT_ASKED
-    described = []
+    descriptions = []
     for name in dict.fromkeys(request.groups):
         fields = attempted(_describe, broker, name)
         if "error_code" not in fields:
             fields = {**fields, "authorized_operations": operations}
         elif exchange.version < _NOT_FOUND_FROM:
             fields = {"authorized_operations": operations}
-        described.append({"group_id": name, **_DEAD, **fields})
+        descriptions.append({"group_id": name, **_DEAD, **fields})
         yield 4 + _member_count(fields)
-    return {"groups": described}
+    return {"groups": descriptions}
 
 
 def _member_count(fields: Fields) -> int:

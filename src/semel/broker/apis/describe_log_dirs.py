@@ -45,8 +45,8 @@ def _sizes(broker: Serving, topic: Topic, indexes: Iterable[int]) -> Steps[list[
     sizes: list[dict[str, object]] = []
     for index in indexes:
         # The topic may have been deleted meanwhile.
-        known = broker.log.state.catalog.numbered(topic.number)
-        partition = None if known is None else broker.log.state.partitions.at(known.number, index)
+        present = broker.log.state.catalog.numbered(topic.number)
+        partition = None if present is None else broker.log.state.partitions.at(present.number, index)
         if partition is not None:
             size = partition.size
             sizes.append({"partition_index": index, "partition_size": size, "offset_lag": 0, "is_future_key": False})

@@ -41,12 +41,12 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
 def _describe(broker: Serving, topic_name: str, index: int, places: Iterator[int]) -> Steps[Fields]:
     check_name(topic_name)
     _, partition = partition_of(broker, topic_name, index)
-    begun = partition.state.open_transactions
+    transactions = partition.state.open_transactions
     # All that will be shown are taken at once, for others may be heard meanwhile.
-    heard = [one for one, _ in zip(partition.state.producers.latest(), places, strict=False)]
+    latest = [one for one, _ in zip(partition.state.producers.latest(), places, strict=False)]
     return {
         "active_producers": (
-            yield from each(heard, lambda one: _producer(*one, begun.get(one[0], NO_TRANSACTION)), pieces=3)
+            yield from each(latest, lambda one: _producer(*one, transactions.get(one[0], NO_TRANSACTION)), pieces=3)
         )
     }
 

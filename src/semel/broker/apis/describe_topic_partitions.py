@@ -24,17 +24,17 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
         first_name, first_index = request.cursor.topic_name, max(request.cursor.partition_index, 0)
     names = [item.name for item in request.topics] or [topic.name for topic in broker.log.state.catalog]
     names = yield from in_order(name for name in names if name >= first_name)
-    left = max(min(request.response_partition_limit, PARTITIONS_PER_ANSWER_MAX), 1)
+    places_left = max(min(request.response_partition_limit, PARTITIONS_PER_ANSWER_MAX), 1)
     topics: list[Fields] = []
     for name in names:
         begin = first_index if name == first_name else 0
-        if left == 0:
+        if places_left == 0:
             return {"topics": topics, "next_cursor": {"topic_name": name, "partition_index": begin}}
         topic = broker.log.state.catalog.named(name)
         count = 0 if topic is None else topic.partition_count
-        end = min(begin + left, count)
+        end = min(begin + places_left, count)
         topics.append({**described_missing(name), **attempted(_describe, broker, name, range(begin, end))})
-        left -= len(range(begin, end))
+        places_left -= len(range(begin, end))
         yield 2 + len(range(begin, end))
         if end < count:
             return {"topics": topics, "next_cursor": {"topic_name": name, "partition_index": end}}

@@ -29,8 +29,8 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     states = []
     for transactional_id in ids:
         parts = broker.log.state.transactions.open_parts(transactional_id)
-        described = attempted(_describe, broker, transactional_id)
-        states.append({"transactional_id": transactional_id, **_NOTHING, **described})
+        description = attempted(_describe, broker, transactional_id)
+        states.append({"transactional_id": transactional_id, **_NOTHING, **description})
         yield 1 + parts
     return {"transaction_states": states}
 
@@ -38,17 +38,17 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
 def _describe(broker: Serving, transactional_id: str) -> Fields:
     if not transactional_id:
         raise Refused(ErrorCode.INVALID_REQUEST, "a transactional id must not be empty")
-    described = broker.log.state.transactions.described(transactional_id)
-    if described is None:
+    description = broker.log.state.transactions.described(transactional_id)
+    if description is None:
         raise Refused(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"there is no transactional id '{transactional_id}'")
-    owner = described.owner
+    owner = description.owner
     return {
-        "transaction_state": described.state.shown,
+        "transaction_state": description.state.shown,
         "transaction_timeout": owner.timeout_ms,
-        "transaction_start_time": described.began_at_ms,
+        "transaction_start_time": description.began_at_ms,
         "producer_id": owner.producer_id,
         "producer_epoch": owner.producer_epoch,
-        "topics": _topics(broker, described.partitions),
+        "topics": _topics(broker, description.partitions),
     }
 
 

@@ -40,7 +40,7 @@ _BYTES_PER_PIECE = 16_384
 _DISK_WAIT_MS = 1_000
 
 
-class _Gathered:
+class _Harvest:
     """What the partitions of a request have to give at one moment. For as long as it is held it counts as unsent, for
     many may be gathering at once."""
 
@@ -58,7 +58,7 @@ class _Gathered:
         # Up to where each of them was looked at, and how much more it may give.
         self.watched: dict[PartitionLog, tuple[Mark, int]] = {}
 
-    def __enter__(self) -> "_Gathered":
+    def __enter__(self) -> "_Harvest":
         return self
 
     def __exit__(self, *broke_off: object) -> None:
@@ -77,22 +77,22 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
             (yield from encode_response_in_steps(exchange.version, exchange.correlation_id, context.error, 0, []))
         )
         return
-    with _Gathered(broker, patient=False) as gathered:
-        yield from _gather(broker, request, context, gathered)
+    with _Harvest(broker, patient=False) as harvest:
+        yield from _gather(broker, request, context, harvest)
         wait_ms = min(request.wait_ms_max, broker.limits.fetch_wait_ms_max)
         if broker.waiting_partitions + len(context.interests) > broker.limits.waiting_partitions_max:
             # No fetch has to wait for records, and one that waits takes memory.
             wait_ms = 0
-        if gathered.cold and not gathered.bytes:
-            parked = _ParkedFetch(broker, exchange, request, context, gathered, max(wait_ms, _DISK_WAIT_MS))
-            broker.warm(gathered.cold, parked.warmed)
-        elif gathered.bytes >= request.bytes_min or gathered.has_error or wait_ms <= 0 or not context.interests:
-            if gathered.cold:
+        if harvest.cold and not harvest.bytes:
+            parked = _ParkedFetch(broker, exchange, request, context, harvest, max(wait_ms, _DISK_WAIT_MS))
+            broker.warm(harvest.cold, parked.warmed)
+        elif harvest.bytes >= request.bytes_min or harvest.has_error or wait_ms <= 0 or not context.interests:
+            if harvest.cold:
                 # What others had to give goes now; these will be in memory when they are asked for again.
-                broker.warm(gathered.cold, lambda: None)
-            yield from _answer(exchange, context, gathered)
+                broker.warm(harvest.cold, lambda: None)
+            yield from _answer(exchange, context, harvest)
         else:
-            _ParkedFetch(broker, exchange, request, context, gathered, wait_ms)
+            _ParkedFetch(broker, exchange, request, context, harvest, wait_ms)
 
 
 class _ParkedFetch(Watcher):
@@ -106,7 +106,7 @@ class _ParkedFetch(Watcher):
         exchange: Exchange,
         request: FetchRequest,
         context: FetchContext,
-        gathered: _Gathered,
+        harvest: _Harvest,
         wait_ms: int,
     ) -> None:
         self._broker = broker
@@ -115,8 +115,8 @@ class _ParkedFetch(Watcher):
         self._context = context
         # What there was when the partitions were looked at. By how much it has grown since is counted, not read: for
         # a client that waits for much, all of it would be read again with each batch that comes.
-        self._bytes = gathered.bytes
-        self._watched = gathered.watched
+        self._bytes = harvest.bytes
+        self._watched = harvest.watched
         self._retry: asyncio.Handle | None = None
         self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._finish)
         for partition in self._watched:
@@ -151,9 +151,9 @@ class _ParkedFetch(Watcher):
         serve_on(self._broker, self._exchange, self._serve())
 
     def _serve(self) -> Steps[None]:
-        with _Gathered(self._broker, patient=True) as gathered:
-            yield from _gather(self._broker, self._request, self._context, gathered)
-            yield from _answer(self._exchange, self._context, gathered)
+        with _Harvest(self._broker, patient=True) as harvest:
+            yield from _gather(self._broker, self._request, self._context, harvest)
+            yield from _answer(self._exchange, self._context, harvest)
 
     def give_up(self) -> None:
         self._leave()
@@ -172,21 +172,21 @@ class _ParkedFetch(Watcher):
         self._broker.waiting_partitions -= len(self._context.interests)
 
 
-def _gather(broker: Serving, request: FetchRequest, context: FetchContext, gathered: _Gathered) -> Steps[None]:
+def _gather(broker: Serving, request: FetchRequest, context: FetchContext, harvest: _Harvest) -> Steps[None]:
     limits = broker.limits
     bytes_max = min(request.bytes_max, limits.fetch_answer_bytes_max)
     for interest in context.interests:
-        bytes_left = min(bytes_max - gathered.bytes, limits.unsent_bytes_max - broker.unsent_bytes)
+        bytes_left = min(bytes_max - harvest.bytes, limits.unsent_bytes_max - broker.unsent_bytes)
         # What is cold counts too, or a whole disk would be read for the sake of one answer.
-        answer = _read(broker, interest, request, max(bytes_left - gathered.cold_bytes, 0), gathered)
+        answer = _read(broker, interest, request, max(bytes_left - harvest.cold_bytes, 0), harvest)
         if answer.error_code:
-            gathered.has_error = True
-        gathered.answers.append((interest, answer))
+            harvest.has_error = True
+        harvest.answers.append((interest, answer))
         yield 5 + sum(map(len, answer.records)) // _BYTES_PER_PIECE
 
 
 def _read(
-    broker: Serving, interest: Interest, request: FetchRequest, bytes_left: int, gathered: _Gathered
+    broker: Serving, interest: Interest, request: FetchRequest, bytes_left: int, harvest: _Harvest
 ) -> FetchPartitionAnswer:
     item = interest.partition
     index = item.partition
@@ -210,28 +210,28 @@ def _read(
     bytes_max = min(item.bytes_max, bytes_left)
     data: bytes | memoryview = b""
     try:
-        cold = None if gathered.patient else partition.cold_stretch(item.fetch_offset, bytes_max, until)
+        cold = None if harvest.patient else partition.cold_stretch(item.fetch_offset, bytes_max, until)
         if cold is not None:
-            gathered.cold.append(cold)
-            gathered.cold_bytes += cold.size
+            harvest.cold.append(cold)
+            harvest.cold_bytes += cold.size
         else:
             # The first batch of an answer comes whatever its size, or a client with a small limit would never get on.
-            first = gathered.bytes == gathered.cold_bytes == 0
+            first = harvest.bytes == harvest.cold_bytes == 0
             data, behind = partition.read(item.fetch_offset, bytes_max, until, whole_first_batch=first)
             if committed_only and data:
-                blocks = [] if gathered.patient else partition.aborted.cold(item.fetch_offset, behind)
+                blocks = [] if harvest.patient else partition.aborted.cold(item.fetch_offset, behind)
                 if blocks:
                     # Without the list of aborted transactions the client must not get the records.
-                    gathered.cold += blocks
-                    gathered.cold_bytes += len(data)
+                    harvest.cold += blocks
+                    harvest.cold_bytes += len(data)
                     data = b""
                 else:
                     aborted = partition.aborted.between(item.fetch_offset, behind)
     except (OSError, Damaged) as error:
         broker.runtime.read_failed(error)
         return FetchPartitionAnswer(index, ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, log_start)
-    gathered.note_read(len(data))
-    gathered.watched[partition] = until, max(item.bytes_max - len(data), 0)
+    harvest.note_read(len(data))
+    harvest.watched[partition] = until, max(item.bytes_max - len(data), 0)
     return FetchPartitionAnswer(
         index,
         0,
@@ -264,16 +264,16 @@ def _topic_of(broker: Serving, interest: Interest) -> Topic | None:
     return broker.log.state.catalog.named(interest.topic)
 
 
-def _answer(exchange: Exchange, context: FetchContext, gathered: _Gathered) -> Steps[None]:
+def _answer(exchange: Exchange, context: FetchContext, harvest: _Harvest) -> Steps[None]:
     session = context.session
     topics: dict[str | bytes, list[FetchPartitionAnswer]] = {}
-    for interest, answer in gathered.answers:
-        told = (answer.high_watermark, answer.log_start_offset)
-        if context.is_incremental and not answer.records and not answer.error_code and interest.told == told:
+    for interest, answer in harvest.answers:
+        marks = (answer.high_watermark, answer.log_start_offset)
+        if context.is_incremental and not answer.records and not answer.error_code and interest.marks == marks:
             yield 1
             continue
         yield 1
-        interest.told = None if answer.error_code else told
+        interest.marks = None if answer.error_code else marks
         topics.setdefault(interest.topic, []).append(answer)
         if session is not None and answer.records:
             session.serve_last(interest)

@@ -28,7 +28,7 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
 
 
 def _find(broker: Serving, key_type: int, version: int) -> Fields:
-    known = (_GROUP, _TRANSACTION) if version < _SHARE_FROM else (_GROUP, _TRANSACTION, _SHARE)
-    if key_type not in known:
+    key_types = (_GROUP, _TRANSACTION) if version < _SHARE_FROM else (_GROUP, _TRANSACTION, _SHARE)
+    if key_type not in key_types:
         raise Refused(INVALID_REQUEST, f"keys of type {key_type} have no coordinator in version {version}")
     return {"node_id": NODE_ID, "host": broker.advertised_host, "port": broker.advertised_port}

@@ -24,10 +24,10 @@ _FENCED_FROM: Final = 4
 
 @answered_in_steps
 def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
-    begun = yield from attempted_for_owner_in_steps(
+    outcome = yield from attempted_for_owner_in_steps(
         broker, exchange, _begin(broker, exchange, request), fenced_from=_FENCED_FROM
     )
-    return {"producer_id": NO_PRODUCER, "producer_epoch": _NO_EPOCH, **begun}
+    return {"producer_id": NO_PRODUCER, "producer_epoch": _NO_EPOCH, **outcome}
 
 
 def _begin(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:

@@ -50,25 +50,25 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
         may_skip_assignment=version >= _SKIPS_ASSIGNMENT_FROM,
     )
 
-    def reply(joined: JoinAnswer) -> None:
-        answer(exchange, _fields_of(joined, version), after=broker.log.end)
+    def reply(outcome: JoinAnswer) -> None:
+        answer(exchange, _fields_of(outcome, version), after=broker.log.end)
 
     yield from broker.consumer_groups.look_up(message.group_id)
     broker.groups.join(exchange, message.group_id, request, reply)
 
 
-def _fields_of(joined: JoinAnswer, version: int) -> Fields:
+def _fields_of(outcome: JoinAnswer, version: int) -> Fields:
     no_protocol = None if version >= _NO_PROTOCOL_FROM else ""
     return {
-        "error_code": joined.error,
-        "generation_id": joined.generation,
-        "protocol_type": joined.protocol_type,
-        "protocol_name": no_protocol if joined.protocol is None else joined.protocol,
-        "leader": joined.leader,
-        "skip_assignment": joined.skip_assignment,
-        "member_id": joined.member_id,
+        "error_code": outcome.error,
+        "generation_id": outcome.generation,
+        "protocol_type": outcome.protocol_type,
+        "protocol_name": no_protocol if outcome.protocol is None else outcome.protocol,
+        "leader": outcome.leader,
+        "skip_assignment": outcome.skip_assignment,
+        "member_id": outcome.member_id,
         "members": [
             {"member_id": member.member_id, "group_instance_id": member.instance_id, "metadata": member.metadata}
-            for member in joined.members
+            for member in outcome.members
         ],
     }

@@ -35,16 +35,16 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
 
 def _leave(broker: Serving, group_id: str, leavers: list[Leaver]) -> Fields:
     try:
-        left = broker.groups.leave(group_id, leavers)
+        errors = broker.groups.leave(group_id, leavers)
     except Refused as refused:
         if refused.error != UNKNOWN_MEMBER_ID:
             raise
         # There is no such group, so none of them is a member.
-        left = [refused.error] * len(leavers)
+        errors = [refused.error] * len(leavers)
     return {
         "members": [
             {"member_id": leaver.member_id, "group_instance_id": leaver.instance_id, "error_code": error}
-            for leaver, error in zip(leavers, left, strict=True)
+            for leaver, error in zip(leavers, errors, strict=True)
         ]
     }
 

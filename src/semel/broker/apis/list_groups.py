@@ -16,17 +16,17 @@ _CLASSIC = "classic"
 def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     states = {state.strip().lower() for state in getattr(request, "states_filter", ())}
     types = {group_type.strip().lower() for group_type in getattr(request, "types_filter", ())}
-    listed = yield from each(list(broker.log.state.groups), _listed)
+    groups = yield from each(list(broker.log.state.groups), _fields_of)
     return {
         "groups": [
             fields
-            for fields in listed
+            for fields in groups
             if (not states or fields["group_state"].lower() in states) and (not types or fields["group_type"] in types)
         ]
     }
 
 
-def _listed(group: Group) -> dict[str, str]:
+def _fields_of(group: Group) -> dict[str, str]:
     machine = group.machine
     return {
         "group_id": group.name,

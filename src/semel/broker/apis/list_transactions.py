@@ -32,22 +32,22 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
 
 
 def _list(broker: Serving, request: Any, states: set[str]) -> Steps[Fields]:
-    listed: list[Fields] = []
+    transaction_states: list[Fields] = []
     is_wanted = _wanted(broker, request, states)
     for owner in broker.log.state.transactions.owners():
-        described = broker.log.state.transactions.described(owner.transactional_id)
-        if described is not None and (yield from is_wanted(described)):
-            listed.append(
+        description = broker.log.state.transactions.described(owner.transactional_id)
+        if description is not None and (yield from is_wanted(description)):
+            transaction_states.append(
                 {
                     "transactional_id": owner.transactional_id,
-                    "producer_id": described.owner.producer_id,
-                    "transaction_state": described.state.shown,
+                    "producer_id": description.owner.producer_id,
+                    "transaction_state": description.state.shown,
                 }
             )
-            if len(listed) == TRANSACTIONS_PER_ANSWER_MAX:
+            if len(transaction_states) == TRANSACTIONS_PER_ANSWER_MAX:
                 break
         yield 1
-    return {"transaction_states": listed}
+    return {"transaction_states": transaction_states}
 
 
 def _wanted(broker: Serving, request: Any, states: set[str]) -> Callable[[Described], Steps[bool]]:
@@ -57,13 +57,13 @@ def _wanted(broker: Serving, request: Any, states: set[str]) -> Callable[[Descri
     pattern = TopicPattern(text) if text else None
     began_before_ms = broker.clock.now_ms() - duration_ms
 
-    def is_wanted(described: Described) -> Steps[bool]:
-        owner = described.owner
-        if states and described.state.shown not in states:
+    def is_wanted(description: Described) -> Steps[bool]:
+        owner = description.owner
+        if states and description.state.shown not in states:
             return False
         if producer_ids and owner.producer_id not in producer_ids:
             return False
-        if duration_ms >= 0 and not 0 <= described.began_at_ms < began_before_ms:
+        if duration_ms >= 0 and not 0 <= description.began_at_ms < began_before_ms:
             return False
         return pattern is None or (yield from pattern.matches_in_steps(owner.transactional_id))
 

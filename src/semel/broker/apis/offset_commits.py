@@ -23,7 +23,7 @@ from semel.wire.errors import ErrorCode
 _OFFSET_PIECES: Final = 3
 
 
-class _JudgedTopic(NamedTuple):
+class _TopicCheck(NamedTuple):
     """A topic of a request: what it goes by, and of each partition the offset to commit or the reason not to."""
 
     handle: Fields
@@ -37,41 +37,41 @@ def committed(
 
     The topics go by name or by id, whichever the version has. `commit_some` answers the error that some of them met.
     """
-    answered: list[Fields] = []
+    answers: list[Fields] = []
     last: Any = None
     partitions: list[Fields] = []
     for some in _parted(topics, broker.pace.offsets_per_entry_max):
-        judged = [(item, _judged_topic(broker, item, parts)) for item, parts in some]
+        checks = [(item, _check_topic(broker, item, parts)) for item, parts in some]
         offsets = [
-            verdict for _, topic in judged for _, verdict in topic.partitions if isinstance(verdict, StoredOffset)
+            verdict for _, topic in checks for _, verdict in topic.partitions if isinstance(verdict, StoredOffset)
         ]
         error = attempted(commit_some, offsets).get("error_code", ErrorCode.NONE) if offsets else ErrorCode.NONE
-        for item, topic in judged:
+        for item, topic in checks:
             if item is not last:
                 last, partitions = item, []
-                answered.append({**topic.handle, "partitions": partitions})
+                answers.append({**topic.handle, "partitions": partitions})
             partitions += [
                 {"partition_index": index, "error_code": error if isinstance(verdict, StoredOffset) else verdict}
                 for index, verdict in topic.partitions
             ]
         yield APPEND_PIECES + len(some) + _OFFSET_PIECES * len(offsets)
-    return answered
+    return answers
 
 
 def _parted(topics: Iterable[Any], at_once: int) -> Iterator[list[tuple[Any, Sequence[Any]]]]:
     """Topics with their partitions, so many as go in one entry."""
     some: list[tuple[Any, Sequence[Any]]] = []
-    left = at_once
+    places_left = at_once
     for item in topics:
         first = 0
         while first == 0 or first < len(item.partitions):
-            parts = item.partitions[first : first + left]
+            parts = item.partitions[first : first + places_left]
             some.append((item, parts))
             first += max(len(parts), 1)
-            left -= max(len(parts), 1)
-            if left == 0:
+            places_left -= max(len(parts), 1)
+            if places_left == 0:
                 yield some
-                some, left = [], at_once
+                some, places_left = [], at_once
     if some:
         yield some
 
@@ -89,7 +89,7 @@ def commit(broker: Serving, entry: Entry) -> None:
         raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the disk would not take it") from refusal
 
 
-def _judged_topic(broker: Serving, item: Any, parts: Sequence[Any]) -> _JudgedTopic:
+def _check_topic(broker: Serving, item: Any, parts: Sequence[Any]) -> _TopicCheck:
     catalog = broker.log.state.catalog
     handle: Fields
     if hasattr(item, "name"):
@@ -99,11 +99,11 @@ def _judged_topic(broker: Serving, item: Any, parts: Sequence[Any]) -> _JudgedTo
         topic_id = messages.topic_id_bytes(item.topic_id)
         handle, missing = {"topic_id": topic_id}, ErrorCode.UNKNOWN_TOPIC_ID
         topic = catalog.identified(topic_id)
-    partitions = [(one.partition_index, _judged_partition(topic, one, missing)) for one in parts]
-    return _JudgedTopic(handle, partitions)
+    partitions = [(one.partition_index, _check_partition(topic, one, missing)) for one in parts]
+    return _TopicCheck(handle, partitions)
 
 
-def _judged_partition(topic: Topic | None, item: Any, missing: ErrorCode) -> StoredOffset | ErrorCode:
+def _check_partition(topic: Topic | None, item: Any, missing: ErrorCode) -> StoredOffset | ErrorCode:
     if topic is None:
         return missing
     if not 0 <= item.partition_index < topic.partition_count:

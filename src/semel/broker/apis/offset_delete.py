@@ -36,8 +36,8 @@ def _forget_topic(broker: Serving, group_id: str, item: Any) -> Fields:
     count = 0 if topic is None else topic.partition_count
     number = -1 if topic is None else topic.number
     indexes = dict.fromkeys(one.partition_index for one in item.partitions)
-    known = [PartitionName(number, index) for index in indexes if 0 <= index < count]
-    outcome = attempted(_forget_partitions, broker, group_id, item.name, known) if known else {}
+    names = [PartitionName(number, index) for index in indexes if 0 <= index < count]
+    outcome = attempted(_forget_partitions, broker, group_id, item.name, names) if names else {}
     error = outcome.get("error_code", ErrorCode.NONE)
     missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return {

@@ -26,9 +26,9 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
         assignments={share.member_id: share.assignment for share in message.assignments},
     )
 
-    def reply(synced: SyncAnswer) -> None:
+    def reply(outcome: SyncAnswer) -> None:
         # It may be the first to show a generation, which has to be durable by then.
-        answer(exchange, _fields_of(synced), after=broker.log.end)
+        answer(exchange, _fields_of(outcome), after=broker.log.end)
 
     broker.groups.sync(exchange, message.group_id, request, reply)
 
@@ -38,10 +38,10 @@ def _named(version: int, message: Any, name: str) -> str | None:
     return getattr(message, name) or "" if version >= _PROTOCOL_FROM else None
 
 
-def _fields_of(synced: SyncAnswer) -> Fields:
+def _fields_of(outcome: SyncAnswer) -> Fields:
     return {
-        "error_code": synced.error,
-        "protocol_type": synced.protocol_type,
-        "protocol_name": synced.protocol,
-        "assignment": synced.assignment,
+        "error_code": outcome.error,
+        "protocol_type": outcome.protocol_type,
+        "protocol_name": outcome.protocol,
+        "assignment": outcome.assignment,
     }

@@ -18,17 +18,17 @@ from semel.wire.errors import ErrorCode
 
 def attempted_for_owner(broker: Serving, exchange: Exchange, work: Callable[[], Fields], *, fenced_from: int) -> Fields:
     """The fields that `work` answers, or the error code. From version `fenced_from` on a producer may be fenced."""
-    return _told(broker, exchange, attempted(work), fenced_from)
+    return _with_known_errors(broker, exchange, attempted(work), fenced_from)
 
 
 def attempted_for_owner_in_steps(
     broker: Serving, exchange: Exchange, work: Steps[Fields], *, fenced_from: int
 ) -> Steps[Fields]:
     """The same for what may be much."""
-    return _told(broker, exchange, (yield from attempted_in_steps(work)), fenced_from)
+    return _with_known_errors(broker, exchange, (yield from attempted_in_steps(work)), fenced_from)
 
 
-def _told(broker: Serving, exchange: Exchange, fields: Fields, fenced_from: int) -> Fields:
+def _with_known_errors(broker: Serving, exchange: Exchange, fields: Fields, fenced_from: int) -> Fields:
     error = fields.get("error_code", ErrorCode.NONE)
     if error == PRODUCER_FENCED:
         broker.metrics.fenced_requests += 1

@@ -23,7 +23,7 @@ _JOINS_FROM: Final = 5
 _ABORTABLE_FROM: Final = 4
 
 # What clients of this API expect to hear. A member's epoch of the new protocol is a generation to a producer.
-_TOLD: Final[dict[object, ErrorCode]] = {
+_ERRORS: Final[dict[object, ErrorCode]] = {
     ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.ILLEGAL_GENERATION,
     ErrorCode.STALE_MEMBER_EPOCH: ErrorCode.ILLEGAL_GENERATION,
@@ -41,7 +41,7 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
         error = outcome.get("error_code", ErrorCode.NONE)
         if error == ErrorCode.PRODUCER_FENCED:
             broker.metrics.fenced_requests += 1
-        return {"error_code": _TOLD.get(error, error)}
+        return {"error_code": _ERRORS.get(error, error)}
 
     topics = yield from committed(broker, request.topics, commit_some)
     yield from answer_in_steps(exchange, {"topics": topics}, after=broker.log.end)
