@@ -5,72 +5,28 @@ The tests look at the broker's own counters: the limits are promises about them.
 
 import socket
 import struct
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
+from watched import serving
 
-import semel
 from asking import Asker, ConnectionEnded, at
 from eventually import eventually
 from semel.broker.broker import Broker
 from semel.broker.connection import PROGRESS_BYTES, UNSENT_BYTES_HIGH, Connection
-from semel.broker.limits import Limits
-from semel.core.steps import finish
 from semel.testing.served import ServedBroker
 from semel.wire import messages
-from semel.wire.errors import ErrorCode
 from semel.wire.frames import parse_response_header
 from semel.wire.records import Record, encode_batch
-from semel.wire.versions import API_VERSIONS, FETCH, METADATA, PRODUCE
-from transacting import TransactionalProducer
+from semel.wire.versions import (
+    API_VERSIONS,
+    FETCH,
+    METADATA,
+    PRODUCE,
+)
 
 MEGABYTE = 1024 * 1024
-
-
-class Watched:
-    """A broker in its thread, and a look into it."""
-
-    def __init__(self, embedded: semel.EmbeddedBroker) -> None:
-        self.bootstrap = embedded.bootstrap
-        self._embedded = embedded
-        self._askers: list[Asker] = []
-
-    def connect(self, *, source: str = "") -> Asker:
-        asker = Asker(self.bootstrap, source=source)
-        self._askers.append(asker)
-        return asker
-
-    def look(self, question: Callable[[Broker], Any]) -> Any:
-        """The answer to a question that is asked on the broker's own event loop."""
-
-        async def ask() -> Any:
-            return question(self._embedded._broker)
-
-        return self._embedded._call(ask())
-
-    def wait(self, condition: Callable[[Broker], bool]) -> None:
-        """Return when something holds; the test's own deadline ends what never does."""
-        while not self.look(condition):
-            pass
-
-    def keep_house(self) -> None:
-        """What the broker does every few seconds."""
-        self.look(lambda broker: finish(broker._chores._keep_house()))
-
-    def close(self) -> None:
-        for asker in self._askers:
-            asker.close()
-
-
-@contextmanager
-def serving(**limits: int) -> Iterator[Watched]:
-    with semel.broker(limits=Limits(**limits)) as broker:
-        watched = Watched(broker)
-        yield watched
-        watched.close()
 
 
 def the_connection(broker: Broker) -> Connection:
@@ -438,46 +394,3 @@ def test_a_process_under_attack_stays_small_and_serves_the_honest(tmp_path: Path
     allowed = limits["unsent_bytes_max"] + limits["receive_bytes_max"] + len(attackers) * (MEGABYTE + UNSENT_BYTES_HIGH)
     assert grown < allowed, f"it grew by {grown} bytes"
     assert broker.exit_code == 0
-
-
-def test_a_stranger_who_claims_very_many_transactional_ids_locks_nobody_out() -> None:
-    with serving(transactional_ids_max=8) as broker:
-        stranger, honest = broker.connect(source="127.0.0.2"), broker.connect()
-        claims = [TransactionalProducer(stranger, f"id-{number}").claim() for number in range(8)]
-        assert claims == [0] * 4 + [ErrorCode.POLICY_VIOLATION] * 4
-        assert TransactionalProducer(stranger, "id-0").claim() == 0, "what is on record goes on"
-        assert TransactionalProducer(honest, "mine").claim() == 0
-        assert broker.look(lambda b: b.metrics.refused_producers) == 4
-
-
-def test_a_stranger_who_fills_the_record_of_producers_locks_nobody_out() -> None:
-    """Whether it writes under very many ids, or only announces partitions to transactions that it ends."""
-    with serving(producer_states_max=40) as broker:
-        stranger, honest = broker.connect(source="127.0.0.2"), broker.connect()
-        stranger.create("orders", partitions=20)
-        numbered = {
-            number: encode_batch([Record(b"")], producer_id=number, producer_epoch=0, base_sequence=0)
-            for number in range(5_000, 5_050)
-        }
-
-        def sent(ask: Asker, record_batch: bytearray) -> int:
-            data = [{"name": "orders", "partition_data": [{"index": 0, "records": bytes(record_batch)}]}]
-            answer = ask(PRODUCE, 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data)
-            return int(answer.responses[0].partition_responses[0].error_code)
-
-        told = [sent(stranger, first) for first in numbered.values()]
-        assert (told.count(0), told.count(ErrorCode.POLICY_VIOLATION)) == (20, 30)
-        transactional = TransactionalProducer(stranger, "many")
-        transactional.claim()
-        assert transactional.add("orders", partition=1) == [ErrorCode.POLICY_VIOLATION]
-        assert broker.look(lambda b: b.metrics.refused_producers) == 31
-        # It goes on with what it has, and others find room: by batches, and by transactions.
-        more = encode_batch([Record(b"")], producer_id=5_000, producer_epoch=0, base_sequence=1)
-        assert sent(stranger, more) == 0
-        assert sent(honest, numbered[5_049]) == 0
-        mine = TransactionalProducer(honest, "mine")
-        mine.claim()
-        assert mine.add("orders") == [0]
-        assert mine.send("orders", "value") == 0
-        assert mine.end() == 0
-        assert broker.look(lambda b: b.log.state.producer_room.charged("127.0.0.1", None)) == 2

@@ -20,7 +20,7 @@ def commit(ask: Asker, group: str, *indexes: int) -> list[int]:
 
 def test_groups_and_offsets_beyond_the_limits_are_refused_until_there_is_room() -> None:
     full = ErrorCode.POLICY_VIOLATION
-    with semel.broker(limits=Limits(group_name_bytes_max=5, groups_max=2, group_offsets_max=3)) as broker:
+    with semel.broker(limits=Limits(group_name_bytes_max=5, groups_max=4, group_offsets_max=3)) as broker:
         ask = Asker(broker.bootstrap)
         ask.create("orders", 4)
         assert commit(ask, "one", 0, 1) == [0, 0]

@@ -96,6 +96,7 @@ class Broker:
         self.pump: JournalPump
         self.runtime: Runtime
         self.transactions: TransactionCoordinator
+        self.members: Members
         self.groups: ClassicGroupCoordinator
         self.consumer_groups: ConsumerGroupCoordinator
         self.failed: asyncio.Future[None]
@@ -188,10 +189,10 @@ class Broker:
             turns=self.turns,
             pump=self.pump,
         )
-        members = Members(self.limits.groups_bytes_max, self.metrics, self.events)
+        self.members = Members(self.runtime)
         self.transactions = TransactionCoordinator(self.runtime)
-        self.consumer_groups = ConsumerGroupCoordinator(self.runtime, members)
-        self.groups = ClassicGroupCoordinator(self.runtime, members, self.consumer_groups)
+        self.consumer_groups = ConsumerGroupCoordinator(self.runtime, self.members)
+        self.groups = ClassicGroupCoordinator(self.runtime, self.members, self.consumer_groups)
         self.compactor.begin(self.runtime, thread("compact"))
         self._chores = Chores(self.runtime, self.compactor, self.receive_memory, self._connections)
 

@@ -129,7 +129,8 @@ class ClassicGroupCoordinator:
                 self.note_heard(exchange, name, request.member_id or request.new_member_id)
                 return
             self._check_size(name, request)
-            machine = self._existing(name) if request.member_id else self._joinable(name)
+            with self._members.founding(name, exchange.address):
+                machine = self._existing(name) if request.member_id else self._joinable(name)
         except Refused as refused:
             waiter.answer(JoinAnswer(refused.error, request.member_id))
             return

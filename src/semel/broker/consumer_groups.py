@@ -105,16 +105,16 @@ class ConsumerGroupCoordinator:
 
     # -- members of the new protocol ----------------------------------------------------------------------------
 
-    def heartbeat(self, name: str, beat: Heartbeat) -> Steps[HeartbeatAnswer]:
-        """Carry out what a heartbeat changes, or refuse it."""
+    def heartbeat(self, name: str, beat: Heartbeat, address: str) -> Steps[HeartbeatAnswer]:
+        """Carry out what a heartbeat changes, or refuse it. A new group is charged to `address`, the member's."""
         if not name:
             raise Refused(INVALID_REQUEST, "a group has a name")
         consumer_requests.check(beat)
         pattern = yield from self.look_up(name, beat.topic_regex)
         # The group may be another by now. From here on there is no step.
-        return self._heartbeat(name, beat, pattern)
+        return self._heartbeat(name, beat, pattern, address)
 
-    def _heartbeat(self, name: str, beat: Heartbeat, pattern: ResolvedPattern | None) -> HeartbeatAnswer:
+    def _heartbeat(self, name: str, beat: Heartbeat, pattern: ResolvedPattern | None, address: str) -> HeartbeatAnswer:
         machine, upgrade = self._machine(name, beat)
         member_before = machine.members.get(beat.member_id)
         could_read = None if member_before is None else member_before.held
@@ -128,7 +128,8 @@ class ConsumerGroupCoordinator:
             entry = machine.decide_heartbeat(name, beat, catalog, self.rules_of(name), now_ms)
         if upgrade is not None:
             self._upgrade(name, upgrade)
-        machine = self._keep(name, machine, entry)
+        with self._members.founding(name, address):
+            machine = self._keep(name, machine, entry)
         if beat.leaves:
             self._downgrade_if_due(name, machine)
             return HeartbeatAnswer(beat.member_id, beat.epoch, None, 0, self._runtime.log.end)

@@ -54,7 +54,8 @@ class Limits:
     producer_expiration_ms: int = PRODUCER_EXPIRATION_MS
     # Producers in one answer to DescribeProducers: a million would hold up all other clients for many seconds.
     producers_per_answer_max: int = 10_000
-    # Consumer groups that exist at once; each stands in every checkpoint.
+    # Consumer groups that exist at once; each stands in every checkpoint. Once half of that is taken, an address may
+    # put no more on record than it leaves free for others: alone it gets half.
     groups_max: int = 10_000
     # So that all of them take no more than 10 MB, whatever clients call them.
     group_name_bytes_max: int = 1_024

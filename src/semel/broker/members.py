@@ -1,15 +1,18 @@
 """What the members of all groups have in common, whichever protocol their group speaks.
 
-That is the memory they take together, and the connection over which each of them was heard last: the kernel ends the
-connections of a process that was killed. A member is on record with one connection, the last, and is forgotten with the
-member or with the connection. This file must never decide what a lost connection means.
+That is the memory they take together, the number of groups, which is shared out by address, and the connection over
+which each member was heard last: the kernel ends the connections of a process that was killed. A member is on record
+with one connection, the last, and is forgotten with the member or with the connection. This file must never decide what
+a lost connection means.
 """
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
-from semel.broker.events import Events
-from semel.broker.metrics import Metrics
+from semel.broker.runtime import Runtime
+from semel.core.producer_room import ProducerRoom
 from semel.core.refusals import GROUP_MAX_SIZE_REACHED, Refused
 
 
@@ -23,11 +26,10 @@ class MemberName(NamedTuple):
 class Members:
     """The members of all groups of one broker."""
 
-    def __init__(self, bytes_max: int, metrics: Metrics, events: Events) -> None:
-        """`bytes_max` is for the members of all groups together."""
-        self._bytes_max = bytes_max
-        self._metrics = metrics
-        self._events = events
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        # How many groups each address has put on record since the start; older ones are charged to no address.
+        self._shares = ProducerRoom(runtime.limits.groups_max, "groups")
         # What the members of each group take in memory.
         self._sizes: dict[str, int] = {}
         self._size_bytes = 0
@@ -37,14 +39,26 @@ class Members:
 
     def tell(self, event: str, group: str, **fields: object) -> None:
         """Something befell a group."""
-        self._metrics.group_events[event] += 1
-        self._events.tell(logging.INFO, event, error=None, group=group, **fields)
+        self._runtime.metrics.group_events[event] += 1
+        self._runtime.events.tell(logging.INFO, event, error=None, group=group, **fields)
+
+    @contextmanager
+    def founding(self, group: str, address: str) -> Iterator[None]:
+        """Around what may put a group on record: refused if this address has taken its share of them."""
+        groups, now_ms = self._runtime.log.state.groups, self._runtime.clock.now_ms()
+        horizon_ms = now_ms - self._runtime.limits.offsets_retention_ms
+        is_new = groups.named(group) is None
+        if is_new:
+            self._shares.check(1, len(groups), address, horizon_ms)
+        yield
+        if is_new and groups.named(group) is not None:
+            self._shares.charge(1, address, now_ms, horizon_ms)
 
     # -- memory -------------------------------------------------------------------------------------------------
 
     def check_growth(self, more_bytes: int) -> None:
         """Refuse what would take more memory than all groups may."""
-        if more_bytes > 0 and self._size_bytes + more_bytes > self._bytes_max:
+        if more_bytes > 0 and self._size_bytes + more_bytes > self._runtime.limits.groups_bytes_max:
             raise Refused(GROUP_MAX_SIZE_REACHED, f"the members of all groups take {self._size_bytes} bytes")
 
     def note_size(self, group: str, size_bytes: int) -> None:

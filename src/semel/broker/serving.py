@@ -13,6 +13,7 @@ from semel.broker.connection import Exchange
 from semel.broker.consumer_groups import ConsumerGroupCoordinator
 from semel.broker.journal_pump import JournalPump
 from semel.broker.limits import Limits
+from semel.broker.members import Members
 from semel.broker.metrics import Metrics
 from semel.broker.runtime import Runtime
 from semel.broker.sessions import FetchSessions
@@ -32,6 +33,7 @@ class Serving(Protocol):
     log: Log
     runtime: Runtime
     transactions: TransactionCoordinator
+    members: Members
     groups: ClassicGroupCoordinator
     consumer_groups: ConsumerGroupCoordinator
     # What it is all done by.

@@ -28,7 +28,7 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
     def serve() -> Steps[Fields]:
         nonlocal answer
         beat = yield from _heartbeat(broker, exchange, request)
-        answer = yield from broker.consumer_groups.heartbeat(request.group_id, beat)
+        answer = yield from broker.consumer_groups.heartbeat(request.group_id, beat, exchange.address)
         broker.groups.note_heard(exchange, request.group_id, answer.member_id)
         return _fields_of(broker, answer)
 

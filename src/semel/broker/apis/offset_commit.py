@@ -52,6 +52,7 @@ def _commit(broker: Serving, exchange: Exchange, request: Any, offsets: list[Sto
     wish = getattr(request, "retention_time", None)
     retention_ms = DEFAULT_RETENTION if wish is None else milliseconds(wish)
     entry = groups.decide_commit(request.group_id, offsets, broker.clock.now_ms(), retention_ms=retention_ms)
-    commit(broker, entry)
+    with broker.members.founding(request.group_id, exchange.address):
+        commit(broker, entry)
     broker.metrics.committed_offsets += len(offsets)
     return {}

@@ -62,7 +62,8 @@ def _commit(broker: Serving, exchange: Exchange, request: Any, offsets: list[Sto
     )
     broker.log.state.groups.check_commit(group, who)
     broker.log.state.groups.check_offsets(group, offsets, request.producer_id)
-    commit(broker, entry)
+    with broker.members.founding(group, exchange.address):
+        commit(broker, entry)
     broker.transactions.note_grown(request.producer_id)
     if version < _JOINS_FROM:
         broker.transactions.note_heard(request.producer_id, exchange.connection_number, "offsets")
