@@ -42,6 +42,11 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "semel.testing.broker": ("FaultyBroker", "StoredRecord"),
     "semel.testing.served": ("ServedBroker", "ServeFailed"),
     "semel.testing.clock": ("Clock",),
+    "semel.testing.virtual_loop": ("VirtualLoop", "Deadlock", "NoEnd"),
+    "semel.testing.checkers": (
+        *("Event", "Seen", "Truth", "lost_writes", "duplicates", "disorder", "unfaithful_reads", "stuck"),
+        *("broken_transactions", "zombies", "unfaithful_copies", "dirty_offsets", "lost_commits", "shared_ownership"),
+    ),
     "semel.testing.faulty": ("FaultyFiles", "Fault"),
     "semel.chaos.proxy": ("ChaosProxy",),
     "semel.chaos.plan": ("Fault", "FaultPlan"),

@@ -39,7 +39,7 @@ MUST_BE_ZERO = ("lost", "doubled", "out of order", "misplaced", "unanswered", "f
 THOROUGH = {"SEMEL_TEST_EXPLORE": "1", "SEMEL_CRASH_EVERY": "1", "SEMEL_KILL_ROUNDS": "50"}
 # So that no two seeds of this page share a history.
 SEEDS_APART = 100_000
-# What no history may show, as `tests/sim/checkers.py` and the simulated clients name it.
+# What no history may show, as `semel.testing.checkers` and the simulated clients name it.
 ANOMALIES = (
     *("lost write", "duplicate", "non-monotonic send", "non-monotonic poll", "unseen", "aborted read"),
     *("torn transaction", "zombie write", "dirty offsets", "non-monotonic offsets", "two owners"),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from semel.broker.alarm import DUE_AGAIN_MS, Alarm
 from semel.broker.clock import Clock
 from semel.core.steps import Steps, finish
-from sim.virtual_loop import VirtualLoop
+from semel.testing.virtual_loop import VirtualLoop
 
 START_MS = 1_000_000
 

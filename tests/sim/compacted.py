@@ -6,12 +6,11 @@ record of each key may not, and no record may be found at another offset than be
 """
 
 from binascii import crc32
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
+from semel.testing.checkers import READ_COMMITTED, Event, Place, Truth, events, is_transaction, outcomes
 from semel.wire.records import Record
-
-Place = tuple[str, int]
 
 KEYS: Final = 5
 # One of so many records deletes its key.
@@ -70,3 +69,25 @@ class Replaced:
     def may_lack(self, value: str) -> bool:
         """Whether this record may be gone, committed or not."""
         return self.has(value) or (value in self._at and not self._is_committed(value))
+
+
+def replaced(history: list[Event], truth: Truth, compacted: Collection[str]) -> Replaced:
+    """What may be gone of the compacted topics."""
+    ended = outcomes(history)
+
+    def is_committed(value: str) -> bool:
+        sender = value.rpartition("/")[0]
+        return not is_transaction(sender) or ended.get(sender) == "committed"
+
+    found = Replaced(compacted, is_committed)
+    for _, acked in events(history, "acked"):
+        for offset, value in enumerate(acked["values"], start=acked["offset"]):
+            found.note((acked["topic"], acked["partition"]), offset, value)
+    for _, read in events(history, "read"):
+        for offset, value in read["records"]:
+            place = read["topic"], read["partition"]
+            found.note(place, offset, value, committed=read["isolation"] == READ_COMMITTED)
+    for place, records in truth.committed.items():
+        for seen in records:
+            found.note(place, seen.offset, seen.value, committed=True)
+    return found

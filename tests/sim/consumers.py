@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from read_committed import batches_in, shown
 from semel.core.batch import read_header
+from semel.testing.checkers import READ_COMMITTED, Seen
 from semel.wire.errors import ErrorCode
 from semel.wire.versions import FETCH, LIST_OFFSETS
 from sim.client import Client, Unanswered
@@ -16,17 +17,7 @@ from sim.compacted import text_of
 from sim.world import World
 
 READ_UNCOMMITTED: Final = 0
-READ_COMMITTED: Final = 1
 LATEST: Final = -1
-
-
-class Seen(NamedTuple):
-    """A record at its place."""
-
-    offset: int
-    value: str
-    # Of which record it is a copy, if it is one.
-    origin: str
 
 
 class Passage(NamedTuple):

@@ -8,10 +8,11 @@ import asyncio
 import contextlib
 from typing import Any, Final
 
+from semel.testing.checkers import READ_COMMITTED, Seen
 from semel.wire.errors import ErrorCode
 from semel.wire.versions import ADD_OFFSETS_TO_TXN, OFFSET_FETCH, TXN_OFFSET_COMMIT
 from sim.client import Client, Unanswered
-from sim.consumers import READ_COMMITTED, Reader, Seen
+from sim.consumers import Reader
 from sim.members import Member
 from sim.producers import Refused
 from sim.transactors import NOT_NOW, Transactor

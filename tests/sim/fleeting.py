@@ -5,8 +5,10 @@ record or an offset that survives the deletion of its topic shows.
 """
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any, Final
 
+from semel.testing.checkers import Event, Truth, events
 from semel.wire.errors import ErrorCode
 from semel.wire.versions import CREATE_TOPICS, DELETE_TOPICS, METADATA, OFFSET_COMMIT, OFFSET_FETCH, PRODUCE
 from sim.client import Client, Unanswered
@@ -181,3 +183,13 @@ class FleetingCommitter(Client):
         offsets = {p.partition_index: int(p.committed_offset) for p in found.topics[0].partitions}
         in_order = [offsets[index] for index in range(self._partitions)]
         self.note("offsets seen", group=self._group, topic=label(self._topic_id), offsets=in_order)
+
+
+def strays(history: list[Event], truth: Truth) -> Iterator[str]:
+    """Records that are found in another topic than the one of the same name that they were written to."""
+    found = [((read["topic"], read["partition"]), read["records"]) for _, read in events(history, "read")]
+    found += [(place, [(seen.offset, seen.value) for seen in records]) for place, records in truth.all_records.items()]
+    for (topic, partition), records in found:
+        for offset, value in records:
+            if value.startswith(f"{FLEETING}@") and value.partition("/")[0] != topic:
+                yield f"stray record: {value} stands at {offset} of {topic}/{partition}"

@@ -13,7 +13,7 @@ from itertools import pairwise
 from random import Random
 from typing import Any, Final
 
-from sim.virtual_loop import VirtualLoop
+from semel.testing.virtual_loop import VirtualLoop
 
 # What is on its way to a client beyond this stops the broker from reading its requests.
 UNTAKEN_BYTES_MAX: Final = 8 * 1024

@@ -5,19 +5,20 @@ import hashlib
 from collections import Counter
 from typing import Final, NamedTuple
 
+from semel.testing import checkers
+from semel.testing.checkers import READ_COMMITTED, Truth
+from semel.testing.virtual_loop import Deadlock, NoEnd
 from semel.wire.versions import CREATE_TOPICS
-from sim import checkers
-from sim.checkers import Truth
 from sim.client import Client
 from sim.committers import OffsetCommitter
-from sim.consumers import READ_COMMITTED, READ_UNCOMMITTED, Reader
+from sim.compacted import replaced
+from sim.consumers import READ_UNCOMMITTED, Reader
 from sim.copiers import Copier, GroupCopier, OffsetWatcher, committed_offsets
-from sim.fleeting import FLEETING, FleetingCommitter, FleetingProducer, FleetingReader, Remaker, current_id
+from sim.fleeting import FLEETING, FleetingCommitter, FleetingProducer, FleetingReader, Remaker, current_id, strays
 from sim.members import ClassicMember, ConsumerMember, Member
 from sim.nemesis import Nemesis
 from sim.producers import IdempotentProducer
 from sim.transactors import TransactionalProducer
-from sim.virtual_loop import Deadlock, NoEnd
 from sim.world import World
 
 PLAIN: Final = "plain"
@@ -249,7 +250,7 @@ class _Cast:
 
     def _judge(self, truth: Truth) -> None:
         history = self._world.history
-        gone = checkers.replaced(history, truth, (LATEST,))
+        gone = replaced(history, truth, (LATEST,))
         dense = {PLAIN, *(topic for topic, _ in truth.all_records if topic.startswith(FLEETING))}
         for found in (
             checkers.lost_writes(history, truth, gone),
@@ -263,7 +264,7 @@ class _Cast:
             checkers.dirty_offsets(history, COPIERS),
             checkers.lost_commits(history, COMMITTERS),
             checkers.lost_commits(history, FLEETING_COMMITTERS),
-            checkers.strays(history, truth),
+            strays(history, truth),
             checkers.shared_ownership(history),
         ):
             for text in found:

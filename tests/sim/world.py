@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Coroutine, Iterator
 from functools import partial
 from random import Random
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from unittest import mock
 
 from semel.broker.broker import Broker
@@ -22,10 +22,11 @@ from semel.broker.limits import Limits
 from semel.core.steps import Pace
 from semel.storage.aborted_blocks import BlockLayout
 from semel.storage.log import LogSettings, Torn
+from semel.testing.checkers import Event
 from semel.testing.faulty import Crashed, Fault, FaultKind, FaultyFiles
+from semel.testing.virtual_loop import VirtualLoop
 from sim.disk import SimulatedDiskThread
 from sim.network import Network, Weather
-from sim.virtual_loop import VirtualLoop
 
 HOST: Final = "broker"
 PORT: Final = 9092
@@ -43,19 +44,6 @@ COMPACTION_LOOK_S: Final = 1.0
 SMALL_STEPS: Final = Pace(pieces_per_turn=1, unprepared_max=0, offsets_per_entry_max=1)
 # Members of the new protocol are missed as soon as those of the classic one.
 LIMITS: Final = Limits(consumer_group_session_timeout_ms=6_000)
-
-
-class Event(NamedTuple):
-    """Something that was seen to happen: when, to whom, what, and the particulars."""
-
-    at_us: int
-    who: str
-    what: str
-    particulars: dict[str, Any]
-
-    def __str__(self) -> str:
-        particulars = " ".join(f"{name}={value!r}" for name, value in self.particulars.items())
-        return f"{self.at_us:>12} {self.who:<14} {self.what} {particulars}".rstrip()
 
 
 _ABORTED: Final = re.compile(r"TransactionEnded producer id (?P<producer_id>\d+) committed False")

@@ -2,15 +2,13 @@
 
 Everything that runs on it runs in one thread and in an order that follows from what was scheduled, so the same program
 with the same chance does the same thing each time. It must never open a socket, start a thread, or ask what time it is.
+
+    VirtualLoop().run(my_worker_that_sleeps_for_an_hour())     # returns at once
 """
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from sim.network import Listener, Network
-
+from typing import Any, Final, Protocol
 
 # A history takes some ten thousand; far beyond that somebody goes round in circles.
 TURNS_MAX: Final = 400_000
@@ -24,11 +22,18 @@ class NoEnd(AssertionError):
     """Much happens, and nothing comes of it."""
 
 
-class VirtualLoop(asyncio.BaseEventLoop):
-    """The loop of one history. `network` is where it listens."""
+class Network(Protocol):
+    """Where servers of the loop listen: a double of the network, for those who have one."""
 
-    def __init__(self) -> None:
+    def listen(self, protocol_factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int) -> Any: ...
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """The loop of one history. Set `network` before something listens."""
+
+    def __init__(self, *, turns_max: int = TURNS_MAX) -> None:
         super().__init__()
+        self._turns_max = turns_max
         self._now = 0.0
         self._turns = 0
         self._selector = self
@@ -39,7 +44,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     async def create_server(  # type: ignore[override]
         self, protocol_factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int, **_: object
-    ) -> "Listener":
+    ) -> Any:
         return self.network.listen(protocol_factory, host, port)
 
     def run(self, main: Coroutine[Any, Any, None]) -> None:
@@ -56,7 +61,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def select(self, timeout: float | None) -> list[Any]:
         """In the place of a selector: nothing ever comes from outside, so skip to what is due next."""
         self._turns += 1
-        if self._turns > TURNS_MAX:
+        if self._turns > self._turns_max:
             raise NoEnd(f"{self._turns} turns, and it is {self._now:.6f}")
         if timeout is None:
             raise Deadlock("everybody waits, and no timer is set")

@@ -1,20 +1,76 @@
 """What must be true of a history, whatever went wrong in it; named as Jepsen names it, where it has a name.
 
-A checker compares what clients were told with what stands in the log in the end, when all has healed. It must never
-look into the broker: what no client can see is no anomaly.
+A checker compares what clients were told with what stands in the log in the end, when all has healed; each anomaly is
+one line. It must never look into the broker: what no client can see is no anomaly.
+
+The value of a record is "SENDER/NUMBER": each sender counts its records, and a sender with a "#" in its name is a
+transaction. The events that are looked at, and their particulars:
+
+    acked           topic, partition, offset, values; for zombies also owner, sent_us
+    read            topic, partition, isolation, from_offset, next_offset, records: [(offset, value), ...]
+    part of         transaction, values
+    outcome         transaction, outcome: committed, aborted, refused or unknown; for zombies also owner, sent_us
+    claimed         owner: (transactional id, producer id, epoch)
+    offsets of      transaction, group, topic, offsets: {partition: offset}
+    offsets seen    group, topic, offsets: [offset, ...], asked_us
+    commit sent     group, topic, partition, offset
+    commit answered group, topic, partition, offset, error
+    assigned        group, generation, member, partitions
+    group_emptied
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from typing import Any
-
-from sim.compacted import Replaced
-from sim.consumers import READ_COMMITTED, Seen
-from sim.fleeting import FLEETING
-from sim.world import Event
+from typing import Any, Final, NamedTuple, Protocol
 
 Place = tuple[str, int]
+READ_COMMITTED: Final = 1
+
+
+class Event(NamedTuple):
+    """Something that was seen to happen: when, to whom, what, and the particulars."""
+
+    at_us: int
+    who: str
+    what: str
+    particulars: dict[str, Any]
+
+    def __str__(self) -> str:
+        particulars = " ".join(f"{name}={value!r}" for name, value in self.particulars.items())
+        return f"{self.at_us:>12} {self.who:<14} {self.what} {particulars}".rstrip()
+
+
+class Seen(NamedTuple):
+    """A record at its place."""
+
+    offset: int
+    value: str
+    # Of which record it is a copy, if it is one.
+    origin: str = ""
+
+
+class Gone(Protocol):
+    """Which records may be missing in the end, as those that compaction has removed."""
+
+    def has(self, value: str) -> bool:
+        """Whether this committed record may be gone."""
+
+    def may_lack(self, value: str) -> bool:
+        """Whether this record may be gone, committed or not."""
+
+
+class Nothing:
+    """No record may be missing: the `Gone` of topics that are not compacted."""
+
+    def has(self, value: str) -> bool:
+        return False
+
+    def may_lack(self, value: str) -> bool:
+        return False
+
+
+NOTHING: Final = Nothing()
 
 
 @dataclass
@@ -36,29 +92,7 @@ def events(history: list[Event], what: str) -> Iterator[tuple[str, dict[str, Any
     return ((event.who, event.particulars) for event in history if event.what == what)
 
 
-def replaced(history: list[Event], truth: Truth, compacted: Collection[str]) -> Replaced:
-    """What may be gone of the compacted topics."""
-    ended = outcomes(history)
-
-    def is_committed(value: str) -> bool:
-        sender = value.rpartition("/")[0]
-        return not is_transaction(sender) or ended.get(sender) == "committed"
-
-    found = Replaced(compacted, is_committed)
-    for _, acked in events(history, "acked"):
-        for offset, value in enumerate(acked["values"], start=acked["offset"]):
-            found.note((acked["topic"], acked["partition"]), offset, value)
-    for _, read in events(history, "read"):
-        for offset, value in read["records"]:
-            place = read["topic"], read["partition"]
-            found.note(place, offset, value, committed=read["isolation"] == READ_COMMITTED)
-    for place, records in truth.committed.items():
-        for seen in records:
-            found.note(place, seen.offset, seen.value, committed=True)
-    return found
-
-
-def lost_writes(history: list[Event], truth: Truth, gone: Replaced) -> Iterator[str]:
+def lost_writes(history: list[Event], truth: Truth, gone: Gone = NOTHING) -> Iterator[str]:
     """Records that were acknowledged, and are not at the place that was named."""
     at = {place: {seen.offset: seen.value for seen in records} for place, records in truth.all_records.items()}
     for who, acked in events(history, "acked"):
@@ -95,7 +129,7 @@ def disorder(truth: Truth, *, dense: Collection[str]) -> Iterator[str]:
             last[sender] = int(number)
 
 
-def unfaithful_reads(history: list[Event], truth: Truth, gone: Replaced) -> Iterator[str]:
+def unfaithful_reads(history: list[Event], truth: Truth, gone: Gone = NOTHING) -> Iterator[str]:
     """What a consumer saw on its way, against what it would see now: no more, no less, in the same order."""
     final: dict[tuple[int, Place], dict[int, str]] = {
         (isolation, place): {seen.offset: seen.value for seen in records}
@@ -125,16 +159,6 @@ def _stands(truth: Truth, place: Place, offset: int, value: str) -> bool:
     return any(seen.offset == offset and seen.value == value for seen in truth.all_records[place])
 
 
-def strays(history: list[Event], truth: Truth) -> Iterator[str]:
-    """Records that are found in another topic than the one of the same name that they were written to."""
-    found = [((read["topic"], read["partition"]), read["records"]) for _, read in events(history, "read")]
-    found += [(place, [(seen.offset, seen.value) for seen in records]) for place, records in truth.all_records.items()]
-    for (topic, partition), records in found:
-        for offset, value in records:
-            if value.startswith(f"{FLEETING}@") and value.partition("/")[0] != topic:
-                yield f"stray record: {value} stands at {offset} of {topic}/{partition}"
-
-
 def stuck(truth: Truth) -> Iterator[str]:
     """Partitions whose last stable offset stays behind their end when nobody is at work any more."""
     for place, (stable, end) in truth.ends.items():
@@ -142,7 +166,7 @@ def stuck(truth: Truth) -> Iterator[str]:
             yield f"stuck last stable offset: {stable} of {end} in {place}"
 
 
-def broken_transactions(history: list[Event], truth: Truth, gone: Replaced) -> Iterator[str]:
+def broken_transactions(history: list[Event], truth: Truth, gone: Gone = NOTHING) -> Iterator[str]:
     """Transactions that are not seen whole, or not at all, or otherwise than their producer was told."""
     visible = {seen.value for records in truth.committed.values() for seen in records}
     ended = outcomes(history)
