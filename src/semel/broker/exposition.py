@@ -6,13 +6,11 @@ be escaped.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from semel.broker.apis import HANDLERS
+from semel.broker.broker import Broker
 from semel.broker.metrics import LATENCY_BOUNDS
-
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -26,7 +24,7 @@ _API_NAMES: Final = {
 _Sample = tuple[str, float]
 
 
-def exposition(broker: "Broker") -> str:
+def exposition(broker: Broker) -> str:
     """All that there is to know of a broker at this moment."""
     return "\n".join(
         (
@@ -52,7 +50,7 @@ def _family(kind: str, name: str, text: str, samples: Iterable[_Sample] | float)
         yield f"semel_{name}{labels} {value}"
 
 
-def _batches(broker: "Broker") -> Iterator[str]:
+def _batches(broker: Broker) -> Iterator[str]:
     metrics = broker.metrics
     outcomes = {
         "accepted": metrics.accepted_batches,
@@ -70,7 +68,7 @@ def _batches(broker: "Broker") -> Iterator[str]:
     yield from _family("counter", "records_total", "Records in accepted batches.", metrics.accepted_records)
 
 
-def _compaction(broker: "Broker") -> Iterator[str]:
+def _compaction(broker: Broker) -> Iterator[str]:
     metrics = broker.metrics
     yield from _family("counter", "compactions_total", "Passes over compacted partitions.", metrics.compactions)
     yield from _family("counter", "compacted_bytes_total", "Bytes of segments looked through.", metrics.compacted_bytes)
@@ -86,7 +84,7 @@ def _compaction(broker: "Broker") -> Iterator[str]:
     )
 
 
-def _transactions(broker: "Broker") -> Iterator[str]:
+def _transactions(broker: Broker) -> Iterator[str]:
     metrics, transactions = broker.metrics, broker.log.state.transactions
     yield from _family(
         "counter",
@@ -122,7 +120,7 @@ def _transactions(broker: "Broker") -> Iterator[str]:
     )
 
 
-def _groups(broker: "Broker") -> Iterator[str]:
+def _groups(broker: Broker) -> Iterator[str]:
     metrics, groups = broker.metrics, broker.log.state.groups
     yield from _family("gauge", "groups", "Consumer groups.", len(groups))
     machines = [group.machine for group in groups if group.machine is not None]
@@ -151,7 +149,7 @@ def _groups(broker: "Broker") -> Iterator[str]:
     yield from _family("counter", "forgotten_offsets_total", "Offsets that were too old.", metrics.forgotten_offsets)
 
 
-def _durability(broker: "Broker") -> Iterator[str]:
+def _durability(broker: Broker) -> Iterator[str]:
     metrics, log = broker.metrics, broker.log
     yield from _family("counter", "fsyncs_total", "Syncs of the journal.", metrics.syncs)
     yield from _family(
@@ -173,7 +171,7 @@ def _durability(broker: "Broker") -> Iterator[str]:
     )
 
 
-def _connections(broker: "Broker") -> Iterator[str]:
+def _connections(broker: Broker) -> Iterator[str]:
     metrics = broker.metrics
     yield from _family("gauge", "connections", "Connections that are open.", metrics.connections_open)
     yield from _family("counter", "connections_total", "Connections that were opened.", metrics.connections_opened)
@@ -191,7 +189,7 @@ def _connections(broker: "Broker") -> Iterator[str]:
     yield from _family("gauge", "unsent_bytes", "Answers that clients have not taken yet.", broker.unsent_bytes)
 
 
-def _state(broker: "Broker") -> Iterator[str]:
+def _state(broker: Broker) -> Iterator[str]:
     log = broker.log
     yield from _family("gauge", "topics", "Topics.", len(log.state.catalog))
     yield from _family("gauge", "partitions", "Partitions of all topics.", log.state.catalog.partition_count)
@@ -200,7 +198,7 @@ def _state(broker: "Broker") -> Iterator[str]:
     yield from _family("gauge", "fetch_sessions", "Sessions of incremental fetches.", len(broker.fetch_sessions))
 
 
-def _latency(broker: "Broker") -> Iterator[str]:
+def _latency(broker: Broker) -> Iterator[str]:
     name = "semel_request_seconds"
     yield f"# HELP {name} From a request's arrival to the sending of its answer; a fetch may wait for records."
     yield f"# TYPE {name} histogram"

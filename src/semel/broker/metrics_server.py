@@ -5,12 +5,10 @@ request, a deadline. It must never hold up or break the broker, whatever is sent
 """
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from semel.broker.broker import Broker
 from semel.broker.exposition import CONTENT_TYPE, exposition
-
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
 
 PATH: Final = "/metrics"
 REQUEST_BYTES_MAX: Final = 8 * 1024
@@ -20,7 +18,7 @@ DEADLINE_SECONDS: Final = 10.0
 
 
 async def serve_metrics(
-    broker: "Broker", host: str, port: int, *, deadline_seconds: float = DEADLINE_SECONDS
+    broker: Broker, host: str, port: int, *, deadline_seconds: float = DEADLINE_SECONDS
 ) -> asyncio.Server:
     """Listen; OSError if the port cannot be had. Close what is returned to stop."""
     open_connections = 0
@@ -46,7 +44,7 @@ async def serve_metrics(
     return await asyncio.start_server(serve, host, port, limit=REQUEST_BYTES_MAX)
 
 
-async def _answer(broker: "Broker", reader: asyncio.StreamReader) -> bytes:
+async def _answer(broker: Broker, reader: asyncio.StreamReader) -> bytes:
     try:
         request = await reader.readuntil(b"\n")
         method, target, protocol = request.decode("ascii").split()
