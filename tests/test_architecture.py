@@ -35,7 +35,7 @@ ARROWS: dict[str, set[str]] = {
     "audit": {"client", "wire"},
     "chaos": set(),
     "testing": {"semel", "core", "wire", "storage", "broker", "chaos.undisturbed"},
-    "demo": {"semel", "cli.showing", "chaos", "settings", "spark", "audit", "testing"},
+    "demo": {"semel", "cli.display", "chaos", "settings", "spark", "audit", "testing"},
     "cli": {
         *("semel", "core", "wire", "storage", "security", "broker", "testing", "chaos", "settings", "client", "spark"),
         *("audit", "demo", "database", "publish", "outbox", "inbox", "http", "schema"),

@@ -18,8 +18,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from semel import __version__
+from semel.cli.display import LINE_END, printable
 from semel.cli.errors import Ended, Failure
-from semel.cli.showing import LINE_END, printable
 from semel.cli.subcommands import add_subcommand
 
 # The commands by what they are for, and the purpose of each. They stand here and not in the modules, so that

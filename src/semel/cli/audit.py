@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from semel.cli.display import print_table
 from semel.cli.progress import Progress
-from semel.cli.showing import print_table
 from semel.cli.subcommands import count
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ import os
 import struct
 from typing import Final
 
+from semel.cli.display import counted
 from semel.cli.errors import Failure
 from semel.cli.progress import Progress
-from semel.cli.showing import counted
 from semel.core.batch import CODEC_MASK, CONTROL_BIT, NO_PRODUCER, TRANSACTIONAL_BIT, BatchHeader, read_header
 from semel.core.entries import BatchAppended, Entry, TopicCreated
 from semel.core.producers import advance, epoch_of, last_heard_ms, window_of

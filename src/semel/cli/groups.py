@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from semel.cli.cluster import add_bootstrap, cluster_at, coordinator_of, offsets_of, partitions_of, topic_of
+from semel.cli.display import NOTHING, print_table, printable
 from semel.cli.errors import Failure
-from semel.cli.showing import NOTHING, print_table, printable
 from semel.cli.subcommands import add_subcommand
 from semel.client import codes, groups
 from semel.client.cluster import GROUP, Cluster

@@ -9,8 +9,8 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from semel.cli.databases import add_database, opened
+from semel.cli.display import NOTHING, hexadecimal, print_table, time_shown
 from semel.cli.errors import Failure
-from semel.cli.showing import NOTHING, hexadecimal, print_table, time_shown
 from semel.cli.subcommands import add_subcommand
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from semel.cli.cluster import BOOTSTRAP_DEFAULT
 from semel.cli.databases import add_database, opened
+from semel.cli.display import LINE_END, NOTHING, hexadecimal, print_table, printable, time_shown
 from semel.cli.errors import Ended, Failure
-from semel.cli.showing import LINE_END, NOTHING, hexadecimal, print_table, printable, time_shown
 from semel.cli.subcommands import add_subcommand
 
 if TYPE_CHECKING:

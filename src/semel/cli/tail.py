@@ -16,8 +16,8 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from semel.cli.cluster import add_bootstrap, cluster_at, offsets_of, partitions_of, topic_of
+from semel.cli.display import printable
 from semel.cli.errors import Ended, Failure
-from semel.cli.showing import printable
 from semel.cli.subcommands import count
 from semel.client.cluster import Cluster
 from semel.client.connection import ConnectionLost

@@ -6,8 +6,8 @@ import sys
 from typing import Final
 
 from semel.cli.cluster import add_bootstrap, cluster_at, offsets_of, partitions_of, topic_of
+from semel.cli.display import counted, print_table, time_shown
 from semel.cli.errors import Failure
-from semel.cli.showing import counted, print_table, time_shown
 from semel.cli.subcommands import add_subcommand, positive
 from semel.client import admin
 from semel.client.cluster import Cluster

@@ -11,8 +11,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from semel.cli.cluster import add_bootstrap, cluster_at, coordinator_of
+from semel.cli.display import printable, time_shown
 from semel.cli.errors import Failure
-from semel.cli.showing import printable, time_shown
 from semel.cli.subcommands import add_subcommand
 from semel.client import codes
 from semel.client.cluster import TRANSACTION, Cluster

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from semel.cli.showing import counted
+from semel.cli.display import counted
 from semel.demo.stream import Run, Stream
 from semel.settings import Semantics
 

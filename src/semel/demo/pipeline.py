@@ -16,7 +16,7 @@ from semel import audit
 from semel.chaos.plan import Fault
 from semel.chaos.proxy import ChaosProxy
 from semel.chaos.undisturbed import undisturbed
-from semel.cli.showing import counted
+from semel.cli.display import counted
 from semel.demo import DemoFailed
 from semel.demo.database import BALANCES, PAYMENTS, Database
 from semel.demo.driver import Driver

@@ -1,4 +1,4 @@
-"""How the commands show what they have found: tables, times, bytes that are no text, and texts of strangers.
+"""How the commands print: tables, counts, times, bytes that are no text, and texts that strangers have chosen.
 
 Nothing that a stranger has chosen, such as an id, may break lines or send commands to a terminal.
 """
@@ -41,6 +41,6 @@ def time_shown(at_ms: int | None) -> str:
     return NOTHING if at_ms is None else f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def hexadecimal(given: bytes | None) -> str | None:
+def hexadecimal(content: bytes | None) -> str | None:
     """What cannot be decoded is no text."""
-    return None if given is None else given.hex()
+    return None if content is None else content.hex()
