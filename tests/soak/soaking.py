@@ -21,7 +21,7 @@ from semel.chaos.proxy import ChaosProxy
 from semel.demo import DemoFailed
 from semel.demo.driver import Driver
 from semel.demo.payments import PARTITIONS, payments
-from semel.demo.pipeline import given
+from semel.demo.pipeline import amounts_of
 from semel.demo.stage import CountedBroker, create_topics
 from semel.demo.stream import NEVER, Run, Sender
 from semel.settings import Semantics
@@ -308,14 +308,14 @@ class Soak:
         owed: Counter[str] = Counter()
         for payment in self._payments:
             owed[payment.account] += payment.cents
-        sent = given("payment", {payment.id: payment.cents for payment in self._payments})
+        sent = amounts_of("payment", {payment.id: payment.cents for payment in self._payments})
         in_values = "id=value.$.payment&amount=value.$.cents"
         in_columns = "id=payment&amount=cents"
         places = (
             ("topic, from the producer", sent, f"semel://{self._broker.bootstrap}/{SOURCE}?{in_values}"),
             ("topic, from the first query", sent, f"semel://{self._broker.bootstrap}/{ENRICHED}?{in_values}"),
             ("SQLite, upserted", sent, f"sqlite:{self._orders.database}/payments?{in_columns}"),
-            ("SQLite, merged balances", given("account", owed), self._balances()),
+            ("SQLite, merged balances", amounts_of("account", owed), self._balances()),
             ("Delta, appended", sent, f"delta:{self._orders.delta}?{in_columns}"),
         )
         for name, source, address in places:

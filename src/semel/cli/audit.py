@@ -159,8 +159,8 @@ def _show(verdict: "Verdict", seconds: float) -> None:
     rows = [["", "rows", *_WORDS, *(["amount"] if has_amount else [])]]
     rows.append([f"source  {verdict.source.name}", f"{verdict.source.rows:,}", *[""] * 4, *_amount(verdict.source)])
     for sink in verdict.sinks:
-        found = [f"{getattr(sink, kind).rows:,}" for kind in _WORDS]
-        rows.append([f"sink    {sink.sink.name}", f"{sink.sink.rows:,}", *found, *_amount(sink.sink)])
+        counts = [f"{getattr(sink, kind).rows:,}" for kind in _WORDS]
+        rows.append([f"sink    {sink.sink.name}", f"{sink.sink.rows:,}", *counts, *_amount(sink.sink)])
     print_table(rows, right=True)
     for counted in (verdict.source, *(sink.sink for sink in verdict.sinks)):
         if counted.without_id:

@@ -48,7 +48,7 @@ class Mark(StrEnum):
 class Finding(NamedTuple):
     mark: Mark
     what: str
-    found: str
+    state: str
     remedy: str = ""
 
 
@@ -59,16 +59,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     findings = [_python(), *_packages(), _open_files(), *_disk(Path(options.data)), *_application(), *_pipeline()]
     width = max(len(finding.what) for finding in findings)
-    for mark, what, found, remedy in findings:
-        print(f"{mark}  {what:{width}}  {found}" + (f": {remedy}" if remedy else ""))
+    for mark, what, state, remedy in findings:
+        print(f"{mark}  {what:{width}}  {state}" + (f": {remedy}" if remedy else ""))
     return 1 if any(finding.mark is Mark.BAD for finding in findings) else 0
 
 
 def _python() -> Finding:
-    found = f"{platform.python_version()} ({platform.python_implementation()}, {sys.executable})"
+    state = f"{platform.python_version()} ({platform.python_implementation()}, {sys.executable})"
     if sys.version_info < PYTHON_MIN:
-        return Finding(Mark.BAD, "Python", found, f"semel needs {PYTHON_MIN[0]}.{PYTHON_MIN[1]} or later")
-    return Finding(Mark.GOOD, "Python", found)
+        return Finding(Mark.BAD, "Python", state, f"semel needs {PYTHON_MIN[0]}.{PYTHON_MIN[1]} or later")
+    return Finding(Mark.GOOD, "Python", state)
 
 
 def _packages() -> list[Finding]:
@@ -172,9 +172,9 @@ def _package(what: str, package: str, purpose: str, extra: str) -> Finding:
 
 def _pandas() -> Finding:
     finding = _package("pandas", "pandas", "for the pipeline", "semel[spark]")
-    if finding.mark is Mark.GOOD and int(finding.found.partition(".")[0]) > PANDAS_MAX:
+    if finding.mark is Mark.GOOD and int(finding.state.partition(".")[0]) > PANDAS_MAX:
         remedy = f"PySpark works with pandas {PANDAS_MAX}: pip install 'pandas<{PANDAS_MAX + 1}'"
-        return Finding(Mark.WANTING, "pandas", finding.found, remedy)
+        return Finding(Mark.WANTING, "pandas", finding.state, remedy)
     return finding
 
 

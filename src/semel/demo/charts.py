@@ -82,7 +82,7 @@ def latency_chart(stream: Stream, seconds_max: float) -> str:
 def latencies(run: Run, stream: Stream) -> list[tuple[float, float]]:
     """For each tenth of a second its middle, and the longest wait of those that were acknowledged."""
     per_bin = max(1, round(stream.per_second * BIN_SECONDS))
-    found = []
+    points = []
     for begin in range(0, run.sent, per_bin):
         waits = [
             max(0.0, at - position / stream.per_second)
@@ -90,8 +90,8 @@ def latencies(run: Run, stream: Stream) -> list[tuple[float, float]]:
             if at != NEVER
         ]
         if waits:
-            found.append(((begin + per_bin / 2) / stream.per_second, max(waits)))
-    return found
+            points.append(((begin + per_bin / 2) / stream.per_second, max(waits)))
+    return points
 
 
 def growth_chart(pipeline: Pipeline, rows_max: int) -> str:

@@ -40,10 +40,10 @@ class Database:
 
 
 @contextlib.contextmanager
-def database(given: str | None, directory: Path) -> Iterator[Database]:
-    if given is not None:
-        _remove_tables(given)
-        yield Database(given, "SQLite" if given.startswith("sqlite") else "PostgreSQL")
+def database(url: str | None, directory: Path) -> Iterator[Database]:
+    if url is not None:
+        _remove_tables(url)
+        yield Database(url, "SQLite" if url.startswith("sqlite") else "PostgreSQL")
         return
     try:
         server = _own_server()

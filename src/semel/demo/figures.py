@@ -79,10 +79,10 @@ class Figures:
     def sections(self) -> list[tuple[str, list[Row]]]:
         """The rows of the table under their headings."""
         streams = [_row_of(run, self.stream) for run in self.stream.runs]
-        found = [("the stream of payments", streams)]
+        sections = [("the stream of payments", streams)]
         if self.pipeline is not None:
-            found.append(("the pipeline on Spark", self.pipeline.rows))
-        return found
+            sections.append(("the pipeline on Spark", self.pipeline.rows))
+        return sections
 
     @property
     def held(self) -> bool:

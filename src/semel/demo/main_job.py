@@ -95,14 +95,14 @@ def _check_place(place: Path) -> None:
         place.unlink()
 
 
-def _write(text: str, given: str | None) -> Path:
+def _write(text: str, option: str | None) -> Path:
     """Where the report is: in the place that was named, else here, else where it can be written."""
-    place = Path(given or DEFAULT_REPORT)
+    place = Path(option or DEFAULT_REPORT)
     try:
         try:
             place.write_text(text, encoding="utf-8")
         except OSError:
-            if given is not None:
+            if option is not None:
                 raise
             place = Path(tempfile.mkdtemp(prefix="semel-demo-report-"), DEFAULT_REPORT)
             place.write_text(text, encoding="utf-8")

@@ -64,8 +64,8 @@ def payments(seed: int, count: int) -> list[Payment]:
 
 def copies(values: Iterable[bytes], count: int) -> list[int]:
     """How often each payment of the stream is among these records."""
-    found = [0] * count
+    counts = [0] * count
     for value in values:
         payment = json.loads(value)
-        found[payment["number"] * TILLS + payment["till"]] += 1
-    return found
+        counts[payment["number"] * TILLS + payment["till"]] += 1
+    return counts

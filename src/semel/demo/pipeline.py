@@ -264,8 +264,8 @@ def _audit(bootstrap: str, orders: Orders, place: Database, payments: Sequence[P
     balances: Counter[str] = Counter()
     for payment in payments:
         balances[payment.account] += payment.cents
-    sent = given("payment", {payment.id: payment.cents for payment in payments})
-    owed = given("account", balances)
+    sent = amounts_of("payment", {payment.id: payment.cents for payment in payments})
+    owed = amounts_of("account", balances)
     topic = f"semel://{bootstrap}/{orders.enriched}?id=value.$.payment&amount=value.$.cents"
     options = "id=payment&amount=cents"
     sinks = [
@@ -282,7 +282,7 @@ def _audit(bootstrap: str, orders: Orders, place: Database, payments: Sequence[P
     return [_row(sink, audit.audit(sink.source, sink.address)) for sink in sinks]
 
 
-def given(name: str, amounts: Mapping[str, int]) -> audit.Given:
+def amounts_of(name: str, amounts: Mapping[str, int]) -> audit.Given:
     import pyarrow as pa
 
     rows = pa.table({name: list(amounts), "cents": list(amounts.values())})
@@ -290,15 +290,15 @@ def given(name: str, amounts: Mapping[str, int]) -> audit.Given:
 
 
 def _row(sink: _Audited, verdict: audit.Verdict) -> Row:
-    [found] = verdict.sinks
-    wrong = {"foreign": found.foreign.rows, "altered": found.altered.rows}
+    [one] = verdict.sinks
+    wrong = {"foreign": one.foreign.rows, "altered": one.altered.rows}
     more = ", ".join(f"{count:,} {kind}" for kind, count in wrong.items() if count)
     return Row(
         name=sink.name,
         sent=verdict.source.rows,
-        stored=found.sink.rows,
-        lost=found.lost.rows,
-        doubled=found.doubled.rows,
+        stored=one.sink.rows,
+        lost=one.lost.rows,
+        doubled=one.doubled.rows,
         verdict=f"audit clean{', with ' if more else ''}{more}",
         held=verdict.is_clean,
         absorbed=sink.absorbed,

@@ -287,9 +287,9 @@ def shared_ownership(history: list[Event]) -> Iterator[str]:
             owners.clear()
         if event.what != "assigned":
             continue
-        given = event.particulars
-        for partition in given["partitions"]:
-            place = given["group"], given["generation"], partition
-            owner = owners.setdefault(place, given["member"])
-            if owner != given["member"]:
-                yield f"two owners: {owner} and {given['member']} were both given {place}"
+        assignment = event.particulars
+        for partition in assignment["partitions"]:
+            place = assignment["group"], assignment["generation"], partition
+            owner = owners.setdefault(place, assignment["member"])
+            if owner != assignment["member"]:
+                yield f"two owners: {owner} and {assignment['member']} were both given {place}"
