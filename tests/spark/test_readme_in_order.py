@@ -40,8 +40,12 @@ class Block(NamedTuple):
     text: str
 
 
-# Blocks without a language are drawings.
-BLOCKS: Final = [Block(*block) for block in re.findall(r"^```(\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)]
+# Blocks without a language are drawings. `.ci/run` itself runs the two commands of a clone, `make demo` and `make test`.
+BLOCKS: Final = [
+    Block(*block)
+    for block in re.findall(r"^```(\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    if not block[1].startswith("make ")
+]
 
 
 class Reader:
