@@ -331,6 +331,11 @@ NARROWER = [
     ("real", "12345678.5BD"),
     ("real", "123456789"),
     ("double precision", "9007199254740993L"),
+    ("real", "'12345678.5'"),
+    ("double precision", "'0.12345678901234567'"),
+    ("date", "'2026-07-01 12:00:00'"),
+    ("time without time zone", "'2026-07-01 12:00:00'"),
+    ("timestamp without time zone", "'2026-07-01 12:00:00+02'"),
     ("date", "timestamp '2026-07-01 12:00:00Z'"),
     ("timestamp(3) with time zone", "timestamp '2026-07-01 12:00:00.000001Z'"),
     ("character(9)", "'a'"),
@@ -363,15 +368,15 @@ def test_a_column_of_postgresql_that_keeps_a_value_takes_it(postgres: PostgresSe
     changed(
         url,
         "CREATE TABLE rows (amount numeric(12,3), total numeric, text numeric, part real, number double precision, "
-        "at timestamp(6) with time zone, name character varying(9))",
+        "at timestamp(6) with time zone, said timestamptz, name character varying(9))",
     )
     rows = spark.sql(
         "SELECT 1.05BD AS amount, 1.005BD AS total, '1.005' AS text, 1.5BD AS part, 9007199 AS number, "
-        "timestamp '2026-07-01 12:00:00.000001Z' AS at, 'a' AS name"
+        "timestamp '2026-07-01 12:00:00.000001Z' AS at, '2026-07-01 14:00:00.000001+02' AS said, 'a' AS name"
     )
     sql_sink(url, "rows").write(rows, FIRST)
     at = datetime(2026, 7, 1, 12, 0, 0, 1, tzinfo=UTC)
-    kept = (Decimal("1.050"), Decimal("1.005"), Decimal("1.005"), 1.5, 9007199.0, at, "a")
+    kept = (Decimal("1.050"), Decimal("1.005"), Decimal("1.005"), 1.5, 9007199.0, at, at, "a")
     assert asked(url, "SELECT * FROM rows") == [kept]
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _NUMERIC: Final = re.compile(r"numeric\((\d+),(-?\d+)\)")
 _PRECISE_MOMENT: Final = re.compile(r"timestamp(\(6\))? with(out)? time zone")
+# The only one that heeds the time zone in a text.
+_ZONED_MOMENT: Final = re.compile(r"timestamp(\(6\))? with time zone")
 _MOMENT: Final = re.compile(r"timestamp\b.*|date|time\b.*")
 _MONEY: Final = "money"
 # In nearly every locale of a server.
@@ -82,6 +84,8 @@ def _change(kind: DataType, type_name: str) -> str | None:
         return _loss(kind, type_name)
     if isinstance(kind, _MOMENTS) and _MOMENT.fullmatch(type_name) and not _PRECISE_MOMENT.fullmatch(type_name):
         return "keeps a part of a moment"
+    if isinstance(kind, _TEXTS) and _MOMENT.fullmatch(type_name) and not _ZONED_MOMENT.fullmatch(type_name):
+        return "keeps a part of the moment in a text"
     if isinstance(kind, _TEXTS) and _LENGTH.fullmatch(type_name):
         return "fills up a text with spaces"
     if isinstance(kind, _TEXTS):
@@ -102,6 +106,6 @@ def _loss(kind: DataType, type_name: str) -> str | None:
         return f"keeps {_FLOAT_DIGITS[type_name]} digits of a decimal"
     if _BIT_LENGTHS.get(type(kind), 0) > _FLOAT_BITS[type_name]:
         return "makes a floating-point number of it"
-    if isinstance(kind, spark_types.DoubleType) and type_name == "real":
-        return "keeps 6 digits of it"
+    if isinstance(kind, _TEXTS) or (isinstance(kind, spark_types.DoubleType) and type_name == "real"):
+        return f"keeps {_FLOAT_DIGITS[type_name]} digits of it"
     return None
