@@ -40,7 +40,7 @@ class Block(NamedTuple):
     text: str
 
 
-# Blocks without a language are drawings. `.ci/run` itself runs the two commands of a clone, `make demo` and `make test`.
+# Blocks without a language are drawings. `.ci/run` itself runs the commands of a clone, `make demo` and `make test`.
 BLOCKS: Final = [
     Block(*block)
     for block in re.findall(r"^```(\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
