@@ -73,7 +73,7 @@ LOCAL: Final = Sender()
 
 
 class Verdict(NamedTuple):
-    """What became of a batch, and what its sender is told. A duplicate is told what the original was."""
+    """The verdict on a batch, and what its sender is told. The sender of a duplicate is told what the original was."""
 
     outcome: Outcome
     base_offset: int = -1
@@ -147,7 +147,7 @@ def judge_batch(
     now_ms: int,
     expiration_ms: int,
 ) -> Verdict:
-    """What becomes of a batch that `check_sent` let pass; `Refused` if it has no business here."""
+    """The verdict on the claim of a batch that passed `check_sent`; `Refused` if another rule forbids the batch."""
     partition = holder.state
     allowed_ms = state.silence.producer_allowed_ms(now_ms, expiration_ms)
     verdict = judge_claim(partition, header, state.producer_ids, now_ms, allowed_ms, joins=sender.joins)
@@ -177,12 +177,12 @@ def judge_claim(
     *,
     joins: bool = False,
 ) -> Verdict:
-    """What becomes of the claim of a batch, its producer's id, epoch and number; `Refused` if it is right, but comes in
-    the middle of a transaction that it is no part of.
+    """The verdict on a batch's claim: its producer's id, epoch and sequence number. `Refused` if the claim is right but
+    its producer has a transaction open in this partition, and the batch is not part of it.
     """
     producer_id = header.producer_id
     if producer_id == NO_PRODUCER:
-        # What claims nothing can be no repetition, and leaves no gap.
+        # A batch without a producer id makes no claim, so it cannot be a repetition and leaves no gap.
         return _ACCEPTED
     judgement = _judge(partition, header, ids, now_ms, expiration_ms, joins)
     outcome = judgement.outcome
@@ -204,8 +204,8 @@ def _judge(
 ) -> Judgement:
     producer_id = header.producer_id
     state = partition.producers.get(producer_id)
-    # Where a batch by itself makes its partition part of a transaction every transaction has an epoch of its own, and
-    # so begins at 0 in each partition, whatever may have been forgotten of earlier ones.
+    # If a batch by itself adds its partition to a transaction, every transaction has an epoch of its own. So its
+    # numbers begin at 0 in each partition, even if what is known about earlier ones was forgotten.
     is_new = (state is None or is_bare(state)) and (
         (joins and header.is_transactional)
         or (producer_id >= partition.forgotten_below and ids.is_young(producer_id, now_ms, expiration_ms))
@@ -217,7 +217,7 @@ def _judge(
 
 
 def check_timestamps(header: BatchHeader, now_ms: int, before_max_ms: int, after_max_ms: int) -> None:
-    """Refuse a batch whose producer's clock is too far from ours, either way."""
+    """Refuse a batch if its producer's clock is too far ahead of the broker's, or too far behind it."""
     if header.max_timestamp - now_ms > after_max_ms:
         ahead_ms = header.max_timestamp - now_ms
         raise Refused(

@@ -110,7 +110,7 @@ DEFINITIONS: Final[Mapping[str, Definition]] = {
             "list",
             "delete",
             ("delete", "compact"),
-            "What becomes of old records: `delete` drops whole segments by age and by size, `compact` keeps the last "
+            "How old records are removed: `delete` drops whole segments by age and by size, `compact` keeps the last "
             "record of every key.",
         ),
         Choice(

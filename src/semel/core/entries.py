@@ -259,7 +259,7 @@ class HeldSpan(NamedTuple):
 
 
 class ConsumerPosition(NamedTuple):
-    """Where a member of a consumer group is on its way to its target: what it may read, and what it has to let go."""
+    """Where a member of a consumer group is on its way to its target: what it may read, and what it has to give up."""
 
     member_id: str
     epoch: int
@@ -270,7 +270,7 @@ class ConsumerPosition(NamedTuple):
 
 
 class ConsumerTarget(NamedTuple):
-    """What a member of a consumer group is to read in the end."""
+    """The partitions that a member of a consumer group reads once all members have reached their targets."""
 
     member_id: str
     partitions: tuple[Span, ...]

@@ -2,14 +2,15 @@
 
 There is one leader, and its epoch rises when it comes back and may have lost records that were acknowledged or read
 (`--durability os`, and no clean stop). A consumer that stands beyond the cut asks where the epoch of its last record
-ended, hears of an offset below its own, and knows. Without that it would go on in the middle of other records.
+ended, is told an offset below its own, and so learns that it read records which are gone. Without that it would go on
+in the middle of other records.
 """
 
 from collections.abc import Sequence
 from typing import Final
 
-# Epochs that are remembered for a partition. The oldest become one with their successor: who stands there hears of an
-# end that is too early, never of one too late.
+# Epochs that are remembered for a partition. Beyond that, the oldest is merged with its successor: a consumer that asks
+# about a merged epoch is told an end that is too early, never one that is too late.
 EPOCHS_MAX: Final = 100
 
 

@@ -71,8 +71,8 @@ class ProducerIds:
     def is_young(self, producer_id: int, now_ms: int, expiration_ms: int) -> bool:
         """Whether this id was handed out here, and less than `expiration_ms` ago.
 
-        A block reserved in what is now the future was reserved under a wrong clock, and says nothing about any age;
-        a clock may step back a little, though.
+        A block whose time of reservation lies in the future was reserved under a wrong clock, so no age follows from
+        it; but a clock may step back by less than `BLOCK_AGE_MAX_MS`.
         """
         if producer_id >= self._next:
             return False

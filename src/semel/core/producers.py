@@ -61,7 +61,7 @@ _FULL_BYTES: Final = _HEAD_BYTES + WINDOW_BATCHES * _BATCH_BYTES
 
 
 class Outcome(IntEnum):
-    """What becomes of a claim."""
+    """The verdict on a claim."""
 
     ACCEPTED = 0
     DUPLICATE = 1
@@ -91,7 +91,7 @@ ACCEPTED, DUPLICATE, GAP, FENCED = Outcome
 NEW, FORGOTTEN, CURRENT, SUCCESSOR, ZOMBIE = Standing
 NEXT, OTHER = Number
 
-# What becomes of a claim. Only a sender in its current epoch can repeat itself, and a repetition is a DUPLICATE.
+# The verdict on a claim. Only a sender in its current epoch can repeat itself, and a repetition is a DUPLICATE.
 VERDICTS: Final[tuple[tuple[Outcome, Outcome], ...]] = (
     # NEXT      OTHER
     (ACCEPTED,  GAP),       # NEW
@@ -138,10 +138,10 @@ def advance(sequence: int, count: int) -> int:
 
 
 def judge(state: bytes | None, is_new: bool, epoch: int, first_sequence: int, record_count: int) -> Judgement:
-    """What becomes of a batch that claims `record_count` numbers from `first_sequence` on in `epoch`.
+    """The verdict on a batch that claims `record_count` numbers from `first_sequence` on in `epoch`.
 
-    `state` is what is on record for its producer id in this partition; where there is nothing, `is_new` says whether
-    there can have been.
+    `state` is what is on record for its producer id in this partition. If nothing is on record, `is_new` says that
+    nothing can have been forgotten either.
     """
     expected = due = 0
     if state is None:

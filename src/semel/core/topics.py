@@ -6,13 +6,13 @@ and applies them one after the other. Limits and name rules are looked at when d
 true, also for a broker started with lower limits than before.
 
 The catalog also remembers names of deleted topics, for the producers' rules. A producer may go on where it stopped
-in a topic that was deleted and made anew under its name; its state is gone, and it must not be told that records are
-missing. `lenient_below(name)` answers the producer id below which that may be so. This memory is bounded by
+in a topic that was deleted and created again under its name; its state is gone, and it must not be told that records
+are missing. `lenient_below(name)` answers the producer id below which that may be so. This memory is bounded by
 becoming more lenient, never less: when there are too many names, the oldest is folded into a floor that counts for
 every name. An entry may be forgotten once it is as old as the expiry of producers, because every id it speaks of is
 then older than that expiry, and the producers' rules are lenient with those of their own accord.
 
-The catalog knows nothing of files and never touches records.
+The catalog does not know files, and never touches records.
 """
 
 import re

@@ -146,7 +146,7 @@ class TransactionRules:
         new_producer_id: Callable[[], int],
         now_ms: int,
     ) -> Claim:
-        """Who owns a transactional id from now on. `supplied` is the (producer id, epoch) that the claimant has.
+        """Give a transactional id to the claimant. `supplied` is the (producer id, epoch) that the claimant has.
 
         A claimant without one is a new process: the former owner is fenced. One with the current one goes
         on after an error. One with the last one asks again because the answer was lost.

@@ -1,8 +1,9 @@
-"""Who of a group reads which partition: the server-side assignors `uniform` and `range` of KIP-848.
+"""Which member of a group reads which partition: the server-side assignors `uniform` and `range` of KIP-848.
 
-An assignor is a function from what the members want, and what they were given before, to what each is given now. Every
-partition of every topic that anybody wants goes to exactly one of those who want it. An assignor remembers nothing and
-never fails: a topic nobody wants is left out, and a member that wants nothing is given nothing.
+An assignor is a function. It takes the topics that each member wants and the partitions that each had before, and
+returns the partitions that each gets now. Every partition of a topic that some member wants goes to exactly one of the
+members that want it. An assignor remembers nothing and never fails: it leaves out a topic that no member wants, and
+gives no partitions to a member that wants no topics.
 """
 
 from collections import deque
@@ -31,7 +32,7 @@ def assign_ranges(readers: Mapping[str, Reader], partition_counts: Mapping[int, 
     """Each topic is cut into ranges of nearly equal length, one for each of its readers, in the same order of readers.
 
     So topics with the same number of partitions and the same readers are cut alike, and can be joined partition by
-    partition. Static members come first and keep their place by their instance ids, whoever else comes and goes.
+    partition. Static members come first and keep their place by their instance ids, whichever others come and go.
     """
     shares: dict[str, dict[int, int]] = {member_id: {} for member_id in readers}
     in_order = sorted(readers, key=lambda member_id: _place_in_line(member_id, readers[member_id]))
@@ -68,7 +69,7 @@ class _Spread:
 
     def __init__(self, readers: Mapping[str, Reader], partition_counts: Mapping[int, int]) -> None:
         self._loads = dict.fromkeys(sorted(readers), 0)
-        # Of each member, of each kind: the bits of each topic.
+        # For each member and each kind: the bits of each topic.
         self._given: dict[str, dict[int, dict[int, int]]] = {member_id: {} for member_id in self._loads}
         self._readers_of: list[tuple[str, ...]] = []
         kinds: dict[tuple[str, ...], int] = {}
@@ -210,9 +211,9 @@ def _shares(by_load: list[tuple[int, str]], count: int) -> list[tuple[str, int]]
 def _wanted_by(
     readers: Mapping[str, Reader], partition_counts: Mapping[int, int], in_order: Iterable[str]
 ) -> dict[int, tuple[str, ...]]:
-    """Who reads each topic, in the order given, for the topics that somebody reads.
+    """The readers of each topic, in the order of `in_order`, for the topics that somebody reads.
 
-    Found by the few different wishes there are: many members with many topics are too many pairs to look at.
+    Members with the same topics are looked at together: many members with many topics are too many pairs to look at.
     """
     wishes: dict[frozenset[int], list[tuple[int, str]]] = {}
     for place, member_id in enumerate(in_order):
@@ -241,5 +242,5 @@ def _way_back(came_by: Mapping[str, tuple[str, int]], end: str) -> list[_Step]:
 
 
 ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": assign_uniformly, "range": assign_ranges}
-# What a group goes by whose members do not say.
+# The assignor of a group whose members do not name one.
 DEFAULT_ASSIGNOR: Final = "uniform"

@@ -1,16 +1,16 @@
-"""The classic protocol of consumer groups: members join, one of them leads and assigns, all hear what they were given.
+"""The classic protocol of consumer groups: members join, the leader assigns partitions, and each learns its own.
 
     Empty -> PreparingRebalance -> CompletingRebalance -> Stable -> PreparingRebalance ...
                members join          members sync          members send heartbeats
 
 Members that are late are left out, and every new generation has a higher number than all before it. What must outlive
 the process is one entry, `ClassicGroupChanged`: the generation with its members and assignments, proposed when the
-leader has assigned, or when no member is left. For whom the group waits, and until when (`group.rebalance`), is not
-stored, and `begin` starts it anew.
+leader has assigned, or when no member is left. Which members the group waits for, and until when (`group.rebalance`),
+is not stored: after a restart, `begin` gives every member its whole session again.
 
 Each function is one step of a group. A request that has to wait is a token of the caller's. Every step answers some of
 them, each once, and may propose an entry; the caller commits that, applies it, and says how it went, before the next
-step. This file must never look into the bytes that members exchange, but for the names of topics.
+step. This file must never look into the bytes that members exchange, except for the names of topics.
 """
 
 from collections.abc import Iterable
@@ -146,7 +146,7 @@ def _propose_replacement(
             # It may look whether topics have changed, and join again if they have; but nothing is to be assigned.
             answer = answer._replace(skip_assignment=group.members.leader == member.member_id)
         else:
-            # Older clients assign as soon as they hear that they lead, so they are told who led before.
+            # Older clients assign as soon as an answer says that they lead, so it names the leader before them.
             answer = answer._replace(leader=leader_before, members=())
         step.answer(waiter, answer)
 
@@ -362,7 +362,7 @@ def _sync_answer(group: ClassicGroup, member: Member) -> SyncAnswer:
 
 
 def heartbeat(group: ClassicGroup, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> None:
-    """A member is there. `Refused` if it is not one of this generation, or has to join again."""
+    """A member shows that it is alive. `Refused` if it is not one of this generation, or has to join again."""
     group.hear(group.member_of_generation(member_id, instance_id, generation), now_ms)
     if group.state is State.PREPARING_REBALANCE:
         raise Refused(refusals.REBALANCE_IN_PROGRESS, "the members are joining again")
@@ -395,7 +395,7 @@ def _leave(group: ClassicGroup, leaver: Leaver, step: Step) -> None:
 
 
 def forget(group: ClassicGroup, waiter: Waiter, now_ms: int) -> None:
-    """Nobody would hear the answer any more: the member has to come back within its session."""
+    """The connection of a waiting request is gone. The member has to come back within its session."""
     for member in group.members:
         if waiter in (member.join_waiter, member.sync_waiter):
             member.join_waiter = member.sync_waiter = None
@@ -404,10 +404,10 @@ def forget(group: ClassicGroup, waiter: Waiter, now_ms: int) -> None:
 
 
 def connection_lost(group: ClassicGroup, member_id: str, now_ms: int, rules: ClassicRules) -> int | None:
-    """The connection over which a member was heard last is gone: by when it has to show itself, if that is earlier.
+    """The connection over which a member was heard last is gone. Answer the member's new deadline, if it is earlier.
 
-    A static member may be starting anew, for which it has its whole session. Whoever waits for an answer does so
-    over another connection, or `forget` would have come first.
+    A static member may be restarting, and has its whole session for that. A member that waits for an answer waits
+    over another connection; otherwise `forget` would have come first.
     """
     member = group.members.get(member_id)
     if member is None or member.instance_id is not None or member.is_waiting:
@@ -421,7 +421,7 @@ def connection_lost(group: ClassicGroup, member_id: str, now_ms: int, rules: Cla
 
 
 def next_deadline_ms(group: ClassicGroup) -> int | None:
-    """When there is something to do, whatever happens until then."""
+    """The time at which `pass_time` has something to do, if nothing happens before."""
     deadlines = [member.deadline_ms for member in group.members if member.is_timed]
     deadlines += group.expected.values()
     deadlines += [at for at in (group.rebalance.join_deadline_ms, group.rebalance.sync_deadline_ms) if at is not None]
@@ -429,7 +429,7 @@ def next_deadline_ms(group: ClassicGroup) -> int | None:
 
 
 def pass_time(group: ClassicGroup, now_ms: int) -> Step:
-    """Whoever has been silent for too long is no member any more, and nobody waits for what is late."""
+    """Remove the members that have been silent for too long, and stop waiting for those that are late."""
     step = Step(now_ms)
     if group.state is State.DEAD:
         return step
@@ -462,7 +462,7 @@ def begin_rebalance(group: ClassicGroup, now_ms: int) -> Step:
 
 
 def close(group: ClassicGroup, now_ms: int, error: int = refusals.NOT_COORDINATOR) -> Step:
-    """The group ends here, or goes on elsewhere; whoever waits is to look for its coordinator anew, or so."""
+    """The group ends here, or goes on in another coordinator. Every request that waits gets `error`."""
     step = Step(now_ms)
     group.state = State.DEAD
     group.expected.clear()

@@ -101,19 +101,19 @@ class ClassicGroup:
 
     @property
     def is_to_rebalance(self) -> bool:
-        """Whether nobody has shared out what is read among these members, as where they came from the new protocol."""
+        """Whether no leader has assigned partitions to these members, as after a change from the new protocol."""
         return bool(len(self.members)) and self.members.leader is None
 
     @property
     def is_stored(self) -> bool:
-        """Whether anything of the group would outlive the process."""
+        """Whether the group outlives the process."""
         return self._stored is not None
 
     def snapshot(self) -> dict[str, Any]:
         """What was stored last, in what JSON can say."""
         entry = self._stored
         if entry is None:
-            raise ValueError("nothing of the group was stored")
+            raise ValueError("the group has never been stored")
         return {
             "generation": entry.generation,
             "protocol_type": entry.protocol_type,
@@ -236,12 +236,14 @@ class ClassicGroup:
         return topics
 
     def is_subscribed_to(self, topic_name: str) -> bool:
-        """Whether a member reads this topic; a consumer group of which nobody can tell may read any."""
+        """Whether a member reads this topic. A consumer group whose subscriptions are unreadable may read any."""
         topics = self.subscribed_topics()
         return self.protocol_type == CONSUMER if topics is None else topic_name in topics
 
     def retention_begins_ms(self, committed_at_ms: int) -> int | None:
-        """From when on an offset of that age, in a topic no member reads, is of no use; None while it is."""
+        """The time from which an offset in a topic that no member reads is kept for the retention time; None while a
+        member may read any topic.
+        """
         if self.protocol_type is None:
             return committed_at_ms
         if self.state is State.EMPTY:

@@ -1,8 +1,8 @@
 """The members of a classic group: who they are, who leads them, and which protocols all of them could use.
 
 A member brings, for each protocol it knows, bytes that only clients understand; the leader gets those of all members
-and answers with an assignment for each. Which member waits for what is kept here as well, as a token of whoever will
-answer. This file must never decide when something happens: that is the business of `classic`.
+and answers with an assignment for each. A member's requests that wait are kept here as well, as tokens of the caller
+that will answer them. This file must never decide when something happens: that is the business of `classic`.
 """
 
 from base64 import b64decode, b64encode
@@ -72,7 +72,7 @@ class Member:
 
     @classmethod
     def restored(cls, stored: StoredMember, protocol: str) -> "Member":
-        """A member of which no more is known than was stored: of its protocols, the one that was in use."""
+        """A member as it was stored, with the one protocol that was in use."""
         return cls(
             stored.member_id,
             stored.instance_id,
@@ -102,12 +102,12 @@ class Member:
 
     @property
     def is_timed(self) -> bool:
-        """Whether its silence is counted. Whoever waits for an answer of ours has no reason to speak."""
+        """Whether its silence counts. A member that waits for the broker's answer has no reason to send anything."""
         return self.is_new or not self.is_waiting
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it waits for an answer of ours."""
+        """Whether it waits for an answer of the broker."""
         return self.join_waiter is not None or self.sync_waiter is not None
 
     @property
@@ -217,7 +217,7 @@ class Members:
         return votes.most_common(1)[0][0]
 
     def elect_leader(self) -> bool:
-        """See to it that one leads who waits to join; False if nobody does."""
+        """Make a member that waits to join the leader; False if no member waits."""
         if self.leader is not None and self._members[self.leader].join_waiter is not None:
             return True
         joined = next((member.member_id for member in self if member.join_waiter is not None), None)

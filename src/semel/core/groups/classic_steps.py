@@ -1,7 +1,7 @@
-"""What may be asked of a classic group, what is answered, and what a step of it leads to.
+"""The requests to a classic group, the answers, and what one step of the group asks its caller to do.
 
 Plain values, so that the rules in `classic` can be tried without a connection: a request that waits is a token of the
-caller's, and whoever drives the group finds in a `Step` all that is to be done.
+caller's, and the caller finds in a `Step` everything that it has to do.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ class ClassicRules:
 
 
 class JoinRequest(NamedTuple):
-    """Somebody wants to be, or to stay, a member. `new_member_id` is the id for whoever has none."""
+    """A client wants to become a member, or to stay one. `new_member_id` is the id of a client that has none yet."""
 
     member_id: str
     new_member_id: str
@@ -64,7 +64,7 @@ class JoinRequest(NamedTuple):
 
 
 class SyncRequest(NamedTuple):
-    """A member asks what it was given; the leader says so for all."""
+    """A member asks for its assignment; the leader brings the assignments of all."""
 
     member_id: str
     instance_id: str | None
@@ -75,14 +75,14 @@ class SyncRequest(NamedTuple):
 
 
 class Leaver(NamedTuple):
-    """Who leaves: a member by its id, or a static one by its instance id alone, as administrators do it."""
+    """The member that leaves, by its id, or a static one by its instance id alone, as administrators do it."""
 
     member_id: str
     instance_id: str | None
 
 
 class JoinedMember(NamedTuple):
-    """What the leader hears of each member."""
+    """What the leader is told about each member."""
 
     member_id: str
     instance_id: str | None
@@ -124,22 +124,22 @@ class Proposal(NamedTuple):
 
 @dataclass(slots=True)
 class Step:
-    """What comes of one request, or of the time that passed."""
+    """The result of one request, or of time that passed."""
 
     now_ms: int
     answers: list[tuple[Waiter, JoinAnswer | SyncAnswer]] = field(default_factory=list)
     proposal: Proposal | None = None
     events: list[Event] = field(default_factory=list)
-    # For each who left, in their order, what became of it.
+    # For each leaver, in their order, the error; `NONE` for a member that has left.
     left: list[int] = field(default_factory=list)
-    # Whoever is no member any more.
+    # The ids that are no longer members'.
     gone: list[str] = field(default_factory=list)
 
     def answer(self, waiter: Waiter, answer: JoinAnswer | SyncAnswer) -> None:
         self.answers.append((waiter, answer))
 
     def dismiss(self, member: Member, error: int) -> None:
-        """Whatever the member waits for, this is what it hears."""
+        """Answer every request of the member that waits with this error."""
         if member.join_waiter is not None:
             # Without an id it asks for a new one.
             member_id = NO_MEMBER_ID if error == refusals.UNKNOWN_MEMBER_ID else member.member_id

@@ -1,6 +1,7 @@
-"""Who says to commit offsets for a group: what a request says of its sender, in the words of both protocols.
+"""What a request to commit offsets says about its sender, in the words of both protocols.
 
-Whether that is so, and whether the group takes it, is for its machine to say; nothing here knows a group.
+Whether that is true, and whether the group takes the commit, is decided by the group's machine. Nothing here knows a
+group.
 """
 
 from collections.abc import Collection
@@ -11,9 +12,9 @@ from semel.core.entries import PartitionName
 
 @dataclass(frozen=True, slots=True)
 class Committer:
-    """What is said: member and instance, a generation or epoch that is -1 for who is no member, and by which request.
+    """The member and the instance that a request names, its generation or epoch (-1 for no member), and its kind.
 
-    `version` is the request's; `partitions` are those it brings offsets of, or None where that is not to count.
+    `version` is the request's. `partitions` are those whose offsets it brings, or None if that must not count.
     """
 
     member_id: str

@@ -1,12 +1,13 @@
-"""A consumer group of the new protocol (KIP-848): the broker says who reads what, and each member gets there by itself.
+"""A consumer group of the new protocol (KIP-848): the broker assigns, and each member gets to its target by itself.
 
 A group has an epoch, which rises whenever something changes that the assignment depends on: members, subscriptions, or
 the topics they mean. From it follows a target, made by an assignor for all members at once, with the epoch it was made
 for. Every member goes its own way to its target, one heartbeat at a time (`consumer_members`), and its epoch says how
 far it is; so nobody waits for everybody.
 
-Deciding answers one entry, or None where nothing changes, as with nearly all heartbeats. What comes of a heartbeat is
-durable; who was heard when is not, and begins anew with the process. Time, ids and topics come in as arguments.
+Deciding answers one entry, or None if nothing changes, as with nearly all heartbeats. What a heartbeat changes is
+durable. The time at which a member was last heard is not: when the process starts, every member has its whole session.
+Time, ids and topics come in as arguments.
 """
 
 from collections.abc import Iterable, Mapping
@@ -171,8 +172,9 @@ class ConsumerGroup:
     def check_commit(self, who: Committer) -> None:
         """Refused unless this member may commit in this epoch.
 
-        An empty group takes commits from who is no member, and any group those in transactions that name nobody. Who
-        has not heard of its epoch yet may go on with partitions that have been its own since before (KIP-1251).
+        An empty group takes commits from clients that are no members, and any group takes those in transactions that
+        name no member. A member that has not been told its new epoch yet may commit for the partitions that it has had
+        since before that epoch (KIP-1251).
         """
         names_nobody = who.is_transactional and not who.member_id and who.instance_id is None
         if who.generation_or_epoch < 0 and (not self.members or names_nobody):
@@ -186,7 +188,7 @@ class ConsumerGroup:
             check_current(member, who.generation_or_epoch)
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Refused if who asks says to be a member, and is none in this epoch."""
+        """Refused if the request names a member, and that is no member in this epoch."""
         if member_id is not None or member_epoch >= 0:
             check_current(self.member(member_id or ""), member_epoch)
 
@@ -194,7 +196,7 @@ class ConsumerGroup:
         """Offsets of topics that nobody reads may be deleted at any time."""
 
     def retention_begins_ms(self, committed_at_ms: int) -> int | None:
-        """As in Kafka an offset of a topic that nobody reads ages from its commit, whoever is there."""
+        """As in Kafka, an offset of a topic that nobody reads ages from its commit, even if the group has members."""
         return committed_at_ms
 
     # Heartbeats
@@ -238,7 +240,7 @@ class ConsumerGroup:
     def going_on_as(self, subscription: ConsumerSubscription, before: Member | None) -> Member:
         """The member that says this: the one it was before, or one that is not in the group yet.
 
-        Who takes a static member's place goes on where that one was.
+        A member that takes a static member's place goes on where that one was.
         """
         if before is not None and before.member_id == subscription.member_id:
             return before
@@ -257,7 +259,7 @@ class ConsumerGroup:
         catalog: Catalog,
         now_ms: int,
     ) -> ConsumerGroupChanged | None:
-        """What changes by a member having been heard; `member` is how it was, `subscription` what it says now."""
+        """What a heartbeat changes; `member` is the member before it, `subscription` what the member says now."""
         plan = self._plan(member, subscription, catalog)
         target = plan.targets.get(subscription.member_id, self.target_of(subscription.member_id))
         position = next_position(
@@ -285,7 +287,7 @@ class ConsumerGroup:
         return None if nothing_new else changed
 
     def _plan(self, member: Member, subscription: ConsumerSubscription, catalog: Catalog) -> _Plan:
-        """Whether a new target is due now that this is what a member says, and which."""
+        """The group's epochs and targets after a member has said this: new ones if what it wants is new."""
         is_as_known = member is self.members.get(subscription.member_id) and is_same_wish(
             subscription, member.subscription
         )
@@ -342,7 +344,7 @@ class ConsumerGroup:
     # Deadlines
 
     def hear(self, member_id: str, rules: ConsumerRules, now_ms: int) -> None:
-        """A member was heard: count its silence anew."""
+        """A member was heard: its session begins again."""
         member = self.members.get(member_id)
         if member is not None:
             member.hear(rules.session_timeout_ms, now_ms)
@@ -362,7 +364,7 @@ class ConsumerGroup:
             self._note_deadline(member.revoke_deadline_ms)
 
     def note_joined(self, member_id: str) -> None:
-        """It has; now there may be partitions to let go of."""
+        """A classic member has joined again. If it still has partitions to give up, its deadline stays."""
         member = self.members[member_id]
         if member.position.state != UNREVOKED:
             member.revoke_deadline_ms = None
@@ -375,18 +377,18 @@ class ConsumerGroup:
             self.hear(member.member_id, rules, now_ms)
 
     def heartbeat_interval_ms(self, rules: ConsumerRules, now_ms: int) -> int:
-        """When a member is to be heard next: soon, as long as the group has not come to rest for as long as usual."""
+        """The time to a member's next heartbeat: short if the group has changed within the usual interval."""
         interval_ms = rules.heartbeat_interval_ms
-        # What was changed in a time to come was changed before somebody set the clock back, and the process began.
+        # A change in the future was made before somebody set the clock back.
         is_in_motion = 0 <= now_ms - self.changed_at_ms < interval_ms
         return min(interval_ms, rules.heartbeat_interval_in_motion_ms) if is_in_motion else interval_ms
 
     def next_deadline_ms(self) -> int | None:
-        """When to look for members that are overdue; None is never."""
+        """The time to look for members that are overdue; None if no member has a deadline."""
         return self._no_deadline_before_ms
 
     def overdue(self, now_ms: int) -> list[str]:
-        """Who has been silent for too long, or has taken too long to let go of partitions."""
+        """The members that have been silent for too long, or have taken too long to give up partitions."""
         self._no_deadline_before_ms = None
         late = []
         for member in self.members.values():
@@ -417,7 +419,7 @@ class ConsumerGroup:
     # Applying
 
     def check(self, entry: ConsumerGroupChanged) -> None:
-        """ValueError for an entry that cannot follow on those before it, whoever decided it."""
+        """ValueError for an entry that cannot follow on those before it, in service and in recovery alike."""
         self._owners.check(entry, self.members)
 
     def apply(self, entry: ConsumerGroupChanged) -> None:

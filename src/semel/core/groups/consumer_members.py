@@ -1,11 +1,11 @@
 """One member of a consumer group (KIP-848): what it said of itself, what it may read, and its way to its target.
 
-The way has three states. A member that has to let go of partitions is told so and waited for, in the epoch it has
-(`UNREVOKED`). One that is to read what another has not let go of yet is in the target's epoch already and gets the rest
-when it is free (`UNRELEASED`). One that has all it is to have is `STABLE`. A partition is free for another only when
-its member has said that it reads it no more, so nowhere on the way are there two who may read it.
+The way has three states. A member that has to give up partitions is told so and stays in its epoch until it has
+(`UNREVOKED`). A member whose target has partitions that another has not given up yet is in the target's epoch already,
+and gets those partitions when they are free (`UNRELEASED`). A member that has its whole target is `STABLE`. A partition
+becomes free only when its member has said that it no longer reads it, so two members never may read one partition.
 
-Nothing here knows the group, but for who holds which partition.
+Nothing here knows the group, except for which member holds which partition.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -25,7 +25,7 @@ JOIN_EPOCH: Final = 0
 # The epoch of a static member that has left for a while.
 AWAY_EPOCH: Final = -2
 
-# How long a member may take to let go of partitions if it does not say; members that join have to.
+# How long a member may take to give up partitions if it does not say; members that join have to say it.
 REBALANCE_TIMEOUT_MS_DEFAULT: Final = 300_000
 
 # The partitions of a member by the epoch since which they are its own.
@@ -55,11 +55,11 @@ class Member:
         self.revoking_since: Since = {}
         self.held = NOTHING
         self.revoking = NOTHING
-        # When it will have been silent for too long; None as long as nobody counts.
+        # When it will have been silent for too long; None before its first heartbeat.
         self.session_deadline_ms: int | None = None
         # Whether it was given less than its session because the connection over which it spoke is gone.
         self.has_lost_connection = False
-        # When it will have taken too long to let go of what it was asked for.
+        # When it will have taken too long to give up the partitions that were revoked.
         self.revoke_deadline_ms: int | None = None
 
     @property
@@ -86,12 +86,12 @@ class Member:
             self.revoke_deadline_ms = at_ms + self.subscription.rebalance_timeout_ms
 
     def hear(self, session_timeout_ms: int, now_ms: int) -> None:
-        """Count its silence anew. A member of the classic protocol has the session that it asked for."""
+        """Begin its session again. A member of the classic protocol has the session timeout that it asked for."""
         self.session_deadline_ms = now_ms + self._session_ms(session_timeout_ms)
         self.has_lost_connection = False
 
     def lose_connection(self, session_timeout_ms: int, session_percent: int, now_ms: int) -> None:
-        """Let this share of its session be all it has. A static member may be starting anew, and has all of it."""
+        """Shorten its session to this share. A static member may be restarting, and keeps its whole session."""
         if self.session_deadline_ms is None or self.subscription.instance_id is not None:
             return
         deadline_ms = now_ms + self._session_ms(session_timeout_ms) * session_percent // 100
@@ -107,7 +107,9 @@ class Member:
         return self.position.state == STABLE and self.epoch == target_epoch
 
     def has_had_all(self, partitions: Collection[PartitionName], epoch: int) -> bool:
-        """Whether these are the member's since that epoch or before. What it is to let go of is, until it has."""
+        """Whether these have been the member's since that epoch or before. Partitions that it has to give up count
+        until it has given them up.
+        """
         if epoch > self.epoch or self.is_classic:
             return False
         since = chain(self.held_since.items(), self.revoking_since.items())
@@ -145,9 +147,10 @@ def check_epoch(member: Member, epoch: int, owned: Partitions | None) -> None:
 
 
 def check_said_epoch(member: Member, position: ConsumerPosition, said_epoch: int) -> None:
-    """Refused if partitions were taken for let go of because of what was said before the member's own epoch.
+    """Refused if this position drops partitions because of a heartbeat from before the member's current epoch.
 
-    Kafka believes it. But what a member read in an earlier epoch says nothing about what it got in this one.
+    Kafka believes such a heartbeat. But a list of what the member read in an earlier epoch cannot show whether it has
+    given up what it got in the current one.
     """
     if said_epoch in (JOIN_EPOCH, member.epoch) or position is member.position:
         return
@@ -197,10 +200,10 @@ def next_position(
     owned: Partitions | None,
     wanted: Callable[[], frozenset[int]],
 ) -> ConsumerPosition:
-    """Where a member is after it was heard; `owned` is what it says to read, None if it says nothing.
+    """Where a member is after a heartbeat. `owned` is what it says it reads, None if the heartbeat does not say.
 
-    `wanted` answers the topics it asks for: while it lets go of something it is bothered no further, but for those that
-    it does not want any more.
+    `wanted` answers the topics it asks for: while it gives up partitions, no further ones are revoked, except those of
+    topics that it does not want any more.
     """
     position = member.position
     if position.state == STABLE and position.epoch == target_epoch:
@@ -215,7 +218,7 @@ def next_position(
     if _still_reads(owned, member.held - kept):
         return _moved(position, position.epoch, UNREVOKED, held_since, _common(member.held_since, member.held - kept))
     missing = target - kept
-    # What the member itself has just let go of is free as well: there is one owner at a time.
+    # What the member itself has just given up is free as well: there is one owner at a time.
     ready = missing & member.revoking | free_of(missing)
     held_since = _joined(held_since, {target_epoch: ready})
     return _moved(position, target_epoch, STABLE if ready == missing else UNRELEASED, held_since, {})
@@ -230,7 +233,7 @@ def _joined(one: Since, other: Since) -> Since:
 
 
 def _still_reads(owned: Partitions | None, revoking: Partitions) -> bool:
-    """Whether a member has not let go of these yet, as far as it says."""
+    """Whether a member has not given these up yet, by what it says; it may not have said so."""
     return bool(revoking) and (owned is None or not owned.isdisjoint(revoking))
 
 
@@ -241,7 +244,7 @@ def _moved(
     held: Since,
     revoking: Since,
 ) -> ConsumerPosition:
-    """The position as it becomes; the very same one if nothing becomes different by it."""
+    """The new position; the very same object if nothing changes."""
     moved = ConsumerPosition(position.member_id, epoch, position.epoch, state, held_spans(held), held_spans(revoking))
     return position if moved._replace(previous_epoch=position.previous_epoch) == position else moved
 
@@ -255,7 +258,7 @@ def held_spans(since: Since) -> tuple[HeldSpan, ...]:
 
 
 def partitions_of(position: ConsumerPosition) -> Partitions:
-    """All that a member in this position may read, or has to let go of."""
+    """All that a member in this position may read, or has to give up."""
     return Partitions.of_spans((number, begin, end) for number, begin, end, _ in (*position.held, *position.revoking))
 
 

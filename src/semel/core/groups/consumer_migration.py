@@ -1,9 +1,9 @@
 """Members of the classic protocol in a consumer group, and how a group goes from one protocol to the other.
 
 A group goes over as a whole when the first member speaks the new protocol, and back when the last such member is gone;
-in between both kinds are in it. A classic member joins again whenever it would get another epoch: it hears of it as of
-a rebalance, is answered at once, and asks for what it may read with SyncGroup. The broker assigns for all; there is no
-leader. Everything else is as in `consumer`.
+in between both kinds are in it. A classic member joins again whenever it would get another epoch: it is told that the
+group rebalances, its JoinGroup is answered at once, and it asks with SyncGroup what it may read. The broker assigns for
+all; there is no leader. Everything else is as in `consumer`.
 """
 
 from base64 import b64encode
@@ -131,10 +131,10 @@ def downgrade(name: str, group: ConsumerGroup, catalog: Catalog, now_ms: int) ->
         )
         for member in members
     ]
-    # Those who are not behind hear that they have to join again, and not that they are lost. Whoever has left may have
-    # been the only one to be given the last epoch, and it must not be given out for something else.
+    # Members that are up to date are told to join again, and not that they are unknown. A member that has left may have
+    # been the only one with the last epoch, and that number must not be used for another generation.
     generation = max(group.target_epoch, *(member.epoch for member in members))
-    # Nobody leads, so whoever finds this generation, even after a restart, knows that its members are to join again.
+    # The generation has no leader. That says, even after a restart, that its members have to join again.
     return ClassicGroupChanged(name, generation, CONSUMER, protocol, None, tuple(stored), now_ms)
 
 
@@ -216,7 +216,7 @@ def sync_answer(group: ConsumerGroup, request: SyncRequest, catalog: Catalog) ->
 
 
 def check_heartbeat(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> None:
-    """Refused if the member is not where it says to be, or would get on by joining again."""
+    """Refused if the member is in another generation than it says, or would get more by joining again."""
     member = _member_of_generation(group, member_id, instance_id, generation)
     state = member.position.state
     gets_more = state == UNRELEASED and not group.waits_for_others(member)

@@ -1,7 +1,7 @@
-"""Who owns what in a consumer group: each partition has one member at most, and so has each instance id.
+"""The owners in a consumer group: each partition has one member at most, and so has each instance id.
 
-What a step would make of that is judged before the step is written down (`check`), so that nothing is ever in the
-journal that cannot be applied: a start would stop at it. Only the group's `apply` changes anything here.
+`check` judges a step before it becomes part of the journal, so that the journal never holds an entry that cannot be
+applied: the broker could not start again. Only the group's `apply` changes anything here.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,7 +32,7 @@ class Owners:
     # Deciding
 
     def check(self, entry: ConsumerGroupChanged, members: Mapping[str, Member]) -> None:
-        """ValueError unless this step can follow: whom it names is there, and nothing gets a second owner."""
+        """ValueError unless this step can follow: the members that it names exist, and nothing gets a second owner."""
         leaving = set(entry.left)
         for member_id in entry.left:
             if member_id not in members:

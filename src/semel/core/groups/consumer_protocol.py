@@ -1,7 +1,7 @@
 """The bytes that members of classic consumer groups exchange: what they ask for, what they read, what they are given.
 
-They are the clients' own, and a broker looks into them only where members of both protocols are in one group. Nothing
-that is read here is trusted: bytes that are no subscription or no assignment are answered with None.
+They are the clients' own, and the broker looks into them only if members of both protocols are in one group. Nothing
+that is read here is trusted: the answer is None for bytes that are no subscription or no assignment.
 """
 
 import struct
@@ -62,7 +62,8 @@ class _Cursor:
         topics: dict[str, list[int]] = {}
         for _ in range(self.count()):
             name = self.name()
-            # Extended, not added up: whoever names one topic a hundred thousand times must not keep everybody waiting.
+            # One list grows, instead of a new one for each: a client may name one topic a hundred thousand times, and
+            # must not keep everybody waiting.
             topics.setdefault(name, []).extend([self.number(">i") for _ in range(self.count())])
         return {name: tuple(indexes) for name, indexes in topics.items()}
 

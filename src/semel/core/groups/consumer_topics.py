@@ -1,9 +1,9 @@
-"""Which topics the members of a consumer group want: names and regular expressions, held against the catalog.
+"""Which topics the members of a consumer group want: names and regular expressions, matched against the catalog.
 
-An expression is held against the names of topics only when topics have come or gone, and against each name once. That
-takes long where there are many topics, so it is done in steps before anything is decided; what decides looks up at once
-what has come since. What was found is remembered and never kept: it follows from the subscriptions and the catalog, and
-is found again.
+An expression is matched against the names of topics only when topics were created or deleted, and against each name
+once. That takes long if there are many topics, so it is done in steps before a decision; the decision itself then
+matches only the topics that were created since. The matches are remembered in memory and never stored: they follow from
+the subscriptions and the catalog.
 """
 
 import hashlib
@@ -142,7 +142,7 @@ class ResolvedPattern:
         for topic in list(catalog):
             known = self._matches.get(topic.name)
             if known is None:
-                # Remembered at once, for whoever looks up the same meanwhile.
+                # Remembered at once, because another request may look up the same meanwhile.
                 known = self._matches[topic.name] = yield from self.pattern.matches_in_steps(topic.name)
             matches[topic.name] = known
             if known:

@@ -1,9 +1,9 @@
-"""All groups there are.
+"""All groups.
 
 A group is a name, the offsets it committed (`offsets.py`) and, while it has members or remembers having had them, one
-of two machines: the classic protocol (`classic.py`) or the one of KIP-848 (`consumer.py`). What the two have in common,
-as far as offsets are concerned, is `Machine`: they say who may commit and what is still of use. A group without a
-machine is one whose consumers share partitions out among themselves and only keep their offsets here.
+of two machines: the classic protocol (`classic.py`) or the one of KIP-848 (`consumer.py`). `Machine` is what the two
+have in common about offsets: they say which member may commit, and since when an offset is of no use. A group without a
+machine has consumers that divide the partitions among themselves and only keep their offsets here.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -42,7 +42,7 @@ from semel.core.steps import Steps
 GROUPS_MAX: Final = 10_000
 # So that all of them take no more than 10 MB, whatever clients call them.
 GROUP_NAME_BYTES_MAX: Final = 1_024
-# Of all groups together, pending ones included: 250 bytes each in memory and 100 in a checkpoint.
+# The offsets of all groups together, pending ones included: 250 bytes each in memory and 100 in a checkpoint.
 GROUP_OFFSETS_MAX: Final = 1_000_000
 # What one offset may have noted beside it, as in Apache Kafka (offset.metadata.max.bytes, which counts characters too).
 METADATA_CHARACTERS_MAX: Final = 4096
@@ -189,7 +189,7 @@ class Groups:
         # What is set on groups, by name, whether they exist or not.
         self._configs: dict[str, dict[str, str]] = {}
         self._tally = Tally()
-        # Of a snapshot that is being taken: the groups that are still as they were at its beginning, and the others.
+        # While a snapshot is taken: the groups that are still as they were at its beginning, and copies of the others.
         self._untaken: dict[str, Group] = {}
         self._taken: list[dict[str, Any]] = []
 
@@ -241,7 +241,7 @@ class Groups:
             raise Refused(INVALID_GROUP_ID, f"a group's name has at most {self._name_bytes_max} bytes")
 
     def check_commit(self, name: str, who: Committer) -> None:
-        """Refused unless the group takes commits from who says to be this member. Who says nothing is no member."""
+        """Refused unless the group takes commits from this sender, who may be no member."""
         if name in self._groups or who.generation_or_epoch >= 0:
             self.existing(name).check_commit(who)
 
@@ -260,16 +260,16 @@ class Groups:
     def decide_commit(
         self, name: str, offsets: Sequence[StoredOffset], now_ms: int, *, retention_ms: int
     ) -> OffsetsCommitted:
-        """The entry that moves a group on. Who asks was seen to by `check_commit`."""
+        """The entry that moves a group on. `check_commit` has judged the sender before."""
         self.check_offsets(name, offsets)
         return OffsetsCommitted(name, tuple(offsets), retention_ms, now_ms)
 
     def decide_expiry(
         self, group: Group, now_ms: int, retention_ms: int, topic_name_of: Callable[[int], str]
     ) -> Iterator[OffsetsForgotten | GroupDeleted]:
-        """What is to be forgotten of a group by now: offsets that are too old, and itself where nothing is left of it.
+        """The entries that expire a group's offsets by now, and the group itself if none of it is left.
 
-        To be applied before the next one is asked for, or not at all.
+        The caller applies each before it asks for the next one, or stops.
         """
         if self._groups.get(group.name) is group:
             expired = group.expired(now_ms, retention_ms, topic_name_of)
@@ -304,7 +304,7 @@ class Groups:
         return group.machine
 
     def drop(self, group: Group) -> None:
-        """Let go of a group of which nothing is stored and nothing is left."""
+        """Remove a group that has no members and no offsets, if none of it is stored."""
         if group.is_empty and not group.offsets and (group.machine is None or not group.machine.is_stored):
             self._before_change(group.name)
             self._groups.pop(group.name, None)
@@ -319,7 +319,7 @@ class Groups:
             ClassicGroup.check(entry)
 
     def apply(self, entry: GroupEntry) -> None:
-        """Make an entry true. One of a group that is not there has nothing to say."""
+        """Make an entry true. An entry that ends or removes something of an unknown group changes nothing."""
         if isinstance(entry, TopicDeleted):
             self._leave_topic(entry.number)
             return
