@@ -41,6 +41,7 @@ class Transactor(SequencedProducer):
         self._add_version = self.random.choice((0, 2, 3))
         self._announced: set[int] = set()
         self._number = 0
+        self._began_s = 0.0
 
     # -- the requests -------------------------------------------------------------------------------------------
 
@@ -68,6 +69,7 @@ class Transactor(SequencedProducer):
     def begin(self) -> str:
         """The name of the next transaction."""
         self._number += 1
+        self._began_s = self.world.clock_s()
         self._announced.clear()
         name = f"{self.name}#{self._number}"
         self.note("begin", transaction=name)
@@ -133,7 +135,7 @@ class Transactor(SequencedProducer):
                 break
             if answer.error_code not in NOT_NOW:
                 is_unknown = commit and answer.error_code == ErrorCode.INVALID_TXN_STATE
-                if is_unknown and str(self.producer_id) not in self.world.timed_out:
+                if is_unknown and not self._may_have_timed_out():
                     # All that is in it was acknowledged: it is open, or committed already.
                     self.world.anomaly("commit refused", f"{transaction}: {answer.error_code!r}")
                 if is_certain:
@@ -144,6 +146,11 @@ class Transactor(SequencedProducer):
         self.note("outcome", transaction=transaction, outcome=outcome, sent_us=sent_us, owner=owner)
         if self.speaks_version_2:
             self.begin_anew(answer.producer_id, answer.producer_epoch)
+
+    def _may_have_timed_out(self) -> bool:
+        """Whether the deadline ended it: the broker has said so, or died when the transaction was overdue."""
+        overdue_s = self._began_s + self.timeout_ms / 1000
+        return str(self.producer_id) in self.world.timed_out or self.world.last_death_s >= overdue_s
 
     async def give_up(self, transaction: str) -> None:
         """Abort; where the fate of batches is unknown, go on in another epoch, or they could join the next one."""

@@ -7,7 +7,6 @@ kept. This file must never judge what happened: it notes it, for the checkers.
 
 import asyncio
 import contextlib
-import re
 from collections import Counter
 from collections.abc import Coroutine, Iterator
 from functools import partial
@@ -46,9 +45,6 @@ SMALL_STEPS: Final = Pace(pieces_per_turn=1, unprepared_max=0, offsets_per_entry
 LIMITS: Final = Limits(consumer_group_session_timeout_ms=6_000)
 
 
-_ABORTED: Final = re.compile(r"TransactionEnded producer id (?P<producer_id>\d+) committed False")
-
-
 class WatchedEvents(Events):
     """Notes what the broker would tell its operator; a fault of its own is an anomaly."""
 
@@ -59,9 +55,6 @@ class WatchedEvents(Events):
     def tell(self, level: int, event: str, *, error: BaseException | None = None, **fields: object) -> None:
         if event == "transaction_timed_out":
             self._world.timed_out.add(str(fields["producer_id"]))
-        elif event == "stopped_serving" and (aborted := _ABORTED.search(str(fields["reason"]))):
-            # The process died in this, and what was written of it may be the whole entry.
-            self._world.timed_out.add(aborted["producer_id"])
         elif event == "compacted" and fields["removed_records"]:
             self._world.fired["records compacted away"] += 1
         elif event == "compaction_given_up":
@@ -100,6 +93,9 @@ class World:
         self.is_healed = False
         # The producers of whose transactions one was ended by its deadline.
         self.timed_out: set[str] = set()
+        # When a broker died last, by the clock on its wall. It may have written the end of an overdue transaction, and
+        # died before it could tell.
+        self.last_death_s = 0.0
         self._disk_chance = self.chance("disk")
         self._fate = self.chance("fate")
         self._tasks: dict[asyncio.Task[None], None] = {}
@@ -176,6 +172,7 @@ class World:
         broker, self.broker = self.broker, None
         if broker is None:
             return
+        self.last_death_s = self.clock_s()
         self.files.crash()
         self.network.power_off()
         if power_lost is None:
@@ -202,6 +199,7 @@ class World:
             await broker.stop()
         except (Crashed, OSError) as error:
             self.note("world", "the stop was refused", error=str(error))
+            self.last_death_s = self.clock_s()
             self.files.crash()
         if self.files.crashed or broker.failed.done():
             self._change_disk()
