@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -12,6 +15,7 @@ from confluent_kafka import Producer
 from publishers import Publishers
 
 from committed_records import committed_records, committed_values, make_topic
+from eventually import eventually
 from semel.publish import CursorRefused, Fenced, Gap, PublishFailed, PublishRefused, Receipt, Record, RecordRefused
 
 
@@ -51,6 +55,29 @@ def test_a_gap_is_an_error_and_writes_nothing(publishers: Publishers, bootstrap:
     assert publisher.last() == 0
     assert publisher.publish(1, *numbered(topic, 1)) is Receipt.ACCEPTED
     assert committed_values(bootstrap, topic) == [b"0.0", b"1.0"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts the threads in /proc")
+def test_a_closed_publisher_has_no_client_left_though_its_error_is_kept(publishers: Publishers, topic: str) -> None:
+    """A client that is left asks for its topics again and again, and Apache Kafka makes one anew that was deleted."""
+    before = client_threads()
+    publisher = publishers()
+    publisher.publish(0, *numbered(topic, 0))
+    with pytest.raises(Gap) as kept:
+        publisher.publish(2, *numbered(topic, 2))
+    publisher.close()
+    assert eventually(lambda: client_threads() <= before, 20), client_threads() - before
+    assert kept.value.__traceback__ is not None
+
+
+def client_threads() -> set[str]:
+    """The threads of librdkafka's clients in this process."""
+    found = set()
+    for thread in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):
+            if (thread / "comm").read_text().startswith("rdk:"):
+                found.add(thread.name)
+    return found
 
 
 def test_numbers_from_outside_may_have_holes_and_only_rise(publishers: Publishers, bootstrap: str, topic: str) -> None:

@@ -118,6 +118,9 @@ class Publisher:
     def close(self) -> None:
         """Close the connections. The name stays claimed until another publisher claims it."""
         with self._mutex:
+            if self._producer is not None:
+                # An error that the caller keeps holds on to the frames it came through, and they to the client.
+                self._producer.close()
             self._ended = self._ended or PublishRefused(f"publisher {self._settings.name!r} was closed")
             self._producer = None
 
