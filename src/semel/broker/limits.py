@@ -111,6 +111,8 @@ class Limits:
     open_transaction_partitions_max: int = 200_000
     # The longest a client may ask for as the time that its transactions may take, as in Apache Kafka.
     transaction_timeout_ms_max: int = 900_000
+    # Access rules (ACLs): half a kilobyte each in memory, and each stands in every checkpoint.
+    access_rules_max: int = 100_000
 
 
 def log_settings(limits: Limits, *, in_memory: bool) -> LogSettings:
@@ -136,4 +138,5 @@ def log_settings(limits: Limits, *, in_memory: bool) -> LogSettings:
             open_partitions_max=limits.open_transaction_partitions_max,
             timeout_ms_max=limits.transaction_timeout_ms_max,
         ),
+        access_rules_max=limits.access_rules_max,
     )

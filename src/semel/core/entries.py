@@ -295,6 +295,36 @@ class ConsumerGroupChanged:
     at_ms: int
 
 
+class AccessRule(NamedTuple):
+    """One rule of who may do what: an ACL binding, with the numbers and texts that the Kafka protocol has for it.
+
+    `name` and `pattern` say which resources of a type it is about, `principal`, `host` and `operation` which requests,
+    and `permission` whether it allows or denies them.
+    """
+
+    resource_type: int
+    name: str
+    pattern: int
+    principal: str
+    host: str
+    operation: int
+    permission: int
+
+
+@dataclass(frozen=True, slots=True)
+class AccessRulesAdded:
+    """These rules hold from now on. One that holds already stays as it is."""
+
+    rules: tuple[AccessRule, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AccessRulesRemoved:
+    """These rules hold no longer. One that does not hold has nothing to lose."""
+
+    rules: tuple[AccessRule, ...]
+
+
 Entry = (
     TopicCreated
     | TopicDeleted
@@ -314,4 +344,6 @@ Entry = (
     | GroupDeleted
     | GroupConfigsChanged
     | ConsumerGroupChanged
+    | AccessRulesAdded
+    | AccessRulesRemoved
 )

@@ -1,4 +1,4 @@
-"""Everything that a log knows: topics, partitions, producer ids, transactions and groups, each a machine of its own.
+"""Everything that a log knows: topics, partitions, producer ids, transactions, groups, access rules: machines all.
 
 `State.apply` makes an entry true, in service and in recovery alike, and there is no other way: the table in
 `State.__init__` says which machines take in which entry, and in which order. What else belongs to a partition, such as
@@ -9,8 +9,11 @@ none, and yet both come to the same state. Nothing here may read or write a file
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+from semel.core.access import RULES_MAX, AccessRules
 from semel.core.batch import TRANSACTIONAL_BIT, BatchHeader, control_header, read_header
 from semel.core.entries import (
+    AccessRulesAdded,
+    AccessRulesRemoved,
     BatchAppended,
     ClassicGroupChanged,
     ConfigsChanged,
@@ -162,6 +165,7 @@ class State(Generic[H]):
         producer_room: ProducerRoom,
         make: MakeHolders[H],
         transaction_bounds: TransactionBounds = TRANSACTION_BOUNDS,
+        access_rules_max: int = RULES_MAX,
     ) -> None:
         self.cluster_id = ""
         self.catalog = catalog
@@ -170,6 +174,7 @@ class State(Generic[H]):
         self.transactions = transactions = Transactions()
         self.transaction_rules = TransactionRules(transactions, transaction_bounds)
         self.groups = groups
+        self.access = AccessRules(access_rules_max)
         self.silence = Silence()
         self.producer_room = producer_room
         # For each entry the machines that take it in, in this order. A batch alone goes another way: `apply_batch`.
@@ -191,6 +196,8 @@ class State(Generic[H]):
             ConsumerGroupChanged: (groups,),
             GroupConfigsChanged: (groups,),
             GroupDeleted: (groups,),
+            AccessRulesAdded: (self.access,),
+            AccessRulesRemoved: (self.access,),
         }
 
     def check(self, entry: Entry) -> None:
@@ -263,6 +270,7 @@ class State(Generic[H]):
             "producer_ids": self.producer_ids.snapshot(),
             "transactions": self.transactions.snapshot(),
             "groups": self.groups.begin_snapshot(),
+            "access": self.access.snapshot(),
             "silence": self.silence.snapshot(),
         }
 
@@ -275,6 +283,7 @@ class State(Generic[H]):
         self.producer_ids.restore(snapshot["producer_ids"])
         self.transactions.restore(snapshot["transactions"])
         self.groups.restore(snapshot["groups"])
+        self.access.restore(snapshot.get("access", ()))
         if "silence" in snapshot:
             self.silence.restore(snapshot["silence"])
         for topic in self.catalog:

@@ -36,6 +36,8 @@ _KINDS: Final[dict[int, type[Any]]] = {
     16: entries.ClassicGroupChanged,
     17: entries.ConsumerGroupChanged,
     18: entries.GroupConfigsChanged,
+    19: entries.AccessRulesAdded,
+    20: entries.AccessRulesRemoved,
 }
 _KIND_OF: Final = {entry_type: kind for kind, entry_type in _KINDS.items()}
 _FIELD_NAMES: Final = {entry_type: tuple(field.name for field in fields(entry_type)) for entry_type in _KIND_OF}

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from semel.core import batch as batches
+from semel.core.access import RULES_MAX
 from semel.core.batch import BatchHeader
 from semel.core.batch_checks import LOCAL, Sender, Verdict, judge_batch
 from semel.core.entries import (
@@ -75,6 +76,7 @@ class LogSettings:
     group_name_bytes_max: int = GROUP_NAME_BYTES_MAX
     group_offsets_max: int = GROUP_OFFSETS_MAX
     transactions: TransactionBounds = TRANSACTION_BOUNDS
+    access_rules_max: int = RULES_MAX
     # Whether answers go, and records are read, before the disk has what they speak of (`--durability os`).
     acknowledges_unsynced: bool = False
 
@@ -100,6 +102,7 @@ class Log:
             ProducerRoom(settings.producer_states_max),
             self._new_partitions,
             settings.transactions,
+            settings.access_rules_max,
         )
         # What recovery had to read, for the operator.
         self.replayed_bytes = 0

@@ -1,0 +1,395 @@
+"""The access rules (ACLs), and the verdict that they give on what a client wants to do, as Apache Kafka gives it.
+
+A rule allows or denies a principal on a host one operation on the resources that it names: on the one of its name
+(literal; `*` stands for all), or on all whose names begin with it (prefixed). The verdict, as of the StandardAuthorizer
+of Kafka 4.3:
+
+1. A rule that denies wins over every rule that allows.
+2. What no rule allows is denied.
+3. The operation ALL stands for each. A rule that allows READ, WRITE, DELETE or ALTER also allows DESCRIBE, and one
+   that allows ALTER_CONFIGS also allows DESCRIBE_CONFIGS. A rule that denies them does not deny more than it says.
+4. The principal `User:*` stands for everybody, the host `*` for every address.
+
+`allows_some` is what a producer without a transactional id needs: is there any resource of this type for which the
+operation is allowed? There the operation is taken as it is, without what point 3 adds.
+
+There may be a hundred thousand rules, and every request asks. So the rules are found by principal and host, and among
+them by name and by those lengths of prefixes that there are; and an answer is kept until a rule comes or goes. This
+file must never know which API needs what, or who is a super user.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from enum import IntEnum
+from ipaddress import IPv6Address, ip_address
+from typing import Final, NamedTuple
+
+from semel.core.entries import AccessRule, AccessRulesAdded, AccessRulesRemoved
+from semel.core.refusals import INVALID_REQUEST, POLICY_VIOLATION, Refused
+from semel.core.steps import Steps
+
+# Each takes half a kilobyte and stands in every checkpoint: all of them 50 MB in memory.
+RULES_MAX: Final = 100_000
+# Of a resource's name, a principal and a host, in UTF-8: more than any of them may be elsewhere.
+TEXT_BYTES_MAX: Final = 1_024
+# Answers that are kept: what ten thousand clients ask for over and over, in 3 MB.
+ANSWERS_MAX: Final = 10_000
+# The name of the one resource of type CLUSTER.
+CLUSTER_NAME: Final = "kafka-cluster"
+EVERYTHING: Final = "*"
+EVERYBODY: Final = "User:*"
+
+
+class ResourceType(IntEnum):
+    """What rules are about."""
+
+    UNKNOWN = 0
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class Pattern(IntEnum):
+    """How the name of a rule names resources. ANY and MATCH are for filters."""
+
+    UNKNOWN = 0
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class Operation(IntEnum):
+    """What may be done."""
+
+    UNKNOWN = 0
+    ANY = 1
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+
+
+class Permission(IntEnum):
+    """What a rule says."""
+
+    UNKNOWN = 0
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
+
+
+# The operations whose rules decide about an operation, where they deny and where they allow; others: itself and ALL.
+_IMPLIED_BY: Final = {
+    Operation.DESCRIBE: (Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER),
+    Operation.DESCRIBE_CONFIGS: (Operation.ALTER_CONFIGS,),
+}
+_DENIED_BY: Final = {operation: (operation, Operation.ALL) for operation in Operation}
+_ALLOWED_BY: Final = {operation: (operation, Operation.ALL, *_IMPLIED_BY.get(operation, ())) for operation in Operation}
+
+
+class Asker(NamedTuple):
+    """The principal that asks, such as `User:app`, and the address it comes from."""
+
+    principal: str
+    host: str
+
+
+class Verdict(NamedTuple):
+    """Whether a request is allowed, and the rule that decides; None where no rule allows it."""
+
+    is_allowed: bool
+    rule: AccessRule | None
+
+
+_NO_RULE: Final = Verdict(False, None)
+
+
+class RuleFilter(NamedTuple):
+    """Which rules are meant: those that have what is given. None and ANY are whatever a rule has.
+
+    The pattern MATCH with a name means all rules about the resource of that name: literal, prefixed, and `*`.
+    """
+
+    resource_type: int
+    name: str | None
+    pattern: int
+    principal: str | None
+    host: str | None
+    operation: int
+    permission: int
+
+    def matches(self, rule: AccessRule) -> bool:
+        return (
+            self.resource_type in (ResourceType.ANY, rule.resource_type)
+            and self.principal in (None, rule.principal)
+            and self.host in (None, rule.host)
+            and self.operation in (Operation.ANY, rule.operation)
+            and self.permission in (Permission.ANY, rule.permission)
+            and self._matches_name(rule)
+        )
+
+    def _matches_name(self, rule: AccessRule) -> bool:
+        if self.pattern not in (Pattern.ANY, Pattern.MATCH, rule.pattern):
+            return False
+        if self.name is None or self.name == rule.name:
+            return True
+        if self.pattern != Pattern.MATCH:
+            return False
+        if rule.pattern == Pattern.PREFIXED:
+            return self.name.startswith(rule.name)
+        return rule.name == EVERYTHING
+
+
+class _Rules:
+    """Rules about one type of resources that are alike in principal, host and permission."""
+
+    __slots__ = ("by_name", "prefix_lengths")
+
+    def __init__(self) -> None:
+        self.by_name: dict[tuple[int, str, int], AccessRule] = {}
+        self.prefix_lengths: Counter[int] = Counter()
+
+    def add(self, rule: AccessRule) -> None:
+        self.by_name[rule.pattern, rule.name, rule.operation] = rule
+        if rule.pattern == Pattern.PREFIXED:
+            self.prefix_lengths[len(rule.name)] += 1
+
+    def remove(self, rule: AccessRule) -> None:
+        del self.by_name[rule.pattern, rule.name, rule.operation]
+        if rule.pattern == Pattern.PREFIXED:
+            self.prefix_lengths[len(rule.name)] -= 1
+            if not self.prefix_lengths[len(rule.name)]:
+                del self.prefix_lengths[len(rule.name)]
+
+    def first(self, operations: tuple[int, ...], name: str) -> AccessRule | None:
+        """A rule about the resource of this name and one of these operations."""
+        for operation in operations:
+            rule = self.by_name.get((Pattern.LITERAL, name, operation))
+            rule = rule or self.with_prefix_of(operation, name)
+            rule = rule or self.by_name.get((Pattern.LITERAL, EVERYTHING, operation))
+            if rule is not None:
+                return rule
+        return None
+
+    def with_prefix_of(self, operation: int, name: str) -> AccessRule | None:
+        """A prefixed rule that is about all resources whose names begin with `name`, and maybe about more."""
+        for length in self.prefix_lengths:
+            if length <= len(name):
+                rule = self.by_name.get((Pattern.PREFIXED, name[:length], operation))
+                if rule is not None:
+                    return rule
+        return None
+
+
+class AccessRules:
+    """All rules."""
+
+    def __init__(self, rules_max: int = RULES_MAX) -> None:
+        self._rules_max = rules_max
+        # In the order in which they came.
+        self._rules: dict[AccessRule, None] = {}
+        self._alike: dict[tuple[int, str, str, int], _Rules] = {}
+        self._answers: dict[tuple[str, str, int, int, str | None], bool] = {}
+
+    def __len__(self) -> int:
+        return len(self._rules)
+
+    def __iter__(self) -> Iterator[AccessRule]:
+        return iter(self._rules)
+
+    def __contains__(self, rule: AccessRule) -> bool:
+        return rule in self._rules
+
+    # Deciding
+
+    def decide_add(self, rules: Iterable[AccessRule]) -> AccessRulesAdded | None:
+        """The entry that adds those of these rules, found right by `checked`, that do not hold yet; None for none."""
+        new = dict.fromkeys(rule for rule in rules if rule not in self._rules)
+        if len(self._rules) + len(new) > self._rules_max:
+            raise Refused(POLICY_VIOLATION, f"there are {len(self._rules)} rules of {self._rules_max} that may be")
+        return AccessRulesAdded(tuple(new)) if new else None
+
+    def decide_remove(self, rules: Iterable[AccessRule]) -> AccessRulesRemoved | None:
+        """The entry that removes those of these rules that hold; None for none."""
+        old = dict.fromkeys(rule for rule in rules if rule in self._rules)
+        return AccessRulesRemoved(tuple(old)) if old else None
+
+    def matching(self, wanted: RuleFilter) -> Steps[list[AccessRule]]:
+        """The rules that a filter means, as they were when the first of them was looked at."""
+        matching = []
+        for done, rule in enumerate(list(self._rules)):
+            if wanted.matches(rule):
+                matching.append(rule)
+            if done % 10 == 0:
+                yield 1
+        return matching
+
+    # Applying
+
+    def check(self, entry: AccessRulesAdded | AccessRulesRemoved) -> None:
+        """ValueError for an entry that cannot be, as only a damaged or foreign journal holds."""
+        for rule in entry.rules:
+            resource_type, name, pattern, principal, host, operation, permission = rule
+            numbers = (resource_type, pattern, operation, permission)
+            if not (all(isinstance(number, int) for number in numbers) and isinstance(name, str)):
+                raise ValueError(f"{rule} is no access rule")
+            if not (isinstance(principal, str) and isinstance(host, str)):
+                raise ValueError(f"{rule} is no access rule")
+
+    def apply(self, entry: AccessRulesAdded | AccessRulesRemoved) -> None:
+        """Make an entry true that `check` lets pass."""
+        change = self._add if isinstance(entry, AccessRulesAdded) else self._remove
+        for rule in entry.rules:
+            change(AccessRule(*rule))
+        self._answers.clear()
+
+    def _add(self, rule: AccessRule) -> None:
+        if rule not in self._rules:
+            self._rules[rule] = None
+            self._alike.setdefault(_key(rule), _Rules()).add(rule)
+
+    def _remove(self, rule: AccessRule) -> None:
+        if rule in self._rules:
+            del self._rules[rule]
+            alike = self._alike[_key(rule)]
+            alike.remove(rule)
+            if not alike.by_name:
+                del self._alike[_key(rule)]
+
+    # Asking
+
+    def allows(self, asker: Asker, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        """Whether somebody may do this with the resource of this name."""
+        question = asker.principal, asker.host, operation, resource_type, name
+        answer = self._answers.get(question)
+        if answer is None:
+            answer = self.verdict(asker, operation, resource_type, name).is_allowed
+            self._keep(question, answer)
+        return answer
+
+    def verdict(self, asker: Asker, operation: Operation, resource_type: ResourceType, name: str) -> Verdict:
+        """The same, with the rule that decides."""
+        for rules in self._about(asker, resource_type, Permission.DENY):
+            rule = rules.first(_DENIED_BY[operation], name)
+            if rule is not None:
+                return Verdict(False, rule)
+        for rules in self._about(asker, resource_type, Permission.ALLOW):
+            rule = rules.first(_ALLOWED_BY[operation], name)
+            if rule is not None:
+                return Verdict(True, rule)
+        return _NO_RULE
+
+    def allows_some(self, asker: Asker, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether somebody may do this with any resource of this type, whether there is one or not."""
+        question = asker.principal, asker.host, operation, resource_type, None
+        answer = self._answers.get(question)
+        if answer is None:
+            answer = self._finds_some(asker, operation, resource_type)
+            self._keep(question, answer)
+        return answer
+
+    def _finds_some(self, asker: Asker, operation: Operation, resource_type: ResourceType) -> bool:
+        operations = _DENIED_BY[operation]
+        denying = self._about(asker, resource_type, Permission.DENY)
+        allowing = self._about(asker, resource_type, Permission.ALLOW)
+        everything = [(Pattern.LITERAL, EVERYTHING, wanted) for wanted in operations]
+        if any(key in rules.by_name for rules in denying for key in everything):
+            return False
+        if any(key in rules.by_name for rules in allowing for key in everything):
+            return True
+
+        def is_denied(pattern: int, name: str) -> bool:
+            return any(
+                (pattern == Pattern.LITERAL and (pattern, name, wanted) in rules.by_name)
+                or rules.with_prefix_of(wanted, name) is not None
+                for rules in denying
+                for wanted in operations
+            )
+
+        return any(
+            wanted in operations and not is_denied(pattern, name)
+            for rules in allowing
+            for pattern, name, wanted in rules.by_name
+        )
+
+    def _about(self, asker: Asker, resource_type: int, permission: Permission) -> list[_Rules]:
+        """The rules of one permission that are about somebody, and everybody."""
+        host = canonical_host(asker.host)
+        keys = (
+            (resource_type, principal, from_host, permission)
+            for principal in (asker.principal, EVERYBODY)
+            for from_host in (host, EVERYTHING)
+        )
+        return [rules for key in keys if (rules := self._alike.get(key)) is not None]
+
+    def _keep(self, question: tuple[str, str, int, int, str | None], answer: bool) -> None:
+        if len(self._answers) >= ANSWERS_MAX:
+            self._answers.clear()
+        self._answers[question] = answer
+
+    # Checkpoints
+
+    def snapshot(self) -> list[AccessRule]:
+        """All rules, in what JSON can say."""
+        return list(self._rules)
+
+    def restore(self, snapshot: Iterable[Iterable[int | str]]) -> None:
+        """Become what `snapshot` says. Nothing may have been here before."""
+        for rule in snapshot:
+            self._add(AccessRule(*rule))  # type: ignore[arg-type]
+
+
+def checked(rule: AccessRule) -> AccessRule:
+    """The same rule in the one way to write it; refused if there can be none like it."""
+    if rule.resource_type not in _RESOURCE_TYPES:
+        raise Refused(INVALID_REQUEST, f"resource type {rule.resource_type} is none that a rule can be about")
+    if rule.pattern not in (Pattern.LITERAL, Pattern.PREFIXED):
+        raise Refused(INVALID_REQUEST, f"pattern type {rule.pattern} is neither literal (3) nor prefixed (4)")
+    if rule.operation not in _OPERATIONS:
+        raise Refused(INVALID_REQUEST, f"operation {rule.operation} is none that a rule can allow or deny")
+    if rule.permission not in (Permission.DENY, Permission.ALLOW):
+        raise Refused(INVALID_REQUEST, f"permission type {rule.permission} is neither deny (2) nor allow (3)")
+    if not rule.name:
+        raise Refused(INVALID_REQUEST, "a rule needs the name of a resource; * stands for all")
+    if rule.resource_type == ResourceType.CLUSTER and rule.name != CLUSTER_NAME:
+        raise Refused(INVALID_REQUEST, f"the only name for the cluster is {CLUSTER_NAME}")
+    if ":" not in rule.principal:
+        raise Refused(INVALID_REQUEST, "a principal is a type and a name with a colon in between, as in User:app")
+    if any(len(text.encode()) > TEXT_BYTES_MAX for text in (rule.name, rule.principal, rule.host)):
+        raise Refused(INVALID_REQUEST, f"names, principals and hosts have at most {TEXT_BYTES_MAX} bytes")
+    return rule._replace(host=canonical_host(rule.host))
+
+
+def canonical_host(host: str) -> str:
+    """An address in the one way to write it, so that `::1` and `0:0:0:0:0:0:0:1` are one; other texts as they are."""
+    if ":" not in host:
+        return host
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return str(mapped or address)
+
+
+_RESOURCE_TYPES: Final = frozenset(ResourceType) - {ResourceType.UNKNOWN, ResourceType.ANY}
+_OPERATIONS: Final = frozenset(Operation) - {Operation.UNKNOWN, Operation.ANY}
+
+
+def _key(rule: AccessRule) -> tuple[int, str, str, int]:
+    return rule.resource_type, rule.principal, rule.host, rule.permission
