@@ -21,6 +21,7 @@ ARROWS: dict[str, set[str]] = {
     "wire": {"core"},
     "storage": {"core"},
     "compaction": {"core", "wire", "storage"},
+    "store": {"storage.files"},
     "security": {"core", "wire"},
     "broker": {"semel", "core", "wire", "storage", "compaction", "security"},
     "publish": set(),
@@ -34,7 +35,7 @@ ARROWS: dict[str, set[str]] = {
     "spark": {"client", "wire", "core.producers"},
     "audit": {"client", "wire"},
     "chaos": set(),
-    "testing": {"semel", "core", "wire", "storage", "broker", "chaos.undisturbed"},
+    "testing": {"semel", "core", "wire", "storage", "store", "broker", "chaos.undisturbed"},
     "demo": {"semel", "cli.display", "chaos", "settings", "spark", "audit", "testing"},
     "cli": {
         *("semel", "core", "wire", "storage", "security", "broker", "testing", "chaos", "settings", "client", "spark"),

@@ -42,6 +42,7 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "semel.testing.broker": ("FaultyBroker", "StoredRecord"),
     "semel.testing.served": ("ServedBroker", "ServeFailed"),
     "semel.testing.clock": ("Clock",),
+    "semel.testing.stores": ("MemoryStore",),
     "semel.testing.virtual_loop": ("VirtualLoop", "Deadlock", "NoEnd"),
     "semel.testing.checkers": (
         *("Event", "Seen", "Truth", "lost_writes", "duplicates", "disorder", "unfaithful_reads", "stuck"),

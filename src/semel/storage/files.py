@@ -281,12 +281,17 @@ class ReadOnlyFiles(DiskFiles):
 def _sync_directory(path: str) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        if hasattr(os, "fdatasync"):
-            os.fsync(descriptor)
-        else:
-            _sync_fully(descriptor)
+        sync_with_metadata(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sync_with_metadata(descriptor: int) -> None:
+    """Return when a file or a directory would survive a loss of power with all that belongs to it (fsync)."""
+    if hasattr(os, "fdatasync"):
+        os.fsync(descriptor)
+    else:
+        _sync_fully(descriptor)
 
 
 def _sync_fully(descriptor: int) -> None:

@@ -1,0 +1,131 @@
+"""What a store is: its five calls, what each promises, and the errors by which it says how a call ended.
+
+`tests/store/test_contract.py` holds every engine to this. An engine sends each call once and never again by itself:
+whether a create may be sent again, and what its refusal means then, is a rule of the caller.
+
+Every call ends in one of four ways: it happened; it was refused because of the object under the key (`Exists`,
+`Missing`, `Changed`), and changed nothing; nobody knows (`Unsure`); or a person has to act first (`StoreRefused`). A
+call that was cancelled is one whose end nobody knows.
+
+An object that a call shows, or because of which it refuses, is as durable as one that was created: a store that shows
+what it may still lose does not keep this contract.
+"""
+
+import re
+from collections.abc import AsyncIterator
+from typing import Final, NamedTuple, Protocol
+
+Buffer = bytes | bytearray | memoryview
+
+# A segment has 64 MiB by default; PostgreSQL takes no value above 1 GB, and needs twice its size in memory.
+BODY_BYTES_MAX: Final = 256 * 1024 * 1024
+# S3 allows 1,024 bytes with the prefix of the user, and a path on a disk 255 in each part.
+KEY_CHARACTERS_MAX: Final = 200
+# Parts between slashes. None begins with a dot: the engine of the directory has such names for itself.
+_KEY: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*")
+
+
+class StoreError(Exception):
+    """A call of a store did not do what it was asked to; the message is one line."""
+
+
+class Exists(StoreError):
+    """The key has an object already. Nothing was changed."""
+
+
+class Missing(StoreError):
+    """The key has no object. Nothing was changed."""
+
+
+class Changed(StoreError):
+    """The object is not the one that the caller has read. Nothing was changed."""
+
+
+class Unsure(StoreError):
+    """No answer came, or none that says how the call ended: it may have happened, or may yet happen. The same call may
+    succeed later without anybody doing anything: the store is busy, full, restarting or out of reach."""
+
+
+class StoreRefused(StoreError):
+    """The store does not do this for us until a person changes something; the message says what."""
+
+
+class Found(NamedTuple):
+    """An object as it was read."""
+
+    body: bytes
+    # For `replace`. Two equal bodies under one key may have the same version.
+    version: str
+
+
+class Listed(NamedTuple):
+    """An object as a listing shows it."""
+
+    key: str
+    size_bytes: int
+
+
+class Store(Protocol):
+    """Objects under keys such as `journal/17`. No key continues another one behind a slash. Bodies must not change
+    while a call is under way."""
+
+    async def create(self, key: str, body: Buffer) -> str:
+        """Make the object, whole and durable, and answer its version; raises Exists if the key has one. When many
+        create the same key at once, one succeeds."""
+        ...
+
+    async def replace(self, key: str, body: Buffer, version: str) -> str:
+        """Put a new body in the place of the one with this version, and answer the new version; raises Changed if
+        somebody was faster, and Missing if there is no object any more."""
+        ...
+
+    async def get(self, key: str) -> Found:
+        """The whole object, as the last call that happened before has left it; raises Missing."""
+        ...
+
+    async def get_range(self, key: str, start: int, size: int) -> bytes:
+        """`size` bytes from `start`, fewer where the object ends, none behind its end; raises Missing."""
+        ...
+
+    def list(self, folder: str) -> AsyncIterator[Listed]:
+        """The objects below `folder/`, or all of them below "", in no order. It may miss what comes or goes meanwhile,
+        and show what has just gone."""
+        ...
+
+    async def delete(self, key: str) -> None:
+        """Remove the object; nothing happens if there is none."""
+        ...
+
+    async def close(self) -> None:
+        """Return when no call of this process is under way any more. None may follow."""
+        ...
+
+    def describe(self) -> str:
+        """The address of the store as an operator knows it, without its secrets."""
+        ...
+
+
+def check_key(key: str) -> str:
+    """The key, if it may be one."""
+    if len(key) > KEY_CHARACTERS_MAX or not _KEY.fullmatch(key):
+        raise ValueError(f"not a key of a store: {key[:KEY_CHARACTERS_MAX]!r}")
+    return key
+
+
+def check_folder(folder: str) -> str:
+    """The folder, if it may be one: the beginning of keys up to a slash, without the slash."""
+    return check_key(folder) if folder else folder
+
+
+def check_body(body: Buffer) -> Buffer:
+    """The body, if it is not too large."""
+    if memoryview(body).nbytes > BODY_BYTES_MAX:
+        raise ValueError(f"an object has {BODY_BYTES_MAX} bytes at most, and this one {memoryview(body).nbytes}")
+    return body
+
+
+def check_range(start: int, size: int) -> slice:
+    """The range, if it may be one."""
+    if start < 0 or size < 0:
+        raise ValueError(f"not a range: {size} bytes from {start}")
+    return slice(start, start + size)

@@ -1,0 +1,77 @@
+"""The seam over an engine that blocks: each call runs in a thread, so that the event loop never waits for it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final, Protocol, TypeVar
+
+from semel.store.contract import Buffer, Found, Listed, check_body, check_folder, check_key, check_range
+
+# A journal has four creates under way; beside it there are reads, a checkpoint, and the lease, which must not queue.
+CALLS_AT_ONCE_MAX: Final = 12
+
+Result = TypeVar("Result")
+
+
+class BlockingStore(Protocol):
+    """The same five calls, made by many threads at once. Keys, bodies and ranges have been checked."""
+
+    def create(self, key: str, body: Buffer) -> str: ...
+
+    def replace(self, key: str, body: Buffer, version: str) -> str: ...
+
+    def get(self, key: str) -> Found: ...
+
+    def get_range(self, key: str, start: int, size: int) -> bytes: ...
+
+    def list(self, folder: str) -> Iterator[list[Listed]]:
+        """The listing page by page."""
+        ...
+
+    def delete(self, key: str) -> None: ...
+
+    def close(self) -> None: ...
+
+    def describe(self) -> str: ...
+
+
+class ThreadedStore:
+    """A `Store` over a `BlockingStore`."""
+
+    def __init__(self, engine: BlockingStore) -> None:
+        self._engine = engine
+        self._threads = ThreadPoolExecutor(CALLS_AT_ONCE_MAX, thread_name_prefix="semel-store")
+
+    async def create(self, key: str, body: Buffer) -> str:
+        return await self._run(partial(self._engine.create, check_key(key), check_body(body)))
+
+    async def replace(self, key: str, body: Buffer, version: str) -> str:
+        return await self._run(partial(self._engine.replace, check_key(key), check_body(body), version))
+
+    async def get(self, key: str) -> Found:
+        return await self._run(partial(self._engine.get, check_key(key)))
+
+    async def get_range(self, key: str, start: int, size: int) -> bytes:
+        check_range(start, size)
+        return await self._run(partial(self._engine.get_range, check_key(key), start, size))
+
+    async def list(self, folder: str) -> AsyncIterator[Listed]:
+        pages = self._engine.list(check_folder(folder))
+        while (page := await self._run(partial(next, pages, None))) is not None:
+            for listed in page:
+                yield listed
+
+    async def delete(self, key: str) -> None:
+        await self._run(partial(self._engine.delete, check_key(key)))
+
+    async def close(self) -> None:
+        # Not in a thread of their own: they would wait for themselves.
+        await asyncio.to_thread(self._threads.shutdown)
+        await asyncio.to_thread(self._engine.close)
+
+    def describe(self) -> str:
+        return self._engine.describe()
+
+    async def _run(self, call: Callable[[], Result]) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call)

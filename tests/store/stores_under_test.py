@@ -1,0 +1,52 @@
+"""The engines that the contract is held against, each opened twice on one place: as two brokers would."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from semel.store import Store, open_store
+from semel.testing.stores import MemoryStore
+
+Story = Callable[[Store, Store], Awaitable[None]]
+
+
+class Place:
+    """Where a store lies; every story begins with an empty one."""
+
+    def __init__(self, open_one: Callable[[str], Store]) -> None:
+        """`open_one` takes the name of a fresh part of the place."""
+        self._open_one = open_one
+        self._stories = 0
+
+    def run(self, story: Story) -> None:
+        """Tell the story with two stores on one fresh part of the place."""
+        self._stories += 1
+        part = f"story-{self._stories}"
+
+        async def told() -> None:
+            first, second = self._open_one(part), self._open_one(part)
+            try:
+                await story(first, second)
+            finally:
+                await first.close()
+                await second.close()
+
+        asyncio.run(told())
+
+
+@contextmanager
+def in_memory(_: Any, __: Path) -> Iterator[Place]:
+    stores: dict[str, Store] = {}
+    yield Place(lambda part: stores.setdefault(part, MemoryStore()))
+
+
+@contextmanager
+def in_a_directory(_: Any, directory: Path) -> Iterator[Place]:
+    yield Place(lambda part: open_store(f"file://{directory}/{part}"))
+
+
+ENGINES: Final = {"memory": in_memory, "directory": in_a_directory}
