@@ -25,7 +25,7 @@ from semel.wire.records import Record
 PROJECT: Final = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())["project"]
 ROOMS: Final = {
     "": ("semel", "semel.broker", "semel.chaos", "semel.client", "semel.settings", "semel.testing", "semel.cli.doctor"),
-    "app": ("semel.database", "semel.http", "semel.inbox", "semel.publish"),
+    "app": ("semel.database", "semel.http.client", "semel.inbox", "semel.publish", "semel.retries"),
     "audit": ("semel.audit", "semel.client.arrow"),
     "spark": ("semel.audit", "semel.spark", "semel.spark.dedup"),
 }
@@ -115,6 +115,7 @@ def test_what_an_extra_brings_is_enough_for_the_rooms_it_is_for(extra: str) -> N
         ("app", "semel.http"),
         ("app", "semel.inbox"),
         ("app", "semel.publish"),
+        ("app", "semel.retries"),
         ("audit", "semel.audit"),
         ("audit", "semel.client.arrow"),
         ("spark", "semel.spark"),

@@ -32,6 +32,8 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "semel.outbox": (),
     "semel.inbox": (),
     "semel.http": (),
+    "semel.http.client": (),
+    "semel.retries": (),
     "semel.schema": (),
     "semel.database": (
         *("engine_of", "begin_immediately", "within", "within_async"),

@@ -25,6 +25,7 @@ from test_loop import AT_ONCE, committed, handle, held, identity, inbox_of, mess
 from test_quarantine import retry, waiting
 
 from semel.inbox import Counts, Message, Outcome, Retries, is_passing
+from semel.retries import RetryBudget
 from semel.testing.clock import Clock
 
 # More than the attempts that a message has.
@@ -363,3 +364,16 @@ def take(engine: Engine, url: str, hindered: Hindered, asynchronously: bool, **o
     if asynchronously:
         return asyncio.run(work())
     return inbox_of(engine, **options).take(hindered, message({"id": "a"}))
+
+
+def test_retries_are_taken_out_of_the_budget_that_the_process_shares(engine: Engine) -> None:
+    """The retries of one inbox are missed by the callers beside it; a message that is done earns a share of one."""
+    budget = RetryBudget(0.5, per_second=1e-3, reserve=10, clock=Clock())
+    errors: list[Exception] = [ConnectionError("away")] * 4
+
+    def handler(connection: Connection, taken: Message) -> None:
+        if errors:
+            raise errors.pop()
+
+    assert inbox_of(engine, budget=budget).take(handler, message({"id": "a"})) is Outcome.ACCEPTED
+    assert budget.tokens == 10 - 4 + 0.5

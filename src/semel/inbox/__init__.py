@@ -21,9 +21,10 @@ from semel.inbox.confluent import Inbox
 from semel.inbox.events import BrokerCoordinates, Message, Outcome, UnusableId, Version, derived_key
 from semel.inbox.loop import Counts
 from semel.inbox.reaper import RetentionTooShort, reap, reap_async
-from semel.inbox.retries import Retries, is_passing
+from semel.inbox.retries import is_passing
 from semel.inbox.tables import metadata
 from semel.inbox.versions import next_version, next_version_async
+from semel.retries import Retries
 
 __all__ = [
     "AsyncInbox",

@@ -25,7 +25,9 @@ from semel.inbox.brokers import Brokers, LoopFailed
 from semel.inbox.events import Message, Outcome, Version, checked_consumer
 from semel.inbox.quarantine import State
 from semel.inbox.reaper import RETENTION_MS, checked_retention, reap_procedure
-from semel.inbox.retries import Attempts, Outage, Passing, Retries, is_passing
+from semel.inbox.retries import Attempts, Outage, Passing, is_passing
+from semel.retries import Retries, RetryBudget
+from semel.retries.budget import PROCESS_BUDGET
 
 EngineT = TypeVar("EngineT", bound=Engine | AsyncEngine)
 
@@ -77,17 +79,19 @@ class Loop(ABC, Generic[EngineT]):
         first_version: int = 1,
         retries: Retries | None = None,
         passing: Passing = is_passing,
+        budget: RetryBudget = PROCESS_BUDGET,
         retention_ms: int = RETENTION_MS,
         clock: Clock = now_ms,
         chance: Callable[[], float] = random.random,
     ) -> None:
         """`identity` finds an event's id, or its `Version`. Errors that are `passing` are waited for, and never count
-        as attempts. `chance` is at least 0 and less than 1."""
+        as attempts. `budget` holds retries back where a process makes many. `chance` is at least 0 and less than 1."""
         self.counts = Counts()
         self._admission = Admission(checked_consumer(consumer), identity, first_version, passing, clock)
         self._engine = engine
         self._retries = retries or Retries()
         self._passing = passing
+        self._budget = budget
         self._outage = Outage(self._retries)
         self._retention_ms = checked_retention(retention_ms)
         self._clock = clock
@@ -181,10 +185,13 @@ class Loop(ABC, Generic[EngineT]):
                 wait_seconds = attempts.wait_seconds(error)
             else:
                 self._outage.is_over()
+                self._budget.earn()
                 return outcome
             if self._is_stopping:
                 return None
-            yield self._pause(wait_seconds)
+            # Without a wait the message is put aside, which is no retry.
+            if wait_seconds:
+                yield self._pause(max(wait_seconds, self._budget.take_on_credit()))
             if attempts.are_held_up:
                 return None
 
@@ -233,7 +240,8 @@ class Loop(ABC, Generic[EngineT]):
         except Exception as error:
             if not self._passing(error):
                 raise
-            yield self._pause(self._outage.wait_seconds(error, self._chance()))
+            wait_seconds = self._outage.wait_seconds(error, self._chance())
+            yield self._pause(max(wait_seconds, self._budget.take_on_credit()))
 
     def _retry_until(self, handler: Any, until_ms: int | None) -> Procedure[bool]:
         """Whether all of them were tried in time, and nothing is in the way."""

@@ -1,4 +1,4 @@
-"""How often a message that fails is tried, how long to wait in between, and which errors do not count as its own.
+"""How often a message that fails is tried, and which errors do not count as its own.
 
 An error that passes by itself says nothing of the event: another transaction was in the way, or a system is away. It is
 waited for, because an event that is put aside for it was good. A message that was held up too often in one go is left
@@ -6,41 +6,14 @@ for the next one, so that a loop can talk to its broker in between. This module 
 database; chance comes in as an argument.
 """
 
-import errno
 import logging
-import socket
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final
 
 from semel.database import is_passing as is_passing_database
-from semel.database.errors import causes, is_of_a_kind, singly
+from semel.database.errors import causes, singly
 from semel.inbox.events import IdentityIsPlace
 from semel.inbox.quarantine import one_line
-
-
-@dataclass(frozen=True, slots=True)
-class Retries:
-    """How often a message is tried, and how long is waited in between.
-
-    The message's partition waits meanwhile, to keep its order: so all waits together have to stay far below the time
-    after which the group takes a silent consumer for dead (`max.poll.interval.ms`, five minutes).
-    """
-
-    attempts: int = 5
-    first_wait_ms: int = 100
-    wait_ms_max: int = 10_000
-
-    def __post_init__(self) -> None:
-        if self.attempts < 1 or not 0 < self.first_wait_ms <= self.wait_ms_max:
-            raise ValueError(f"there has to be an attempt, and a wait that is not above its limit: {self}")
-
-    def wait_seconds(self, attempt: int, chance: float) -> float:
-        """After the attempt of this number (from 1): twice as long each time, less up to a half, so that many who
-        failed together do not come back together. `chance` is at least 0 and less than 1."""
-        wait_ms = min(self.first_wait_ms << (attempt - 1), self.wait_ms_max)
-        return wait_ms * (1 - chance / 2) / 1000
-
+from semel.retries.backoff import Retries, is_no_answer
 
 # -- outages -----------------------------------------------------------------------------------------------------------
 
@@ -48,37 +21,14 @@ class Retries:
 Passing = Callable[[BaseException], bool]
 """Says of an error that it passes by itself, and so says nothing of the message."""
 
-# From here on waits are as long as they get.
-_COUNT_MAX: Final = 32
-
 logger = logging.getLogger("semel.inbox")
-
-_NO_WAY_THERE: Final = frozenset({errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EHOSTDOWN})
-# What clients of HTTP raise where there was no answer; they do not say what of.
-_NO_ANSWER: Final = frozenset(
-    {
-        *("httpx.NetworkError", "httpx.TimeoutException", "httpx.RemoteProtocolError"),
-        *("requests.exceptions.ConnectionError", "requests.exceptions.Timeout"),
-        "aiohttp.client_exceptions.ClientConnectionError",
-    }
-)
 
 
 def is_passing(error: BaseException) -> bool:
     """Whether it passes by itself: contention in a database, or something that does not answer."""
     return all(
-        is_passing_database(single) or any(_is_no_answer(one) for one in causes(single)) for single in singly(error)
+        is_passing_database(single) or any(is_no_answer(one) for one in causes(single)) for single in singly(error)
     )
-
-
-def _is_no_answer(error: BaseException) -> bool:
-    if isinstance(error, ConnectionError | TimeoutError):
-        return True
-    if isinstance(error, socket.gaierror):
-        return error.errno == socket.EAI_AGAIN
-    if isinstance(error, OSError) and error.errno in _NO_WAY_THERE:
-        return True
-    return is_of_a_kind(error, _NO_ANSWER)
 
 
 class Outage:
@@ -94,8 +44,7 @@ class Outage:
         # Of two who want the same row one is turned away, now and then. That is no news.
         if self._count == self._retries.attempts:
             logger.warning("waiting: %s", one_line(f"{type(error).__name__}: {error}"))
-        # Far beyond the limit of any wait, and no farther.
-        return self._retries.wait_seconds(min(self._count, _COUNT_MAX), chance)
+        return self._retries.wait_seconds(self._count, chance)
 
     def is_over(self) -> None:
         if self._count >= self._retries.attempts:

@@ -26,6 +26,7 @@ from semel.outbox.layout import SHARDS_MAX, Layout
 from semel.outbox.ledger import Batch, Owner, Size
 from semel.outbox.shard import DATABASE, Patience, PatienceOver, Shard, Stopped
 from semel.publish import Publisher, PublishRefused
+from semel.retries.budget import PROCESS_BUDGET, RetryBudget
 
 # A batch is one transaction of the database and one of the log, which cost some milliseconds however small it is: four
 # times as many rows made a relay that is behind 1.3 times as fast. It has to stay short for those who wait for its end.
@@ -76,6 +77,7 @@ class Relay:
         shards: int | None = None,
         batch_rows: int = BATCH_ROWS,
         timeout_seconds: float = TIMEOUT_SECONDS,
+        budget: RetryBudget = PROCESS_BUDGET,
         clock: Clock = now_ms,
     ) -> None:
         if not isinstance(engine, Engine):
@@ -95,6 +97,7 @@ class Relay:
         self._timeout_seconds = timeout_seconds
         self._fallback_seconds = FALLBACK_SECONDS
         self._make_publisher: Callable[..., Publisher] = Publisher
+        self._budget = budget
         self._clock = clock
         self._life = secrets.token_hex(8)
         self._owner_name = f"process {os.getpid()} on {socket.gethostname()}"
@@ -222,7 +225,7 @@ class Relay:
         )
 
     def _new_patience(self) -> Patience:
-        self._patiences.append(Patience(self._stopping, self._patience_seconds))
+        self._patiences.append(Patience(self._stopping, self._patience_seconds, self._budget))
         return self._patiences[-1]
 
     # -- the threads -------------------------------------------------------------------------------------------------
@@ -263,6 +266,7 @@ class Relay:
 
     def _count_batch(self, batch: Batch) -> None:
         self._bell.count_done()
+        self._budget.earn()
         now_ms = self._clock()
         with self._mutex:
             done = self._progress

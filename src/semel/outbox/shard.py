@@ -28,6 +28,7 @@ from semel.outbox import ledger
 from semel.outbox.errors import OutOfStep, RelayFailed
 from semel.outbox.ledger import Batch, Owner, Size
 from semel.publish import Fenced, Publisher, PublishError, PublishFailed, PublishUncertain, RecordRefused
+from semel.retries.budget import PROCESS_BUDGET, RetryBudget
 
 # -- patience ----------------------------------------------------------------------------------------------------------
 
@@ -53,9 +54,15 @@ class PatienceOver(Exception):
 class Patience:
     """One for each thread of a relay; any thread may ask what is waited for."""
 
-    def __init__(self, stopping: threading.Event, seconds_max: float | None = None) -> None:
+    def __init__(
+        self,
+        stopping: threading.Event,
+        seconds_max: float | None = None,
+        budget: RetryBudget = PROCESS_BUDGET,
+    ) -> None:
         """`seconds_max` is how long to wait for one thing at most; None means for as long as it is away."""
         self._stopping = stopping
+        self._budget = budget
         self._seconds_max = seconds_max
         self._missing: dict[str, str] = {}
         self._missing_since: dict[str, float] = {}
@@ -87,7 +94,7 @@ class Patience:
             logger.warning("waiting for %s: %s", what, why)
         if self._seconds_max is not None and time.monotonic() - since >= self._seconds_max:
             raise PatienceOver(f"gave up after waiting {self._seconds_max:g} s for {what}: {why}")
-        if self._stopping.wait(_PAUSE_SECONDS):
+        if self._stopping.wait(max(_PAUSE_SECONDS, self._budget.take_on_credit())):
             raise Stopped
 
     def is_back(self, what: str) -> None:

@@ -1,0 +1,223 @@
+"""The caller's side of `Idempotency-Key`: one key for each intent, and one answer, however many attempts it takes.
+
+    caller = Caller(requests.Session())
+    answer = caller.post("https://shop/payments", json={"cents": 950}, intent="order 17")
+
+It works with `httpx` and `requests`, and gives their own answers back. What it returns is final; everything else is
+raised. It must never send a key with two different requests, nor an attempt without the key of the first one.
+"""
+
+import asyncio
+import random
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from semel.database.keys import derived_key
+from semel.database.procedures import Procedure, drive, drive_async
+from semel.http.attempts import Meaning, is_replayed, meaning_of, retry_after_seconds
+from semel.http.requests import KEY_HEADER, read_key
+from semel.retries import Retries, RetryBudget
+from semel.retries.backoff import is_no_answer
+from semel.retries.budget import PROCESS_BUDGET
+
+__all__ = ["AsyncCaller", "Caller", "GaveUp", "KeyMisused", "is_replay", "key_of"]
+
+# Five attempts, with at most six seconds in between altogether.
+RETRIES: Final = Retries(attempts=5, first_wait_ms=400)
+# No attempt begins later than this after the first one.
+DEADLINE_SECONDS: Final = 60.0
+# `requests` waits for ever where it is not told otherwise.
+TIMEOUT_SECONDS: Final = 10.0
+
+
+class GaveUp(Exception):
+    """There is no answer, and the request may have been executed. The same call with the same key finds out: `key` is
+    the one that was sent, `answer` the last one that came, or None."""
+
+    def __init__(self, key: str, attempts: int, reason: str, answer: Any) -> None:
+        super().__init__(
+            f"gave up after {attempts} attempts, because {reason}: the request may have been executed, so send it "
+            f"again under its key {key!r} and no other"
+        )
+        self.key = key
+        self.attempts = attempts
+        self.answer = answer
+
+
+class KeyMisused(Exception):
+    """The server knows this key from another request: nothing was executed. An intent has to have one body for all
+    time, and another intent another name."""
+
+    def __init__(self, key: str, answer: Any) -> None:
+        super().__init__(f"the server has seen the key {key!r} with another request, and executed nothing")
+        self.key = key
+        self.answer = answer
+
+
+def key_of(intent: str) -> str:
+    """The key of an intent. It is the same in every process, so nothing has to be stored before the first attempt."""
+    return derived_key("semel.http.client", intent)
+
+
+def is_replay(answer: Any) -> bool:
+    """Whether the server gave the answer of an earlier attempt, and executed nothing this time."""
+    return is_replayed(_headers(answer))
+
+
+@dataclass(frozen=True)
+class _Pace:
+    """How attempts follow one another. The seams are for tests: no test waits."""
+
+    retries: Retries
+    deadline_seconds: float
+    budget: RetryBudget
+    clock: Callable[[], float]
+    chance: Callable[[], float]
+
+    def call(self, key: str, send: Callable[[], Any], pause: Callable[[float], Any]) -> Procedure[Any]:
+        until = self.clock() + self.deadline_seconds
+        self.budget.earn()
+        attempts = failures = 0
+        while True:
+            answer, failure = None, None
+            attempts += 1
+            try:
+                answer = yield send()
+            except Exception as error:
+                if not is_no_answer(error):
+                    raise
+                failure, reason = error, f"{type(error).__name__}: {error}"
+                meaning, wait_seconds = Meaning.FAILED, 0.0
+            else:
+                headers = _headers(answer)
+                meaning = meaning_of(answer.status_code, headers, answer.content)
+                wait_seconds = retry_after_seconds(headers)
+                reason = f"the last answer was {answer.status_code}"
+            if meaning is Meaning.FINAL:
+                return answer
+            if meaning is Meaning.MISUSED:
+                raise KeyMisused(key, answer)
+            if meaning is Meaning.FAILED:
+                failures += 1
+                if failures >= self.retries.attempts:
+                    raise GaveUp(key, attempts, reason, answer) from failure
+            # Behind what the server asks for, so that not all come back in the same moment.
+            wait_seconds += self.retries.wait_seconds(max(failures, 1), self.chance())
+            if self.clock() + wait_seconds > until:
+                raise GaveUp(key, attempts, f"{reason}, and the time is up", answer) from failure
+            # An attempt that is running was not refused for want of room, so to ask for its answer costs no token.
+            if meaning is Meaning.FAILED and not self.budget.take():
+                raise GaveUp(key, attempts, f"{reason}, and the retry budget is used up", answer) from failure
+            yield pause(wait_seconds)
+
+
+class _AnyCaller:
+    def __init__(
+        self,
+        client: Any,
+        *,
+        retries: Retries = RETRIES,
+        deadline_seconds: float = DEADLINE_SECONDS,
+        budget: RetryBudget = PROCESS_BUDGET,
+        pause: Callable[[float], Any] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        """`retries` says how many attempts there are and how long the waits are; no attempt begins later than
+        `deadline_seconds` after the first. `budget` is shared by the process."""
+        self._client = client
+        self._pause = pause or self._sleep
+        self._pace = _Pace(retries, deadline_seconds, budget, clock, chance)
+
+    _sleep: Callable[[float], Any]
+
+
+class Caller(_AnyCaller):
+    """Sends requests with a key, by an `httpx.Client` or a `requests.Session`."""
+
+    _sleep = staticmethod(time.sleep)
+
+    def request(
+        self, method: str, url: Any, *, intent: str | None = None, key: str | None = None, **arguments: Any
+    ) -> Any:
+        """The final answer. The key is that of the `intent`, or `key`, or a new one for each call; the other arguments
+        are those of the client's own `request`."""
+        named, headers = _keyed(intent, key, arguments)
+        send = _sending(self._client, method, url, headers, arguments)
+        return drive(self._pace.call(named, send, self._pause))
+
+    def post(self, url: Any, **arguments: Any) -> Any:
+        """`request("POST", ...)`."""
+        return self.request("POST", url, **arguments)
+
+
+class AsyncCaller(_AnyCaller):
+    """Sends requests with a key, by an `httpx.AsyncClient`."""
+
+    _sleep = staticmethod(asyncio.sleep)
+
+    async def request(
+        self, method: str, url: Any, *, intent: str | None = None, key: str | None = None, **arguments: Any
+    ) -> Any:
+        """The final answer, as `Caller.request` gives it."""
+        named, headers = _keyed(intent, key, arguments)
+        request = self._client.build_request(method, url, headers=headers, **arguments)
+        # What comes from a generator can be sent once, and what was read of it any number of times.
+        await request.aread()
+
+        def send() -> Awaitable[Any]:
+            sent: Awaitable[Any] = self._client.send(request)
+            return sent
+
+        return await drive_async(self._pace.call(named, send, self._pause))
+
+    async def post(self, url: Any, **arguments: Any) -> Any:
+        """`request("POST", ...)`."""
+        return await self.request("POST", url, **arguments)
+
+
+def _keyed(intent: str | None, key: str | None, arguments: dict[str, Any]) -> tuple[str, dict[str, str]]:
+    if intent is not None and key is not None:
+        raise ValueError("a request has an intent or a key, and not both: the key of an intent is key_of(intent)")
+    headers = dict(arguments.pop("headers", None) or {})
+    if any(str(name).lower() == KEY_HEADER for name in headers):
+        raise ValueError("the header Idempotency-Key is set by the caller: hand the key over as key=")
+    named = (str(uuid.uuid4()) if intent is None else key_of(intent)) if key is None else key
+    field = f'"{named}"'
+    if read_key([field]) != named:
+        raise ValueError(f"{named!r} would be another key in a header: take printable ASCII without quotes")
+    return named, {**headers, "Idempotency-Key": field}
+
+
+def _sending(
+    client: Any, method: str, url: Any, headers: dict[str, str], arguments: dict[str, Any]
+) -> Callable[[], Any]:
+    """The request is made once, so that all its attempts have the same bytes."""
+    if hasattr(client, "build_request"):
+        request = client.build_request(method, url, headers=headers, **arguments)
+        request.read()
+        return lambda: client.send(request)
+    return _sending_by_requests(client, method, url, headers, arguments)
+
+
+def _sending_by_requests(
+    client: Any, method: str, url: Any, headers: dict[str, str], arguments: dict[str, Any]
+) -> Callable[[], Any]:
+    from requests import Request
+
+    options = {"timeout": TIMEOUT_SECONDS} | {
+        name: arguments.pop(name) for name in ("timeout", "allow_redirects") if name in arguments
+    }
+    of_place = {name: arguments.pop(name, None) for name in ("proxies", "stream", "verify", "cert")}
+    request = client.prepare_request(Request(method.upper(), url, headers=headers, **arguments))
+    if not isinstance(request.body, str | bytes | None):
+        raise TypeError("a body that is read while it is sent can be sent once only: hand over its bytes")
+    options |= client.merge_environment_settings(request.url, of_place.pop("proxies") or {}, **of_place)
+    return lambda: client.send(request, **options)
+
+
+def _headers(answer: Any) -> Mapping[str, str]:
+    return {str(name).lower(): str(value) for name, value in answer.headers.items()}

@@ -1,0 +1,91 @@
+"""The retry budget: retries are at most a share of the first attempts, for all callers of one process together.
+
+A bucket of tokens, kept in thousandths. A first attempt puts a share of a token in, time
+puts some in, and a retry takes one out. While a service is well the bucket is full, and nobody notices it. During an
+outage it runs dry, and from then on a call fails after its first attempt.
+
+A loop, such as a relay, cannot fail: it has to go on trying. It takes its token on credit, and is told how long to wait
+until the debt is paid, so all loops of a process together retry no faster than time fills the bucket.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+_WHOLE: Final = 1000
+
+# The values of Finagle's retry budget (twitter.github.io/finagle/guide/Clients.html#retries): one retry for five
+# requests, and ten a second so that a program with few requests can retry at all, saved up for ten seconds.
+SHARE: Final = 0.2
+PER_SECOND: Final = 10.0
+RESERVE: Final = 100
+
+
+def monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+class RetryBudget:
+    """`share` is how many retries a first attempt earns, `per_second` how many time earns, and `reserve` how many may
+    be saved. It begins full. Any thread may use it."""
+
+    def __init__(
+        self,
+        share: float = SHARE,
+        *,
+        per_second: float = PER_SECOND,
+        reserve: int = RESERVE,
+        clock: Callable[[], int] = monotonic_ms,
+    ) -> None:
+        """`clock` gives milliseconds and never goes back."""
+        if not 0 <= share <= 1 or per_second <= 0 or reserve < 1:
+            raise ValueError(
+                f"a share is 0 to 1, a rate more than 0 and a reserve 1 at least: {share=}, {per_second=}, {reserve=}"
+            )
+        self._share = round(share * _WHOLE)
+        # A token each second is a thousandth of one each millisecond.
+        self._per_ms = per_second
+        self._reserve = reserve * _WHOLE
+        self._clock = clock
+        self._mutex = threading.Lock()
+        self._tokens = float(self._reserve)
+        self._filled_ms = clock()
+
+    def earn(self) -> None:
+        """A first attempt is about to be made."""
+        with self._mutex:
+            self._fill()
+            self._tokens = min(self._tokens + self._share, self._reserve)
+
+    def take(self) -> bool:
+        """Whether a retry may be made now."""
+        with self._mutex:
+            self._fill()
+            if self._tokens < _WHOLE:
+                return False
+            self._tokens -= _WHOLE
+            return True
+
+    def take_on_credit(self) -> float:
+        """How many seconds to wait before a retry that has to be made."""
+        with self._mutex:
+            self._fill()
+            self._tokens -= _WHOLE
+            return max(-self._tokens, 0) / self._per_ms / 1000
+
+    @property
+    def tokens(self) -> float:
+        """How many retries may be made now; below 0 where loops have taken some on credit."""
+        with self._mutex:
+            self._fill()
+            return self._tokens / _WHOLE
+
+    def _fill(self) -> None:
+        now_ms = self._clock()
+        self._tokens = min(self._tokens + (now_ms - self._filled_ms) * self._per_ms, self._reserve)
+        self._filled_ms = now_ms
+
+
+PROCESS_BUDGET: Final = RetryBudget()
+"""What callers, inboxes and relays share where they are not given another one."""
