@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from asking import NEWEST, topic_wanted
 from semel.broker.apis import served_by_its_handler
 from semel.broker.broker import Broker
+from semel.core.principal import ANONYMOUS
 from semel.core.steps import Pace
 from semel.wire import messages
 from semel.wire.frames import SIZE_BYTES, parse_request_header, parse_response_header
@@ -37,7 +38,9 @@ class Asked:
         self.correlation_id = 7
         self.client_id = "by hand"
         self.peer = "hand:1"
-        self.address = "hand"
+        self.address = self.client_host = "hand"
+        self.listener = broker.listeners[0]
+        self.principal = ANONYMOUS
         self.connection_number = over
         self.is_lost = False
         self.after = -1

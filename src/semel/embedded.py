@@ -59,7 +59,7 @@ class EmbeddedBroker:
             raise started[0]
         self._bootstrap = self._broker.bootstrap
         # Whoever restarts finds the broker where it was.
-        self._settings["port"] = self._broker.port
+        self._settings["listeners"] = self._broker.listeners
         return self
 
     def stop(self) -> None:

@@ -148,7 +148,7 @@ def frame_of(api_key: int, version: int, **values: object) -> bytes:
 async def stranger() -> AsyncIterator[tuple[Broker, Callable[[bytes], Any]]]:
     """A broker, and a client of it that has no manners."""
     async with Broker() as broker:
-        reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", broker.listeners[0].port)
 
         async def ask(frame: bytes) -> bytes:
             writer.write(frame)
@@ -163,7 +163,7 @@ async def stranger() -> AsyncIterator[tuple[Broker, Callable[[bytes], Any]]]:
 
 async def answers(broker: Broker, *frames: bytes) -> AsyncIterator[bytes]:
     """What one connection hears when it sends all of these at once."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+    reader, writer = await asyncio.open_connection("127.0.0.1", broker.listeners[0].port)
     writer.writelines(frames)
     for _ in frames:
         yield await reader.readexactly(int.from_bytes(await reader.readexactly(4)))

@@ -22,7 +22,7 @@ def lost_in_between(frame: bytes, when_lost: Callable[[Broker], None] = lambda b
     async def run() -> dict[str, int]:
         async with Broker(durability="os", pace=SMALL_STEPS) as broker:
             create(broker, "orders", 3)
-            _, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+            _, writer = await asyncio.open_connection("127.0.0.1", broker.listeners[0].port)
             writer.write(frame)
             for _ in range(10_000):
                 await asyncio.sleep(0)

@@ -144,6 +144,7 @@ class World:
                 files=self.files,
                 host=HOST,
                 port=PORT,
+                insecure=True,
                 settings=SETTINGS,
                 limits=LIMITS,
                 clock=self.clock_s,

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -37,6 +37,7 @@ from semel.broker.transactions import TransactionCoordinator
 from semel.broker.turns import Turns
 from semel.compaction.opening import KeyChecks
 from semel.core.steps import Pace
+from semel.security.listeners import Listener, check_listeners
 from semel.storage.files import DiskFiles, Files, MemoryFiles
 from semel.storage.log import Log, LogSettings, Torn
 from semel.storage.segment import Stretch
@@ -58,8 +59,8 @@ class Broker:
         *,
         host: str = "127.0.0.1",
         port: int = 0,
-        advertised_host: str | None = None,
-        advertised_port: int | None = None,
+        listeners: Sequence[Listener] = (),
+        insecure: bool = False,
         durability: Durability = "fsync",
         auto_create_topics: bool = True,
         partitions_default: int = 1,
@@ -70,14 +71,16 @@ class Broker:
         disk_threads: Callable[[str, asyncio.AbstractEventLoop], DiskThread] = DiskThread,
         pace: Pace | None = None,
     ) -> None:
-        """`data` is the directory to keep the log in; without one it lives in memory, as long as the broker does."""
+        """`data` is the directory to keep the log in; without one it lives in memory, as long as the broker does.
+
+        `listeners` take the place of `host` and `port`, where one plain listener is not enough. Beyond the loopback a
+        listener without a login is refused unless `insecure` says that the network is trusted.
+        """
         self.limits = limits or Limits()
         self.metrics = Metrics()
         self.events = Events()
-        self.host = host
-        self.port = port
-        self.advertised_host = advertised_host or host
-        self._advertised_port = advertised_port
+        self.listeners = list(listeners) or [Listener(host=host, port=port)]
+        check_listeners(self.listeners, insecure=insecure)
         self.durability: Durability = durability
         self.pace = pace or Pace()
         self.auto_create_topics = auto_create_topics
@@ -108,7 +111,7 @@ class Broker:
         self._disk_threads = disk_threads
         # In the order in which they came, so that the same events have the same outcome.
         self._connections: dict[Connection, None] = {}
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
         self._loop: asyncio.AbstractEventLoop
         self._chores: Chores
         self._reader: DiskThread
@@ -139,23 +142,40 @@ class Broker:
         self.failed = self._loop.create_future()
         if not hasattr(self, "log"):
             self.recover()
-        try:
-            self._server = await self._loop.create_server(
-                lambda: Connection(self), self.host, self.port, backlog=512, reuse_address=True
-            )
-        except BaseException:
-            self.log.abandon()
-            raise
-        self.port = self._server.sockets[0].getsockname()[1]
-        log = self.log
-        recovery: dict[str, Any] = {"topics": len(log.state.catalog), "journal_position": log.end}
-        recovery |= {"replayed_bytes": log.replayed_bytes, "leader_epoch": log.state.partitions.leader_epoch}
-        self.events.tell(logging.INFO, "started", address=f"{self.host}:{self.port}", **recovery)
         self._wire()
         self.transactions.begin()
         self.groups.begin()
         self.consumer_groups.begin()
         self._chores.begin()
+        try:
+            for number in range(len(self.listeners)):
+                await self._listen(number)
+        except BaseException:
+            await self.kill()
+            raise
+        log = self.log
+        recovery: dict[str, Any] = {"topics": len(log.state.catalog), "journal_position": log.end}
+        recovery |= {"replayed_bytes": log.replayed_bytes, "leader_epoch": log.state.partitions.leader_epoch}
+        for listener in self.listeners:
+            self.events.tell(logging.INFO, "started", listener=listener.name, address=listener.address, **recovery)
+
+    async def _listen(self, number: int) -> None:
+        """Take connections on one of the listeners, which learns its port here."""
+        listener = self.listeners[number]
+
+        def connection() -> Connection:
+            return Connection(self, self.listeners[number])
+
+        try:
+            server = await self._loop.create_server(
+                connection, listener.host, listener.port, backlog=512, reuse_address=True
+            )
+        except OSError as error:
+            # So that the message can say which of the addresses it is.
+            error.filename = listener.address
+            raise
+        self._servers.append(server)
+        self.listeners[number] = listener.bound_to(server.sockets[0].getsockname()[1])
 
     def _wire(self) -> None:
         """Make the threads, and the objects that work on the log."""
@@ -198,13 +218,8 @@ class Broker:
 
     @property
     def bootstrap(self) -> str:
-        """What clients put into `bootstrap.servers`."""
-        return f"{self.advertised_host}:{self.advertised_port}"
-
-    @property
-    def advertised_port(self) -> int:
-        """The port that clients are told to use."""
-        return self.port if self._advertised_port is None else self._advertised_port
+        """What clients of the first listener put into `bootstrap.servers`."""
+        return self.listeners[0].bootstrap
 
     async def stop(self) -> None:
         """Answer what is under way, as far as that takes no more than a moment, then leave everything durable."""
@@ -256,8 +271,8 @@ class Broker:
         self.runtime.alarm.stop()
         self._chores.stop()
         self.pump.make_no_more_checkpoints()
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
 
     async def _stop_threads(self) -> None:
         """Let the disk finish, and hear how it went: the log must not be closed over a sync that failed."""

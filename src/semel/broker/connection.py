@@ -23,7 +23,9 @@ from semel.broker.limits import Limits
 from semel.broker.metrics import Metrics
 from semel.broker.receive_buffer import ReceiveBuffer, ReceiveMemory
 from semel.broker.turns import Turns
+from semel.core.principal import ANONYMOUS, Principal
 from semel.core.producer_room import address_of
+from semel.security.listeners import Listener
 from semel.wire.errors import ProtocolError
 from semel.wire.frames import SIZE_BYTES, RequestHeader, frame_size, parse_request_header
 from semel.wire.versions import PRODUCE
@@ -154,6 +156,21 @@ class Exchange:
         return self._connection.address
 
     @property
+    def client_host(self) -> str:
+        """The address from which the client connects, without its port."""
+        return self._connection.client_host
+
+    @property
+    def listener(self) -> Listener:
+        """The listener to which the client is connected."""
+        return self._connection.listener
+
+    @property
+    def principal(self) -> Principal:
+        """The name under which the client has logged in, or `ANONYMOUS`."""
+        return self._connection.principal
+
+    @property
     def connection_number(self) -> int:
         """Which connection it came over: a later one has a higher number."""
         return self._connection.number
@@ -162,8 +179,10 @@ class Exchange:
 class Connection(asyncio.BufferedProtocol):
     """The protocol object of one socket."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, listener: Listener) -> None:
         self.host = host
+        self.listener = listener
+        self.principal = ANONYMOUS
         self._transport: asyncio.Transport | None = None
         self._buffer = ReceiveBuffer(host.receive_memory, lambda: self._processing or self._has_to_wait, self._process)
         self._exchanges: deque[Exchange] = deque()
@@ -182,6 +201,7 @@ class Connection(asyncio.BufferedProtocol):
         self._bytes_since_progress = 0
         self.last_progress_at = host.clock.uptime()
         self.peer = ""
+        self.client_host = ""
         # What others may come from, too; of IPv6 the network.
         self.address = ""
         # Later connections have higher numbers.
@@ -193,7 +213,8 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         address = transport.get_extra_info("peername")
         self.peer = f"{address[0]}:{address[1]}" if isinstance(address, tuple) else "local"
-        self.address = address_of(address[0] if isinstance(address, tuple) else "local")
+        self.client_host = address[0] if isinstance(address, tuple) else "local"
+        self.address = address_of(self.client_host)
         self._transport.set_write_buffer_limits(high=UNSENT_BYTES_HIGH)
         if self.host.welcome(self):
             self.host.receive_memory.join(self._buffer)

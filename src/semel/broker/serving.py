@@ -21,6 +21,7 @@ from semel.broker.transactions import TransactionCoordinator
 from semel.broker.turns import Turns
 from semel.compaction.opening import KeyChecks
 from semel.core.steps import Pace, Steps
+from semel.security.listeners import Listener
 from semel.storage.log import Log
 from semel.storage.segment import Stretch
 from semel.wire.errors import ProtocolError
@@ -49,17 +50,9 @@ class Serving(Protocol):
     unsent_bytes: int
     key_checks: KeyChecks
     # How the broker was set.
-    advertised_host: str
+    listeners: list[Listener]
     auto_create_topics: bool
     partitions_default: int
-
-    @property
-    def advertised_port(self) -> int:
-        """The port that clients are told to use."""
-
-    @property
-    def bootstrap(self) -> str:
-        """What clients put into `bootstrap.servers`."""
 
     def warm(self, stretches: list[Stretch], done: Callable[[], None]) -> None:
         """Have records brought from the disk into memory without waiting for it, then call `done`."""

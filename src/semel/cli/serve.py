@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING, Final
 from semel.cli.addresses import listening_address
 from semel.cli.errors import Failure
 from semel.cli.garbage import Garbage
+from semel.cli.listeners import LISTEN_DEFAULT, listeners_of
 from semel.cli.progress import Progress
 from semel.cli.subcommands import positive
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
     from semel.broker.limits import Limits
+    from semel.security.listeners import Listener
 
 EXAMPLE: Final = "  semel serve --listen 127.0.0.1:9092 --data ./data"
 
@@ -43,9 +45,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--data", required=True, metavar="DIR", help="the directory that holds the log; made if it is not there")
     add(
-        "--listen", default="127.0.0.1:9092", metavar="HOST:PORT", help="where clients connect; port 0 picks a free one"
+        "--listen",
+        action="append",
+        default=[],
+        metavar="[NAME=PROTOCOL://]HOST:PORT",
+        help=f"where clients connect, any number of times; port 0 picks a free one ({LISTEN_DEFAULT})",
     )
-    add("--advertise", metavar="HOST[:PORT]", help="the address clients are told to use, where it is not --listen")
+    add(
+        "--advertise",
+        action="append",
+        default=[],
+        metavar="[NAME=]HOST[:PORT]",
+        help="the address clients of a listener are told to use, where it is not --listen",
+    )
+    add(
+        "--insecure",
+        action="store_true",
+        help="serve plain listeners to other machines: their clients may read and change everything",
+    )
     add(
         "--durability",
         choices=("fsync", "os"),
@@ -76,13 +93,7 @@ def run(options: argparse.Namespace) -> int:
     )
     if os.path.exists(options.data) and not os.path.isdir(options.data):
         raise Failure(f"{options.data}: this is a file; --data takes a directory, and makes one that is missing")
-    host, port = listening_address(options.listen)
-    advertised_host, advertised_port = host, None
-    if options.advertise:
-        advertised_host, advertised_port = _advertised(options.advertise)
-    elif host in ("", "0.0.0.0", "::"):
-        # Clients cannot connect to "everywhere".
-        advertised_host = socket.gethostname()
+    listeners = listeners_of(options.listen, options.advertise, insecure=options.insecure)
     metrics = listening_address(options.metrics) if options.metrics else None
     limits = _limits(options.limit)
     for sentence in not_promised():
@@ -94,10 +105,8 @@ def run(options: argparse.Namespace) -> int:
     with _readable_errors(options):
         broker = Broker(
             options.data,
-            host=host,
-            port=port,
-            advertised_host=advertised_host,
-            advertised_port=advertised_port,
+            listeners=listeners,
+            insecure=options.insecure,
             durability=options.durability,
             auto_create_topics=not options.no_auto_create_topics,
             partitions_default=options.partitions,
@@ -110,13 +119,11 @@ def run(options: argparse.Namespace) -> int:
         import uvloop
 
         garbage.keep()
-        uvloop.run(_serve(broker, garbage, options.listen, metrics, options.metrics))
+        uvloop.run(_serve(broker, garbage, metrics, options.metrics))
     return 0
 
 
-async def _serve(
-    broker: "Broker", garbage: Garbage, listen: str, metrics: tuple[str, int] | None, metrics_listen: str
-) -> None:
+async def _serve(broker: "Broker", garbage: Garbage, metrics: tuple[str, int] | None, metrics_listen: str) -> None:
     loop = asyncio.get_running_loop()
     stop = loop.create_future()
 
@@ -128,7 +135,7 @@ async def _serve(
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, asked_to_stop)
-    with _listening(listen):
+    with _listening():
         await broker.start()
     garbage.look_from_time_to_time(loop)
     metrics_server = None
@@ -136,12 +143,13 @@ async def _serve(
     try:
         if metrics is not None:
             from semel.broker.metrics_server import serve_metrics
+            from semel.security.listeners import shown_address
 
             with _listening(metrics_listen):
                 metrics_server = await serve_metrics(broker, *metrics)
             port = metrics_server.sockets[0].getsockname()[1]
-            metrics_place = f", metrics on {_shown(metrics[0], port)}"
-        print(f"semel ready on {_shown(broker.host, broker.port)} in {_age_seconds():.2f} s{metrics_place}", flush=True)
+            metrics_place = f", metrics on {shown_address(metrics[0], port)}"
+        print(f"semel ready on {_shown(broker.listeners)} in {_age_seconds():.2f} s{metrics_place}", flush=True)
         await asyncio.wait((stop, broker.failed), return_when="FIRST_COMPLETED")
     finally:
         if metrics_server is not None:
@@ -173,26 +181,25 @@ def _readable_errors(options: argparse.Namespace) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _listening(address: str) -> Iterator[None]:
-    """Whatever keeps us from listening at this address, as one line."""
+def _listening(address: str = "") -> Iterator[None]:
+    """Whatever keeps us from listening at this address, or at the one that the error names, as one line."""
     try:
         yield
     except socket.gaierror as error:
-        raise Failure(f"cannot listen on {address}: {error.strerror}") from None
+        raise Failure(f"cannot listen on {error.filename or address}: {error.strerror}") from None
     except OSError as error:
+        address = error.filename or address
         if error.errno == errno.EADDRINUSE:
             raise Failure(f"{address} is in use; choose another port, or 0 for any") from None
         reason = os.strerror(error.errno) if error.errno else error
         raise Failure(f"cannot listen on {address}: {reason}") from None
 
 
-def _advertised(text: str) -> tuple[str, int | None]:
-    """HOST or HOST:PORT."""
-    return listening_address(text) if text.rpartition(":")[2].isdigit() and ":" in text else (text, None)
-
-
-def _shown(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+def _shown(listeners: "list[Listener]") -> str:
+    """The address of the listener; where there are several, each with its name and protocol."""
+    if len(listeners) == 1:
+        return listeners[0].address
+    return ", ".join(f"{listener.name}={listener.protocol}://{listener.address}" for listener in listeners)
 
 
 def _limits(assignments: list[str]) -> "Limits":

@@ -24,8 +24,8 @@ from typing import Final, Self
 
 from semel.chaos.undisturbed import undisturbed
 
-# What `semel serve` prints when clients can connect: the address, the seconds that it took, the address of the metrics.
-READY_LINE: Final = re.compile(r"semel ready on (\S+:\d+) in ([\d.]+) s(?:, metrics on (\S+))?$", re.MULTILINE)
+# What `semel serve` prints when clients can connect: the addresses, the seconds it took, the address of the metrics.
+READY_LINE: Final = re.compile(r"semel ready on (.+:\d+) in ([\d.]+) s(?:, metrics on (\S+))?$", re.MULTILINE)
 
 # A start takes a fraction of a second; the recovery of a large log on a busy machine takes many.
 READY_SECONDS_MAX: Final = 120.0
@@ -56,6 +56,7 @@ class ServedBroker:
         self._environment = {**os.environ, **(environment or {})}
         self._ready_seconds_max = ready_seconds_max
         self._bootstrap = "127.0.0.1:0"
+        self._addresses = ""
         self._metrics_address: str | None = None
         self._ready_seconds = 0.0
         self._process: subprocess.Popen[str] | None = None
@@ -68,6 +69,11 @@ class ServedBroker:
     def bootstrap(self) -> str:
         """What clients put into `bootstrap.servers`."""
         return self._bootstrap
+
+    @property
+    def addresses(self) -> str:
+        """Where the broker listens, as it says it: one address, or `NAME=PROTOCOL://HOST:PORT, ...` for several."""
+        return self._addresses
 
     @property
     def process_id(self) -> int:
@@ -151,7 +157,8 @@ class ServedBroker:
         if ready is None:
             process.wait(STOP_SECONDS_MAX)
             raise ServeFailed(f"semel serve did not start{self._last_line()}")
-        self._bootstrap, self._ready_seconds, self._metrics_address = ready[1], float(ready[2]), ready[3]
+        self._addresses, self._ready_seconds, self._metrics_address = ready[1], float(ready[2]), ready[3]
+        self._bootstrap = self._addresses.partition(", ")[0].rpartition("/")[2]
 
     def _end(self, number: signal.Signals) -> None:
         process = self._process

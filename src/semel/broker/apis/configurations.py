@@ -89,7 +89,7 @@ def _all_of(definitions: Mapping[str, Definition], configs: Mapping[str, str], s
 def of_broker(broker: Serving) -> list[Configuration]:
     limits = broker.limits
     return [
-        _fixed("advertised.listeners", f"PLAINTEXT://{broker.bootstrap}", "string", "Where clients find this broker."),
+        _fixed("advertised.listeners", _listed(broker, advertised=True), "string", "Where clients find this broker."),
         _fixed(
             "auto.create.topics.enable", _word(broker.auto_create_topics), "boolean", "Asking for a topic makes it."
         ),
@@ -106,6 +106,13 @@ def of_broker(broker: Serving) -> list[Configuration]:
         _fixed("group.max.session.timeout.ms", str(limits.group_session_timeout_ms_max), "int", "For classic groups."),
         _fixed("group.max.size", str(limits.group_members_max), "int", "More members than this are refused."),
         _fixed("group.min.session.timeout.ms", str(limits.group_session_timeout_ms_min), "int", "For classic groups."),
+        _fixed(
+            "listener.security.protocol.map",
+            ",".join(f"{listener.name}:{listener.protocol}" for listener in broker.listeners),
+            "string",
+            "What goes over the connections of each listener.",
+        ),
+        _fixed("listeners", _listed(broker, advertised=False), "list", "Where this broker takes connections."),
         _fixed("log.cleanup.policy", DEFINITIONS["cleanup.policy"].default, "list", "For topics that set none."),
         _fixed("log.dirs", broker.log.files.describe(""), "string", "Where everything is kept."),
         _fixed("log.retention.bytes", DEFINITIONS["retention.bytes"].default, "long", "For topics that set none."),
@@ -125,6 +132,13 @@ def of_broker(broker: Serving) -> list[Configuration]:
         ),
         _fixed("socket.request.max.bytes", str(limits.frame_bytes_max), "int", "The largest request."),
     ]
+
+
+def _listed(broker: Serving, *, advertised: bool) -> str:
+    """The listeners as Kafka writes them."""
+    return ",".join(
+        f"{listener.name}://{listener.bootstrap if advertised else listener.address}" for listener in broker.listeners
+    )
 
 
 def check_broker(name: str) -> None:

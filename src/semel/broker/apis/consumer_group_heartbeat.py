@@ -46,7 +46,7 @@ def _heartbeat(broker: Serving, exchange: Exchange, request: Any) -> Steps[Heart
         member_id=member_id,
         epoch=request.member_epoch,
         client_id=exchange.client_id or "",
-        client_host=f"/{exchange.peer.rpartition(':')[0]}",
+        client_host=f"/{exchange.client_host}",
         instance_id=request.instance_id,
         rack_id=request.rack_id,
         rebalance_timeout_ms=rebalance_timeout_ms,

@@ -31,18 +31,11 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Fields:
             "error_code": ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
             "error_message": f"there are no endpoints of type {endpoint_type}",
         }
+    host, port = exchange.listener.reached_at
     asks_operations = request.include_cluster_authorized_operations
     return {
         "cluster_id": broker.log.state.cluster_id,
         "controller_id": NODE_ID,
-        "brokers": [
-            {
-                "broker_id": NODE_ID,
-                "host": broker.advertised_host,
-                "port": broker.advertised_port,
-                "rack": None,
-                "is_fenced": False,
-            }
-        ],
+        "brokers": [{"broker_id": NODE_ID, "host": host, "port": port, "rack": None, "is_fenced": False}],
         "cluster_authorized_operations": CLUSTER_OPERATIONS if asks_operations else NOT_ASKED,
     }

@@ -22,13 +22,15 @@ _NOBODY: Final = {"node_id": -1, "host": "", "port": -1}
 
 @answered_in_steps
 def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
-    coordinator = {**_NOBODY, **attempted(_find, broker, getattr(request, "key_type", _GROUP), exchange.version)}
+    coordinator = {**_NOBODY, **attempted(_find, exchange, getattr(request, "key_type", _GROUP))}
     keys = dict.fromkeys(getattr(request, "coordinator_keys", ()))
     return {**coordinator, "coordinators": (yield from each(keys, lambda key: {"key": key, **coordinator}))}
 
 
-def _find(broker: Serving, key_type: int, version: int) -> Fields:
+def _find(exchange: Exchange, key_type: int) -> Fields:
+    version = exchange.version
     key_types = (_GROUP, _TRANSACTION) if version < _SHARE_FROM else (_GROUP, _TRANSACTION, _SHARE)
     if key_type not in key_types:
         raise Refused(INVALID_REQUEST, f"keys of type {key_type} have no coordinator in version {version}")
-    return {"node_id": NODE_ID, "host": broker.advertised_host, "port": broker.advertised_port}
+    host, port = exchange.listener.reached_at
+    return {"node_id": NODE_ID, "host": host, "port": port}

@@ -40,7 +40,7 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
         new_member_id=new_member_id(client_id if instance_id is None else instance_id),
         instance_id=instance_id,
         client_id=client_id,
-        client_host=f"/{exchange.peer.rpartition(':')[0]}",
+        client_host=f"/{exchange.client_host}",
         protocol_type=message.protocol_type,
         protocols=protocols,
         session_timeout_ms=messages.milliseconds(message.session_timeout),

@@ -44,8 +44,9 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
             outcome = yield from attempted_in_steps(_look_up(broker, name, topic_id, create_missing, operations))
             topics.append({**described_missing(name), "topic_id": topic_id, **outcome})
             yield 4
+    host, port = exchange.listener.reached_at
     return {
-        "brokers": [{"node_id": NODE_ID, "host": broker.advertised_host, "port": broker.advertised_port, "rack": None}],
+        "brokers": [{"node_id": NODE_ID, "host": host, "port": port, "rack": None}],
         "cluster_id": broker.log.state.cluster_id,
         "controller_id": NODE_ID,
         "topics": topics,

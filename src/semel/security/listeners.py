@@ -1,0 +1,82 @@
+"""Listeners: each address on which the broker takes connections, by which protocol, and where clients are told to go.
+
+A listener whose clients prove nothing, or send what they prove in the clear, belongs on the loopback; beyond it one is
+refused unless the operator insists. Nothing here may open a socket or ask the network about a name.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from ipaddress import ip_address
+
+
+class SecurityProtocol(StrEnum):
+    """What goes over a listener's connections, by Kafka's names."""
+
+    PLAINTEXT = "PLAINTEXT"
+
+
+def shown_address(host: str, port: int) -> str:
+    """HOST:PORT as people and clients write it."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+class ListenersRefused(ValueError):
+    """These listeners cannot be served together, or not by default; the message says why."""
+
+
+@dataclass(frozen=True)
+class Listener:
+    """An address to listen on. Without an advertised one, clients are told the address itself."""
+
+    name: str = SecurityProtocol.PLAINTEXT
+    protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    host: str = "127.0.0.1"
+    port: int = 0
+    advertised_host: str | None = None
+    advertised_port: int | None = None
+
+    @property
+    def reached_at(self) -> tuple[str, int]:
+        """The host and the port that its clients are told to use."""
+        host = self.host if self.advertised_host is None else self.advertised_host
+        return host, self.port if self.advertised_port is None else self.advertised_port
+
+    @property
+    def bootstrap(self) -> str:
+        """What its clients put into `bootstrap.servers`."""
+        return shown_address(*self.reached_at)
+
+    @property
+    def address(self) -> str:
+        """Where it listens."""
+        return shown_address(self.host, self.port)
+
+    @property
+    def is_on_loopback(self) -> bool:
+        """Whether only programs on this machine can connect."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    def bound_to(self, port: int) -> "Listener":
+        """The same listener with the port that it got."""
+        return replace(self, port=port)
+
+
+def check_listeners(listeners: Sequence[Listener], *, insecure: bool) -> None:
+    """Refuse two listeners of one name, and one beyond the loopback that anybody may read, unless `insecure`."""
+    names = [listener.name for listener in listeners]
+    for name in names:
+        if names.count(name) > 1:
+            raise ListenersRefused(f"two listeners are called {name}; give each a name of its own")
+    for listener in listeners:
+        if not insecure and not listener.is_on_loopback:
+            raise ListenersRefused(
+                f"listener {listener.name} on {listener.host or 'every address'} is {listener.protocol}: every client "
+                "that reaches it may read and change everything, and so may anybody on the way; "
+                "listen on 127.0.0.1, or say --insecure if the network is trusted"
+            )
