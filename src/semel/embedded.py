@@ -58,7 +58,7 @@ class EmbeddedBroker:
             self._thread = None
             raise started[0]
         self._bootstrap = self._broker.bootstrap
-        # Whoever restarts finds the broker where it was.
+        # After a restart the broker has the same addresses.
         self._settings["listeners"] = self._broker.listeners
         return self
 
@@ -91,7 +91,7 @@ class EmbeddedBroker:
             loop.close()
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run something in the broker's thread and wait for what comes of it."""
+        """Run something in the broker's thread and wait for its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def _end(self, ending: Callable[[], Coroutine[Any, Any, None]]) -> None:

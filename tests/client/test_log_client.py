@@ -21,7 +21,7 @@ from semel.client import (
     OffsetOutOfRange,
     Slice,
     Topic,
-    TopicMadeAnew,
+    TopicRecreated,
     TopicPartition,
     UnknownTopic,
     Unreachable,
@@ -289,7 +289,7 @@ def test_a_topic_that_was_made_anew_is_told_from_the_one_that_was_planned(
             topic = planning.topics(["payments"])["payments"]
         ask(DELETE_TOPICS, 5, topic_names=["payments"], timeout=1000)
         made(ask, "payments", 10)
-        with client_of(cluster.bootstrap) as client, pytest.raises(TopicMadeAnew, match=str(topic.id)):
+        with client_of(cluster.bootstrap) as client, pytest.raises(TopicRecreated, match=str(topic.id)):
             values(client, Slice(topic, 0, 0, 10))
 
 
@@ -301,7 +301,7 @@ def test_a_topic_that_is_made_anew_while_it_is_read_is_noticed(broker: FaultyBro
         next(reading)
         ask(DELETE_TOPICS, 5, topic_names=["payments"], timeout=1000)
         made(ask, "payments", 10, batches=20)
-        with pytest.raises(TopicMadeAnew):
+        with pytest.raises(TopicRecreated):
             list(reading)
 
 

@@ -71,7 +71,7 @@ class Chores:
 
         def run() -> None:
             nonlocal is_under_way
-            # First of all: whatever becomes of it this time, there is a next one.
+            # First of all: there is a next run, even if this one fails.
             self._timers[slot] = get_running_loop().call_later(seconds, run)
             if not is_under_way:
                 is_under_way = True

@@ -233,7 +233,7 @@ class ClassicGroupCoordinator:
         self._carry_out(machine, classic.close(machine, self._runtime.clock.steady_ms(), REBALANCE_IN_PROGRESS))
 
     def take_over(self, name: str) -> None:
-        """The group speaks the classic protocol now, and its members have to share out what is read anew."""
+        """The group speaks the classic protocol now, and its members have to join again and divide the partitions."""
         self._begin(self._state.groups.classic(name))
 
     def _check_join(self, name: str, request: JoinRequest) -> None:
@@ -280,7 +280,7 @@ class ClassicGroupCoordinator:
                 # How long offsets are kept counts from then, over restarts and by the time of day.
                 runtime.commit(replace(proposal.entry, at_ms=runtime.clock.now_ms()))
             except (OSError, ValueError) as error:
-                # Members that wait must hear of it: the disk is full, or the entry cannot follow on the group's state.
+                # Members that wait must be told: the disk is full, or the entry cannot follow on the group's state.
                 proposal.refused()
                 if isinstance(error, ValueError):
                     runtime.tell_of_slip("request_failed", error, group=machine.name)

@@ -2,7 +2,7 @@
 
 One partition at a time, in one thread: first the keys are surveyed, then group after group of segments is rewritten,
 and between two jobs of the thread the event loop swaps what is done. The thread and the event loop share the
-interpreter, so the thread lets go of it all the time: a request never waits longer than one batch takes.
+interpreter, so the thread releases it again and again: a request never waits longer than one batch takes.
 """
 
 import asyncio

@@ -414,7 +414,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the client waits for an answer of ours."""
+        """Whether the client waits for an answer of the broker."""
         return bool(self._exchanges)
 
     def stop_serving(self) -> None:

@@ -87,7 +87,7 @@ class ConsumerGroupCoordinator:
         return group_configs.rules_with(self._rules, self._state.groups.configs_of(name))
 
     def configure(self, name: str, configs: Mapping[str, str | None], *, validate_only: bool) -> None:
-        """Let these be all that is set on a group from now on; its members hear of it with their next heartbeats."""
+        """Make these all that is set on a group from now on. Its members are told with their next heartbeats."""
         groups = self._state.groups
         settled = canonical(configs, self.definitions)
         group_configs.check(settled, self._rules)
@@ -289,7 +289,7 @@ class ConsumerGroupCoordinator:
         self._deadlines.note(name, machine.next_deadline_ms())
 
     def _pass_time(self, name: str, now_ms: int) -> Steps[None]:
-        """Remove the members of a group that have been silent, or slow to let go, for too long."""
+        """Remove the members of a group that were silent for too long, or took too long to give up partitions."""
         yield from self.look_up(name)
         machine = self._existing(name)
         if machine is not None:
@@ -317,6 +317,7 @@ class ConsumerGroupCoordinator:
             lost = {member_id for member_id in overdue if machine.members[member_id].has_lost_connection}
             self._commit(name, machine, machine.decide_removal(name, overdue, self._state.catalog, now_ms))
             for member_id in overdue:
-                reason = "after its connection was lost" if member_id in lost else "for too long, or slow to let go"
-                self._members.tell("member_expired", name, reason=f"{member_id} was silent {reason}")
+                slow = "was silent for too long, or took too long to give up partitions"
+                reason = "was silent after its connection was lost" if member_id in lost else slow
+                self._members.tell("member_expired", name, reason=f"{member_id} {reason}")
             self._downgrade_if_due(name, machine)

@@ -29,7 +29,7 @@ class Events:
         self._periods: dict[str, _Period] = {}
 
     def tell(self, level: int, event: str, *, error: BaseException | None = None, **fields: object) -> None:
-        """Log an event under a name of ours, with its fields; `error` adds a traceback and is for our own mistakes."""
+        """Log an event by its name, with its fields. `error` adds a traceback, and is only for bugs in semel."""
         if not logger.isEnabledFor(level):
             return
         now = self._clock()

@@ -62,7 +62,7 @@ def _batches(broker: Broker) -> Iterator[str]:
     yield from _family(
         "counter",
         "batches_total",
-        "Batches that clients sent, by what became of them; only accepted ones were written.",
+        "Batches that clients sent, by their outcome; only accepted ones were written.",
         [(f'{{outcome="{outcome}"}}', count) for outcome, count in outcomes.items()],
     )
     yield from _family("counter", "records_total", "Records in accepted batches.", metrics.accepted_records)

@@ -30,7 +30,7 @@ class Limits:
     fetch_answer_bytes_max: int = 8 * 1024 * 1024
     # Answers that were given but not taken yet, of all connections; beyond it fetches get one batch at a time.
     unsent_bytes_max: int = 256 * 1024 * 1024
-    # Partitions in fetches that wait for records; beyond it a fetch is answered at once with what there is.
+    # Partitions in fetches that wait for records; beyond it a fetch is answered at once with the records that exist.
     waiting_partitions_max: int = 1_000_000
     # How long a fetch may wait for records, whatever it asks for.
     fetch_wait_ms_max: int = 60_000
@@ -38,7 +38,8 @@ class Limits:
     fetch_sessions_max: int = 1_000
     # Partitions in all of those sessions together.
     fetch_session_partitions_max: int = 200_000
-    # Of a request that has begun, and of an answer, the rest or another 64 KB has to come or go within this time.
+    # The rest of a request that has begun, or its next 64 KB, has to come within this time. The same holds for an
+    # answer that goes out.
     stalled_connection_ms_max: int = 60_000
     # A connection on which nothing happens is closed after this time, as in Apache Kafka.
     idle_connection_ms_max: int = 600_000
@@ -64,7 +65,7 @@ class Limits:
     # How long a group's offsets are kept after its last member left, or, where there never was one, after they were
     # committed, as in Apache Kafka (offsets.retention.minutes): seven days.
     offsets_retention_ms: int = 604_800_000
-    # Members of one group. Each joins when another comes or goes, and the leader hears of all.
+    # Members of one group. Each joins again when another comes or goes, and the leader is told about all of them.
     group_members_max: int = 2_000
     # What members of one group bring, and what each of them takes otherwise: 1 KB. The leader gets it in one answer.
     group_bytes_max: int = 8 * 1024 * 1024
@@ -75,7 +76,7 @@ class Limits:
     group_session_timeout_ms_max: int = 1_800_000
     # How much of its session a member has left when the connection over which it spoke goes away, unless it is static:
     # the kernel of one that was killed ends it at once. By their defaults clients send a heartbeat in every third of a
-    # session, so one that only has to connect anew is heard in time. With 100 a lost connection means nothing, as in
+    # session, so one that only has to connect again is heard in time. With 100 a lost connection changes nothing, as in
     # Apache Kafka.
     group_lost_connection_session_percent: int = 40
     # How long the first member of a group waits for others. Apache Kafka has 3 s, and advises 0 for development: what
@@ -86,9 +87,9 @@ class Limits:
     consumer_group_session_timeout_ms: int = 45_000
     consumer_group_heartbeat_interval_ms: int = 5_000
     # How often while members come and go. Apache Kafka knows no such thing, and a member that joins waits there for two
-    # intervals: one until another lets go, one until it hears of it.
+    # intervals: one until another member gives up its partitions, one until it is told that they are free.
     consumer_group_heartbeat_interval_in_motion_ms: int = 500
-    # How long a new member may wait to hear its generation, as in Apache Kafka: clients give up after this long.
+    # How long a new member may wait to be told its generation, as in Apache Kafka: clients give up after this long.
     group_new_member_join_timeout_ms: int = 300_000
     # What compaction may take to remember keys, at 210 bytes for each; where there are more it goes in several rounds.
     compaction_key_bytes_max: int = 128 * 1024 * 1024

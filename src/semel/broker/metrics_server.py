@@ -48,7 +48,7 @@ async def _answer(broker: Broker, reader: asyncio.StreamReader) -> bytes:
     try:
         request = await reader.readuntil(b"\n")
         method, target, protocol = request.decode("ascii").split()
-        # The headers say nothing that matters, but are taken, or the end of the connection would look like an error.
+        # The headers do not matter, but have to be read, or the end of the connection would look like an error.
         headers = len(request)
         while (line := await reader.readuntil(b"\n")).strip():
             headers += len(line)

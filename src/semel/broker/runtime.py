@@ -99,7 +99,7 @@ class Runtime:
     # -- telling ------------------------------------------------------------------------------------------------
 
     def tell_of_slip(self, event: str, error: Exception, **fields: object) -> None:
-        """Something broke off that must not; an operator has to hear of it."""
+        """Tell the operator about work that broke off because of a bug."""
         if self.log.torn is None:  # Else the end of the broker has more to tell.
             self.events.tell(logging.ERROR, event, error=error, **fields)
 

@@ -6,9 +6,9 @@ decisions durable, the alarm that rings when a transaction is overdue, and over 
 In version 1 of the protocol a request does not say which transaction it means. One that was delayed on a connection
 which its client has given up could end the client's next transaction, half done, or put offsets of the last one into
 it. No client goes back to an older connection after it was heard over a newer one, so a request that comes over an
-older one is such a straggler, and its connection is closed instead of being answered. A client for which this should
-not hold connects anew, asks again, and is served. Clients talk to the coordinator of a group over another connection
-than to that of their transactions, though both are here; so each has a count of its own.
+older one is such a straggler: the broker closes the connection and does not answer. A client that does go back connects
+again, asks again, and is served. Clients talk to the coordinator of a group over another connection than to that of
+their transactions, though both are here; so each has a count of its own.
 """
 
 import logging
@@ -55,7 +55,7 @@ class TransactionCoordinator:
         self, decide: Callable[[], D], entries_of: Callable[[D], Iterable[Entry]], outcome: TransactionOutcome
     ) -> Steps[D]:
         """Commit the entries of what `decide` says. The markers of an end in many partitions are written first, in
-        steps; others are served meanwhile, so it is decided anew behind that.
+        steps. Other requests are served meanwhile, so the decision is made again after that.
         """
         decision, prepared = decide(), None
         for entry in entries_of(decision):

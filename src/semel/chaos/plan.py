@@ -34,7 +34,7 @@ class Fault(StrEnum):
 
 ON_REQUESTS: Final = (Fault.CUT, Fault.RESET, Fault.DRIBBLE, Fault.HANG)
 ON_ANSWERS: Final = (Fault.DELAY, Fault.TRUNCATE, Fault.DRIBBLE)
-# The acknowledgement of a Produce suffers the same as any answer, and is what there is to drop.
+# The acknowledgement of a Produce suffers the same as any answer, and is the only one that is dropped.
 ON_ACKS: Final = (Fault.DROP_ACK, *ON_ANSWERS)
 
 DELAY_MS_MAX: Final = 300
@@ -83,7 +83,7 @@ class FaultPlan:
         self.seed = seed
         self.delay_ms_max = delay_ms_max
         self.hang_ms = hang_ms
-        # For whoever has a clock: to be armed when their time has come.
+        # A caller with a clock arms these when their time has come.
         self.timed = tuple(one for one in planned if one.after_seconds is not None)
         self._counted = tuple(one for one in planned if one.at_request is not None)
         self._requests: Counter[int | None] = Counter()

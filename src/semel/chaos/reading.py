@@ -12,9 +12,9 @@ PATIENCE_SECONDS: Final = 60.0
 POLL_SECONDS: Final = 0.02
 READ_MESSAGES_MAX: Final = 1_000
 
-# librdkafka asks its bootstrap servers anew when it has lost all brokers, and lets go of those it knew. If that happens
-# while it connects to one of them again, the old one never ends (seen in 2.16.0), and the client neither gets on
-# nor closes. The address here stays the same, so there is nothing to ask anew.
+# When librdkafka has lost all brokers, it asks its bootstrap servers again and drops the brokers it knew. If that
+# happens while it connects to one of them again, the old one never ends (seen in 2.16.0), and the client neither gets
+# on nor closes. The address here stays the same, so the client need not ask again.
 CONNECTION: Final = {
     "metadata.recovery.strategy": "none",
     "reconnect.backoff.ms": 10,

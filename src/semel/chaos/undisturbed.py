@@ -1,4 +1,4 @@
-"""Signals held back while a process is started, so that whoever is ended by one knows of all that he has to end.
+"""Signals held back while a process is started, so that a run which a signal ends can end every process it started.
 
 It must never know what is started.
 """
@@ -14,14 +14,14 @@ _ENDINGS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
-    """A signal that comes meanwhile strikes afterwards: where a process is being started, its exception would leave one
-    behind of which nobody knows. In the block the process has to become known, too. For moments."""
+    """Deliver a signal that comes meanwhile afterwards. Its exception in the middle of starting a process would leave
+    behind a process that no code knows. Inside the block the caller also has to note the process. For moments only."""
     if threading.current_thread() is not threading.main_thread():
         # No signal strikes here.
         yield
         return
     came: list[int] = []
-    # Nothing but a handler raises anything, and what is ignored has to stay so: who is started is to ignore it, too.
+    # Only a handler can raise. A signal that is ignored has to stay so, because the new process is to ignore it too.
     usual = {number: handler for number in _ENDINGS if callable(handler := signal.getsignal(number))}
     try:
         for number in usual:

@@ -12,7 +12,7 @@ from semel.client.errors import (
     OffsetOutOfRange,
     Refused,
     SettingsRefused,
-    TopicMadeAnew,
+    TopicRecreated,
     UnknownTopic,
     Unreachable,
 )
@@ -46,7 +46,7 @@ __all__ = [
     "SettingsRefused",
     "Slice",
     "Topic",
-    "TopicMadeAnew",
+    "TopicRecreated",
     "TopicPartition",
     "UnknownTopic",
     "Unreachable",

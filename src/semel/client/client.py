@@ -208,7 +208,7 @@ class _Fetching:
 
     def _check_range(self) -> None:
         begin = self._client.offsets([self._where], EARLIEST, self._isolation)[self._where]
-        # Of the log, and not of what is committed in it, which may well end before the offset.
+        # The end of the log: its committed records may well end before the offset.
         end = self._client.offsets([self._where], LATEST, Isolation.READ_UNCOMMITTED)[self._where]
         if begin <= self._offset <= end:
             raise Moved(f"partition {self._where} had no offset {self._offset} a moment ago")

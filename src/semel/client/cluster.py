@@ -13,7 +13,7 @@ from uuid import UUID
 
 from semel.client import codes
 from semel.client.connection import Connection, ConnectionLost
-from semel.client.errors import TopicMadeAnew, UnknownTopic
+from semel.client.errors import TopicRecreated, UnknownTopic
 from semel.client.patience import MENDABLE, Moved
 from semel.client.places import NO_ID, Edge, Isolation, Position, Topic, TopicPartition
 from semel.client.settings import Address, ClientSettings
@@ -35,7 +35,7 @@ class Cluster:
         self._brokers: list[Address] = []
         self._controller: Address | None = None
         self._topics: dict[str, Topic] = {}
-        # Of each topic that is known, by partition.
+        # For each known topic, the leaders by partition.
         self._leaders: dict[str, dict[int, Address | None]] = {}
         # The topics that are written to: an error about rights then names Write, and not Read.
         self._written: set[str] = set()
@@ -150,8 +150,8 @@ class Cluster:
         if topic is None:
             raise UnknownTopic(f"there is no topic {where.topic!r}")
         if topic_id not in (NO_ID, topic.id) and topic.id != NO_ID:
-            raise TopicMadeAnew(
-                f"topic {where.topic!r} was deleted and made anew: its id was {topic_id} and is {topic.id}"
+            raise TopicRecreated(
+                f"topic {where.topic!r} was deleted and created again: its id was {topic_id} and is {topic.id}"
             )
         if not self._is_known(where):
             last = topic.partitions - 1

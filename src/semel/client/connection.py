@@ -148,7 +148,7 @@ class Connection:
         )
 
     def receive_produce(self) -> list[produce_client.PartitionProduced]:
-        """What became of the batches of the next request in line."""
+        """The answers for the batches of the oldest request under way."""
         version = self._version(PRODUCE)
         frame = self._receive_frame(PRODUCE, version)
         try:

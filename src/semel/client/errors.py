@@ -37,7 +37,7 @@ class UnknownTopic(LogError):
     """There is no such topic, or no such partition of it."""
 
 
-class TopicMadeAnew(LogError):
+class TopicRecreated(LogError):
     """The topic was deleted and another one has its name: its offsets mean other records."""
 
 

@@ -65,7 +65,7 @@ class Patience:
         self.progress()
 
     def progress(self) -> None:
-        """Something came of it: all of the time is there again."""
+        """The attempt got on, so the next one has the whole time again."""
         self.end()
         self._since = self._clock.monotonic()
         self._missing_since: float | None = None

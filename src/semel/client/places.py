@@ -15,7 +15,7 @@ NO_ID: Final = UUID(int=0)
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic as it is now. One that is deleted and made anew has the same name and another id."""
+    """A topic as it is now. One that is deleted and created again has the same name and another id."""
 
     name: str
     id: UUID

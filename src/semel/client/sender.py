@@ -1,8 +1,8 @@
 """What is sent to the leader of some partitions: batches go out in requests, several ahead of the answers.
 
 Brokers remember the last five batches of a producer in each partition, and know no other for one that was sent before.
-So a request has one batch of a partition at most, and five requests are under way. What a broker has said that it has
-is forgotten here; all else can be taken back, in its order, and sent by another sender.
+So a request has one batch of a partition at most, and five requests are under way. The sender forgets the batches that
+the broker has acknowledged; the others can be taken back, in their order, and sent by another sender.
 """
 
 from collections import deque
@@ -65,7 +65,7 @@ class Sender:
             raise
 
     def _receive(self) -> None:
-        """What became of the request that is next in line."""
+        """Take the answer to the oldest request under way."""
         answers = self.connection.receive_produce()
         left = {(batch.topic, batch.partition): batch for batch in self._under_way[0]}
         wrong: list[LogError] = []

@@ -60,7 +60,7 @@ class Transaction:
         self._coordinator: Address | None = None
         self._claim = client.patiently(lambda: self._claim_id(_NO_CLAIM))
         self._partition_counts: dict[str, int] = {}
-        # Of each partition that takes part, the number of its next record.
+        # For each partition that takes part, the number of its next record.
         self._sequences: dict[TopicPartition, int] = {}
         self._waiting: list[PartitionBatch] = []
         self._waiting_bytes = 0
@@ -147,16 +147,17 @@ class Transaction:
     def abort(self) -> None:
         """Take back what is open, unless a commit was asked for.
 
-        An EndTxn would leave the epoch as it is, and what is still on its way to a leader would be written behind it.
-        A claim of the own id aborts as well, and raises the epoch. But Kafka's coordinator would abort a successor's
-        transaction by it; so the id has to be ours still, which announcing what was announced finds out.
+        An EndTxn would leave the epoch as it is, and batches still on their way to a leader would be written behind it.
+        To claim the own id again aborts as well, and raises the epoch. But Kafka's coordinator would then abort a
+        successor's transaction too. So the client first announces the same partitions again: the coordinator refuses
+        that if the id has a successor.
         """
         while self._senders:
             self._senders.popitem()[1].connection.close()
         if self._ends is None or self._is_fenced or self.is_committing:
             return
         patience = Patience(self._client.settings, ABORT_MS_MAX, "the abort")
-        # What cannot be aborted now is when its time is over.
+        # If the abort fails now, the coordinator aborts the transaction when its time is over.
         with suppress(LogError):
             self._patiently(lambda: self._announce(self._opened_by), patience)
             self._client.patiently(self._abort_by_claiming, patience)
@@ -251,7 +252,7 @@ class Transaction:
         self._patiently(attempt, self._patience)
 
     def _hand_over(self) -> None:
-        """Give what waits to the senders, one for each leader. It stays where it is if one of them is not to be had."""
+        """Give the waiting batches to the senders, one for each leader. If one cannot be reached, all go on waiting."""
         led: dict[Address, list[PartitionBatch]] = {}
         for batch in self._waiting:
             led.setdefault(self._cluster.leader_of(TopicPartition(batch.topic, batch.partition)), []).append(batch)

@@ -233,7 +233,7 @@ class Pass:
         """What is left of a batch: itself, or less, or nothing."""
         rules = self.rules
         if not _is_intact(header, batch):
-            # Written anew its checksum would be right, and nobody would ever know.
+            # Rewritten, its checksum would be right, and nobody would ever learn of the damage.
             self.has_passed_unopened = True
             return batch
         if header.is_control:

@@ -18,7 +18,7 @@ from semel.wire.records import opened_in_place
 # A 64-bit number in pieces of seven bits takes ten bytes.
 _SHIFT_MAX: Final = 63
 
-# What is opened on the event loop, compressed and decompressed; more is opened elsewhere, for it takes up to 200 ms.
+# What is opened on the event loop, compressed and decompressed; more takes up to 200 ms, so a thread opens it.
 _COMPRESSED_HERE_MAX: Final = 256 * 1024
 _OPENED_HERE_MAX: Final = 1024 * 1024
 # How many of those may be open at once: 64 MiB, which is what a single large one may take by default.

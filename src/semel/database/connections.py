@@ -201,7 +201,7 @@ PROBES_MAX: Final = 8
 
 
 class _Probes(threading.local):
-    """One connection for each file and thread. A file that was made anew under its name is another file."""
+    """One connection for each file and thread. A file that was created again under its name is another file."""
 
     def __init__(self) -> None:
         self._probes: OrderedDict[tuple[str, int], sqlite3.Connection] = OrderedDict()
@@ -258,7 +258,7 @@ def check_unbroken(connection: Connection) -> None:
 
 
 def _answers(connection: Connection) -> bool:
-    """Of a driver that does not know: nothing is answered in a transaction that was undone."""
+    """Whether the server still answers. A driver may not know that its transaction was undone; then no query works."""
     try:
         connection.exec_driver_sql("SELECT 1")
     except DBAPIError:

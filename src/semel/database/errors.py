@@ -45,7 +45,7 @@ class NotImmediate(RuntimeError):
 
 
 class TransactionBroken(RuntimeError):
-    """All that was done in the transaction is undone, and its commit would say nothing of that."""
+    """The transaction was rolled back, and its commit would succeed without saying so."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -149,9 +149,9 @@ def _verdict(error: BaseException) -> bool | None:
     if error.connection_invalidated:
         return True
     verdict = _verdict_of_statement(error.orig)
-    # A connection that could not be made, or was lost in its COMMIT, says no SQLSTATE, and there is no statement. Where
-    # there is one, the connection is still there, and what could not be sent, such as too many values, never can be. Of
-    # an InterfaceError nothing follows: asyncpg raises it for a value that does not fit, too.
+    # A connection that could not be made, or was lost in its COMMIT, has no SQLSTATE and no statement. If there is a
+    # statement, the connection still stands, and a statement that could not be sent (too many values) never can be. An
+    # InterfaceError decides nothing: asyncpg also raises it for a value that does not fit.
     return isinstance(error, OperationalError) and error.statement is None if verdict is None else verdict
 
 

@@ -100,13 +100,13 @@ class UnknownRoom(ValueError):
 
 
 _COMMAND: Final = "semel schema --database URL"
-# Of the advisory locks of a PostgreSQL database the one for this; the bytes of "semel".
+# The advisory lock of a PostgreSQL database that stands for making tables: the bytes of "semel".
 _LOCK: Final = int.from_bytes(b"semel")
 
 
 @dataclass(frozen=True)
 class Made:
-    """What became of a room's tables. `version_before` is None where no version was noted."""
+    """A room's tables after `make`. `version_before` is None if no version was noted."""
 
     room: str
     version: int

@@ -4,12 +4,12 @@ Recovery starts here. The file is written beside the old one, synced, and rename
 So there is always one good checkpoint, and it is either the old one or the new one.
 
     magic, size of the JSON part, size of the packed part, CRC-32C of both
-    JSON    what there is little of: topics, producer ids, the segments of each partition
-    packed  what there may be a million of: the indexes of growing segments, the states of producers, where open
-            transactions began and where the youngest aborted ones lie
+    JSON    the parts that stay small: topics, producer ids, the segments of each partition
+    packed  the parts that may have a million items: the indexes of growing segments, the states of producers, where
+            open transactions began and where the youngest aborted ones lie
 
-A disk that is full must not keep the log from checkpointing, because only a checkpoint lets go of old files: a reserve
-of `RESERVE_BYTES` is held for that moment.
+A full disk must not keep the log from checkpointing, because old files can be deleted only after a checkpoint. So a
+reserve of `RESERVE_BYTES` is held for that moment.
 """
 
 import contextlib
@@ -219,7 +219,7 @@ def pack(parts: PartitionParts) -> list[bytes]:
 
 
 def unpack(records: list[dict[str, Any]], packed: memoryview) -> Iterator[tuple[dict[str, Any], PartitionParts]]:
-    """What there is of each partition: the record in words, and the packed parts whose sizes the record names."""
+    """The record of each partition, as JSON has it, and the packed parts whose sizes the record names."""
     at = 0
     for record in records:
         parts: list[memoryview] = []

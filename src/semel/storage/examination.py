@@ -26,9 +26,9 @@ from semel.storage.files import File, Files
 from semel.storage.journal import Bookmark, Damaged, Misfit
 from semel.storage.segment import FOOTER_MAGIC, Segment, SegmentFiles, directory_of
 
-# A broker at work may recycle what is being read; then a newer checkpoint is there to begin from.
+# A broker at work may recycle a file that is being read; then there is a newer checkpoint to begin from.
 _ATTEMPTS: Final = 3
-# What is impossible about bytes that passed their checksum: another version wrote them, or a fault of ours.
+# Errors that bytes with a right checksum lead to if another version of semel wrote them, or if semel has a bug.
 _IMPOSSIBLE: Final = (LookupError, TypeError, ValueError, AttributeError, AssertionError, struct.error)
 
 
@@ -44,7 +44,7 @@ class ExaminedPartition:
         self.forget_silent = self.state.forget_silent
 
     def drop(self) -> None:
-        """There is nothing to let go of."""
+        """An examined partition holds no files."""
 
 
 def _new_partitions(topic: Topic, first: int, forgotten_below: int) -> list[ExaminedPartition]:

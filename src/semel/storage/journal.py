@@ -27,9 +27,9 @@ the machine stopped in the middle of a write, all is well: nothing from there on
 entry further on says that the journal was durable beyond that place, then the disk has lost what it had promised to
 keep; going on would lose acknowledged records silently, so that is `Damaged`, with the file and the offset.
 
-The journal does not sync itself. `begin_sync` says what there is to do as a value, `SyncJob.run` does it in any thread,
-and `finish_sync` takes note. A sync that failed is final: the kernel may have dropped the pages it could not write, so
-a second try would succeed without having written anything.
+The journal does not sync itself. `begin_sync` returns the work as a value, `SyncJob.run` does it in any thread, and
+`finish_sync` takes note. A sync that failed is final: the kernel may have dropped the pages it could not write, so a
+second try would succeed without having written anything.
 """
 
 import contextlib

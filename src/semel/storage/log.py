@@ -110,7 +110,7 @@ class Log:
         # and the stable part of a partition will end then.
         self._unsettled: deque[tuple[int, PartitionLog, Mark, Mark]] = deque()
         self._checkpoint_position = 0
-        # Behind the last entry that gave a client an identity. It has to be durable before the client hears of it,
+        # Behind the last entry that gave a client an identity. It has to be durable before the client is answered,
         # whatever the durability of other answers, or another client would get the same one.
         self.identity_end = 0
         # Until when the last checkpoint knows that there was a broker.
@@ -171,14 +171,14 @@ class Log:
         ]
 
     def close(self) -> None:
-        """A last checkpoint, after which the next start has nothing to replay; then let go of the directory."""
+        """Write a last checkpoint, so that the next start has nothing to replay; then release the directory."""
         try:
             self.checkpoint_now(clean=True)
         finally:
             self.abandon()
 
     def abandon(self) -> None:
-        """Let go of the directory as it is, as after a failure."""
+        """Release the directory as it is, as after a failure."""
         self._journal.close()
         self._segment_files.close()
         self.files.close()
@@ -431,9 +431,9 @@ class Log:
         return job
 
     def finish_checkpoint(self, job: CheckpointJob) -> Steps[None]:
-        """The job ran without an error: let go of all that only the checkpoint before it needed.
+        """The job ran without an error: recycle or remove the files that only the checkpoint before it needed.
 
-        OSError means that some of it could not be let go of; the next start sees to that.
+        OSError means that some could not be removed; the next start removes them.
         """
         self._checkpoint_position = job.position
         try:

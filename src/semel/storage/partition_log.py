@@ -416,8 +416,8 @@ class PartitionLog:
         slot = max(bisect_right(self._bases, offset) - 1, 0)
         while offset < until.offset and slot < len(self._segments) and self._bases[slot] < until.offset:
             segment = self._segments[slot]
-            # The place of a mark counts only within the segment that it is in the middle of: an older one may have
-            # been written anew since.
+            # The place of a mark counts only within the segment that it is in the middle of: compaction may have
+            # rewritten an older one since.
             end = segment.size if segment.next_offset <= until.offset else until.position
             position = self._place_of(segment, offset)
             if position < end:

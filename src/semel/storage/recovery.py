@@ -1,8 +1,8 @@
 """From the files back to the state: the last checkpoint, then every entry of the journal behind it.
 
-What a checkpoint remembers of partitions is taken here as well, beside where it is put back. Every entry is applied as
-it was when it was made, by the same `State.apply`. What cannot be is `Damaged`, with the file and the place: nothing is
-passed over that a person has not said to pass over (`Repair`), and nothing here may guess.
+What a checkpoint remembers of partitions is copied here as well, next to the code that restores it. Every entry is
+applied as it was when it was made, by the same `State.apply`. An entry that cannot be applied is `Damaged`, with the
+file and the place: recovery skips only what a person has told it to skip (`Repair`), and nothing here may guess.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from semel.storage.partition_log import PartitionLog
 from semel.storage.repair import Repair
 from semel.storage.segment import TOPICS, SegmentFiles
 
-# What taking the state of a partition takes, beside what there is much of in it.
+# The work of copying a partition's state, without the parts that its `weight` counts.
 _SNAPSHOT_PIECES: Final = 5
 
 

@@ -119,7 +119,7 @@ class Segment:
         self.path = _segment_path(directory, base_offset, generation)
         self.base_offset = base_offset
         self.begun_at_ms = begun_at_ms
-        # How often the segment was written anew, by compaction.
+        # How often compaction has rewritten the segment.
         self.generation = generation
         # When compaction may take the next of the marks of deletion that it left in here; -1 where it left none.
         self.horizon_ms = -1
@@ -169,7 +169,7 @@ def directory_of(topic: Topic) -> str:
 
 
 def _segment_path(directory: str, base_offset: int, generation: int = 0) -> str:
-    """The generation keeps a segment that was written anew apart from the one whose place it takes."""
+    """The generation keeps a segment that was rewritten apart from the one whose place it takes."""
     return f"{directory}/{base_offset:020d}{f'-{generation}' if generation else ''}.log"
 
 

@@ -48,7 +48,7 @@ SPOKEN: Final = VersionRange(4, 17)
 # The last version in which a topic goes by its name.
 NAMED_LAST: Final = TOPIC_IDS_FROM - 1
 
-# We are no follower, have no session, and say nothing of epochs: a leader that has moved answers that anyway.
+# The client is no follower, has no session, and names no epoch: a broker that no longer leads answers so anyway.
 _NO_REPLICA: Final = INT32.pack(-1)
 _NO_SESSION: Final = SESSION.pack(0, -1)
 _UNKNOWN_EPOCH: Final = -1

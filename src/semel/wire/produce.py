@@ -72,7 +72,7 @@ class ProduceRequest(NamedTuple):
 
 
 class ProducePartitionAnswer(NamedTuple):
-    """What became of one partition's records. The messages are heard by clients from version 8 on."""
+    """The result for one partition's records. Clients are sent the messages from version 8 on."""
 
     partition: int
     error_code: int

@@ -39,7 +39,7 @@ class PartitionBatch(NamedTuple):
 
 
 class PartitionProduced(NamedTuple):
-    """What became of one partition's batch."""
+    """The broker's answer for one partition's batch."""
 
     topic: str
     partition: int
@@ -79,7 +79,7 @@ def encode_request(
 
 
 def decode_response(version: int, frame: Buffer) -> list[PartitionProduced]:
-    """What became of each batch, in the order in which the broker says it."""
+    """The broker's answer for each batch, in the broker's order."""
     view = memoryview(frame)
     try:
         _, at = parse_response_header(PRODUCE, version, view)

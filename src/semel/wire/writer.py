@@ -87,7 +87,7 @@ def _struct(entity_type: Any) -> _Writer:
         otherwise = _plain(LEFT_OUT.get(field.name, MISSING) if field.default is MISSING else field.default, kafka_type)
         if tag is not None:
             writer = _value(field.type, kafka_type, flexible, True)
-            # Whatever is no number says nothing if it is empty.
+            # A tagged field is left out at its default; for one that is no number, the default is the empty value.
             unsaid = () if kafka_type not in _NUMBERS else 0 if otherwise is MISSING else otherwise
             tagged.append((tag, field.name, unsaid, writer))
             continue

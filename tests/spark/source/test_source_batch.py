@@ -109,7 +109,7 @@ def test_a_topic_made_anew_while_it_is_read_is_a_loss(log: LogUnderTest) -> None
     planned = tasks(log, subscribe=topic)
     log.make_anew(topic)
     log.put(topic, "x")
-    with pytest.raises(DataLoss, match="made anew"):
+    with pytest.raises(DataLoss, match="created again"):
         run(planned[0], log, subscribe=topic)
 
 

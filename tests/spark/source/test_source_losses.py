@@ -49,7 +49,7 @@ def test_no_offset_goes_back_while_the_topic_is_the_same() -> None:
 def test_another_topic_of_the_same_name_is_told_once_and_read_from_its_beginning() -> None:
     known, now = offsets(PAYMENTS, p0=5), offsets(OTHER, p0=4)
     [said] = gone(known, now)
-    assert said.startswith(f"topic payments was deleted and made anew: its id was {PAYMENTS} and is {OTHER}")
+    assert said.startswith(f"topic payments was deleted and created again: its id was {PAYMENTS} and is {OTHER}")
     assert ahead(known, now) == []
     assert expected_begins(known, now) == {FIRST: 0}
 

@@ -1,4 +1,4 @@
-"""What a query reads, batch by batch, while its log grows, loses records, and is deleted and made anew."""
+"""What a query reads, batch by batch, while its log grows, loses records, and is deleted and created again."""
 
 from __future__ import annotations
 
@@ -398,11 +398,11 @@ def test_a_topic_made_anew_is_a_loss_however_long_it_is(
     driver.batch()
     log.make_anew(topic)
     log.put(topic, *records)
-    with pytest.raises(DataLoss, match=f"topic {topic} was deleted and made anew: its id was .* has come to offset 2"):
+    with pytest.raises(DataLoss, match=f"topic {topic} was deleted and created again: its id was .* has come to offset 2"):
         driver.batch()
     lenient = SmallDriver(query(log, topic, failOnDataLoss="false"), driver.checkpoint)
     assert values(lenient.batch()) == records
-    assert "was deleted and made anew" in caplog.text
+    assert "was deleted and created again" in caplog.text
     log.put(topic, "then")
     assert values(lenient.batch()) == ["then"]
 
@@ -417,11 +417,11 @@ def test_a_topic_made_anew_between_planning_and_reading_is_not_read_in_place_of_
     slices = driver.slices()
     log.make_anew(topic)
     log.put(topic, "x", "y")
-    with pytest.raises(DataLoss, match="made anew"):
+    with pytest.raises(DataLoss, match="created again"):
         driver.read(slices)
     lenient = SmallDriver(query(log, topic, failOnDataLoss="false"), driver.checkpoint)
     assert values(lenient.read(slices)) == []
-    assert "made anew" in caplog.text
+    assert "created again" in caplog.text
     assert values(lenient.batch()) == []
     assert values(lenient.batch()) == ["x", "y"]
 

@@ -252,7 +252,7 @@ def test_a_topic_made_anew_is_told_in_one_line_and_gone_on_from_if_that_is_wante
     log.make_anew(topic)
     log.put(topic, "x", "y", "z")
     told = one_line(lambda: run(stream(spark, log, subscribe=topic).load(), tmp_path), StreamingQueryException)
-    assert f"topic {topic} was deleted and made anew" in told
+    assert f"topic {topic} was deleted and created again" in told
     assert "Set failOnDataLoss=false to go on" in told
     lenient, _ = run(stream(spark, log, subscribe=topic, failOnDataLoss="false").load(), tmp_path)
     assert lenient.values() == ["x", "y", "z"]

@@ -1,7 +1,7 @@
 """ApiVersions (18), versions 0 to 4: which requests a client may send, and which features are in force.
 
 A client that sends a version which this broker does not know gets error 35 in the shape of version 0, with the versions
-of this one API, so that it can try again. The answer does not wait for the disk, because it shows nothing of the log.
+of this one API, so that it can try again. The answer does not wait for the disk, because it does not show the log.
 """
 
 import re

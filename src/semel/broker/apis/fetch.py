@@ -31,7 +31,7 @@ from semel.wire.fetch import (
 )
 
 _TOPIC_IDS_FROM = 13
-# What a client says that has heard nothing of the leader.
+# The epoch that a client sends if it does not know the leader's.
 _NO_EPOCH = -1
 _READ_COMMITTED = 1
 # What reading so many bytes takes beside the rest of a partition.
@@ -113,8 +113,8 @@ class _ParkedFetch(Watcher):
         self._exchange = exchange
         self._request = request
         self._context = context
-        # What there was when the partitions were looked at. By how much it has grown since is counted, not read: for
-        # a client that waits for much, all of it would be read again with each batch that comes.
+        # The bytes that the partitions had when they were looked at. Their growth since is counted, not read: for a
+        # client that waits for many bytes, all of them would be read again with each batch that comes.
         self._bytes = harvest.bytes
         self._watched = harvest.watched
         self._retry: asyncio.Handle | None = None

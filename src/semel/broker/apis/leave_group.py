@@ -50,6 +50,6 @@ def _leave(broker: Serving, group_id: str, leavers: list[Leaver]) -> Fields:
 
 
 def _first(fields: Fields) -> Fields:
-    """What became of the only one, in versions that name no more."""
+    """The error of the only member, in versions whose request names no more than one."""
     members = fields.get("members")
     return {"error_code": members[0]["error_code"]} if isinstance(members, list) and members else {}

@@ -104,7 +104,7 @@ def _until(partition: PartitionLog, committed_only: bool) -> Mark:
 
 def _first_since(broker: Serving, partition: PartitionLog, timestamp_ms: int, committed_only: bool) -> Steps[Fields]:
     offset = log_start = partition.state.log_start
-    # Between two steps segments come, go and are compacted: the next batch is looked for anew each time.
+    # Between two steps segments come, go and are compacted: so each step looks the next batch up again.
     while (match := partition.batch_since(timestamp_ms, offset, _until(partition, committed_only))) is not None:
         header, batch = match
         yield APPEND_PIECES

@@ -55,7 +55,7 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
 
 
 def _name_or_id(item: Any, version: int) -> tuple[str | None, bytes]:
-    """By what a topic is asked for: where an id is given, the name beside it says nothing."""
+    """The name or the id that the request gives for a topic. If it gives an id, the name beside it does not count."""
     topic_id = messages.topic_id_bytes(getattr(item, "topic_id", None))
     if topic_id == NO_TOPIC_ID:
         return item.name, topic_id

@@ -33,7 +33,7 @@ class _TopicCheck(NamedTuple):
 def committed(
     broker: Serving, topics: Iterable[Any], commit_some: Callable[[list[StoredOffset]], Fields]
 ) -> Steps[list[Fields]]:
-    """Commit what nothing is wrong with, in as many entries as it takes, and answer what became of each partition.
+    """Commit the valid offsets, in as many entries as it takes, and return the answer for each partition.
 
     The topics go by name or by id, whichever the version has. `commit_some` answers the error that some of them met.
     """

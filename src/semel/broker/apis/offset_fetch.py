@@ -42,7 +42,7 @@ def _look_up(broker: Serving, item: Any, stable: bool) -> Steps[Fields]:
     if group is not None:
         # Only versions from 9 on name the member that asks.
         group.check_fetch(getattr(item, "member_id", None), getattr(item, "member_epoch", -1))
-    # Of one moment, or a transaction that ends meanwhile would be seen half done.
+    # All offsets are of one moment; otherwise a transaction that ends meanwhile would be seen half done.
     view = None if group is None else group.offsets.view(with_pending=stable)
     if item.topics is None:
         return {"topics": [] if view is None else (yield from _all_topics(broker, view))}

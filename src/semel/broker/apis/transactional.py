@@ -60,7 +60,7 @@ def hanging_up_on_stragglers(handler: Handler) -> Handler:
         try:
             yield from handler(broker, exchange, body)
         except Straggler:
-            # What came of it while it was timely has to become durable all the same.
+            # The entries that it committed before it was found late have to become durable all the same.
             broker.pump.follow()
             exchange.reply_by_hanging_up()
 

@@ -69,7 +69,7 @@ class Layout:
         self.ends = bodies + sizes
         if bool((self.ends > np.repeat(region_ends, self._counts)).any()):
             raise ProtocolError("a record that goes on behind the end of its batch")
-        # One byte of attributes, of which none is in use.
+        # One byte of attributes; the format uses none of them.
         self.timestamp_deltas, at = varints(self.octets, bodies + 1)
         self.offset_deltas, at = varints(self.octets, at)
         self._check_offsets()

@@ -64,8 +64,8 @@ def layouts(fetched: Fetched, wanted: Slice) -> Iterator[Layout]:
 
 
 def committed(fetched: Fetched) -> Iterator[_Placed]:
-    """The batches whose records are to be shown. Of what is read uncommitted the broker names no aborted transactions,
-    and so nothing is left out."""
+    """The batches whose records are to be shown. For a fetch of uncommitted records the broker names no aborted
+    transactions, so all batches are shown."""
     to_come = sorted(((first_offset, producer_id) for producer_id, first_offset in fetched.aborted), reverse=True)
     aborting: set[int] = set()
     for at, header in closed_batches(fetched.records):

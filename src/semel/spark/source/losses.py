@@ -37,7 +37,7 @@ def gone(known: Offsets, now: Offsets) -> list[str]:
             said.append(f"topic {name} is deleted, or not subscribed to any more; the query has come to {reached}")
         elif not is_same_topic(known, now, name):
             said.append(
-                f"topic {name} was deleted and made anew: its id was {known.ids[name]} and is {now.ids[name]}; "
+                f"topic {name} was deleted and created again: its id was {known.ids[name]} and is {now.ids[name]}; "
                 f"the query has come to {reached}, of the topic that is deleted"
             )
         elif missing := [str(place) for place in offsets if place not in now.at]:

@@ -14,7 +14,7 @@ from pyspark.sql.datasource import InputPartition
 
 from semel.client.arrow import read_slice
 from semel.client.client import LogClient
-from semel.client.errors import OffsetOutOfRange, TopicMadeAnew, UnknownTopic
+from semel.client.errors import OffsetOutOfRange, TopicRecreated, UnknownTopic
 from semel.client.places import Slice
 from semel.spark.source.errors import DataLoss
 from semel.spark.source.losses import ADVICE, truncation
@@ -61,7 +61,7 @@ def read(piece: Slice, columns: Sequence[str], options: SourceOptions) -> Iterat
                     time.sleep(options.look_interval_ms / 1000)
                 else:
                     left = _resumed(left, error, options)
-            except (UnknownTopic, TopicMadeAnew) as error:
+            except (UnknownTopic, TopicRecreated) as error:
                 report(
                     [f"{error}, and offsets {piece.start} to {piece.end} of {piece.partition} were to be read"], options
                 )
