@@ -46,7 +46,7 @@ TURNS: Final = {
 }
 # How many turns are left, page by page, and in all of the code. A number here may only get smaller.
 ALLOWED: Final = {
-    "src/semel": 158,
+    "src/semel": 94,
 }
 
 

@@ -241,7 +241,7 @@ def test_what_passes_does_not_count_among_the_attempts_and_is_said_once(
         inbox.take(Hindered(raise_it(ConnectionError("away\nfor now"))), message({"id": "b"}))
     assert [record.getMessage() for record in caplog.records if record.name == "semel.inbox"] == [
         "waiting: ConnectionError: away for now",
-        "going on: what was waited for is there again",
+        "going on: the error has passed",
     ]
 
 

@@ -49,12 +49,12 @@ def audit(
     processes: int | None = None,
     progress: Progress = lambda what, done, total: None,
 ) -> Verdict:
-    """Hold every sink against the source, each an address as `semel audit` takes it, or what the program has, `Given`.
+    """Compare every sink with the source. Each is an address as `semel audit` takes it, or the program's data, `Given`.
 
-    Of each kind of finding `limit` ids are named; counts are exact. With `once` an id that the source has several times
-    is expected once, in each window and with each amount that it was sent with. The same `key` repeats an audit to the
-    bit. More than one process is used from two million rows on, unless `processes` says how many: a script that audits
-    so much keeps its work behind `if __name__ == "__main__"`, as for everything that starts processes.
+    For each kind of finding `limit` ids are named; counts are exact. With `once`, an id that the source has several
+    times is expected once, in each window and with each amount that it was sent with. The same `key` repeats an audit
+    to the bit. More than one process is used from two million rows on, unless `processes` says how many: a script that
+    audits so much keeps its work behind `if __name__ == "__main__"`, as for everything that starts processes.
     """
     given = [sinks] if isinstance(sinks, str) or not isinstance(sinks, Sequence) else sinks
     plan = Plan(window_ms, since_ms, before_ms, once, limit, buckets, key, processes)

@@ -160,7 +160,7 @@ class _Audit:
         return tally
 
     def judge(self, source: _Side, sink: _Side, sent: Tally, stored: Tally, workers: Workers) -> SinkVerdict:
-        """What is wrong with a sink. Where an id counts once, sums say nothing, and all is compared."""
+        """What is wrong with a sink. If an id counts once, the sums cannot be compared, so all rows are."""
         chosen = everything(sent, stored) if self._plan.once else differing(sent, stored)
         rows = rows_in(sent, chosen) + rows_in(stored, chosen)
         found = dict.fromkeys(KINDS, Findings())

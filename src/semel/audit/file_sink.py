@@ -1,7 +1,7 @@
 """The log that Spark's streaming file sink keeps in `_spark_metadata`: which files of a directory are committed.
 
 Each batch is a file of that directory, named by its number, with one line of JSON for each file it added; now and then
-all of them so far are written anew as one file `N.compact`. A file of data that the log does not name was written by an
+Spark writes all of them so far as one file `N.compact`. A file of data that the log does not name was written by an
 attempt that failed, or that another one replaced. This must never say that a file is committed because it looks whole.
 """
 

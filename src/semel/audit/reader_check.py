@@ -20,8 +20,8 @@ from semel.audit.verdict import LISTED_DEFAULT, Verdict
 
 @dataclass(frozen=True, slots=True)
 class ReaderVerdict:
-    """What is committed, and what is seen by whom. `ids` is the audit of the one against the other, if it was asked
-    for and all that is committed is there."""
+    """The committed files, and the files that a reader sees. `ids` is the audit of the files that a reader sees
+    against those that are committed and exist, if it was asked for."""
 
     directory: str
     has_log: bool
@@ -69,7 +69,7 @@ class ReaderVerdict:
 
 
 def check_readers(directory: Path, id: str | None = None, *, limit: int = LISTED_DEFAULT) -> ReaderVerdict:
-    """Compare what is committed in a directory with what lies in it."""
+    """Compare the committed files of a directory with all its files."""
     if not directory.is_dir():
         raise AuditFailed(f"{directory}: there is no such directory")
     seen = visible_files(directory)
@@ -102,8 +102,8 @@ def _count(number: int, what: str) -> str:
 
 def _audited(committed: Sequence[Path], seen: Sequence[Path], id: str, limit: int) -> Verdict:
     wanted = Wanted(Selector.parse(id))
-    source = ParquetFiles("what is committed", committed, wanted)
-    sink = ParquetFiles("what lies there", seen, wanted)
+    source = ParquetFiles("the committed files", committed, wanted)
+    sink = ParquetFiles("all files", seen, wanted)
     return run(source, [sink], Plan(listed_max=limit), lambda what, done, total: None)
 
 

@@ -218,7 +218,7 @@ def _is_bytes(kind: Any) -> bool:
 # -- JSON ---------------------------------------------------------------------------------------------------------
 
 
-# What no time and no amount can be read from, as what is there and is neither.
+# Stands for a value that is neither a time nor an amount: neither can be read from it.
 _UNREADABLE: Final = "?"
 
 

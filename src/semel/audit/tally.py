@@ -1,9 +1,9 @@
 """The sums of an audit: for each window and bucket how many rows there are, and the sum of their hashes.
 
-The sum is taken modulo 2**128. It does not depend on the order of the rows, nor on how they were divided among those
-who counted; and a row that is there twice counts twice, where an exclusive or would have the two cancel each other. A
-bucket is a function of the id, a window a function of the event's own time: nothing here may ever depend on when or
-where a row was found.
+The sum is taken modulo 2**128. It does not depend on the order of the rows, nor on how they were divided among the
+workers. A row that a place has twice counts twice; with an exclusive or the two would cancel each other. A bucket is a
+function of the id, a window a function of the event's own time: nothing here may ever depend on when or where a row was
+found.
 """
 
 from collections import Counter

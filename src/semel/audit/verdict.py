@@ -1,4 +1,4 @@
-"""What came of an audit: counts that are exact, and the ids behind them as far as they were asked for."""
+"""The verdict of an audit: counts that are exact, and the ids behind them as far as they were asked for."""
 
 import heapq
 from collections import Counter
@@ -39,7 +39,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Of one kind: in how many rows, of how many ids, and the first of these in the order of their bytes."""
+    """The findings of one kind: how many rows, how many ids, and the first ids in the order of their bytes."""
 
     rows: int = 0
     ids: int = 0

@@ -73,7 +73,7 @@ def _words_of_one_count(word_at: Words, starts: npt.NDArray[np.intp], lengths: n
 
 
 def _closed(words: list[Words], lengths: Any) -> list[Words]:
-    """Of what was read as the last word the bytes that are the id's, and the length."""
+    """Reduce the last word to the bytes that are the id's, and add the length."""
     last = words[-1]
     last &= _MASKS[lengths % WORD_BYTES]
     last |= (lengths & 0xFF).astype(np.uint64) << np.uint64(56)

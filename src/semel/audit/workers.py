@@ -1,7 +1,7 @@
 """Pieces of work on all cores: in processes, because many short steps of numpy hold each other up in threads.
 
-What is small is done where it is asked for, since a process takes half a second to start. Results come in the order of
-the tasks. What a task raises ends the work; nothing of it goes on behind the caller's back for longer than a piece.
+Small work is done in the caller's process, since a process takes half a second to start. Results come in the order of
+the tasks. An error of a task ends the work; no task goes on after that for longer than a piece takes.
 """
 
 import os

@@ -1,8 +1,8 @@
-"""The answers: what of one is kept, what it decides about the effect, and what a client gets whose request is refused.
+"""The answers: which parts of one are kept, what it decides about the effect, and the answer to a refused request.
 
 Pure. Headers that belong to one connection or one visitor are never kept: a retry may come from another proxy, or in a
-new session. An answer that says nothing about the effect must never be kept either: it would be repeated to a client
-that has meanwhile logged in, or waited as it was told to, and the key would be lost to it. A refusal is a problem of
+new session. An answer that is not about the effect must never be kept either: it would be repeated to a client that has
+meanwhile logged in, or waited as it was told to, and the client could not use the key again. A refusal is a problem of
 RFC 9457: its type and status are part of the interface and never change; titles and details are for people.
 """
 
@@ -16,7 +16,7 @@ Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
 REPLAYED_HEADER: Final = b"idempotency-replayed"
 
-# Of one hop (RFC 9110, 7.6.1), of one visitor, or written anew for each answer by the server.
+# Headers of one hop (RFC 9110, 7.6.1), of one visitor, or that the server itself adds to each answer.
 _NEVER_KEPT: Final = frozenset(
     {
         *(b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te"),
@@ -93,7 +93,7 @@ def read_headers(text: str) -> Headers:
 
 
 class Fate(Enum):
-    """What becomes of an effect and its answer."""
+    """What happens to an effect and its answer."""
 
     KEPT = "both commit"
     UNDONE = "the effect is rolled back and the answer kept: a refusal has no effect"
@@ -104,9 +104,9 @@ Commits: TypeAlias = Callable[[int], bool | Fate]
 
 # "Send this request there": it was not executed, and has to be free to be sent under its key.
 _ELSEWHERE: Final = frozenset({307, 308})
-# Who asks, by which way, in which form, and when: all of them may be better when the request comes again. 401 and 407:
-# log in; 403: not you; 405, 411, 413, 414 and 415: not in this form; 406, 412, 417, 426, 428 and 431: another header;
-# 408, 425 and 429: another time; 421: another connection; 423: it is locked.
+# These refuse the client, the connection, the form or the time of a request, and all of them may be right when the
+# request comes again. 401 and 407: log in; 403: not you; 405, 411, 413, 414 and 415: not in this form; 406, 412, 417,
+# 426, 428 and 431: another header; 408, 425 and 429: another time; 421: another connection; 423: it is locked.
 _NOT_OF_THE_EFFECT: Final = frozenset(
     {401, 403, 405, 406, 407, 408, 411, 412, 413, 414, 415, 417, 421, 423, 425, 426, 428, 429, 431}
 )

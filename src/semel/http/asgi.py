@@ -1,6 +1,6 @@
 """The middleware for ASGI: FastAPI, Starlette, Litestar, or any other application.
 
-It holds back the answer of a request with a key until claim, effect and answer are committed. It touches nothing of a
+It holds back the answer of a request with a key until claim, effect and answer are committed. It does not touch a
 request without one, and must never send an answer whose effect could still be lost.
 
 The last message of an answer does not prove that the handler came to its end: middleware between the two, such as

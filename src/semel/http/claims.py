@@ -85,7 +85,7 @@ KeyState: TypeAlias = Accepted | Duplicate | Running | Differs
 
 
 class Fenced(RuntimeError):
-    """Another request has taken the key over, because our lease had run out. Nothing of ours was written."""
+    """Another request has taken the key over, because this one's lease had run out. This one has written nothing."""
 
     def __init__(self, name: Name) -> None:
         super().__init__(
@@ -148,7 +148,7 @@ def claim(connection: Connection, name: Name, fingerprint: str, times: Times) ->
         return Accepted(times.now_ms)
     row = connection.execute(_ROW, _of(name)).one_or_none()
     if row is None:
-        # Of a transaction that has not ended, or reaped a moment ago.
+        # The row belongs to a transaction that has not ended, or it was reaped a moment ago.
         return Running(RETRY_AFTER_SECONDS)
     if row.expires_ms <= times.now_ms and (row.status is not None or row.lease_until_ms <= times.now_ms):
         outcome = _taken_over(connection, name, fingerprint, times, row)
@@ -166,7 +166,7 @@ def claim(connection: Connection, name: Name, fingerprint: str, times: Times) ->
 
 
 def keep(connection: Connection, name: Name, token: int, answer: Answer | None, status: int) -> None:
-    """Store the answer, None where it cannot be kept, and let go of the key."""
+    """Store the answer, None if it cannot be kept, and release the key."""
     values: dict[str, Any] = {"status": status, "lease_until_ms": 0}
     if answer is not None:
         values |= {"headers": write_headers(kept(answer.headers)), "body": answer.body}

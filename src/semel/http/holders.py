@@ -56,7 +56,7 @@ NewTransaction: TypeAlias = Callable[[], Transaction | LoopTransaction]
 
 
 class Holder(Protocol):
-    """Who holds one key."""
+    """The holder of one key."""
 
     @property
     def connection(self) -> Any: ...
@@ -260,7 +260,7 @@ async def beating(holder: Holder) -> AsyncIterator[None]:
         yield
     finally:
         beats.cancel()
-        # The task ends by this, after the beat that it is in: a lease must not be prolonged after it was let go of.
+        # The task ends by this, after the beat that it is in: a lease must not be prolonged after it was released.
         await whole(asyncio.wait([beats]))
 
 

@@ -1,6 +1,6 @@
 """What a user configures once: the database, who the caller is, which requests need a key, and the limits.
 
-It decides what a request asks for, and what becomes of an effect and its answer; it must never touch a connection. Both
+It decides what a request asks for, and what happens to an effect and its answer. It must never touch a connection. Both
 middlewares stand on it.
 """
 
@@ -46,7 +46,7 @@ from semel.http.transactions import (
 # A client that repeats a request later than this is taken for a new one. A day is what the practice of payment
 # interfaces promises, and longer than any client retries.
 RESULT_TTL_MS: Final = 24 * 60 * 60 * 1000
-# Who died is missed after this; a heartbeat three times in it keeps the key of those who live.
+# A request whose process has died loses its key after this; one that runs renews its lease three times in it.
 LEASE_MS: Final = 30_000
 # A body is held in memory, and an answer in a row: neither is the place for files.
 REQUEST_BYTES_MAX: Final = 1024 * 1024
@@ -101,7 +101,7 @@ class Idempotency:
         self.clock = clock
         self.is_asynchronous = is_asynchronous(database)
         self._is_of_one_thread = is_of_one_thread(database)
-        # A function of the application's may end without a commit, and say nothing.
+        # A function of the application's may end without a commit, and not say so.
         self.confirms = not hasattr(database, "begin")
         self._scope = scope
         self._begin: Any = begin_of(database)
@@ -228,7 +228,7 @@ def context_of(request: Any) -> Any:
 
 
 class NoKey(RuntimeError):
-    """This request has no transaction of ours."""
+    """This request has no key, and so semel has opened no transaction for it."""
 
     def __init__(self) -> None:
         super().__init__(

@@ -19,7 +19,7 @@ keys: Final = Table(
     Column("fingerprint", Text, nullable=False),
     # Goes up with each new holder of the key.
     Column("token", BigInteger, nullable=False),
-    # Until when the holder has it; 0 where he has let go of it, -1 where a transaction holds it.
+    # Until when the holder has it; 0 if the holder has released it, -1 if a transaction holds it.
     Column("lease_until_ms", BigInteger, nullable=False),
     Column("expires_ms", BigInteger, nullable=False),
     # The stored answer. A status without headers is an answer that was not kept.

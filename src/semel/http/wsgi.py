@@ -1,7 +1,7 @@
 """The middleware for WSGI: Flask, Django, or any other application.
 
-As the one for ASGI: it holds back the answer of a request with a key until claim, effect and answer are committed, and
-touches nothing of a request without one.
+Like the one for ASGI, it holds back the answer of a request with a key until claim, effect and answer are committed,
+and does not touch a request without one.
 """
 
 import io

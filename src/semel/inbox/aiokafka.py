@@ -25,7 +25,7 @@ AsyncHandler = Callable[[AsyncConnection, Message], Awaitable[object]]
 
 
 class AsyncInbox(Loop[AsyncEngine]):
-    """The loop over aiokafka. Of an engine for SQLite, hand its `sync_engine` to `semel.database.begin_immediately`."""
+    """The loop over aiokafka. For SQLite, call `semel.database.begin_immediately(engine.sync_engine)` first."""
 
     async def run(self, handler: AsyncHandler, kafka: Mapping[str, Any], topics: Sequence[str]) -> None:
         """Consume `topics` until `stop`; `kafka` are the arguments of an AIOKafkaConsumer."""
@@ -33,7 +33,7 @@ class AsyncInbox(Loop[AsyncEngine]):
         await drive_async(self._run(handler, _Client(self, brokers, kafka, topics), brokers))
 
     async def take(self, handler: AsyncHandler, message: Message) -> Outcome | None:
-        """What became of this message, committed and counted; None if `stop` came before that was known."""
+        """The outcome of this message, committed and counted; None if `stop` came before it was known."""
         return await drive_async(self._take(handler, message))
 
     async def retry_due(self, handler: AsyncHandler) -> None:
@@ -174,7 +174,7 @@ def _lacking(error: Any) -> str:
 
 
 def _aiokafka() -> Any:
-    """It comes without types, and only who uses this loop needs it."""
+    """aiokafka has no types, and only users of this loop need it."""
     try:
         return importlib.import_module("aiokafka")
     except ImportError:
@@ -186,7 +186,7 @@ def _partition(place: Place) -> Any:
 
 
 def message_of(received: Any) -> Message:
-    # The time at which the broker stored it (type 1 here) says nothing of the event.
+    # The time at which the broker stored it (type 1 here) is not the event's.
     timestamp_ms = received.timestamp if received.timestamp_type == 0 and received.timestamp >= 0 else None
     return Message(
         received.topic,

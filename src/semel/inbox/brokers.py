@@ -47,7 +47,7 @@ class Brokers:
         self._heard: KafkaError | None = None
 
     def doubt(self, error: KafkaError | None = None) -> None:
-        """The client met something that it tries to mend by itself, or gives nothing and says nothing."""
+        """The client met an error that it tries to mend by itself, or gives neither records nor errors."""
         self._heard = error or self._heard
         if self._doubted_since_ms is None:
             self._doubted_since_ms = self._clock()

@@ -133,7 +133,7 @@ def _floor_ms(connection: Connection, consumer: str) -> int:
 def _put_below(connection: Connection, new: Claim, floor_ms: int, message: Message | None) -> Outcome:
     """Instead of the claim, which the reaper would take away once more, there is the row of the quarantine."""
     connection.execute(delete(claims).where(claims.c.consumer == new.consumer, claims.c.message_id == new.message_id))
-    reason = f"its time {new.event_time_ms} is before the floor {floor_ms}: whether it was there once is forgotten"
+    reason = f"its time {new.event_time_ms} is before the floor {floor_ms}: nobody can tell whether it was done before"
     subject = subject_of(new.message_id)
     fresh = put(connection, Aside(new.consumer, subject, Cause.FLOOR, reason, new.claimed_at_ms, message=message))
     return Outcome.QUARANTINED if fresh else Outcome.DUPLICATE

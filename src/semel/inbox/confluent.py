@@ -67,7 +67,7 @@ _HEADERS_OF: Final = methodcaller("headers")
 
 
 class Inbox(Loop[Engine]):
-    """The loop over confluent-kafka; `counts` says what became of the records so far.
+    """The loop over confluent-kafka; `counts` has the outcomes of the records so far.
 
     `engine` is best made by `semel.database.engine_of`: its transactions have to be such that `once` takes them.
     """
@@ -81,7 +81,7 @@ class Inbox(Loop[Engine]):
         drive(self._run(handler, _Client(self, brokers, kafka, topics), brokers))
 
     def take(self, handler: Handler, message: Message) -> Outcome | None:
-        """What became of this message, committed and counted; None if `stop` came before that was known.
+        """The outcome of this message, committed and counted; None if `stop` came before it was known.
 
         Call it from a loop of your own, and commit the offset after it. It waits for what is away, as long as that is.
         """
@@ -192,7 +192,8 @@ def for_confluent(settings: Mapping[str, Any], hear: Callable[[KafkaError], None
 _FOR_CONFLUENT: Final = {
     # A group without offsets begins where the topic does: it must not miss what was sent before it.
     "auto.offset.reset": "earliest",
-    # Else librdkafka begins anew each time all brokers are away, and says so twenty times a second.
+    # Otherwise librdkafka starts again from its bootstrap servers whenever all brokers are away, and logs that twenty
+    # times a second.
     "metadata.recovery.strategy": "none",
 }
 
@@ -207,7 +208,7 @@ def message_of(received: Received) -> Message:
         _bytes(received.key()),
         _bytes(received.value()),
         headers,
-        # The time at which the broker stored it says nothing of the event.
+        # The time at which the broker stored it is not the event's.
         timestamp_ms if kind == 1 and timestamp_ms >= 0 else None,
         are_headers_readable,
     )

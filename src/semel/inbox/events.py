@@ -46,7 +46,7 @@ class Message:
 
 
 class Outcome(StrEnum):
-    """What became of an event; true if, and only if, its effect is due."""
+    """The outcome of an event; true if, and only if, its effect is due."""
 
     ACCEPTED = "accepted"
     DUPLICATE = "duplicate"

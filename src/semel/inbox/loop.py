@@ -68,7 +68,7 @@ class Client(Protocol):
 
 
 class Loop(ABC, Generic[EngineT]):
-    """What `Inbox` and `AsyncInbox` have in common; `counts` says what became of the records so far."""
+    """What `Inbox` and `AsyncInbox` have in common; `counts` has the outcomes of the records so far."""
 
     def __init__(
         self,
@@ -279,7 +279,7 @@ class Counts(NamedTuple):
     duplicate: int = 0
     quarantined: int = 0
     retried: int = 0
-    """Of those quarantined before, how many have left the quarantine since; they are not consumed a second time."""
+    """How many events have left the quarantine again; they are not consumed a second time."""
 
     @property
     def consumed(self) -> int:

@@ -83,7 +83,7 @@ def subject_of(identity: str | Version) -> str:
 
 
 def subject_of_record(message: Message) -> str:
-    """For a record without an identity: its place, and what it holds, because a topic can be made anew."""
+    """For a record without an identity: its place, and what it holds, because a topic can be recreated."""
     digest = hashlib.sha256(
         repr((message.topic, message.partition, message.offset, message.key, message.value)).encode()
     )

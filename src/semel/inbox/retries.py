@@ -1,9 +1,9 @@
 """How often a message that fails is tried, and which errors do not count as its own.
 
-An error that passes by itself says nothing of the event: another transaction was in the way, or a system is away. It is
-waited for, because an event that is put aside for it was good. A message that was held up too often in one go is left
-for the next one, so that a loop can talk to its broker in between. This module must never wait itself, nor touch a
-database; chance comes in as an argument.
+An error that passes by itself is not the event's fault: another transaction was in the way, or a system is away. The
+loop waits until it has passed, and does not put a good event aside for it. A message that was held up too often in one
+go is left for the next one, so that a loop can talk to its broker in between. This module must never wait itself, nor
+touch a database; chance comes in as an argument.
 """
 
 import logging
@@ -19,7 +19,7 @@ from semel.retries.backoff import Retries, is_no_answer
 
 
 Passing = Callable[[BaseException], bool]
-"""Says of an error that it passes by itself, and so says nothing of the message."""
+"""Whether an error passes by itself, and so is not the message's fault."""
 
 logger = logging.getLogger("semel.inbox")
 
@@ -48,7 +48,7 @@ class Outage:
 
     def is_over(self) -> None:
         if self._count >= self._retries.attempts:
-            logger.warning("going on: what was waited for is there again")
+            logger.warning("going on: the error has passed")
         self._count = 0
 
 

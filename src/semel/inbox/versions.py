@@ -61,8 +61,8 @@ _LAST: Final = select(versions.c.version).where(
 
 
 def claim_version(connection: Connection, consumer: str, target: Version, first_version: int, now_ms: int) -> Outcome:
-    """Accepts the version after the last one, which the statement itself compares. Of an aggregate that this consumer
-    has never had, that is `first_version`."""
+    """Accept the version after the last one; the statement itself compares. For an aggregate that this consumer has
+    never had, that is `first_version`."""
     whose = {"of_consumer": consumer, "of_aggregate": target.aggregate}
     if target.version == first_version:
         row = {"consumer": consumer, "claimed_at_ms": now_ms, **target._asdict()}

@@ -1,4 +1,4 @@
-"""How a relay that has nothing to do hears of a commit.
+"""How a relay that has nothing to do learns of a commit.
 
 On PostgreSQL by NOTIFY, in the transaction that adds, but only while a relay is asleep: a transaction that notifies
 takes a lock of the whole server when it commits, and holds it until its commit is on the disk, so that commits would go

@@ -117,7 +117,7 @@ class Status(NamedTuple):
     # Not known to be in the log, and when the oldest of them was added.
     waiting: int
     oldest_added_at_ms: int | None
-    # Of those: refused by the broker, and behind one that was.
+    # Among those: messages that the broker refused, and messages behind a refused one.
     quarantined: int
     held_up: int
     # None until the first relay has begun.

@@ -41,11 +41,11 @@ from semel.publish import Record
 REASON_CHARACTERS_MAX: Final = 500
 NOTHING: Final = -1
 # What to do where log and database do not agree.
-BEGIN_ANEW: Final = "Going on would lose messages or send them twice; `semel outbox renew` begins anew"
+BEGIN_AGAIN: Final = "Going on would lose messages or send them twice; `semel outbox renew` begins again"
 
 
 class Owner(NamedTuple):
-    """Who has a shard: which shard, of how many, and which life of a relay."""
+    """The relay that has a shard: the shard's number, the number of shards, and the relay's life."""
 
     shard: int
     shards: int
@@ -166,7 +166,7 @@ def check_not_older(owner: Owner, known: Standing, in_log: int) -> None:
     if in_log > known.last_batch:
         raise OutOfStep(
             f"batch {in_log} of shard {owner.shard} is in the log, and the database knows of none after "
-            f"{known.last_batch}: it is older than the log, as after a restore. {BEGIN_ANEW}"
+            f"{known.last_batch}: it is older than the log, as after a restore. {BEGIN_AGAIN}"
         )
 
 
@@ -183,7 +183,7 @@ def _note(connection: Connection, owner: Owner, batch: int, at_hand: Sequence[in
 
 
 def _made(connection: Connection, owner: Owner, batch: int, size: Size) -> Batch | None:
-    """Of what waits, as much as fits."""
+    """As many waiting messages as fit into one batch."""
     if connection.dialect.name == "postgresql":
         connection.execute(_IN_ORDER)
     rows = 0

@@ -1,6 +1,6 @@
 """What a person does with messages that the broker refused: look at them, have them tried again, or drop them.
 
-Either lets go of what waited behind them. Each call is in a transaction of the caller's.
+After either, the messages that waited behind them can go on. Each call is in a transaction of the caller's.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """The tables of the outbox: what is not known to be in the log, how far each shard is, and what the broker refused.
 
-A time is milliseconds since 1970; rows look the same on SQLite and PostgreSQL. An application writes to the first table
-alone, and knows nothing of shards: a row holds the hash that tells a relay its shard.
+A time is milliseconds since 1970; rows look the same on SQLite and PostgreSQL. An application writes only to the first
+table, and does not know the shards: a row holds the hash that tells a relay its shard.
 """
 
 from typing import Final

@@ -4,8 +4,8 @@
         publisher.publish(publisher.last() + 1, Record("orders", value=b"3 apples"))
 
 The claim is (name, number). It is a cursor in a compacted topic, and commits in the Kafka transaction of the records;
-the fence is the epoch of the transactional id. This room works against any Kafka cluster, and must know nothing of
-semel's own broker.
+the fence is the epoch of the transactional id. This room works against any Kafka cluster, and must not know semel's own
+broker.
 """
 
 import importlib.util

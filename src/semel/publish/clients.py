@@ -119,7 +119,8 @@ _DEFAULTS: Final[Mapping[str, Any]] = {
 }
 _CONNECTING: Final[Mapping[str, Any]] = {
     "logger": logger,
-    # Else librdkafka begins anew each time all brokers are away, and says so twenty times a second.
+    # Otherwise librdkafka starts again from its bootstrap servers whenever all brokers are away, and logs that twenty
+    # times a second.
     "metadata.recovery.strategy": "none",
 }
 _OURS: Final[Mapping[str, str]] = {

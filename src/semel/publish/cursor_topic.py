@@ -40,7 +40,7 @@ _ASK_SECONDS_MAX: Final = 5.0
 # How long what is undecided is waited for before it is asked whose it is; a live publisher commits sooner.
 _UNDECIDED_SECONDS_MAX: Final = 1.0
 _PAUSE_SECONDS: Final = 0.05
-# An empty answer is how a reader hears of the end, so it should not be waited for.
+# A reader learns from an empty answer that it is at the end, so the broker should not wait long before it sends one.
 _FETCH_WAIT_MS: Final = 10
 # What a broker says while it, or a new topic, is not ready.
 _PASSING: Final = frozenset(
@@ -92,9 +92,9 @@ class CursorTopic:
             )
 
     def read(self, deadline: Deadline) -> Cursor | None:
-        """The cursor. The name's transactional id was claimed before, so nothing of it is undecided.
+        """The cursor. The name's transactional id was claimed before, so it has no undecided transaction.
 
-        Else `Undecided`: it was claimed again since, or there is a stranger in the topic.
+        `Undecided` if there is one: the id was claimed again since, or another program writes to the topic.
         """
         return self._last(self._end(deadline), deadline, until_decided=True)
 

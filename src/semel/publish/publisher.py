@@ -1,4 +1,4 @@
-"""The publisher: claims a name, publishes numbers under it, and finds out by itself what became of a commit.
+"""The publisher: claims a name, publishes numbers under it, and finds out by itself whether a commit took place.
 
 The order of a start is the guarantee: the fence first, then the cursor, then the note of this instance, below which the
 cursor is looked for once more. When it is not known whether a commit happened, a new producer does the same again, and
@@ -7,7 +7,7 @@ itself.
 
 The client blocks, so for asyncio the same publisher works in one thread: calls keep their order, and the loop goes on.
 A call that is cancelled before its turn has done nothing. One that is cancelled under way goes on in the thread until
-its outcome is known; the next call waits for it, and `last()` says what came of it.
+its outcome is known; the next call waits for it, and `last()` says whether the number was published.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ class Publisher:
     """Publishes records under the numbers of a name, each at most once and in order.
 
     `bootstrap` and `client` are librdkafka's; `client` may set whatever does not break the promise. A call takes
-    `timeout_seconds` at most, and as long again where it has to find out what became of a commit. Threads may share a
+    `timeout_seconds` at most, and as long again if it has to find out whether a commit took place. Threads may share a
     publisher; they take turns.
     """
 
@@ -156,19 +156,19 @@ class Publisher:
             for record in of_number
         ]
         while not self._commit(producer, records, outcome.cursor, deadline):
-            # A new producer makes the cursor final, and the cursor says what became of the commit.
+            # A new producer makes the cursor final, and the cursor says whether the commit took place.
             producer = self._claimed(self._deadline())
             if self._cursor == outcome.cursor:
                 break
             if deadline.is_over:
                 raise PublishFailed(
                     f"publisher {settings.name!r} could not publish number {outcome.cursor} within "
-                    f"{settings.timeout_seconds} s, and nothing of it was written: publish it again"
+                    f"{settings.timeout_seconds} s, and none of its records were written: publish it again"
                 )
         return outcome
 
     def _commit(self, producer: Producer, records: Sequence[Record], number: int, deadline: Deadline) -> bool:
-        """One attempt; False where the cursor has to say what became of it."""
+        """One attempt; False if only the cursor can say whether it took place."""
         transaction = Transaction(producer, deadline)
         try:
             transaction.write((*records, self._cursor_record(number)))

@@ -3,9 +3,9 @@
 The cursor is the last number that was published, or `NOTHING`. It names the instance that wrote it as well, so that an
 instance that was fenced can say by whom. A number at or below the cursor is a duplicate, the next one is accepted, and
 one further on is a gap, or accepted too where numbers come from outside and only rise. A call with several numbers is
-judged as if each was published by itself, with one difference: if one of them is a gap, nothing of the call counts. A
-cursor that cannot be read is refused: not knowing how far a name is must never pass for not having begun. An error says
-what is known, and never guesses.
+judged as if each was published by itself, with one difference: if one of them is a gap, the whole call is refused. A
+cursor that cannot be read is refused as well: a name whose cursor is unknown must never be taken for a name that has
+not begun. An error says what is known, and never guesses.
 """
 
 import json
@@ -113,7 +113,7 @@ class CursorRefused(PublishError):
 
 
 class Gap(PublishError):
-    """A number was left out; nothing of the call was written."""
+    """A number was left out; no record of the call was written."""
 
     def __init__(self, name: str, expected: int, got: int) -> None:
         super().__init__(
@@ -125,15 +125,14 @@ class Gap(PublishError):
 
 
 class RecordRefused(PublishError):
-    """A record cannot be stored as it is; nothing of its call was written, and the publisher goes on.
+    """A record cannot be stored as it is; no record of its call was written, and the publisher goes on.
 
-    A broker refuses what came together as one: where it was that who refused, another record of the call may be to
-    blame.
+    A broker refuses a batch as a whole. So if the broker refused, another record of the call may be to blame.
     """
 
     def __init__(self, record: Record, reason: str) -> None:
         super().__init__(
-            f"a record for topic {record.topic!r} was refused, and nothing of its call was written: {reason}"
+            f"a record for topic {record.topic!r} was refused, and no record of its call was written: {reason}"
         )
         self.record = record
         self.topic = record.topic
@@ -160,7 +159,7 @@ class Fenced(PublishError):
 
 
 class PublishFailed(PublishError):
-    """The time was over before anything could be committed; nothing of the call was written."""
+    """The time was over before anything could be committed; no record of the call was written."""
 
 
 class PublishUncertain(PublishError):
@@ -187,7 +186,7 @@ NUMBER_MAX: Final = 2**63 - 1
 
 
 class Receipt(StrEnum):
-    """What became of a number: its records are in the log by this call, or were there before."""
+    """The result for a number: this call has written its records, or they were in the log before."""
 
     ACCEPTED = "accepted"
     DUPLICATE = "duplicate"
@@ -195,7 +194,7 @@ class Receipt(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What becomes of a call: a receipt for each number, and the cursor after it."""
+    """The result of a call: a receipt for each number, and the cursor after it."""
 
     receipts: tuple[Receipt, ...]
     cursor: int

@@ -1,8 +1,8 @@
 """Records in one Kafka transaction, as librdkafka does it, and what its errors mean.
 
-An error means one of three things: a record that cannot be stored (nothing of the transaction stays, and the producer
-goes on), a fence, or an interruption, after which the producer is given up and the cursor says what happened. This must
-never guess what became of a commit.
+An error means one of three things: a record that cannot be stored (the transaction is aborted, and the producer goes
+on), a fence, or an interruption, after which the producer is given up and the cursor says what happened. This must
+never guess whether a commit took place.
 """
 
 import contextlib
@@ -99,7 +99,7 @@ class Transaction:
         _insist(self._producer.commit_transaction, Deadline(self._deadline.left_seconds / 2))
 
     def abort(self) -> None:
-        """Take back what is there. A producer that was fenced says so here, whatever it said before."""
+        """Abort the transaction. A producer that was fenced says so here, whatever it said before."""
         _insist(self._producer.abort_transaction, Deadline(self._abort_seconds))
 
     def _hand_over(self, record: Record) -> None:
@@ -126,9 +126,9 @@ class Transaction:
                 raise self._failure(record, error.args[0]) from None
 
     def _make_room(self) -> None:
-        """The queue is full: wait until something of it has arrived."""
+        """The queue is full: wait until the broker has acknowledged some of its records."""
         if self._deadline.is_over:
-            raise Interrupted("the queue is full, and nothing of it arrived in time")
+            raise Interrupted("the queue is full, and the broker acknowledged none of its records in time")
         self._producer.poll(_POLL_SECONDS)
         self._check()
 

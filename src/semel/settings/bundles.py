@@ -57,7 +57,7 @@ _PATIENCE = _Line("request.timeout.ms", 30_000, "how long an answer is waited fo
 _PRODUCERS: Final[Mapping[Semantics, tuple[_Line, ...]]] = {
     Semantics.AT_MOST_ONCE: (
         _Line("enable.idempotence", False, "nothing is sent twice, so nothing has to be known again"),
-        _Line("acks", "1", "an answer when it is written: the program hears of what failed, and may count it"),
+        _Line("acks", "1", "an answer when it is written: the program learns what failed, and may count it"),
         _Line("retries", 0, "never sent again, whatever happened: what is lost on the way stays lost"),
         _Line("request.timeout.ms", 30_000, "how long an answer is waited for before the batch is given up"),
         _Line("delivery.timeout.ms", 60_000, "how long a record may wait for its turn"),
@@ -170,7 +170,7 @@ def _in_the_words_of(client: Client, role: Role, lines: Iterable[_Line]) -> Iter
 
 
 def at_most_once(client: Client | str) -> Bundle:
-    """Nothing is there twice, and what meets a fault is lost."""
+    """No record is stored twice, and a record that meets a fault is lost."""
     return bundle(Semantics.AT_MOST_ONCE, client)
 
 
@@ -180,6 +180,6 @@ def at_least_once(client: Client | str) -> Bundle:
 
 
 def exactly_once(client: Client | str, transactional_id: str | None = None) -> Bundle:
-    """Nothing is lost and nothing is there twice, within one life of the producer; with a transactional id, which
+    """No record is lost and none is stored twice, within one life of the producer; with a transactional id, which
     fences the lives before, across all of them."""
     return bundle(Semantics.EXACTLY_ONCE, client, transactional_id)

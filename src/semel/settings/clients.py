@@ -196,7 +196,7 @@ SOMETHING_ELSE: Final[Mapping[Client, frozenset[str]]] = {
     Client.JAVA: frozenset({"metadata.recovery.strategy"}),
 }
 
-# What producers and consumers of a client both have tells nothing of which it is.
+# Settings that both the producers and the consumers of a client have: they do not show which of the two it is.
 _OF_BOTH_ROLES: Final = (
     *("request.timeout.ms", "request_timeout_ms", "socket.timeout.ms", "metadata.recovery.strategy"),
     *("max.in.flight", "max.in.flight.requests.per.connection", "max_in_flight_requests_per_connection"),

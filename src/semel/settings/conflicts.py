@@ -224,7 +224,7 @@ def _beginning_anew(config: Configuration, semantics: Semantics) -> Iterator[Con
         yield Conflict(
             (config.shown(java), config.shown("retries")),
             Cost.DOUBLED,
-            "a client that lost all brokers begins anew, and sends again what was under way",
+            "a client that lost all brokers starts again, and sends the batches under way a second time",
             f"set {config.name(java)}=none",
         )
 

@@ -1,7 +1,7 @@
 """Where rows are: topics, files, tables. One module for each kind; what they have in common is here.
 
-A place is looked at once, when its pieces are made: which files, offsets or version there are is decided then, and
-every reading of a piece gives the same rows, unless somebody changes what is there. A place must never write.
+A place is looked at once, when its pieces are made: its files, its offsets or its version are fixed then, and every
+reading of a piece gives the same rows, unless somebody changes the data itself. A place must never write.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,4 +37,4 @@ class Place(Protocol):
     def wanted(self) -> Wanted: ...
 
     def pieces(self) -> Sequence[Piece]:
-        """What is there now, divided."""
+        """The rows that the place has now, divided into pieces."""

@@ -73,7 +73,7 @@ def files_of(path: Path) -> list[Path]:
 
 
 def visible_files(path: Path) -> list[Path]:
-    """What somebody who knows nothing of Spark's log reads."""
+    """The files that a reader sees who does not know Spark's log."""
     if path.is_file():
         return [path]
     if not path.is_dir():
