@@ -114,7 +114,7 @@ def serve_asgi(app: FastAPI, idempotency: Idempotency | None, port: int) -> None
 
     if idempotency is not None:
         app.add_middleware(AsgiIdempotency, idempotency=idempotency)
-    # Whoever is not at turn keeps his connection.
+    # A client whose turn it is not keeps its connection.
     uvicorn.run(app, host=HOST, port=port, log_level="warning", timeout_keep_alive=KEEP_ALIVE_SECONDS)
 
 

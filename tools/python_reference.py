@@ -230,7 +230,7 @@ def _parsed(path: str) -> ast.Module:
 
 def said_by(value: Any, name: str) -> str:
     """The docstring that the author wrote, and not the one that Python makes where there is none."""
-    # Of a module as it stands in its source: from Python 3.13 on `__doc__` has lost the indent of an example.
+    # A module's is read from its source: from Python 3.13 on `__doc__` has lost the indent of an example.
     text = ast.get_docstring(_module(value), clean=False) if inspect.ismodule(value) else _cleaned(value)
     if not text:
         raise ValueError(f"{name} is public and has no docstring: write one")

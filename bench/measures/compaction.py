@@ -17,7 +17,7 @@ VALUE_BYTES = 1000
 ROUNDS = 10
 SEGMENT_BYTES = 64 * 1024 * 1024
 
-# Both look every 15 s whether there is something to compact; after this long nothing will come of it.
+# Both look every 15 s whether there is something to compact; a broker that has not begun after this long will not.
 WAIT_SECONDS_MAX = 300.0
 
 # How each says how long a pass over the topic took.

@@ -57,7 +57,7 @@ class SparkLatency(Measure):
         took_ms: dict[str, list[float]] = {source: [] for source in SOURCES}
         config = {"spark.jars": jars, "spark.sql.streaming.numRecentProgressUpdates": str(2 * batches)}
         with SparkDriver(config) as driver:
-            # Whoever comes first has to wait for classes and for compiled code that all of them need.
+            # The first source has to wait for classes and for compiled code that all of them need.
             for source in SOURCES:
                 driver.run(micro_batches, source, broker.bootstrap, batches)
             for turn in range(TURNS):

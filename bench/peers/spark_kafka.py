@@ -14,7 +14,7 @@ from bench.peers.process import cache_dir
 CONNECTOR_VERSION: Final = "4.2.0"
 JARS: Final = (
     Artifact("org.apache.spark", "spark-sql-kafka-0-10_2.13", CONNECTOR_VERSION),
-    # The token provider of the connector's own release is not to be had.
+    # The token provider of the connector's own release is not available.
     Artifact("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.1.0-preview1"),
     Artifact("org.apache.kafka", "kafka-clients", "3.9.2"),
     Artifact("org.apache.commons", "commons-pool2", "2.13.1"),

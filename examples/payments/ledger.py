@@ -22,7 +22,7 @@ KAFKA: Final = {
     "group.id": "ledger",
     # What a transaction of the relay wrote that did not commit is no event.
     "isolation.level": "read_committed",
-    # Whoever takes over from a consumer that was killed need not wait for long.
+    # The consumer that takes over from one that was killed need not wait for long.
     "session.timeout.ms": 6000,
 }
 TOPICS: Final = ("payments",)

@@ -197,7 +197,7 @@ def test_what_a_start_would_miss_of_a_file_is_named(tmp_path: Path, suffix: str)
 
 def test_what_is_no_directory_of_semel_is_one_line(tmp_path: Path) -> None:
     assert semel_failure("dump", str(tmp_path / "nowhere")).endswith("there is no such directory")
-    assert semel_failure("dump", str(tmp_path)).endswith("nothing of semel is in there")
+    assert semel_failure("dump", str(tmp_path)).endswith("this is not a data directory of semel")
     assert list(tmp_path.iterdir()) == []
 
 

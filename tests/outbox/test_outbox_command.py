@@ -130,7 +130,7 @@ def test_an_outbox_is_renewed(
     add(engine, topic, "first")
     relays.drain()
     assert semel("renew", "--database", url) == 0
-    assert capsys.readouterr().out == "the next relay begins anew\n"
+    assert capsys.readouterr().out == "the next relay begins again\n"
     add(engine, topic, "second")
     assert relays.drain() == 1
 

@@ -14,7 +14,7 @@ from typing import Final
 
 WORKING_SECONDS_MAX: Final = 120.0
 STOPPING_SECONDS_MAX: Final = 20.0
-# Who ends by itself may do so over and over again.
+# A process that ends by itself may do so over and over again.
 AGAIN_AFTER_SECONDS: Final = 0.5
 TOLD_LINES: Final = 5
 
@@ -31,7 +31,7 @@ class Process:
         self.name = name
         self.words = list(words)
         self.kills = 0
-        # Of each life, the lines that it said.
+        # The lines that each life printed.
         self.lives: list[list[str]] = []
         # The last lines of each life that ended by itself.
         self.ended_by_itself: list[str] = []
@@ -95,7 +95,7 @@ class Process:
                 stdout=pipe,
                 stderr=asyncio.subprocess.STDOUT,
                 env={**os.environ, **self._environment, "PYTHONUNBUFFERED": "1"},
-                # Whoever interrupts the trial interrupts the trial alone, and that ends the rest.
+                # Ctrl-C interrupts the trial alone, and the trial ends its processes.
                 start_new_session=True,
             )
             if not self._is_wanted:

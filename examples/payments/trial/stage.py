@@ -79,7 +79,7 @@ class Service:
         api.start()
         self.bootstrap = _address_in(await broker.working())
         await asyncio.to_thread(topic.create, self.bootstrap, TOPIC, PARTITIONS)
-        # Whoever is started again is found where he was.
+        # A broker that is started again has its old address.
         broker.words[-1] = relay.words[-1] = self._environment["BOOTSTRAP"] = self.bootstrap
         relay.start()
         ledger.start()

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 POLL_SECONDS: Final = 0.2
 ASK_SECONDS_MAX: Final = 5.0
 CREATE_SECONDS_MAX: Final = 30.0
-# What librdkafka says of its own connections is nothing to whoever looks at a trial.
+# Somebody who watches a trial need not see what librdkafka logs about its connections.
 SILENT: Final = {"log_level": 0}
 
 

@@ -72,17 +72,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if isinstance(stream, io.TextIOWrapper):
             # What a terminal cannot show is shown by its number: an answer must not fail on a letter.
             stream.reconfigure(errors="backslashreplace")
-    # By which signal somebody has ended the command, if so.
+    # The signal by which somebody has ended the command, if so.
     struck: list[int] = []
     for number, usual in _ENDINGS.items():
-        # Who has started it in the background, or by nohup, has had it ignored, and means that.
+        # A shell that starts the command in the background, or nohup, has the signal ignored, and it has to stay so.
         if signal.getsignal(number) == usual:
             signal.signal(number, functools.partial(_end, struck))
     sys.unraisablehook = functools.partial(_end_nevertheless, sys.unraisablehook)
     try:
         code = _run(words)
     except Exception:
-        # A library in C that is struck in the middle may raise an error of its own in place of ours.
+        # A library in C that a signal strikes in the middle may raise its own error instead of semel's.
         if not struck:
             raise
         code = 128 + struck[0]
@@ -165,7 +165,7 @@ def _run(words: list[str]) -> int:
         # From Spark, which answers Ctrl-C in its own way where it runs in this process.
         return 128 + signal.SIGINT
     except BrokenPipeError:
-        # Whoever read our output has gone away; there is nobody left to tell.
+        # The program that read the output has ended; nobody is left to tell.
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

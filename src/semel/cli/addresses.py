@@ -1,6 +1,6 @@
-"""The addresses that people type, HOST:PORT. What is none is said to be none, by every command in the same words.
+"""The addresses that people type, HOST:PORT. Every command refuses a wrong one in the same words.
 
-It must never ask the network whether there is such a host: whoever connects or listens finds out.
+It must never ask the network whether there is such a host: the command that connects or listens finds out.
 """
 
 import re

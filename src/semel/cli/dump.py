@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     except OSError as error:
         raise Failure(f"{options.data}: {error.strerror}") from None
     if not {"checkpoint", journal.DIRECTORY, TOPICS} & set(names):
-        raise Failure(f"{options.data}: nothing of semel is in there")
+        raise Failure(f"{options.data}: this is not a data directory of semel")
     examined = examine(files)
     troubles = [] if examined.stopped is None else [examined.stopped]
     _show_overview(files, examined)
@@ -189,9 +189,9 @@ def _describe_batch(header: BatchHeader) -> str:
 
 
 def _show_segments(files: Files, examined: Examined) -> list[str]:
-    """Every batch in every segment that is there, whether or not anything knows of it; answers what is wrong.
+    """Show every batch in every segment on disk, even if no partition knows the segment. Return what is wrong.
 
-    Of what was aborted long ago, and lies in blocks beside the segments, only what is wrong is shown.
+    The blocks of old aborted transactions beside the segments are only checked.
     """
     troubles: list[str] = []
     progress = Progress("reading segments")
@@ -264,7 +264,7 @@ def _show_producers(examined: Examined) -> None:
 
 
 def _show_transactions(examined: Examined) -> None:
-    """Who owns each transactional id, and what its end will reach."""
+    """The owner of each transactional id, and the places in which its open transaction will end."""
     print()
     for described in examined.state.transactions.all_described():
         owner = described.owner

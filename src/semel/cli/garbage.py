@@ -30,13 +30,13 @@ class Garbage:
         self._has_grown = False
 
     def begin(self) -> None:
-        """Put aside what there is, and from now on whatever the collector finds to be in use."""
+        """Put aside all objects so far, and from now on every object that the collector finds in use."""
         gc.set_threshold(*THRESHOLDS)
         gc.freeze()
         gc.callbacks.append(self._note_collection)
 
     def keep(self) -> None:
-        """What there is now will stay: it need not be looked through."""
+        """All objects so far will stay: the collector need not look through them."""
         gc.freeze()
         self._looked_through = gc.get_freeze_count()
 

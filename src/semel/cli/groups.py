@@ -255,7 +255,7 @@ def _known(cluster: Cluster, committed: dict[TopicPartition, Committed]) -> list
 
 
 def _target(cluster: Cluster, partitions: list[TopicPartition], place: str) -> dict[TopicPartition, int]:
-    """The offset that `place` means in each partition, within what there is."""
+    """The offset that `place` means in each partition, not before its first record nor behind its last one."""
     if place == "earliest":
         return _in_order(_offsets(cluster, partitions, EARLIEST), partitions)
     latest = _in_order(_offsets(cluster, partitions, LATEST), partitions)

@@ -250,7 +250,7 @@ class Lab:
         return f"PID {producer.producer_id} EPOCH {self._claim(producer)}"
 
     def _claim(self, producer: Producer) -> int:
-        """Claim the producer's transactional id, from itself or from whoever has it; answer the epoch that gives."""
+        """Claim the producer's transactional id, from itself or from another owner; return the new epoch."""
         claim = self._log.state.transaction_rules.decide_init(
             producer.transactional_id, _TIMEOUT_MS, None, lambda: producer.producer_id, _now_ms()
         )

@@ -1,7 +1,7 @@
 """`semel outbox`: run the relay of an outbox, see how far it is, and deal with what the broker refused.
 
-What is said while it runs goes to standard error: that it publishes, what is away and what is there again, what was put
-aside, and on a terminal how far it is.
+While it runs, messages go to standard error: that it publishes, that a broker or the database is away or has come back,
+which messages were put aside, and on a terminal how far it is.
 """
 
 import argparse
@@ -43,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     own = _subcommand(things, "status", "show how many messages wait, since when, and which relay has each shard")
     own.add_argument("--json", action="store_true", help="as one JSON object")
     own = _subcommand(
-        things, "renew", "forget the log, so that the next relay begins anew: on another cluster, or after a restore"
+        things, "renew", "forget the log, so that the next relay begins again: on another cluster, or after a restore"
     )
     own.add_argument(
         "--at-hand",
@@ -134,7 +134,7 @@ def _relay(options: argparse.Namespace, engine: "Engine") -> int:
         if options.drain:
             published = relay.drain(DRAIN_WAIT_SECONDS if options.wait is None else options.wait)
         else:
-            # Whoever starts it is to hear that it has begun.
+            # The person who starts it has to be told that it has begun.
             logging.getLogger(_LOGGER).setLevel(logging.INFO)
             # The way to end a command that has no end.
             with contextlib.suppress(Ended):
@@ -242,7 +242,7 @@ def _renew(options: argparse.Namespace, engine: "Engine") -> int:
 
     with engine.begin() as connection:
         renew(connection, None if options.at_hand is None else AtHand(options.at_hand))
-    print("the next relay begins anew")
+    print("the next relay begins again")
     return 0
 
 

@@ -29,7 +29,8 @@ from semel.wire.versions import INIT_PRODUCER_ID, PRODUCE
 EXAMPLE: Final = """  seq 1000 | semel produce payments
   semel produce payments --key alice --file payments.jsonl"""
 
-# What is there to be read, up to this much, becomes one batch: a person's lines go at once, a file's many together.
+# The lines that can be read at once, up to this much, become one batch: lines that a person types go one by one, the
+# lines of a file many together.
 BATCH_BYTES: Final = 256 * 1024
 # No broker takes records of this size, so there is no point in looking for the line's end.
 LINE_BYTES_MAX: Final = 16 * 1024 * 1024

@@ -112,7 +112,7 @@ def run(options: argparse.Namespace) -> int:
             partitions_default=options.partitions,
             limits=limits,
         )
-        # Before there are handlers for signals: to end a recovery at once costs nothing, the next one starts anew.
+        # Before there are handlers for signals: to end a recovery at once costs nothing, the next one starts again.
         progress = Progress("recovering")
         broker.recover(on_progress=progress.show)
         progress.end()

@@ -108,7 +108,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 class _Reader:
-    """Reads partitions from where the user wants to begin, up to what is there now or without an end."""
+    """Reads partitions from where the user wants to begin, up to their present end or without an end."""
 
     def __init__(
         self,
@@ -190,7 +190,7 @@ class _Reader:
         where = TopicPartition(self._topic, answer.partition_index)
         self._cluster.check(where, answer.error_code, "Read")
         try:
-            # Of what is read uncommitted the broker names no aborted transactions, and so nothing is left out.
+            # For a fetch of uncommitted records the broker names no aborted transactions, so all batches are shown.
             for batch in _committed(answer.records or b"", answer.aborted_transactions or ()):
                 begin = self._next[where]
                 self._next[where] = max(begin, batch.base_offset + batch.last_offset_delta + 1)

@@ -1,7 +1,7 @@
-"""`semel transactions`: what is open, since when and where, and ending what nobody will end.
+"""`semel transactions`: the open transactions, since when and where, and a way to abort one whose producer is gone.
 
 It works against semel and against Apache Kafka. `abort` claims the transactional id, as a new instance of the producer
-would: the broker fences whoever has it and aborts what was open, so a zombie that wakes up is refused.
+would: the broker fences the producer that has it and aborts its transaction, so a zombie that wakes up is refused.
 """
 
 import argparse
@@ -26,7 +26,7 @@ EXAMPLE: Final = """  semel transactions list --state Ongoing
 _STATES: Final = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead")
 _OPEN: Final = "Ongoing"
 _NOBODY: Final = -1
-# What the id is claimed with; whoever claims it next brings a timeout of its own.
+# The timeout with which the id is claimed; the next producer that claims it brings its own.
 _TIMEOUT_MS: Final = 60_000
 # Apache Kafka answers that the abort is under way, and has to be asked again.
 _UNDER_WAY: Final = (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)

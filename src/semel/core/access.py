@@ -30,7 +30,7 @@ from semel.core.steps import Steps
 
 # Each takes half a kilobyte and stands in every checkpoint: all of them 50 MB in memory.
 RULES_MAX: Final = 100_000
-# Of a resource's name, a principal and a host, in UTF-8: more than any of them may be elsewhere.
+# The bytes of a resource's name, a principal or a host, in UTF-8: more than any of them may have elsewhere.
 TEXT_BYTES_MAX: Final = 1_024
 # Answers that are kept: what ten thousand clients ask for over and over, in 3 MB.
 ANSWERS_MAX: Final = 10_000

@@ -25,7 +25,7 @@ MARKS: Final = {Fault.DROP_ACK: "an ACK is lost", Fault.CUT: "a connection is cu
 
 
 def bins(run: Run, stream: Stream) -> list[dict[str, int]]:
-    """By the time at which payments were due: how many of them are there once, not at all, and how many too many."""
+    """By the time at which payments were due: how many were sent, how many are lost, and how many copies too many."""
     per_bin = max(1, round(stream.per_second * BIN_SECONDS))
     counted = []
     for begin in range(0, len(run.copies), per_bin):
@@ -41,8 +41,8 @@ def most_doubled(stream: Stream) -> int:
 
 
 def fate_chart(run: Run, stream: Stream) -> str:
-    """What became of the payments of each tenth of a second: a column up to what was sent, with what is lost missing
-    from its top, and what is doubled standing on it, on a scale of its own."""
+    """The payments of each tenth of a second: a column as high as those sent, without the lost ones at its top, and
+    with the doubled ones above it, on a scale of their own."""
     columns = bins(run, stream)
     step = WIDTH / len(columns)
     sent_height = HEIGHT * SENT_SHARE

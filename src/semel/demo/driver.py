@@ -1,7 +1,7 @@
 """The process of a driver of Spark, seen from outside: what it says, leave to go on, and its end.
 
-Java and the Python workers are processes of its own, and go with it: it leads a session, and whoever is in the session
-is killed. So this must never start anything else in that session.
+Java and the Python workers are processes of its own, and end with it: it leads a session, and every process of the
+session is killed. So this must never start anything else in that session.
 """
 
 import contextlib
@@ -60,10 +60,10 @@ class Driver:
             line = self._lines.get(timeout=_SILENT_SECONDS_MAX)
         except queue.Empty:
             raise DemoFailed(
-                f"the pipeline has said nothing for {_SILENT_SECONDS_MAX:g} s: {self.complaint()}"
+                f"the pipeline has been silent for {_SILENT_SECONDS_MAX:g} s: {self.complaint()}"
             ) from None
         if line is None:
-            # It stays ended for whoever asks again.
+            # The next call is to find the end as well.
             self._lines.put(None)
             return None
         told: dict[str, Any] = json.loads(line)

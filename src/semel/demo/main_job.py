@@ -202,7 +202,7 @@ def _refuse(page: Page) -> tuple[list[str], str]:
 
 
 def _sum_up(page: Page, figures: Figures, seconds: float) -> None:
-    page.part("What came of it")
+    page.part("The result")
     for line in table(figures.sections()):
         page.say(line)
     exactly_once = figures.stream.runs[-1]

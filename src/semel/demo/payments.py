@@ -1,7 +1,7 @@
-"""The payments: what is sent, known again by number wherever it turns up, and the same for the same seed.
+"""The payments: each can be recognised by its number wherever it is stored, and the same seed makes the same ones.
 
-Eight tills number their payments from 0 on. So whoever finds one twice, or misses one, can tell, with nothing but the
-payment in hand. This file must never know who sends them, or where they end up.
+Eight tills number their payments from 0 on. So the payments alone show which one is stored twice and which one is
+missing. This file must never know which client sends them, or where they end up.
 """
 
 import json

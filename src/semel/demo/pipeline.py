@@ -83,7 +83,7 @@ class _Work:
         self._rows = rows
         self._begun = time.monotonic()
         self._fenced_before = broker.fenced()
-        # By batch: what became of its rows, as the last attempt at it was told.
+        # By batch: how many of its rows had which outcome, as the last attempt at it reported.
         self._judged: dict[int, dict[str, int]] = {}
         # In the order in which they are done, one in each batch from the second on.
         self._deeds: list[Callable[[Driver, int], bool]] = [
@@ -132,7 +132,7 @@ class _Work:
                     driver.kill()
             was_killed = len(self._deeds) < deeds and not self._deeds
             how = "the driver starts again" if was_killed else "the driver gave up, and starts again"
-            self._note("life", f"{how}; it waits for Java and Spark once more")
+            self._note("life", f"{how}; it waits again for Java and Spark")
         else:
             raise DemoFailed(f"the pipeline does not get to its end: {complaint}")
         self.pipeline.seconds = self._passed()
@@ -216,7 +216,7 @@ class _Work:
     def _until_a_transaction_is_open(self, driver: Driver) -> bool:
         """Let it go on until most is under way; then it stands still with all it has started, and may be killed. False
         where the moment was missed, and the first sink has the batch."""
-        # Whoever waits for an ACK that is lost does not commit before it has sent its records again.
+        # A client that waits for a lost ACK does not commit before it has sent its records again.
         self._proxy.arm(Fault.DROP_ACK)
         driver.go_on()
         judged = driver.next()

@@ -188,7 +188,7 @@ def killing_once(assassin: str) -> "Callable[[Iterator[pa.RecordBatch]], Iterato
         for batch in batches:
             yield batch
             try:
-                # Whoever takes the order away is the one that dies; the others find none.
+                # The task that removes the order is the one that dies; the others find no order.
                 os.unlink(assassin)
             except FileNotFoundError:
                 continue

@@ -1,7 +1,7 @@
 """`demo-report.html`: what the demo has counted, on one page that needs nothing else, and no network.
 
-All figures come from `figures`, and stand in the page once more as JSON, for whoever wants to go on with them. This
-file must never count anything itself.
+All figures come from `figures`, and stand in the page once more as JSON, for programs that want to use them. This file
+must never count anything itself.
 """
 
 import json
@@ -21,7 +21,7 @@ from semel.demo.timetable import HANG_SECONDS
 from semel.settings import Semantics
 
 _GLYPHS: Final = {Fault.DROP_ACK: "&#9661;", Fault.CUT: "&#10005;"}
-_READOUT: Final = "Point at a column, or use the arrow keys, to see what became of that tenth of a second."
+_READOUT: Final = "Point at a column, or use the arrow keys, to see the payments of that tenth of a second."
 
 
 class _Page(Template):
@@ -108,7 +108,7 @@ def _lead(figures: Figures) -> str:
     )
     if figures.pipeline is None:
         return f"{way} The pipeline on Spark did not run: {escape(figures.why_no_pipeline)}."
-    return f"{way} Then Spark carries what arrived to the last row, whoever is killed on the way."
+    return f"{way} Then Spark carries what arrived to the last row, whichever process is killed on the way."
 
 
 def _verdict(figures: Figures) -> str:
@@ -125,7 +125,7 @@ def _tile(run: Run, stream: Stream) -> str:
         Semantics.AT_LEAST_ONCE: (
             run.doubled,
             "doubled",
-            "Sent until it was answered: what was answered in vain is there again.",
+            "Sent until an answer came: if only the answer was lost, the payment is stored twice.",
         ),
         Semantics.EXACTLY_ONCE: (run.lost + run.doubled, "lost or doubled", absorbed),
     }[run.semantics]

@@ -1,8 +1,8 @@
 """The stream of payments: the same one three times side by side, under one timetable of faults, set three ways.
 
 The senders are ordinary clients (librdkafka) with the settings that `semel.settings` gives for each semantic; each has
-a proxy and a topic of its own. What came of it is counted from what lies in the topics, read past the proxies. This
-file must never tell a client that a fault is coming.
+a proxy and a topic of its own. The result is counted from the records in the topics, read past the proxies. This file
+must never tell a client that a fault is coming.
 """
 
 import time
@@ -98,7 +98,7 @@ class Sample:
 
 @dataclass(slots=True)
 class Stream:
-    """All that came of it."""
+    """The results of all three runs."""
 
     payments: Sequence[Payment]
     per_second: int

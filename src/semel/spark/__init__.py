@@ -37,8 +37,8 @@ __all__ = [
     "sql_sink",
 ]
 
-# Where each of them lives. They are imported when they are asked for, because whatever Spark starts to plan or to read
-# comes through here, each time anew, and needs none of them.
+# The module of each name. They are imported when they are asked for, because every process that Spark starts to plan or
+# to read imports this package, and needs none of them.
 _HOMES: Final = {
     "accepted": "semel.spark.dedup",
     "dedup": "semel.spark.dedup",

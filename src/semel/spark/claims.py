@@ -21,8 +21,8 @@ _MARK: Final = re.compile(rf"{NOTHING}(-\d{{1,18}})?|\d{{1,18}}-[0-9a-f]{{{_MARK
 
 @dataclass(frozen=True)
 class Batch:
-    """Which micro-batch it is. `digest` stands for what it is made of: a replay has the same one, and a batch that was
-    planned anew has another, even where a restored checkpoint gives it the same number."""
+    """A micro-batch. `digest` stands for its content: a replay has the same one, and a batch that was planned again has
+    another, even if a restored checkpoint gives it the same number."""
 
     query_id: str
     batch_id: int

@@ -1,7 +1,7 @@
 """What Spark finds under `format("semel")`: the source, and the sink into the log.
 
-It only brings together; whoever reads or writes has a room of his own. Nothing is asked of a broker before Spark plans.
-Spark imports this in every process that plans or reads, each time anew; so what writes is imported by who writes.
+It only brings the two together; each has a package of its own. No broker is asked before Spark plans. Spark imports
+this in every process that plans or reads, so the modules that write are imported only by a query that writes.
 """
 
 from typing import TYPE_CHECKING

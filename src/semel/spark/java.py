@@ -70,7 +70,7 @@ def java_environment(java: Java) -> dict[str, str | None]:
 
 
 def java_version(executable: Path) -> str | None:
-    """What this Java says of itself; None if it says nothing."""
+    """The version that this Java reports; None if it reports none."""
     # A Java that is asked takes a tenth of a second to answer; what lies beside it takes none.
     if said := _release(executable).get("JAVA_VERSION"):
         return said
@@ -143,10 +143,10 @@ def _wrapped(java: Java) -> Path:
 
 
 def _cache() -> Path:
-    """Where this user keeps what can be made anew."""
+    """This user's directory for files that can be made again."""
     if chosen := os.environ.get("XDG_CACHE_HOME"):
         return Path(chosen)
-    # What is empty says nothing: it is not the root directory.
+    # An empty HOME is no home: it must not be taken for the root directory.
     return Path(os.environ.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir, ".cache")
 
 

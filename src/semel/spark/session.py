@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _LOOPBACK: Final = "127.0.0.1"
 PANDAS_MAX: Final = 2
-# Which session is made, and not how: the JVM must not hear of it.
+# These settings choose the kind of session, and do not configure it: the JVM must not see them.
 _OF_THE_CLIENT: Final = ("spark.remote", "spark.api.mode")
 _STATE_STORE: Final = "spark.sql.streaming.stateStore.providerClass"
 _STATE_STORE_OF_SPARK: Final = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
@@ -92,7 +92,7 @@ def session(
     _check_packages()
     began = _session(name, master, remote, ui, config or {})
     # Spark finds the source by itself where semel is installed, but not where it came along with the job. What is
-    # registered is the name of a class; whoever runs the plan must be able to import it.
+    # registered is the name of a class; every process that runs the plan must be able to import it.
     from semel.spark.data_source import SemelDataSource
 
     began.dataSource.register(SemelDataSource)

@@ -9,9 +9,9 @@ from functools import cache
 
 @cache
 def settle() -> None:
-    """Has the garbage collector pass over what is there by now, once in a process: the modules, which stay anyway.
+    """Has the garbage collector pass over all objects so far, once in a process: the modules, which stay anyway.
 
-    Spark runs a whole collection after every task. Of the 43 ms of CPU that a task with one record took in Python, 32
-    were that.
+    Spark runs a whole collection after every task. It took 32 of the 43 ms of CPU that a task with one record took in
+    Python.
     """
     gc.freeze()

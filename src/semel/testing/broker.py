@@ -6,8 +6,8 @@
         assert len(broker.log("payments")) == 1  # the retry was recognised
 
 `create_topic` and `seed` prepare what a test begins with; `fail` refuses the requests of any API. Faults act where a
-client sees them: a lost answer means that the batch was appended, is durable, and the connection
-breaks before the client hears of it.
+client sees them: a lost answer means that the batch was appended, is durable, and the connection breaks before the
+client is told.
 """
 
 import asyncio
@@ -67,7 +67,7 @@ class FaultyBroker(EmbeddedBroker):
         self._add_faults(api, [partial(_LateAnswer, seconds=seconds)])
 
     def fail(self, api: str, error: ErrorCode | str, count: int = 1) -> None:
-        """Refuse the next `count` requests of this API with this error, and do nothing of what they ask for.
+        """Refuse the next `count` requests of this API with this error, without carrying them out.
 
         Both have the protocol's names: `fail("OffsetCommit", "REBALANCE_IN_PROGRESS")`.
         """

@@ -46,7 +46,7 @@ class Seen(NamedTuple):
 
     offset: int
     value: str
-    # Of which record it is a copy, if it is one.
+    # The record that it is a copy of, if it is a copy.
     origin: str = ""
 
 
@@ -250,9 +250,9 @@ def dirty_offsets(history: list[Event], group: str) -> Iterator[str]:
 
 
 def lost_commits(history: list[Event], group: str) -> Iterator[str]:
-    """Offsets that one client commits by itself: what was acknowledged, or shown, is shown from then on.
+    """Offsets that one client commits by itself: an offset that was acknowledged, or shown, is shown from then on.
 
-    Unless something came between of which nobody heard: a commit without an answer may arrive late, and then counts.
+    There is one exception: a commit whose answer was lost may arrive late, and then counts.
     """
     stands: dict[Place, int] = defaultdict(lambda: -1)
     unanswered: dict[Place, set[int]] = defaultdict(set)
@@ -279,7 +279,7 @@ def lost_commits(history: list[Event], group: str) -> Iterator[str]:
 def shared_ownership(history: list[Event]) -> Iterator[str]:
     """Partitions that two members of a group were given in one generation.
 
-    A group that was empty and goes on by the other protocol counts its generations anew.
+    A group that was empty and goes on by the other protocol counts its generations from the start.
     """
     owners: dict[tuple[str, int, int], str] = {}
     for event in history:

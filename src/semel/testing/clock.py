@@ -14,7 +14,7 @@ BEGINNING_MS: Final = 1_770_000_000_000
 
 
 class Clock:
-    """Set `ms` to move it, forth or back. Whoever sleeps by it moves it, and goes on at once."""
+    """Set `ms` to move it, forth or back. A program that sleeps by it moves it, and goes on at once."""
 
     def __init__(self, ms: int = BEGINNING_MS) -> None:
         """`ms` is the time at which it stands: milliseconds since 1970."""

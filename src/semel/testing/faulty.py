@@ -25,8 +25,8 @@ What the disk promises:
 - A name made, renamed or removed survives once its directory was synced (for a rename from one directory to another:
   once both were), and the directory's own name is a name like any other. Until then each such change may survive or
   not, independently of the others. A rename is atomic: never both names, never neither.
-- A write that was not synced survives sector by sector, in any combination. A sector that is lost holds what was
-  there before, or zeros where the file grew. A truncation or an allocation survives or does not.
+- A write that was not synced survives sector by sector, in any combination. A sector that is lost holds its earlier
+  bytes, or zeros if the file grew. A truncation or an allocation survives or does not.
 - After a failed sync, what was to be synced counts as clean though it is not on the disk: the next sync succeeds and
   saves none of it. Reads still see it.
 - Every call is atomic towards other threads.
@@ -82,7 +82,7 @@ class Call(NamedTuple):
 class Fault:
     """One thing that goes wrong, once, or from then on if it is `lasting`.
 
-    - `crash before`, `crash after`: the call has no effect or its whole effect, and nobody hears of it;
+    - `crash before`, `crash after`: the call has no effect or its whole effect, and never returns;
     - `torn`: the first `keep` bytes of a write arrive, then the process dies;
     - `EIO`: the call is refused and changes nothing;
     - `ENOSPC`: refused for lack of space, a write after its first `keep` bytes;

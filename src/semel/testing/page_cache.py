@@ -169,7 +169,7 @@ class Tree:
 
 
 def mark_saved(changes: Sequence[Change]) -> None:
-    """What a sync does, to all but what an earlier one gave up."""
+    """What a sync does, to all changes except those that an earlier one gave up."""
     for change in changes:
         change.saved = not change.doubtful
 

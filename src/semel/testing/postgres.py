@@ -157,7 +157,7 @@ class PostgresServer:
             except psycopg.OperationalError as error:
                 if self._process.poll() is not None or time.monotonic() > deadline:
                     raise PostgresMissing(f"the server does not answer: {' '.join(str(error).split())}") from error
-                # The server says nothing when it is ready: asking again is how one knows.
+                # The server does not tell when it is ready, so it is asked again and again.
                 time.sleep(_POLL_SECONDS)
 
 

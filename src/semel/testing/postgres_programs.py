@@ -29,7 +29,7 @@ _LIBRARIES: Final = f"{_PACKAGE}.libs"
 _ACCOUNTS: Final = ("postgres", "nobody")
 # One is enough that this process may become. In a container the first ones may have no counterpart outside.
 _ACCOUNTS_MAX: Final = 3
-# Where TMPDIR says nothing that helps.
+# Tried in this order if TMPDIR names no usable directory.
 _PLACES: Final = ("/tmp", "/var/tmp", "/dev/shm")
 _TRY: Final = 'cd "$1" && "$2/initdb" --version && "$2/postgres" --version'
 
@@ -49,11 +49,11 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """All that a server stands on. The directory is new, and whoever asked for it removes it."""
+    """All that a server needs. The directory is new, and the caller removes it."""
 
     directory: Path
     programs: Path
-    # None for whoever runs this.
+    # None for the account that runs this.
     account: Account | None
 
     @property
@@ -138,8 +138,8 @@ def _obstacle(ground: Ground) -> str:
 
 
 def _copied(to: Path) -> Path:
-    """The programs of the package, in a place that everybody may read: whoever installed them may have kept them to
-    himself."""
+    """The programs of the package, copied to a place that every account may read: the installed ones may be readable
+    for their owner alone."""
     site = _site()
     for part in _PARTS:
         _copy(site / _INSTALLATION / part, to / _INSTALLATION / part)

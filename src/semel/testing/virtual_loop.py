@@ -19,7 +19,7 @@ class Deadlock(AssertionError):
 
 
 class NoEnd(AssertionError):
-    """Much happens, and nothing comes of it."""
+    """The loop went through all the turns that it may, and the program has not ended."""
 
 
 class Network(Protocol):
@@ -48,7 +48,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return self.network.listen(protocol_factory, host, port)
 
     def run(self, main: Coroutine[Any, Any, None]) -> None:
-        """Run `main` to its end, then let go of whatever still waits."""
+        """Run `main` to its end, then cancel every task that still waits."""
         try:
             self.run_until_complete(main)
         finally:

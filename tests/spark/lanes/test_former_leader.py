@@ -23,7 +23,7 @@ def test_a_marker_that_a_former_leader_hides_is_found_below_the_claim(broker: Fa
         lane = LaneWriter(client, progress.prepare(client, "progress", 1, may_grow=False), "payments", 60_000)
         assert not lane.write(CLAIM, ROWS).was_duplicate
         cluster.shown_end = 0
-        with pytest.raises(LaneFailed, match=r"nothing of this attempt stays: .* was shown no marker"):
+        with pytest.raises(LaneFailed, match=r"no row of this attempt stays: .* was shown no marker"):
             lane.write(CLAIM, ROWS)
         cluster.shown_end = None
         assert lane.write(CLAIM, ROWS).was_duplicate

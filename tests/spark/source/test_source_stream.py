@@ -398,7 +398,8 @@ def test_a_topic_made_anew_is_a_loss_however_long_it_is(
     driver.batch()
     log.make_anew(topic)
     log.put(topic, *records)
-    with pytest.raises(DataLoss, match=f"topic {topic} was deleted and created again: its id was .* has come to offset 2"):
+    told = f"topic {topic} was deleted and created again: its id was .* has come to offset 2"
+    with pytest.raises(DataLoss, match=told):
         driver.batch()
     lenient = SmallDriver(query(log, topic, failOnDataLoss="false"), driver.checkpoint)
     assert values(lenient.batch()) == records

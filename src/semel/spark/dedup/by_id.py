@@ -20,8 +20,8 @@ def dedup_by_id(
     within: str | datetime.timedelta = "1 hour",
     buckets: int = BUCKETS_DEFAULT,
 ) -> DataFrame:
-    """The rows with what became of each in the column `outcome`: accepted, duplicate, late, or unclaimed where the id
-    or the time is missing.
+    """The rows with the outcome of each in the column `outcome`: accepted, duplicate, late, or unclaimed if the id or
+    the time is missing.
 
     `watermark` is the column that says when an event happened. A row that is older than the newest by more than
     `within` is late; it is given out as that and never as accepted. Copies of an event whose times differ by no more

@@ -33,13 +33,14 @@ def dedup(
     idle_batches: bool = False,
     buckets: int = BUCKETS_DEFAULT,
 ) -> DataFrame:
-    """The rows with what became of each in the column `outcome`: accepted, duplicate, gap, fenced, or unclaimed where
-    a number is missing or none; and what was `expected` instead of a gap (a number) or of a fenced one (an epoch).
+    """The rows with the outcome of each in the column `outcome`: accepted, duplicate, gap, fenced, or unclaimed if a
+    number is missing or no number. The column `expected` has the number that was due before a gap, or the epoch that
+    fenced the row.
 
     Within its `scope` a `producer` counts its rows in `sequence`, beginning at `first` (None: anywhere) and again with
     each `epoch`; None stands for a stream without epochs. With "hold", rows behind a gap wait until it is filled, for
-    as long as `hold_for` and for up to `held_rows_max` rows of a producer; what has waited in vain comes out as a gap,
-    in the next batch with data, or with `idle_batches` in one without: then a query never ends with availableNow.
+    as long as `hold_for` and for up to `held_rows_max` rows of a producer. If the gap is not filled, they come out as a
+    gap, in the next batch with data, or with `idle_batches` in one without: then a query never ends with availableNow.
     "quarantine" gives gaps out at once, "fail" ends the query. A producer not heard for `forget_after` is forgotten;
     time in which the query was away does not count. The state is one record for each producer; `buckets` says in how
     many values it lies, and cannot be changed later.

@@ -29,11 +29,11 @@ def dedup_by_version(
     idle_batches: bool = False,
     buckets: int = BUCKETS_DEFAULT,
 ) -> DataFrame:
-    """The rows with what became of each in the column `outcome`.
+    """The rows with the outcome of each in the column `outcome`.
 
-    Dense versions are the numbers of a producer who has no epochs: see `dedup`. With on_gap="accept" versions only have
-    to grow: what is newer than the last is accepted, the last itself is a duplicate, and what is older is late, be it
-    a copy or one that was overtaken.
+    Dense versions are the numbers of a producer that has no epochs: see `dedup`. With on_gap="accept" versions only
+    have to grow: a version newer than the last is accepted, the last itself is a duplicate, and an older one is late,
+    whether it is a copy or was overtaken.
     """
     if on_gap != ACCEPT:
         return dedup(

@@ -43,7 +43,7 @@ class Claims(NamedTuple):
 
 @dataclass(frozen=True)
 class Judged:
-    """What became of the claims: arrays of one length, in the order in which they were judged."""
+    """The verdicts on the claims: arrays of one length, in the order in which they were judged."""
 
     order: Indices
     """Which claim it is, by arrival."""
@@ -56,7 +56,7 @@ class Judged:
     expected: Integers
     """The number or epoch that would have been accepted; -1 where it was, and for a duplicate."""
     final_epoch: Integers
-    """The epoch its producer is in now; -1 while nothing of it was accepted."""
+    """The epoch its producer is in now; -1 while none of its claims was accepted."""
     producers: ProducerStates
 
     @property

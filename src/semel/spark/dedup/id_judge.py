@@ -1,5 +1,5 @@
-"""Judges rows by the id of their event. An id is kept while a copy may come that is not late, and no longer: what is
-late is never taken for new, because whoever forgot an id cannot know whether it was there.
+"""Judges rows by the id of their event. An id is kept while a copy may come that is not late, and no longer. A late row
+is never taken for new: its id may have been forgotten, so nobody can know whether it came before.
 """
 
 from collections.abc import Mapping
@@ -49,7 +49,7 @@ class IdJudge:
         is_late = is_claim & (happened_ms < _floor_ms(moment))
         high, low = integers(rows, KEY_HIGH), integers(rows, KEY_LOW)
 
-        # Whoever is not late comes first: of two copies, a late one must not stand for the other.
+        # Rows that are not late come first: of two copies, a late one must not stand for the other.
         claiming = numpy.flatnonzero(is_claim)
         claiming = claiming[numpy.argsort(is_late[claiming], kind="stable")]
         _, number_of, firsts = group(high[claiming], low[claiming])

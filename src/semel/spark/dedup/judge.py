@@ -14,11 +14,11 @@ from semel.spark.dedup.key_table import Integers
 from semel.spark.dedup.outcomes import EXPECTED, NAMES, OUTCOME
 
 STATE_VERSION: Final = 2
-"""Of the bytes that a bucket keeps, and of how keys are made. Whoever changes the layout raises it, and reads the older
-ones; state whose keys were made in another way knows nobody, and is refused."""
+"""The version of the bytes that a bucket keeps, and of how keys are made. A change of the layout raises it, and has to
+read the older ones; state whose keys were made in another way knows no key, and is refused."""
 
 CLAIM_PREFIX: Final = "_semel_"
-"""Of the columns that are added to the rows for judging them, and taken off again."""
+"""The prefix of the columns that are added to the rows for judging them, and removed again."""
 
 KEY_HIGH: Final = f"{CLAIM_PREFIX}key_high"
 KEY_LOW: Final = f"{CLAIM_PREFIX}key_low"
@@ -88,7 +88,7 @@ def check_pin(pinned: str, wanted: str) -> None:
 
 
 def with_outcomes(rows: pa.Table, outcomes: Integers, expected: Integers) -> pa.Table:
-    """The rows without what was added for judging them, and what became of each."""
+    """The rows without the columns that were added for judging them, and with the outcome of each."""
     rows = rows.select([name for name in rows.column_names if not name.startswith(CLAIM_PREFIX)])
     numbers = pa.array(expected, mask=expected == NOTHING_EXPECTED)
     return rows.append_column(OUTCOME, pa.array(NAMES).take(pa.array(outcomes))).append_column(EXPECTED, numbers)

@@ -1,5 +1,5 @@
 """What one bucket keeps about its keys: an array of packed records, sorted by key, that is searched and merged as a
-whole. It knows nothing of what the records mean, and holds no Python object for any of them.
+whole. It does not know what the records mean, and holds no Python object for any of them.
 
 A key is 128 bits of hash of what the user named (a scope and a producer, an event id, an aggregate). The record of a
 producer is the `bytes` that `core.producers` makes.

@@ -1,5 +1,5 @@
 """The stateful operator: rows into pieces, pieces to the judge of their bucket, pieces into rows. It knows Spark, and
-nothing of how a judge decides.
+does not know how a judge decides.
 
 Many keys share a bucket and a bucket is one value of Spark's state store: a call of Python costs the same for one key
 as for a thousand. A batch DataFrame goes the same way, without state.

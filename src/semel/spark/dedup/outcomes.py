@@ -1,5 +1,5 @@
-"""What deduplication says of a row, and the ways to take the rows apart again. It must never drop a row: whoever reads
-`accepted(df)` alone has decided so himself.
+"""The outcomes of deduplication, and the functions that select rows by them. It must never drop a row: only a user who
+reads `accepted(df)` alone decides to drop the others.
 """
 
 from typing import TYPE_CHECKING, Final

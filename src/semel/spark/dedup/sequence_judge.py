@@ -112,7 +112,7 @@ class SequenceJudge:
             is_held = (outcome == GAP) & ~judged.is_copy & (waited_ms < self.hold_ms)
             is_held &= _ranks(judged.producer, is_held) < self.held_rows_max
             outcome[is_held] = HELD
-            # Whatever becomes of a held row, its copy makes the same claim a second time.
+            # Whatever the outcome of a held row will be, its copy makes the same claim a second time.
             is_second = is_held[judged.original] & judged.is_copy
             outcome[is_second] = DUPLICATE
             expected[is_second] = NOTHING_EXPECTED

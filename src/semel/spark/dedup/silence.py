@@ -1,7 +1,7 @@
-"""Who was silent for so long that nobody waits for him. Pure.
+"""Which producers were silent for so long that they are forgotten. Pure.
 
-A bucket hears its clock when rows come for it, and cannot tell a query that was away from a stream in which nothing
-came. So the time since its last rows must never count in full: an absence of the query is nobody's silence.
+A bucket learns the time only when rows come for it, and cannot tell a query that did not run from a stream without
+rows. So the time since its last rows must never count in full: while the query did not run, no producer was silent.
 """
 
 from typing import Final, NamedTuple
@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 from semel.spark.dedup.key_table import Flags, Integers
 
 STEPS_MIN: Final = 7
-"""Of the time between two batches with rows at most a seventh of what makes a silence counts, so a query that runs once
-a day counts its days where a silence takes a week."""
+"""The time between two batches with rows counts for at most a seventh of `forget_after`. So a query that runs once a
+day counts whole days if producers are forgotten after a week."""
 
 
 class Heard(NamedTuple):
@@ -21,7 +21,7 @@ class Heard(NamedTuple):
 
 
 def heard(at_ms: Integers, now_ms: int, forget_ms: int) -> Heard:
-    """Whoever is in doubt is remembered: that costs memory, and to forget him would take his copies for new."""
+    """If in doubt, a producer is remembered: that costs memory, but its copies would be new if it were forgotten."""
     if not len(at_ms):
         return Heard(at_ms, at_ms >= now_ms)
     step_ms = max(1, forget_ms // STEPS_MIN)

@@ -49,7 +49,7 @@ class LaneFailed(LogError):
 
 @dataclass(frozen=True)
 class LaneOutcome:
-    """What came of one attempt."""
+    """The outcome of one attempt."""
 
     lane: int
     was_duplicate: bool
@@ -139,13 +139,13 @@ class LaneWriter:
         if transaction.is_committing:
             return f"was to be committed, and nobody knows whether it was: {error}. The next attempt finds out"
         if isinstance(error, Fenced):
-            return "was taken over by a later attempt, which writes it: nothing of this one stays"
+            return "was taken over by a later attempt, which writes it: no row of this attempt stays"
         if isinstance(error, TookTooLong):
             return (
                 f"took longer than its transaction may, {self.transaction_timeout_ms} ms: take fewer rows at a time "
                 f"(maxOffsetsPerTrigger), use more lanes, or raise option transactionTimeout ({error})"
             )
-        return f"could not be written, and nothing of this attempt stays: {error}"
+        return f"could not be written, and no row of this attempt stays: {error}"
 
 
 class _Rows:

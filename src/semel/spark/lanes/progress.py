@@ -72,8 +72,8 @@ def peek_marker(client: LogClient, topic: Topic, lane: int, sink_id: str) -> Mar
 def read_marker(
     client: LogClient, topic: Topic, lane: int, sink_id: str, fence_older: Callable[[], object]
 ) -> Marker | None:
-    """The lane's last marker. The lane's transactional id was claimed before, so nothing of it is undecided; where an
-    older version may have written, `fence_older` claims the id that the lane had then, before anything is believed."""
+    """The lane's last marker. The lane's transactional id was claimed before, so it has no undecided transaction. If an
+    older version may have written, `fence_older` claims the id that the lane had then, before a marker is believed."""
     where = TopicPartition(topic.name, lane)
     end = client.offsets([where], LATEST, Isolation.READ_UNCOMMITTED)[where]
     stable = client.offsets([where], LATEST, Isolation.READ_COMMITTED)[where]

@@ -112,7 +112,7 @@ def older_fence_of(claim: Claim) -> str:
 
 
 def decide(marker: Marker | None, claim: Claim) -> Decision:
-    """What becomes of a claim, given the lane's marker as of after the fence."""
+    """The verdict on a claim, given the lane's marker as it is after the fence."""
     if marker is None:
         return _decide_first(claim)
     refusal = misfit(marker, claim)
@@ -158,7 +158,7 @@ def check(claim: Claim, expected: Digest, found: Digest) -> Refusal | None:
         return None
     return Refusal(
         f"{_lane(claim)} has written batch {claim.batch_id} as {expected}, and the batch is {found} now. Either an old "
-        "checkpoint was restored and the batch was planned anew, or the query gives other rows when it is computed "
+        "checkpoint was restored and the batch was planned again, or the query gives other rows when it is computed "
         "again (rand, uuid, a table that changes), or rows changed their lane (another number of partitions: see "
         "semel.spark.lanes). Restore the newest checkpoint or the old plan; or, to accept what is in the log, go on "
         "from where it ends with a new checkpoint and a new sinkId"

@@ -41,7 +41,7 @@ class SparkNotUnderstood(LogError):
 
 @dataclass(frozen=True)
 class LaneMessage(WriterCommitMessage):
-    """What a task tells the driver: whose batch it wrote, and what came of it."""
+    """What a task tells the driver: the batch and the lane that it wrote, and the outcome."""
 
     claim: Claim
     outcome: LaneOutcome

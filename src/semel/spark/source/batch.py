@@ -36,7 +36,7 @@ class SemelBatchReader(DataSourceReader):
             _LOG.warning("option %s is for streams and changes nothing in a batch", name)
         with told_in_one_line(), LogClient(self._options.client) as client:
             cut = portions.split(self._slices(client), self._options.partitions_min, self._options.records_max)
-            # Without any partition Spark makes one of its own, which says nothing.
+            # Without any partition Spark makes one of its own, which carries no message.
             return [reader.SlicePartition(piece) for piece in cut] or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator["RecordBatch"]:

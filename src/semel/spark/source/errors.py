@@ -25,7 +25,7 @@ class CheckpointNotUnderstood(LogError):
 
 @contextmanager
 def told_in_one_line() -> Iterator[None]:
-    """Has Spark report an error of ours without the traceback; any other error keeps it, because it is a bug.
+    """Has Spark report semel's own errors without the traceback; any other error keeps it, because it is a bug.
 
     Spark's workers look at this variable at the moment when they report an error, and end after that.
     """

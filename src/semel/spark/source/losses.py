@@ -11,8 +11,8 @@ from semel.client.places import NO_ID, TopicPartition
 from semel.spark.source.offsets import Offsets
 
 ADVICE: Final = (
-    "Set failOnDataLoss=false to go on with what there is, or begin anew with another checkpointLocation and "
-    "startingOffsets"
+    "Set failOnDataLoss=false to go on with the records that are left, or begin again with another checkpointLocation "
+    "and startingOffsets"
 )
 
 
@@ -67,8 +67,8 @@ def behind_the_end(known: Offsets, log_ends: Mapping[TopicPartition, int]) -> di
 
 
 def going_on(known: Offsets, now: Offsets) -> Offsets:
-    """What there is now, but nothing before the place where the query stands; and how far it came in what is gone, for
-    that may come back."""
+    """The records that exist now, from the place where the query stands on; and how far it came in partitions that are
+    gone, because they may come back."""
     reached = known.reached
     at = {
         place: max(offset, reached.get(place, 0)) if is_same_topic(known, now, place.topic) else offset

@@ -3,10 +3,10 @@
     {"payments": {"0": 23, "1": 40, "id": "5bd1..."}}
 
 An offset is that of the next record to be read. The first batch of a query also says where it began (`"from"`), because
-Spark asks a query that starts again for its initial offsets anew, and by then "latest" would mean another place. How
-far the query had come in what is gone stands there as well (`"gone"`), for what comes back is not read from its
-beginning again. What Spark's own Kafka source has written is understood: it is the same without ids. This file must
-never write one place in two ways: Spark compares the texts, and takes any difference for news.
+Spark asks a query that starts again for its initial offsets once more, and by then "latest" would mean another place.
+The text also says how far the query had come in partitions that are gone (`"gone"`), because one that comes back must
+not be read from its beginning again. The offsets of Spark's own Kafka source are understood: they are the same without
+ids. This file must never write one place in two ways: Spark compares the texts, and takes any difference for news.
 """
 
 from collections.abc import Iterable, Mapping
@@ -34,7 +34,7 @@ class Offsets:
 
     @property
     def reached(self) -> Mapping[TopicPartition, int]:
-        """How far the query has come, in what there is and in what is gone."""
+        """How far the query has come, in the partitions that exist and in those that are gone."""
         return {**self.gone, **self.at}
 
     def to_json(self) -> dict[str, Any]:

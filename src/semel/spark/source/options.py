@@ -80,7 +80,7 @@ OPTIONS: Final = (
         "failOnDataLoss",
         "true",
         "Whether to fail when records are gone that were not read: deleted, expired, or with their topic. If `false`, "
-        "the query says what is lost as a warning and goes on with what there is.",
+        "the query logs what is lost as a warning and goes on with the records that are left.",
     ),
     Option("fetchOffset.numRetries", "3", "How often a loss is looked at again before it is believed."),
     Option("fetchOffset.retryIntervalMs", "1000", "How long to wait before each of these looks."),

@@ -55,7 +55,7 @@ def read(piece: Slice, columns: Sequence[str], options: SourceOptions) -> Iterat
                 return
             except OffsetOutOfRange as error:
                 if error.offset > error.log_end and looks < options.looks_again:
-                    # Who has just become the leader may not know everything.
+                    # A broker that has just become the leader may not know everything yet.
                     looks += 1
                     left = replace(left, start=error.offset)
                     time.sleep(options.look_interval_ms / 1000)

@@ -140,15 +140,15 @@ class SemelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Observer(self._client, self._options)
 
     def _up_to_target(self, offsets: Offsets) -> Offsets:
-        """Without what has come since this run of the query was told to read what is there."""
+        """Without the records that have come since this run of the query was told where to end."""
         if (target := self._target) is None:
             return offsets
         at = {place: min(offset, target.at[place]) for place, offset in offsets.at.items() if place in target.at}
         return Offsets(target.ids, at)
 
     def _look(self, known: Offsets) -> Offsets:
-        """What there is to read, from where the query stands. A loss is looked at again: who has just become a leader
-        may not know everything. It is said once, though the query may be asked for ever."""
+        """The end of the records to read, from where the query stands. A loss is looked at again: a broker that has
+        just become a leader may not know everything yet. It is logged once, though Spark may ask for ever."""
         looks = 0
         while True:
             now = self._target or self._observer.look()

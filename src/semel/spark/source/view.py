@@ -26,12 +26,12 @@ class Observer:
         self._without_time_at_latest = options.without_time_at_latest
 
     def look(self) -> Offsets:
-        """The end of what there is now; topics that are not there are left out."""
+        """The present end of each partition; topics that do not exist are left out."""
         topics = self._topics()
         return Offsets(ids_of(topics), self._edge(self._read(topics), LATEST))
 
     def glance(self) -> Offsets:
-        """What there is now, without asking where it ends."""
+        """The partitions that exist now, without asking where they end."""
         topics = self._topics()
         return Offsets(ids_of(topics), dict.fromkeys(self._read(topics), 0))
 

@@ -26,10 +26,10 @@ def claim_of(batch: Batch) -> Claim:
 
 
 def judge(sink: str, held: Claim | None, claim: Claim, accept_after: str | None) -> Outcome:
-    """What becomes of the batch that `claim` claims, where `held` is the last one that the sink has.
+    """The verdict on the batch that `claim` claims, if `held` is the last one that the sink has.
 
-    `accept_after` is a mark: where the sink stands exactly there, the batch may follow whatever it is. It can stay in a
-    program: once a batch was accepted the sink stands elsewhere.
+    `accept_after` is a mark: if the sink stands exactly there, any batch may follow. It can stay in a program: once a
+    batch was accepted the sink stands elsewhere.
     """
     if held == claim:
         return Outcome.DUPLICATE

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 Rule = Callable[[Claim | None], Outcome]
-"""What becomes of the batch, given the last claim of the sink; raises where it is refused."""
+"""The verdict on the batch, given the last claim of the sink; raises if it is refused."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where the rows go, under which name they are claimed, and what becomes of them."""
+    """Where the rows go, under which name they are claimed, and how they are written."""
 
     sink: str
     table: str

@@ -69,8 +69,8 @@ def planned(rows: DataFrame, query_id: str, batch_id: int) -> str:
 
 
 def digest_of(entry: str) -> str:
-    """Of the offsets, and of the time at which they were chosen: some sources count, and would give the offsets of
-    another batch the same text. The settings that stand beside them are left out, for Spark does not keep their order.
+    """The digest of the offsets, and of the time at which they were chosen: some sources count, and would give the
+    offsets of another batch the same text. The settings beside them are left out: Spark does not keep their order.
     """
     _version, metadata, *offsets = entry.splitlines()
     chosen_at_ms = json.loads(metadata)["batchTimestampMs"]

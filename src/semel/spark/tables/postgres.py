@@ -144,7 +144,7 @@ class PostgresConnection:
 
     @contextmanager
     def staged(self, rows: DataFrame) -> Iterator[Staged]:
-        """Stages all rows, in the tasks, and drops them in the end, whatever came of them."""
+        """Stages all rows, in the tasks, and drops the staged ones in the end, whether or not they were written."""
         prefix = f"semel_stage_{hashlib.sha256(self.target.sink.encode()).hexdigest()[:16]}_"
         self.drop_all(prefix)
         table = prefix + secrets.token_hex(6)
@@ -171,7 +171,7 @@ class PostgresConnection:
                 self.drop(table)
 
     def drop_all(self, prefix: str) -> None:
-        """What earlier attempts of this sink left: nobody needs it, for a batch is staged anew each time."""
+        """Drop the tables that earlier attempts of this sink left: every attempt stages its batch itself."""
         left = self.connection.execute(
             "SELECT relname FROM pg_class "
             "WHERE starts_with(relname, %s) AND relkind = 'r' AND pg_table_is_visible(oid)",

@@ -59,8 +59,8 @@ def check_columns(table: str, schema: StructType, declared: Mapping[str, str]) -
 
 
 def staging_types(types: Mapping[str, str], below: Mapping[str, str]) -> dict[str, str]:
-    """The types with which rows are staged: as in the table, but for a text of limited length. Of one that is too long
-    PostgreSQL would cut off the last spaces. `below` are the types below domains."""
+    """The types with which rows are staged: as in the table, except for a text of limited length, because PostgreSQL
+    would cut off the last spaces of one that is too long. `below` are the types below domains."""
     staged = dict(types)
     for number, (name, type_name) in enumerate(types.items(), 1):
         limited = _LENGTH_MAX.fullmatch(below.get(name, type_name))

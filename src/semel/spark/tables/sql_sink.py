@@ -62,7 +62,7 @@ def sql_sink(
     """A sink into `table` of `postgresql://...` or `sqlite:///path`, made if it is missing.
 
     `mode="append"` adds the rows; `"upsert"` replaces the row of the same `key`, where `version` says which one is
-    later; `"merge"` combines them with what is there: `merge={"balance": "sum"}` by columns (sum, min, max), or as a
+    later; `"merge"` combines them with the stored rows: `merge={"balance": "sum"}` by columns (sum, min, max), or as a
     statement of your own in which `{rows}` stands for the rows. `columns` are what is taken of the rows, as expressions
     of Spark's SQL; all of them, if there are none. The batch is claimed in `claims_table` of the same
     database under `sink_id`, which is the table's name unless you say otherwise. `accept_after` lets one batch follow

@@ -188,7 +188,7 @@ def one_partition_at_a_time(rows: DataFrame) -> Iterator[Any]:
 
 
 def gather(path: str, types: dict[str, str], chunks: Iterator[Any]) -> int:
-    """Copies all chunks into one file, which is thrown away after a crash: so nothing of it waits for the disk."""
+    """Copies all chunks into one file, which is thrown away after a crash: so no write of it waits for the disk."""
     count = 0
     with closing(sqlite3.connect(path, isolation_level=None)) as staging:
         staging.execute("PRAGMA journal_mode = OFF")

@@ -32,7 +32,7 @@ COMBINED = {
 
 @dataclass(frozen=True)
 class Write:
-    """What becomes of the rows of a batch."""
+    """How the rows of a batch are written."""
 
     mode: Mode = "append"
     key: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ def check_columns(write: Write, columns: Sequence[str]) -> None:
         named += write.merge
         left = [name for name in columns if name not in named]
         if left:
-            raise ValueError(f"column {left[0]!r} is neither in key nor in merge: drop it, or say what becomes of it")
+            raise ValueError(f"column {left[0]!r} is neither in key nor in merge: drop it, or say how to combine it")
     missing = [name for name in named if name not in columns]
     if missing:
         raise ValueError(f"the rows have no column {missing[0]!r}: they have {', '.join(columns)}")
