@@ -19,8 +19,9 @@ from confluent_kafka import KafkaException
 from bench import client_limit
 from bench import results as reporting
 from bench.clients import LoadFailed
-from bench.measures import MEASURES
+from bench.measures import MEASURES, PAGES
 from bench.measures.measure import FULL, MISSING, QUICK, Measure, Scale
+from bench.measures.produce import ProduceKilobyte
 from bench.peers.kafka import Kafka
 from bench.peers.mock import Mock
 from bench.peers.process import Broker, BrokerFailed, SkipReason
@@ -29,41 +30,52 @@ from bench.peers.tansu import Tansu
 from bench.results import Results
 
 PEERS: Mapping[str, Callable[[], Broker]] = {"kafka": Kafka, "tansu": Tansu}
-BROKERS: Mapping[str, Callable[[], Broker]] = {"semel": Semel, **PEERS}
+# These run whichever peers are chosen.
+OWN: Mapping[str, Callable[[], Broker]] = {"semel": Semel, "mock": Mock}
+BROKERS: Mapping[str, Callable[[], Broker]] = {**OWN, **PEERS}
 T = TypeVar("T")
 
 ROUNDS_DEFAULT = 3
-DOCUMENT = Path(__file__).parent.parent / "docs" / "BENCHMARKS.md"
+DOCUMENTS = Path(__file__).parent.parent / "docs"
 TIME_FOR_DISK_SECONDS = 1.0
 REASON_CHARACTERS_MAX = 300
 
 
 def main() -> int:
-    arguments = parse()
+    load_before = os.getloadavg()
+    arguments = parse(load_before[0])
     signal.signal(signal.SIGTERM, _interrupt)
     measures = [measure for measure in MEASURES if not arguments.only or measure.name in arguments.only]
     results = Results()
     failed: set[str] = set()
     taking_part = {label.split()[0] for measure in measures for label in measure.contenders}
     try:
-        versions = install([name for name in ("semel", *arguments.peers) if name in taking_part], results)
+        versions = install([name for name in (*OWN, *arguments.peers) if name in taking_part], results)
         for measure in measures:
             failed |= run_measure(measure, arguments.rounds, arguments.scale, list(versions), results)
-        if taking_part != {"semel"}:
-            _progress("the client alone")
-            results.note(run_once(Mock(), lambda mock: client_limit.describe(mock, arguments.scale)))
+        for measure in measures:
+            if isinstance(measure, ProduceKilobyte):
+                _progress("the client alone")
+                results.note(run_once(Mock(), lambda mock: client_limit.describe(mock, arguments.scale)), measure)
     except KeyboardInterrupt:
         print("interrupted; brokers stopped, their data removed", file=sys.stderr)
         return 130
-    facts = reporting.facts_of_this_run(arguments.rounds, versions.values())
+    facts = reporting.facts_of_this_run(arguments.rounds, versions.values(), load_before)
     print(reporting.as_text(measures, results, facts))
-    if arguments.write:
-        command = f"make bench ARGS={shlex.quote(' '.join(sys.argv[1:]))}"
-        arguments.write.write_text(reporting.as_markdown(command, measures, results, facts))
+    command = f"make bench ARGS={shlex.quote(' '.join(sys.argv[1:]))}"
+    for page, measures_of_page in pages(arguments.write, measures).items():
+        page.write_text(reporting.as_markdown(command, measures_of_page, results, facts))
     return 1 if any(label.startswith("semel") for label in failed) else 0
 
 
-def parse() -> argparse.Namespace:
+def pages(write: Path | None, measures: Sequence[Measure]) -> Mapping[Path, Sequence[Measure]]:
+    """The pages to write, and the measures on each: all pages below docs, or one page with whatever was measured."""
+    if write is None:
+        return {}
+    return {DOCUMENTS / name: of_page for name, of_page in PAGES.items()} if write == DOCUMENTS else {write: measures}
+
+
+def parse(load_before: float) -> argparse.Namespace:
     names = [measure.name for measure in MEASURES]
     parser = argparse.ArgumentParser(
         prog="python -m bench",
@@ -81,20 +93,22 @@ def parse() -> argparse.Namespace:
         "--write",
         nargs="?",
         type=Path,
-        const=DOCUMENT,
+        const=DOCUMENTS,
         metavar="PAGE",
-        help=f"write the table to this page too; docs/{DOCUMENT.name} is for a whole run",
+        help=f"write the table to this page too; without PAGE, a whole run writes {', '.join(PAGES)} below docs",
     )
     arguments = parser.parse_args()
     arguments.peers = [name for name in arguments.peers.split(",") if name]
     unknown = set(arguments.peers) - set(PEERS)
     if unknown:
         parser.error(f"no such peer: {', '.join(sorted(unknown))} (there are {', '.join(PEERS)})")
-    if arguments.write == DOCUMENT and (arguments.quick or arguments.only or arguments.audit_ids):
-        parser.error(f"docs/{DOCUMENT.name} is for a whole run: with --quick, --only or --audit-ids name another page")
-    is_document = arguments.write is not None and arguments.write.resolve().is_relative_to(DOCUMENT.parent)
+    if arguments.write == DOCUMENTS and (arguments.quick or arguments.only or arguments.audit_ids):
+        parser.error("the pages below docs are those of a whole run: with --quick, --only or --audit-ids name a page")
+    is_document = arguments.write is not None and arguments.write.resolve().is_relative_to(DOCUMENTS)
     if is_document and (why_not := reporting.why_not_a_commit(reporting.commit())):
         parser.error(f"a page below docs has the figures of a commit, and {why_not}")
+    if is_document and (why_not := reporting.why_not_quiet(load_before)):
+        parser.error(f"a page below docs has the figures of a quiet machine, and {why_not}")
     arguments.rounds = arguments.rounds or (1 if arguments.quick else ROUNDS_DEFAULT)
     arguments.scale = QUICK if arguments.quick else FULL
     if arguments.audit_ids is not None:
@@ -120,7 +134,7 @@ def run_measure(measure: Measure, rounds: int, scale: Scale, peers: Sequence[str
     """Fill the results with the figures of every round; returns the contenders that failed."""
     contenders = {label: make for label, make in measure.contenders.items() if label.split()[0] in peers}
     for note in measure.notes:
-        results.note(note)
+        results.note(note, measure)
     failed: set[str] = set()
     for number in range(1, rounds + 1):
         for label, make in contenders.items():
@@ -133,12 +147,12 @@ def run_measure(measure: Measure, rounds: int, scale: Scale, peers: Sequence[str
                 failed.add(label)
                 _progress(str(reason))
                 results.note(
-                    f"{measure.name}, {label}, failed in round {number}: {str(reason)[:REASON_CHARACTERS_MAX]}"
+                    f"{measure.name}, {label}, failed in round {number}: {str(reason)[:REASON_CHARACTERS_MAX]}", measure
                 )
             else:
                 results.add(measure, label, figures)
                 if figures.get(MISSING, 0) > 0:
-                    results.note(f"{measure.name}, {label}: messages acknowledged and then not there")
+                    results.note(f"{measure.name}, {label}: messages acknowledged and then not there", measure)
                     if label.startswith("semel"):
                         failed.add(label)
                 _progress("    " + ", ".join(f"{metric} {value:,.2f}" for metric, value in figures.items()))

@@ -4,6 +4,7 @@ broker it talks to."""
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import time
 from array import array
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from bench.peers.process import Broker, port_is_open
 
 if TYPE_CHECKING:
-    from confluent_kafka import KafkaError, Message
+    from confluent_kafka import KafkaError, Message, Producer
 
 R = TypeVar("R")
 
@@ -183,10 +184,46 @@ def flood(
     bootstrap: str, topic: str, partitions: int, value_bytes: int, count: int, idempotent: bool, barrier: Barrier
 ) -> int:
     """Send `count` messages as fast as the client can, `acks=all`, librdkafka's own batching, until all are
-    acknowledged. The list that goes to `produce_batch` is built once, so that Python is not the limit."""
+    acknowledged; returns how many."""
     from confluent_kafka import Producer
 
     producer = Producer(producer_configuration(bootstrap, idempotent=idempotent))
+    return _flood(producer, topic, partitions, value_bytes, count, barrier)
+
+
+def flood_in_batches(
+    bootstrap: str,
+    topic: str,
+    partitions: int,
+    value_bytes: int,
+    count: int,
+    messages_per_batch: int,
+    idempotent: bool,
+    barrier: Barrier,
+) -> int:
+    """The same in batches of equal size, one in each request; returns how many requests there were, by what librdkafka
+    itself counts."""
+    from confluent_kafka import Producer
+
+    counts: list[int] = []
+
+    def on_statistics(text: str) -> None:
+        counts.append(sum(broker["req"].get("Produce", 0) for broker in json.loads(text)["brokers"].values()))
+
+    equal = {"batch.num.messages": messages_per_batch, "linger.ms": 1000}
+    told = {"statistics.interval.ms": 100, "stats_cb": on_statistics}
+    producer = Producer({**producer_configuration(bootstrap, idempotent=idempotent), **equal, **told})
+    _flood(producer, topic, partitions, value_bytes, count, barrier)
+    # One that was under way may lack the last requests.
+    for _ in range(2):
+        counts.clear()
+        while not counts:
+            producer.poll(1.0)
+    return counts[-1]
+
+
+def _flood(producer: Producer, topic: str, partitions: int, value_bytes: int, count: int, barrier: Barrier) -> int:
+    """The list that goes to `produce_batch` is built once, so that Python is not the limit."""
     value = b"x" * value_bytes
     batch = [{"value": value}] * MESSAGES_PER_CALL
     for partition in range(partitions):

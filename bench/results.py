@@ -22,10 +22,14 @@ KAFKA, TANSU = HEAD.index("kafka"), HEAD.index("tansu")
 # What Kafka's column is called where no measure has Kafka in it.
 PEER = "peer"
 NOTHING = "-"
+YES, NO = "yes", "no"
+REASON_UNKNOWN = "the reason is not known yet."
 DOCUMENT_WIDTH = 120
 ROOT = Path(__file__).parent.parent
 # What the name of a commit ends with where the work tree had changes beside it.
 DIRTY = "-dirty"
+# Something else that runs beside the brokers takes a core from them for a part of the time.
+QUIET_LOAD_MAX = 0.5
 
 
 @dataclass
@@ -33,17 +37,22 @@ class Results:
     """Every figure of every run, by measure, contender and metric, and what could not run and why."""
 
     figures: dict[tuple[str, str, str], list[float]] = field(default_factory=lambda: defaultdict(list))
-    notes: list[str] = field(default_factory=list)
+    # What is said below the table, and about which measure; None where it is about all of them.
+    notes: list[tuple[str | None, str]] = field(default_factory=list)
 
     def add(self, measure: Measure, contender: str, figures: Figures) -> None:
         for metric, value in figures.items():
             self.figures[measure.name, contender, metric].append(value)
 
-    def note(self, text: str) -> None:
+    def note(self, text: str, measure: Measure | None = None) -> None:
         """One line below the table, said once."""
-        text = " ".join(text.split())
-        if text not in self.notes:
-            self.notes.append(text)
+        note = (measure and measure.name, " ".join(text.split()))
+        if note not in self.notes:
+            self.notes.append(note)
+
+    def notes_on(self, measures: Sequence[Measure]) -> list[str]:
+        about = {None, *(measure.name for measure in measures)}
+        return [text for measure, text in self.notes if measure in about]
 
     def of(self, measure: Measure, contender: str | None, metric: str) -> list[float]:
         return self.figures.get((measure.name, contender or "", metric), [])
@@ -68,8 +77,18 @@ def line(measure: Measure, row: Row, results: Results, *, ranges: bool) -> tuple
     ratio = f"{semel / kafka:.2f} x" if semel is not None and kafka else NOTHING
     target = str(row.target) if row.target else NOTHING
     holds = row.target.holds(semel, kafka) if row.target and semel is not None else None
-    verdict = {True: "yes", False: "no", None: NOTHING}[holds]
+    verdict = {True: YES, False: NO, None: NOTHING}[holds]
     return (row.title, *shown, ratio, target, verdict)
+
+
+def missed(measures: Sequence[Measure], results: Results) -> list[str]:
+    """Each target that does not hold, and why."""
+    rows = [(measure, row) for measure in measures for row in measure.rows]
+    return [
+        f"{measure.name}, {row.title}: {row.reason or REASON_UNKNOWN}"
+        for measure, row in rows
+        if line(measure, row, results, ranges=False)[-1] == NO
+    ]
 
 
 def _figure(values: Sequence[float], decimals: int, *, ranges: bool) -> str:
@@ -91,7 +110,8 @@ def as_text(measures: Sequence[Measure], results: Results, facts: Mapping[str, s
     printed.insert(1, "-" * max(len(text) for text in printed))
     printed.append("")
     printed += [f"{name}: {value}" for name, value in facts.items()]
-    printed += [f"- {note}" for note in results.notes]
+    printed += [f"- {note}" for note in results.notes_on(measures)]
+    printed += [f"- missed: {reason}" for reason in missed(measures, results)]
     return "\n".join(printed)
 
 
@@ -106,8 +126,10 @@ def as_markdown(command: str, measures: Sequence[Measure], results: Results, fac
         "\n".join(f"- {name}: {value}" for name, value in facts.items()),
         "\n".join(rows),
     ]
-    if results.notes:
-        parts.append("\n".join(f"- {note}" for note in results.notes))
+    if notes := results.notes_on(measures):
+        parts.append("\n".join(f"- {note}" for note in notes))
+    if reasons := missed(measures, results):
+        parts += ["## Targets that do not hold, and why", "\n".join(f"- {reason}" for reason in reasons)]
     parts.append("## What is measured, and why")
     parts += [f"**{measure.name}.** {' '.join((measure.__doc__ or '').split())}" for measure in measures]
     return "\n\n".join(_wrapped(part) for part in parts) + "\n"
@@ -119,7 +141,16 @@ def _wrapped(part: str) -> str:
     return textwrap.fill(part, DOCUMENT_WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
-def facts_of_this_run(rounds: int, versions: Iterable[str]) -> dict[str, str]:
+def why_not_quiet(load: float) -> str | None:
+    """What keeps a page from having this machine's figures, if the load of the last minute does."""
+    return (
+        f"the load of the last minute is {load:.2f}: wait until it is {QUIET_LOAD_MAX}"
+        if load > QUIET_LOAD_MAX
+        else None
+    )
+
+
+def facts_of_this_run(rounds: int, versions: Iterable[str], load_before: Sequence[float]) -> dict[str, str]:
     """Where the figures come from: without these they cannot be compared with others."""
     from confluent_kafka import libversion, version
 
@@ -128,6 +159,7 @@ def facts_of_this_run(rounds: int, versions: Iterable[str]) -> dict[str, str]:
         "date": datetime.datetime.now(tz=datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "commit": commit(),
         "machine": f"{os.cpu_count()} cores of {_processor()}, {_memory_gibibytes()} GiB, Linux {platform.release()}",
+        "load before the run": f"{', '.join(f'{load:.2f}' for load in load_before)} (1, 5 and 15 minutes)",
         "brokers": ", ".join(versions) or "none",
         "client": f"{client}, Python {platform.python_version()}",
         "databases": databases.versions(),

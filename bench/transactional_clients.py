@@ -39,10 +39,17 @@ def transactions_one_at_a_time(
 
 
 def copy_in_transactions(
-    bootstrap: str, source: str, target: str, records_per_transaction: int, warm: int, count: int, barrier: Barrier
-) -> int:
-    """Read records in a group, write each of them again, and commit both in one transaction; returns how many were
-    copied while the clock ran."""
+    bootstrap: str,
+    source: str,
+    target: str,
+    records_per_transaction: int,
+    warm: int,
+    count: int,
+    backoff_ms: int,
+    barrier: Barrier,
+) -> array[float]:
+    """Read `count` records in a group, write each of them again, and commit both in one transaction. Returns the time
+    that each transaction took in milliseconds, from reading its records on."""
     from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
     consumer = Consumer(
@@ -54,7 +61,7 @@ def copy_in_transactions(
             "log_level": 0,
         }
     )
-    producer = Producer(_producer_configuration(bootstrap, target))
+    producer = Producer(_producer_configuration(bootstrap, target) | {"retry.backoff.ms": backoff_ms})
     producer.init_transactions(ACK_TIMEOUT_SECONDS)
     consumer.subscribe([source])
 
@@ -67,9 +74,11 @@ def copy_in_transactions(
         producer.send_offsets_to_transaction(places, consumer.consumer_group_metadata(), ACK_TIMEOUT_SECONDS)
         producer.commit_transaction(ACK_TIMEOUT_SECONDS)
 
-    def copy_so_many(records: int) -> int:
+    def copy_so_many(records: int) -> array[float]:
         copied = 0
+        took_ms = array("d")
         while copied < records:
+            started = time.perf_counter()
             messages = consumer.consume(min(records_per_transaction, records - copied), timeout=30.0)
             if not messages:
                 raise LoadFailed(f"{copied} of {records} records came, then nothing for 30 s")
@@ -79,7 +88,8 @@ def copy_in_transactions(
                     raise LoadFailed(str(failure))
             copy(messages)
             copied += len(messages)
-        return copied
+            took_ms.append((time.perf_counter() - started) * 1e3)
+        return took_ms
 
     try:
         copy_so_many(warm)

@@ -3,6 +3,10 @@ it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from itertools import chain
+from typing import Final
+
 from bench.measures.audit import Audit
 from bench.measures.compaction import Compaction
 from bench.measures.consume import Consume
@@ -26,27 +30,21 @@ from bench.measures.spark_source import SparkSource
 from bench.measures.spark_sql import SparkSql
 from bench.measures.transactions import Transactions
 
-MEASURES: tuple[Measure, ...] = (
-    Latency(),
-    Hostile(),
-    ProduceKilobyte(),
-    ProduceSmall(),
-    Consume(),
-    DurableAcks(),
-    Idempotence(),
-    Footprint(),
-    Recovery(),
-    Transactions(),
-    Copy(),
-    Groups(),
-    Compaction(),
-    SparkSource(),
-    SparkSql(),
-    SparkSink(),
-    Audit(),
-    SparkLatency(),
-    SparkDedup(),
-    Inbox(),
-    Http(),
-    Outbox(),
-)
+# The measures of each page below docs, in the order of their rows.
+PAGES: Final[Mapping[str, tuple[Measure, ...]]] = {
+    "BENCHMARKS.md": (
+        Latency(),
+        Hostile(),
+        ProduceKilobyte(),
+        ProduceSmall(),
+        Consume(),
+        DurableAcks(),
+        Idempotence(),
+        Footprint(),
+        Recovery(),
+    ),
+    "BENCHMARKS-TRANSACTIONS.md": (Transactions(), Copy(), Groups(), Compaction()),
+    "BENCHMARKS-SPARK.md": (SparkSource(), SparkSql(), SparkSink(), Audit(), SparkLatency(), SparkDedup()),
+    "BENCHMARKS-APP.md": (Inbox(), Http(), Outbox()),
+}
+MEASURES: Final[tuple[Measure, ...]] = tuple(chain.from_iterable(PAGES.values()))

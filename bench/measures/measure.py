@@ -70,13 +70,23 @@ class Row:
     tansu: str | None = "tansu"
     decimals: int = 0
     kafka_metric: str | None = None
+    # Why semel misses the target. It is printed only on a page on which it does.
+    reason: str = ""
 
     @classmethod
     def beside(
-        cls, title: str, metric: str, peer_metric: str, target: Target | None = None, *, decimals: int = 0
+        cls,
+        title: str,
+        metric: str,
+        peer_metric: str,
+        target: Target | None = None,
+        *,
+        decimals: int = 0,
+        reason: str = "",
     ) -> Row:
         """Both figures come out of one run, as where both need the same log or the same database."""
-        return cls(title, metric, target, kafka="semel", kafka_metric=peer_metric, tansu=None, decimals=decimals)
+        peer = {"kafka": "semel", "kafka_metric": peer_metric, "tansu": None}
+        return cls(title, metric, target, **peer, decimals=decimals, reason=reason)
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,10 @@ SMALL_BYTES: Final = 100
 KILOBYTE: Final = 1000
 SINKS: Final = ("semel", "kafka")
 READ_SECONDS_MAX: Final = 120.0
+EXACTLY_ONCE: Final = (
+    "the peer is at-least-once. A lane of semel's sink also computes a digest of its rows and commits them with a "
+    "marker, in a transaction."
+)
 
 
 class Copy(NamedTuple):
@@ -55,6 +59,7 @@ def _row(value_bytes: int) -> Row:
         f"semel_{value_bytes}",
         f"kafka_{value_bytes}",
         Target(Kind.RATIO_AT_LEAST, 1.0),
+        reason=EXACTLY_ONCE,
     )
 
 

@@ -1,5 +1,5 @@
 """librdkafka's own mock broker in a process of its own: it keeps nothing, checks nothing, and is here only to show what
-the client can do at most when no broker holds it back. It is never a column of the table."""
+the client can do at most when no broker holds it back. It is never compared with a broker."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ READY_LINE = re.compile(rb"mock on (\d+)")
 
 class Mock(Broker):
     name = "mock"
+    is_administered = False
 
     def version(self) -> str:
         return "librdkafka's mock broker"

@@ -76,6 +76,8 @@ class Broker(ABC):
     data, so that `start` afterwards is a recovery. `stop` removes the data unless the directory was given."""
 
     name: str
+    # Whether it takes orders of administrators; one that does not makes topics by itself.
+    is_administered = True
 
     def __init__(self, *, port: int = 0, directory: Path | None = None) -> None:
         self.port = port
