@@ -24,7 +24,10 @@ from semel.wire.records import Record
 
 PROJECT: Final = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())["project"]
 ROOMS: Final = {
-    "": ("semel", "semel.broker", "semel.chaos", "semel.client", "semel.settings", "semel.testing", "semel.cli.doctor"),
+    "": (
+        *("semel", "semel.broker", "semel.chaos", "semel.client", "semel.settings", "semel.store", "semel.testing"),
+        *("semel.testing.stores", "semel.cli.doctor"),
+    ),
     "app": ("semel.database", "semel.http.client", "semel.inbox", "semel.publish", "semel.retries"),
     "audit": ("semel.audit", "semel.client.arrow"),
     "spark": ("semel.audit", "semel.spark", "semel.spark.dedup"),
@@ -125,6 +128,14 @@ def test_without_its_packages_a_room_names_the_extra_that_brings_them(extra: str
     last = import_with("semel", (room,)).stderr.splitlines()[-1]
     assert last.startswith(f"ImportError: {room} needs ")
     assert last.endswith(f": pip install 'semel[{extra}]'")
+
+
+def test_a_store_names_the_extra_that_it_needs_and_others_do_not_need_it(tmp_path: Path) -> None:
+    opened = "from semel.store import open_store; import sys; open_store(sys.argv[1])"
+    assert run_with("semel", opened, f"file://{tmp_path}").returncode == 0
+    last = run_with("semel", opened, "s3://bucket/prefix").stderr.splitlines()[-1]
+    assert last.startswith("semel.store.contract.StoreRefused: a store at s3:// needs obstore")
+    assert last.endswith(": pip install 'semel[store]'")
 
 
 def test_a_topic_is_audited_against_a_table_without_pyspark(broker: FaultyBroker, ask: Asker, tmp_path: Path) -> None:

@@ -17,8 +17,9 @@ Story = Callable[[Store, Store], Awaitable[None]]
 class Place:
     """Where a store lies; every story begins with an empty one."""
 
-    def __init__(self, open_one: Callable[[str], Store]) -> None:
-        """`open_one` takes the name of a fresh part of the place."""
+    def __init__(self, open_one: Callable[[str], Store], races: int = 8) -> None:
+        """`open_one` takes the name of a fresh part of the place. `races` says how many races a test has it decide."""
+        self.races = races
         self._open_one = open_one
         self._stories = 0
 
@@ -49,4 +50,13 @@ def in_a_directory(_: Any, directory: Path) -> Iterator[Place]:
     yield Place(lambda part: open_store(f"file://{directory}/{part}"))
 
 
-ENGINES: Final = {"memory": in_memory, "directory": in_a_directory}
+@contextmanager
+def in_seaweedfs(request: Any, _: Path) -> Iterator[Place]:
+    server = request.getfixturevalue("seaweedfs")
+    # A prefix of its own for each module: they share the server.
+    prefix = request.node.name.removesuffix(".py").replace("/", "-")
+    # It takes seconds to decide one.
+    yield Place(lambda part: open_store(server.url(f"contract/{prefix}/{part}")), races=2)
+
+
+ENGINES: Final = {"memory": in_memory, "directory": in_a_directory, "seaweedfs": in_seaweedfs}

@@ -53,7 +53,7 @@ def test_a_key_is_created_once_and_the_refusal_changes_nothing(place: Place) -> 
 
 def test_when_many_create_one_key_one_succeeds_and_its_body_stays(place: Place) -> None:
     async def story(one: Store, other: Store) -> None:
-        for slot in range(8):
+        for slot in range(place.races):
             bodies = [f"{slot} by {writer}".encode() * 100 for writer in range(8)]
             creates = [
                 outcome((one, other)[number % 2].create(f"race/{slot}", body)) for number, body in enumerate(bodies)
@@ -145,7 +145,7 @@ def test_a_body_is_replaced_by_whoever_has_read_it_last(place: Place) -> None:
 def test_when_many_replace_what_they_have_read_one_succeeds(place: Place) -> None:
     async def story(one: Store, other: Store) -> None:
         version = await one.create("floor", b"0")
-        for turn in range(4):
+        for turn in range(place.races):
             replaces = [
                 outcome((one, other)[writer % 2].replace("floor", f"{turn} {writer}".encode(), version))
                 for writer in range(6)

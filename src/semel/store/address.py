@@ -1,24 +1,54 @@
 """The address of a store: which engine a URL names."""
 
+import re
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
-from semel.store.contract import Store, StoreRefused
+from semel.store.bucket import BucketStore
+from semel.store.contract import Store, StoreRefused, check_folder
 from semel.store.directory import DirectoryStore
 from semel.store.threads import ThreadedStore
 
-EXAMPLES: Final = "file:///srv/semel"
+EXAMPLES: Final = "file:///srv/semel or s3://bucket/prefix"
+# What a URL may say besides; else the AWS_* variables of the environment count.
+BUCKET_OPTIONS: Final = ("endpoint", "region", "access_key_id", "secret_access_key")
 
 
 def open_store(url: str) -> Store:
-    """The store at this URL: `file:///dir`. Raises StoreRefused."""
+    """The store at this URL: `file:///dir`, or `s3://bucket/prefix`, with `?endpoint=http://host:port` where the store
+    is not Amazon's. Raises StoreRefused."""
     try:
         parts = urlsplit(url)
     except ValueError as error:
         raise StoreRefused(f"{url!r} is no URL of a store ({error}): write {EXAMPLES}") from None
     if parts.scheme == "file":
-        if not url.startswith("file:///") or parts.path == "/" or parts.query or parts.fragment:
-            raise StoreRefused(f"{url!r} names no directory: write file:///dir, with three slashes")
-        return ThreadedStore(DirectoryStore(Path(unquote(parts.path))))
+        return _directory(url, parts)
+    if parts.scheme == "s3":
+        return _bucket(parts)
     raise StoreRefused(f"{url!r} names no store that semel knows: write {EXAMPLES}")
+
+
+def _directory(url: str, parts: SplitResult) -> Store:
+    if not url.startswith("file:///") or parts.path == "/" or parts.query or parts.fragment:
+        raise StoreRefused(f"{url!r} names no directory: write file:///dir, with three slashes")
+    return ThreadedStore(DirectoryStore(Path(unquote(parts.path))))
+
+
+def _bucket(parts: SplitResult) -> Store:
+    # No message repeats the query: there may be a secret in it.
+    shown = f"s3://{parts.netloc}{parts.path}"
+    prefix = parts.path.strip("/")
+    try:
+        check_folder(prefix)
+    except ValueError as error:
+        raise StoreRefused(f"{shown}: {error}: write s3://bucket/prefix") from None
+    if not re.fullmatch(r"[a-z0-9][a-z0-9.-]+", parts.netloc) or parts.fragment:
+        raise StoreRefused(f"{shown} names no bucket: write s3://bucket/prefix")
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    for name, value in options.items():
+        if name not in BUCKET_OPTIONS or not value:
+            raise StoreRefused(f"{shown}: no such option as {name!r}: there are {', '.join(BUCKET_OPTIONS)}")
+    if "endpoint" in options and not re.match("https?://.", options["endpoint"]):
+        raise StoreRefused(f"{shown}: the endpoint is no URL: write ?endpoint=http://host:port")
+    return BucketStore(parts.netloc, prefix, options)

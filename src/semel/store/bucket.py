@@ -1,0 +1,199 @@
+"""The engine for object stores that speak S3, through `obstore`.
+
+A create is a PUT with `If-None-Match: *`, a replace one with `If-Match`. What a failed request means is read off the
+status that the server has answered, and not off the kind of exception: `obstore` makes one kind of a 412, which says
+that the object exists, and of a 409, which says only that somebody else is writing it. This must never send a put
+twice.
+"""
+
+import contextlib
+import re
+from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from semel.store.contract import (
+    Buffer,
+    Changed,
+    Exists,
+    Found,
+    Listed,
+    Missing,
+    StoreError,
+    StoreRefused,
+    Unsure,
+    check_body,
+    check_folder,
+    check_key,
+    check_range,
+)
+
+if TYPE_CHECKING:
+    from obstore.store import S3Store
+
+# A request that takes longer is given up, and its end unknown. 4 MiB over a slow line take a few seconds.
+REQUEST_SECONDS_MAX: Final = 20
+CONNECT_SECONDS_MAX: Final = 5
+
+_STATUS: Final = re.compile(r"status code: (\d{3})(?:.*?<Code>(\w+)</Code>)?", re.DOTALL)
+# An address that only machines of AWS have. It is asked when nobody has named any keys.
+_METADATA_ADDRESS: Final = "169.254.169.254"
+_NO_ANSWER: Final = 0
+# Timeout, Conflict, Too Early, Too Many Requests. A conflict says that somebody else is writing the object right now.
+_PASSING: Final = frozenset((408, 409, 425, 429))
+_RIGHTS: Final = "allow these keys s3:GetObject, s3:PutObject, s3:DeleteObject and s3:ListBucket"
+_REMEDIES: Final = {
+    "NoSuchBucket": "make the bucket, or correct its name",
+    "InvalidAccessKeyId": "correct AWS_ACCESS_KEY_ID",
+    "SignatureDoesNotMatch": "correct AWS_SECRET_ACCESS_KEY",
+    "RequestTimeTooSkewed": "set the clock of this machine",
+    "ExpiredToken": "renew AWS_SESSION_TOKEN",
+    "NotImplemented": "take a store that knows conditional writes (If-None-Match)",
+    "PermanentRedirect": "name the region of the bucket with AWS_REGION or ?region=",
+    "AuthorizationHeaderMalformed": "name the region of the bucket with AWS_REGION or ?region=",
+}
+
+
+class Failure(NamedTuple):
+    """A request that failed."""
+
+    status: int
+    code: str
+
+    def __str__(self) -> str:
+        return f"{self.status} {self.code}".strip() if self.status else "no answer"
+
+
+class BucketStore:
+    """A `Store`: the objects of a bucket below a prefix."""
+
+    def __init__(
+        self, bucket: str, prefix: str, options: dict[str, str], *, request_seconds_max: float = REQUEST_SECONDS_MAX
+    ) -> None:
+        """`options` are those of obstore's S3Store; the usual AWS_* variables count where an option is missing."""
+        try:
+            import obstore
+            from obstore.store import S3Store
+        except ImportError as error:
+            raise StoreRefused(f"a store at s3:// needs obstore ({error}): pip install 'semel[store]'") from error
+        self._obstore = obstore
+        self._address = f"s3://{bucket}/{prefix}".rstrip("/")
+        self._store = self._opened(
+            S3Store,
+            bucket,
+            prefix=prefix or None,
+            client_options={
+                # Whether it is safe is the choice of the one who has written http:// into the endpoint.
+                "allow_http": True,
+                "connect_timeout": timedelta(seconds=CONNECT_SECONDS_MAX),
+                "timeout": timedelta(seconds=request_seconds_max),
+            },
+            retry_config={"max_retries": 0, "retry_timeout": timedelta(seconds=request_seconds_max)},
+            **options,
+        )
+
+    async def create(self, key: str, body: Buffer) -> str:
+        check_key(key)
+        check_body(body)
+        try:
+            return _version(await self._obstore.put_async(self._store, key, body, mode="create"))
+        except Exception as error:
+            if failure(error).status == 412:
+                raise Exists(f"{key} exists in {self._address}") from None
+            raise self._translated(key, error) from error
+
+    async def replace(self, key: str, body: Buffer, version: str) -> str:
+        check_key(key)
+        check_body(body)
+        try:
+            return _version(await self._obstore.put_async(self._store, key, body, mode={"e_tag": version}))
+        except Exception as error:
+            if failure(error).status != 412:
+                raise self._translated(key, error) from error
+        # Some stores answer 412, and not 404, if there is no object.
+        with self._errors(key):
+            await self._obstore.head_async(self._store, key)
+        raise Changed(f"{key} in {self._address} was replaced by somebody else")
+
+    async def get(self, key: str) -> Found:
+        check_key(key)
+        with self._errors(key):
+            result = await self._obstore.get_async(self._store, key)
+            return Found(bytes(await result.bytes_async()), _version(result.meta))
+
+    async def get_range(self, key: str, start: int, size: int) -> bytes:
+        check_key(key)
+        check_range(start, size)
+        try:
+            # A range of no bytes cannot be asked for.
+            found = await self._obstore.get_range_async(self._store, key, start=start, length=max(size, 1))
+            return bytes(found)[:size]
+        except Exception as error:
+            if failure(error).status == 416:
+                return b""
+            raise self._translated(key, error) from error
+
+    async def list(self, folder: str) -> AsyncIterator[Listed]:
+        check_folder(folder)
+        pages = self._obstore.list(self._store, prefix=folder or None)
+        while True:
+            with self._errors(folder or "/"):
+                page = await anext(pages, None)
+            if page is None:
+                return
+            for meta in page:
+                yield Listed(meta["path"], meta["size"])
+
+    async def delete(self, key: str) -> None:
+        check_key(key)
+        with contextlib.suppress(Missing), self._errors(key):
+            await self._obstore.delete_async(self._store, key)
+
+    async def close(self) -> None:
+        """Its connections go with it."""
+
+    def describe(self) -> str:
+        return self._address
+
+    def _opened(self, make: Callable[..., "S3Store"], *arguments: Any, **options: Any) -> "S3Store":
+        try:
+            return make(*arguments, **options)
+        except Exception as error:
+            # Half of the keys, or an endpoint that is no URL: the first line says which.
+            reason = str(error).partition("\n")[0]
+            raise StoreRefused(f"{self._address}: {reason}: correct the URL, or the AWS_* variables") from error
+
+    @contextlib.contextmanager
+    def _errors(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            raise self._translated(what, error) from error
+
+    def _translated(self, what: str, error: Exception) -> StoreError:
+        failed = failure(error)
+        if _METADATA_ADDRESS in str(error):
+            return StoreRefused(f"{self._address}: no keys: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
+        if failed.status == _NO_ANSWER and "redirect" in str(error):
+            return StoreRefused(f"{self._address}: {what}: redirected: {_REMEDIES['PermanentRedirect']}")
+        if failed.status == 404 and failed.code != "NoSuchBucket":
+            return Missing(f"{what} is not in {self._address}")
+        if failed.status == _NO_ANSWER or (failed.status >= 500 and failed.status != 501) or failed.status in _PASSING:
+            return Unsure(f"{self._address}: {what}: {failed}")
+        code = "NotImplemented" if failed.status == 501 else failed.code
+        return StoreRefused(f"{self._address}: {what}: {failed}: {_REMEDIES.get(code, _RIGHTS)}")
+
+
+def failure(error: Exception) -> Failure:
+    """What the server has answered; status 0 if it has not."""
+    # Behind this, a representation for debugging repeats all of it.
+    text = str(error).partition("Debug source:")[0]
+    found = _STATUS.search(text)
+    return Failure(int(found[1]), found[2] or "") if found else Failure(_NO_ANSWER, "")
+
+
+def _version(result: Any) -> str:
+    tag = result["e_tag"]
+    if not tag:
+        raise StoreRefused("the store names no ETag of its objects: take one that does")
+    return str(tag)

@@ -1,0 +1,160 @@
+"""Holds what the engine for buckets makes of each answer of a server, and that it sends nothing twice."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from semel.store import Changed, Exists, Missing, Store, StoreError, StoreRefused, Unsure
+from semel.store.bucket import BucketStore
+
+
+class Bucket(ThreadingHTTPServer):
+    """A server that gives each request the answer which the test wants: a status and a code, or none at all."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Answer)
+        self.requests: list[str] = []
+        self.statuses: dict[str, tuple[int, str] | None] = {}
+        self.hung_up = threading.Event()
+        self._thread = threading.Thread(target=self.serve_forever)
+        self._thread.start()
+
+    def answer(self, status: int, code: str = "") -> None:
+        self.statuses = dict.fromkeys(("PUT", "GET", "HEAD", "DELETE", "POST"), (status, code))
+
+    def store(self, **limits: Any) -> Store:
+        options = {
+            "endpoint": f"http://127.0.0.1:{self.server_port}",
+            "access_key_id": "key",
+            "secret_access_key": "hidden",
+            "region": "us-east-1",
+        }
+        return BucketStore("bucket", "prefix", options, **limits)
+
+    def close(self) -> None:
+        self.hung_up.set()
+        self.shutdown()
+        self._thread.join()
+        self.server_close()
+
+
+class Answer(BaseHTTPRequestHandler):
+    server: Bucket
+
+    def answer(self) -> None:
+        self.server.requests.append(self.command)
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        status = self.server.statuses[self.command]
+        if status is None:
+            self.server.hung_up.wait()
+            return
+        body = f"<Error><Code>{status[1]}</Code></Error>".encode() if status[1] else b""
+        self.send_response(status[0])
+        self.send_header("ETag", '"etag"')
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(b"" if self.command == "HEAD" else body)
+
+    do_PUT = do_GET = do_HEAD = do_DELETE = do_POST = answer
+
+    def log_message(self, *_: Any) -> None:
+        """A test says what went wrong."""
+
+
+@pytest.fixture
+def bucket() -> Iterator[Bucket]:
+    with closing(Bucket()) as serving:
+        yield serving
+
+
+def ended(store: Store, call: str, *arguments: Any) -> StoreError:
+    """What the call was refused with."""
+
+    async def called() -> None:
+        await getattr(store, call)(*arguments)
+
+    with pytest.raises(StoreError) as refusal:
+        asyncio.run(called())
+    assert "\n" not in str(refusal.value)
+    assert "hidden" not in str(refusal.value)
+    return refusal.value
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        (500, "InternalError"),
+        (502, ""),
+        (503, "SlowDown"),
+        (507, ""),
+        (409, "ConditionalRequestConflict"),
+        (409, "OperationAborted"),
+        (429, ""),
+        (408, "RequestTimeout"),
+    ],
+)
+def test_an_answer_that_does_not_say_how_it_ended_leaves_the_caller_unsure(
+    bucket: Bucket, status: int, code: str
+) -> None:
+    """A conflict among them: obstore makes 'exists' of it, and the slot may be empty."""
+    bucket.answer(status, code)
+    for call in (("create", "a", b"x"), ("replace", "a", b"x", '"v"'), ("get", "a"), ("get_range", "a", 0, 1)):
+        error = ended(bucket.store(), *call)
+        assert isinstance(error, Unsure)
+        assert str(error) == f"s3://bucket/prefix: a: {status} {code}".strip()
+    assert bucket.requests == ["PUT", "PUT", "GET", "GET"]
+
+
+def test_a_server_that_hangs_leaves_the_caller_unsure(bucket: Bucket) -> None:
+    bucket.statuses = {"PUT": None, "GET": None}
+    store = bucket.store(request_seconds_max=0.1)
+    assert str(ended(store, "create", "a", b"x")) == "s3://bucket/prefix: a: no answer"
+    assert isinstance(ended(store, "get", "a"), Unsure)
+    assert bucket.requests == ["PUT", "GET"]
+
+
+def test_a_server_that_is_gone_leaves_the_caller_unsure(bucket: Bucket) -> None:
+    store = bucket.store()
+    bucket.close()
+    for call in (("create", "a", b"x"), ("get", "a"), ("delete", "a")):
+        assert isinstance(ended(store, *call), Unsure)
+
+
+def test_a_condition_that_does_not_hold_says_what_lies_there(bucket: Bucket) -> None:
+    bucket.answer(412, "PreconditionFailed")
+    assert isinstance(ended(bucket.store(), "create", "a", b"x"), Exists)
+    bucket.statuses["HEAD"] = (200, "")
+    assert isinstance(ended(bucket.store(), "replace", "a", b"x", '"v"'), Changed)
+    bucket.statuses["HEAD"] = (404, "")
+    assert isinstance(ended(bucket.store(), "replace", "a", b"x", '"v"'), Missing)
+    bucket.statuses["HEAD"] = (503, "")
+    assert isinstance(ended(bucket.store(), "replace", "a", b"x", '"v"'), Unsure)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "remedy"),
+    [
+        (403, "SignatureDoesNotMatch", "correct AWS_SECRET_ACCESS_KEY"),
+        (403, "InvalidAccessKeyId", "correct AWS_ACCESS_KEY_ID"),
+        (403, "AccessDenied", "allow these keys s3:GetObject"),
+        (401, "", "allow these keys s3:GetObject"),
+        (403, "RequestTimeTooSkewed", "set the clock of this machine"),
+        (404, "NoSuchBucket", "make the bucket, or correct its name"),
+        (501, "", "take a store that knows conditional writes"),
+        (501, "NotImplemented", "take a store that knows conditional writes"),
+        (301, "PermanentRedirect", "name the region of the bucket"),
+    ],
+)
+def test_what_a_person_has_to_change_is_named(bucket: Bucket, status: int, code: str, remedy: str) -> None:
+    bucket.answer(status, code)
+    for call in (("create", "a", b"x"), ("get", "a")):
+        error = ended(bucket.store(), *call)
+        assert isinstance(error, StoreRefused), error
+        assert remedy in str(error)
