@@ -34,6 +34,7 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "semel.http": (),
     "semel.http.client": (),
     "semel.retries": (),
+    "semel.metrics": (),
     "semel.schema": (),
     "semel.database": (
         *("engine_of", "begin_immediately", "within", "within_async"),

@@ -65,7 +65,8 @@ class Model:
             if not is_over and key.payload != payload:
                 return Differs()
             if not is_over and key.answer is not None:
-                return Duplicate(key.answer.replayed)
+                ttl_ms = max(key.expires_ms - now_ms, 0)
+                return Duplicate(key.answer.replayed(ttl_ms), ttl_ms)
             if not is_over and not is_free:
                 return Running(-(-(key.lease_until_ms - now_ms) // 1000))
             token = key.token + 1
@@ -100,7 +101,7 @@ def test_the_claims_do_what_the_rules_say(taken: list[tuple[str, object]]) -> No
                 times = Times(now_ms, now_ms + TTL_MS, now_ms + LEASE_MS)
                 found = claim(connection, NAME, str(which), times)
                 if isinstance(found, Duplicate) and found.answer is not None:
-                    found = Duplicate(found.answer.replayed)
+                    found = Duplicate(found.answer.replayed(found.ttl_ms), found.ttl_ms)
                 assert found == model.claim(str(which), now_ms)
                 if isinstance(found, Accepted):
                     assert found.token not in tokens

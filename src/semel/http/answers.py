@@ -15,12 +15,14 @@ from typing import Final, TypeAlias
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
 REPLAYED_HEADER: Final = b"idempotency-replayed"
+TTL_HEADER: Final = b"idempotency-ttl"
 
 # Headers of one hop (RFC 9110, 7.6.1), of one visitor, or that the server itself adds to each answer.
 _NEVER_KEPT: Final = frozenset(
     {
         *(b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te"),
         *(b"trailer", b"transfer-encoding", b"upgrade", b"set-cookie", b"set-cookie2", b"content-length", b"date"),
+        TTL_HEADER,
     }
 )
 _STATUS_WITHOUT_BODY: Final = (204, 304)
@@ -60,10 +62,14 @@ class Answer:
             return self.headers
         return (*self.headers, (b"content-length", str(len(self.body)).encode()))
 
-    @property
-    def replayed(self) -> "Answer":
-        """The same, marked."""
-        return Answer(self.status, (*self.headers, (REPLAYED_HEADER, b"true")), self.body)
+    def replayed(self, ttl_ms: int) -> "Answer":
+        """The same, marked, and for how long it is kept."""
+        return Answer(self.status, (*self.headers, (REPLAYED_HEADER, b"true"), ttl_header(ttl_ms)), self.body)
+
+
+def ttl_header(ttl_ms: int) -> tuple[bytes, bytes]:
+    """For how many seconds from now a repetition gets this answer, and is not executed."""
+    return TTL_HEADER, str(ttl_ms // 1000).encode()
 
 
 def lowered(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
@@ -116,9 +122,18 @@ def commits_success(status: int) -> bool:
     return status < 400
 
 
-def fate_of(status: int, headers: Headers, commits: Commits) -> Fate:
-    """A Fate that the application names counts; of its yes and no, only what is said of the effect."""
-    if status >= 500 or status in _ELSEWHERE:
+Keeps: TypeAlias = Callable[[int], bool]
+
+
+def fate_of(status: int, headers: Headers, commits: Commits, keeps: Keeps | None = None) -> Fate:
+    """A Fate that the application names counts; of its yes and no, only what is said of the effect. Where it says by
+    `keeps` which refusals and failures are replayed, no other rule does."""
+    if status in _ELSEWHERE:
+        return Fate.FORGOTTEN
+    if keeps is not None and status >= 400:
+        wish = commits(status) if keeps(status) else Fate.FORGOTTEN
+        return wish if isinstance(wish, Fate) else Fate.KEPT if wish else Fate.UNDONE
+    if status >= 500:
         return Fate.FORGOTTEN
     wish = commits(status)
     if isinstance(wish, Fate):

@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
 
 from semel.database.procedures import drive_async
-from semel.http.answers import Answer, AnswerCutShort, RequestRefused, lowered, streams
-from semel.http.holders import Holder, answer_to, beating, claimed, holder_of
+from semel.http.answers import Answer, AnswerCutShort, Fate, RequestRefused, lowered, streams, ttl_header
+from semel.http.holders import Holder, beating, claimed, holder_of, settled, tallied
 from semel.http.idempotency import CONTEXT, Idempotency, Request
 from semel.http.requests import KEY_HEADER
 from semel.http.transactions import whole
@@ -137,6 +137,10 @@ class _Exchange:
         self._scope[CONTEXT] = self._holder
         # The extensions are ways around the messages that are looked at here.
         self._scope["extensions"] = {}
+        with tallied(self._holder):
+            await self._run(app)
+
+    async def _run(self, app: Application) -> None:
         async with beating(self._holder):
             await app(self._scope, self._receive, self._hold_back)
             await self._settle_at_return()
@@ -189,13 +193,16 @@ class _Exchange:
     async def _settle(self, answer: Answer | None) -> None:
         status = self._start["status"]
         fate = self._idempotency.fate(status, lowered(self._start.get("headers", ())))
-        outcome = await drive_async(self._holder.settle(fate, status, answer))
+        instead = await drive_async(settled(self._holder, fate, status, answer))
         self._is_settled = True
-        if outcome is None:
+        if instead is None:
+            if fate is not Fate.FORGOTTEN:
+                ttl = ttl_header(self._idempotency.result_ttl_ms)
+                self._start = {**self._start, "headers": [*self._start.get("headers", ()), ttl]}
             await self._send(self._start)
         else:
             self._is_replaced = True
-            await _send_answer(self._send, answer_to(outcome))
+            await _send_answer(self._send, instead)
 
     async def _send_body(self, *, more: bool) -> None:
         if not self._is_replaced:

@@ -30,6 +30,9 @@ class Meaning(Enum):
 
 
 def meaning_of(status: int, headers: Mapping[str, str], body: bytes) -> Meaning:
+    if is_replayed(headers):
+        # Also a failure that was kept: it will never be another.
+        return Meaning.FINAL
     if status == 409 and ("retry-after" in headers or _names_key(headers, body)):
         return Meaning.RUNNING
     if status == 422 and _names_key(headers, body):

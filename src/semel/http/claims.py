@@ -34,11 +34,14 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from semel.database.clock import database_now_ms
 from semel.database.procedures import Procedure, drive, drive_async, transaction
 from semel.http.answers import Answer, kept, read_headers, write_headers
+from semel.http.counters import REAPED
 from semel.http.tables import keys, steps
 
 # The key is held by a transaction. A row of it that others can see, and that has no answer, was committed by somebody
 # who should not have: then the effect is stored, and must not be executed again.
 NO_LEASE: Final = -1
+# The result of a step that has begun; no JSON is empty.
+STEP_BEGUN: Final = ""
 # How long a client is told to wait if it is unknown how long the request will run.
 RETRY_AFTER_SECONDS: Final = 1
 
@@ -67,6 +70,7 @@ class Duplicate:
     """The request was executed. Without an answer: the answer was not kept."""
 
     answer: Answer | None
+    ttl_ms: int
 
 
 @dataclass(frozen=True)
@@ -139,6 +143,7 @@ _OF_HOLDER: Final = update(keys).where(*_OF_NAME, _OF_TOKEN, keys.c.status.is_(N
 _TAKE_OVER: Final = update(keys).where(*_OF_NAME, _OF_TOKEN)
 _TAKE_OVER_LOCKED: Final = _TAKE_OVER.where(_is_locked())
 _STEP: Final = select(steps.c.result).where(*_STEPS_OF_NAME, steps.c.step == bindparam("of_step"))
+_END_STEP: Final = update(steps).where(*_STEPS_OF_NAME, steps.c.step == bindparam("of_step"))
 _NO_STEPS: Final = delete(steps).where(*_STEPS_OF_NAME)
 
 
@@ -159,7 +164,7 @@ def claim(connection: Connection, name: Name, fingerprint: str, times: Times) ->
     if row.fingerprint != fingerprint:
         return Differs()
     if row.status is not None or row.lease_until_ms == NO_LEASE:
-        return Duplicate(_answer(row))
+        return Duplicate(_answer(row), max(row.expires_ms - times.now_ms, 0))
     if row.lease_until_ms > times.now_ms:
         return Running(-(-(row.lease_until_ms - times.now_ms) // 1000))
     return _taken_over(connection, name, fingerprint, times, row)
@@ -189,13 +194,25 @@ def let_go(connection: Connection, name: Name, token: int) -> None:
     connection.execute(_OF_HOLDER, {**_of(name), "of_token": token, "lease_until_ms": 0})
 
 
+def begin_step(connection: Connection, name: Name, step: str) -> bool:
+    """Note that a step begins whose call takes no key; False if it began before. Its call may have been made then."""
+    if connection.scalar(_STEP, {**_of(name), "of_step": step}) == STEP_BEGUN:
+        return False
+    finish_step(connection, name, step, STEP_BEGUN)
+    return True
+
+
 def finished_step(connection: Connection, name: Name, step: str) -> str | None:
     """The result of a step that was finished, as JSON."""
-    return connection.scalar(_STEP, {**_of(name), "of_step": step})
+    return connection.scalar(_STEP, {**_of(name), "of_step": step}) or None
 
 
-def finish_step(connection: Connection, name: Name, step: str, result: str) -> None:
-    connection.execute(insert(steps), {"scope": name.scope, "key": name.key, "step": step, "result": result})
+def finish_step(connection: Connection, name: Name, step: str, result: str, *, has_begun: bool = False) -> None:
+    """`has_begun` says that `begin_step` has noted it."""
+    if has_begun:
+        connection.execute(_END_STEP, {**_of(name), "of_step": step, "result": result})
+    else:
+        connection.execute(insert(steps), {"scope": name.scope, "key": name.key, "step": step, "result": result})
 
 
 def reap_batch(connection: Connection, now_ms: int, rows_max: int) -> int:
@@ -293,6 +310,7 @@ def _reap(engine: Engine | AsyncEngine, now_ms: int | None, rows_max: int) -> Pr
     reaped = 0
     while True:
         count: int = yield transaction(engine, reap_some)
+        REAPED.add(by=count)
         reaped += count
         if count < rows_max:
             return reaped

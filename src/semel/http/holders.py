@@ -43,6 +43,7 @@ from semel.http.claims import (
     keep,
     let_go,
 )
+from semel.http.counters import Tally
 from semel.http.idempotency import Idempotency
 from semel.http.steps import AsyncKey, Key
 from semel.http.transactions import LoopTransaction, Transaction, confirmed, is_busy, whole
@@ -57,6 +58,8 @@ NewTransaction: TypeAlias = Callable[[], Transaction | LoopTransaction]
 
 class Holder(Protocol):
     """The holder of one key."""
+
+    tally: Tally
 
     @property
     def connection(self) -> Any: ...
@@ -79,6 +82,7 @@ class InTransaction:
         self._name = name
         self._fingerprint = fingerprint
         self._transaction = new()
+        self.tally = Tally()
         self._token = 0
 
     @property
@@ -130,20 +134,46 @@ def claimed(holder: Holder) -> Procedure[Answer | None]:
     try:
         outcome = yield from holder.claim()
     except RequestRefused as refused:
+        holder.tally.count("conflict")
         return refused.answer
     except BaseException as error:
         yield from holder.let_go()
         if is_busy(error):
             return RequestRefused(DATABASE_BUSY, "Others have been writing for too long; ask again.", 1).answer
         raise
-    return None if isinstance(outcome, Accepted) else answer_to(outcome)
+    return None if isinstance(outcome, Accepted) else _counted(holder, outcome)
+
+
+def settled(holder: Holder, fate: Fate, status: int, answer: Answer | None) -> Procedure[Answer | None]:
+    """Settle it; None where the answer may go out, else what the client gets instead."""
+    outcome = yield from holder.settle(fate, status, answer)
+    if outcome is None:
+        holder.tally.count("forgotten" if fate is Fate.FORGOTTEN else "accepted")
+        return None
+    return _counted(holder, outcome)
+
+
+@contextlib.contextmanager
+def tallied(holder: Holder) -> Iterator[None]:
+    """Count a request whose handler raises."""
+    try:
+        yield
+    except BaseException as error:
+        holder.tally.count("fenced" if isinstance(error, Fenced) else "forgotten")
+        raise
+
+
+def _counted(holder: Holder, outcome: KeyState) -> Answer:
+    kinds = {Running: "conflict", Differs: "mismatch"}
+    holder.tally.count(kinds.get(type(outcome), "replayed"))
+    return answer_to(outcome)
 
 
 def answer_to(outcome: KeyState) -> Answer:
     """What a client gets whose request is not executed."""
     match outcome:
-        case Duplicate(answer) if answer is not None:
-            return answer.replayed
+        case Duplicate(answer, ttl_ms) if answer is not None:
+            return answer.replayed(ttl_ms)
         case Duplicate():
             return RequestRefused(ANSWER_NOT_KEPT, "Its answer was a stream, or too large to be kept.").answer
         case Running(seconds):
@@ -169,6 +199,7 @@ class Leased:
         self._name = name
         self._fingerprint = fingerprint
         self._new = new
+        self.tally = Tally()
         self._token = 0
         self._steps: Key | AsyncKey
 
@@ -209,6 +240,7 @@ class Leased:
         try:
             yield from self._briefly(lambda connection: keep(connection, self._name, self._token, answer, status))
         except Fenced:
+            self.tally.count("fenced")
             return Running(RETRY_AFTER_SECONDS)
         self._token = 0
         return None

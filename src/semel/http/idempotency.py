@@ -24,6 +24,7 @@ from semel.http.answers import (
     Commits,
     Fate,
     Headers,
+    Keeps,
     RequestRefused,
     commits_success,
     fate_of,
@@ -83,6 +84,7 @@ class Idempotency:
         required: Sequence[str] = ("*",),
         steps: Sequence[str] = (),
         commits: Commits = commits_success,
+        keeps: Keeps | None = None,
         lease_ms: int = LEASE_MS,
         result_ttl_ms: int = RESULT_TTL_MS,
         request_bytes_max: int = REQUEST_BYTES_MAX,
@@ -94,6 +96,7 @@ class Idempotency:
         self._required = _patterns("required", required)
         self._steps = _patterns("steps", steps)
         self._commits = commits
+        self._keeps = keeps
         self.lease_ms = _positive("lease_ms", lease_ms)
         self.result_ttl_ms = _positive("result_ttl_ms", result_ttl_ms)
         self.request_bytes_max = _positive("request_bytes_max", request_bytes_max)
@@ -156,7 +159,7 @@ class Idempotency:
         return Times(at_ms, at_ms + self.result_ttl_ms, at_ms + self.lease_ms)
 
     def fate(self, status: int, headers: Headers) -> Fate:
-        return fate_of(status, headers, self._commits)
+        return fate_of(status, headers, self._commits, self._keeps)
 
     def enter(self, name: Name, owner: object) -> None:
         """Refuse at once what runs in this very process, where SQLite could only have it wait for the other's end."""

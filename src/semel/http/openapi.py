@@ -37,6 +37,7 @@ def documented(schema: dict[str, Any], idempotency: Idempotency) -> dict[str, An
             if idempotency.concerns(method.upper(), path):
                 _add_header(operation, is_required=idempotency.requires(path))
                 _add_problems(operation)
+                _add_times(operation, idempotency.result_ttl_ms // 1000)
     return schema
 
 
@@ -52,6 +53,18 @@ def _add_header(operation: dict[str, Any], *, is_required: bool) -> None:
                 "schema": {"type": "string", "minLength": 1, "maxLength": KEY_CHARACTERS_MAX},
             }
         )
+
+
+def _add_times(operation: dict[str, Any], ttl_seconds: int) -> None:
+    """With each answer that is not a problem of the middleware alone."""
+    shown = {
+        "description": "Seconds from now in which a repetition gets this answer and is not executed. It begins at "
+        f"{ttl_seconds}.",
+        "schema": {"type": "integer", "maximum": ttl_seconds},
+    }
+    for status, response in operation["responses"].items():
+        if status.startswith("2"):
+            response.setdefault("headers", {})["Idempotency-TTL"] = shown
 
 
 def _add_problems(operation: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ again under the same key. A holder that has lost the lease writes nothing.
 
 import asyncio
 import json
+import logging
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -14,9 +15,12 @@ from sqlalchemy import Connection
 
 from semel.database.keys import derived_key
 from semel.database.procedures import Procedure, drive, drive_async
-from semel.http.claims import Name, finish_step, finished_step, hold
+from semel.http.claims import Name, begin_step, finish_step, finished_step, hold
+from semel.http.counters import REPEATED
 from semel.http.idempotency import Idempotency
 from semel.http.transactions import LoopTransaction, Transaction, confirmed
+
+logger = logging.getLogger("semel.http")
 
 # Names are part of a row's key, and of the program's text.
 STEP_CHARACTERS_MAX: Final = 255
@@ -43,21 +47,24 @@ class KeySteps:
 class Key(KeySteps):
     """In a synchronous handler: `with key.step("charge") as step:`."""
 
-    def step(self, name: str) -> "Step":
-        return Step(self, name, self.idempotency.transaction())
+    def step(self, name: str, *, unkeyed: bool = False) -> "Step":
+        """`unkeyed` says that its call takes no key, and so may be made twice: then this is noted and told."""
+        return Step(self, name, self.idempotency.transaction(), unkeyed)
 
 
 class AsyncKey(KeySteps):
     """On an asynchronous engine: `async with key.step("charge") as step:`."""
 
-    def step(self, name: str) -> "AsyncStep":
-        return AsyncStep(self, name, self.idempotency.loop_transaction())
+    def step(self, name: str, *, unkeyed: bool = False) -> "AsyncStep":
+        """`unkeyed` says that its call takes no key, and so may be made twice: then this is noted and told."""
+        return AsyncStep(self, name, self.idempotency.loop_transaction(), unkeyed)
 
 
 class AnyStep:
-    """`first` says whether it has to be done; `result` is what it came to, as JSON can say it."""
+    """`first` says whether it has to be done; `result` is what it came to, as JSON can say it. `is_in_doubt` says of an
+    unkeyed step that it is to be done, and that an earlier attempt may have done it already."""
 
-    def __init__(self, key: KeySteps, name: str, transaction: Transaction | LoopTransaction) -> None:
+    def __init__(self, key: KeySteps, name: str, transaction: Transaction | LoopTransaction, unkeyed: bool) -> None:
         if not 1 <= len(name) <= STEP_CHARACTERS_MAX:
             raise ValueError(f"the name of a step has 1 to {STEP_CHARACTERS_MAX} characters")
         self._key = key
@@ -65,7 +72,9 @@ class AnyStep:
         self._result: Any = None
         self._transaction = transaction
         self._is_open = False
+        self._unkeyed = unkeyed
         self.first = False
+        self.is_in_doubt = False
         self.derived_key = key.derived_key(name)
 
     @property
@@ -85,7 +94,10 @@ class AnyStep:
         def look(connection: Connection) -> str | None:
             # A holder that is late learns it here, before it calls another system.
             self._key.hold(connection)
-            return finished_step(connection, self._key.name, self._name)
+            result = finished_step(connection, self._key.name, self._name)
+            if self._unkeyed and result is None:
+                self.is_in_doubt = not begin_step(connection, self._key.name, self._name)
+            return result
 
         if self._key.inside is not None:
             raise RuntimeError(f"step {self._name!r} begins inside of step {self._key.inside!r}: end that one first")
@@ -97,6 +109,13 @@ class AnyStep:
         self.first = result_json is None
         self._result = None if result_json is None else json.loads(result_json)
         self._key.inside = self._name
+        if self.is_in_doubt:
+            REPEATED.add(self._name)
+            logger.warning(
+                "step %r of key %r takes no key and began before: what it calls may now happen a second time",
+                self._name,
+                self._key.name.key,
+            )
 
     def _open(self) -> Procedure[Any]:
         self._check_first()
@@ -120,7 +139,7 @@ class AnyStep:
         def finish(connection: Connection) -> None:
             # Again, since a lease that began with the transaction may be over when it ends.
             self._key.hold(connection)
-            finish_step(connection, self._key.name, self._name, result)
+            finish_step(connection, self._key.name, self._name, result, has_begun=self._unkeyed)
 
         yield self._transaction.commit(finish)
         if self._key.idempotency.confirms:

@@ -35,6 +35,6 @@ steps: Final = Table(
     Column("scope", Text, primary_key=True),
     Column("key", Text, primary_key=True),
     Column("step", Text, primary_key=True),
-    # As JSON.
+    # As JSON; empty while a step is under way whose call takes no key.
     Column("result", Text, nullable=False),
 )

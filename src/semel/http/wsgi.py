@@ -10,8 +10,8 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 from semel.database.procedures import drive
-from semel.http.answers import Answer, AnswerCutShort, Headers, RequestRefused, lowered, streams
-from semel.http.holders import Holder, answer_to, beating_in_thread, claimed, holder_of
+from semel.http.answers import Answer, AnswerCutShort, Fate, Headers, RequestRefused, lowered, streams, ttl_header
+from semel.http.holders import Holder, beating_in_thread, claimed, holder_of, settled, tallied
 from semel.http.idempotency import CONTEXT, Idempotency, Request
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class _Exchange:
             return _send_answer(start_response, answer)
         self._environ[CONTEXT] = self._holder
         try:
-            with beating_in_thread(self._holder):
+            with beating_in_thread(self._holder), tallied(self._holder):
                 return self._execute(app, start_response)
         finally:
             drive(self._holder.let_go())
@@ -110,18 +110,22 @@ class _Exchange:
             headers = lowered((name.encode("latin-1"), value.encode("latin-1")) for name, value in self._started[1])
             status = int(self._started[0].split(" ", 1)[0])
             answer = _whole(Answer(status, headers, bytes(self._written))) if is_whole else None
-            outcome = drive(self._holder.settle(self._idempotency.fate(status, headers), status, answer))
+            fate = self._idempotency.fate(status, headers)
+            instead = drive(settled(self._holder, fate, status, answer))
         except BaseException:
             _close(pieces)
             raise
-        if outcome is not None:
+        if instead is not None:
             _close(pieces)
-            return _send_answer(start_response, answer_to(outcome))
-        start_response(*self._started)
+            return _send_answer(start_response, instead)
+        start_response(self._started[0], [*self._started[1], *self._ttl(fate)])
         if is_whole:
             _close(pieces)
             return [bytes(self._written)]
         return _Passing(bytes(self._written), rest, pieces)
+
+    def _ttl(self, fate: Fate) -> list[tuple[str, str]]:
+        return [] if fate is Fate.FORGOTTEN else _texts((ttl_header(self._idempotency.result_ttl_ms),))
 
     def _start(self, status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Callable[[bytes], object]:
         self._started = status, headers
