@@ -11,7 +11,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +25,7 @@ from semel.broker.connection import Connection, Exchange
 from semel.broker.consumer_groups import ConsumerGroupCoordinator
 from semel.broker.disk_thread import DiskThread
 from semel.broker.events import Events
+from semel.broker.guard import Guard
 from semel.broker.journal_pump import Durability, JournalPump
 from semel.broker.limits import Limits, log_settings
 from semel.broker.members import Members
@@ -64,6 +65,8 @@ class Broker:
         durability: Durability = "fsync",
         auto_create_topics: bool = True,
         partitions_default: int = 1,
+        access_rules: bool = False,
+        super_users: Collection[str] = (),
         limits: Limits | None = None,
         files: Files | None = None,
         settings: LogSettings | None = None,
@@ -75,6 +78,9 @@ class Broker:
 
         `listeners` take the place of `host` and `port`, where one plain listener is not enough. Beyond the loopback a
         listener without a login is refused unless `insecure` says that the network is trusted.
+
+        With `access_rules` a client may do what the access rules in the log allow; `super_users`, such as
+        "User:admin", may do everything.
         """
         self.limits = limits or Limits()
         self.metrics = Metrics()
@@ -85,6 +91,8 @@ class Broker:
         self.pace = pace or Pace()
         self.auto_create_topics = auto_create_topics
         self.partitions_default = partitions_default
+        self._access_rules = access_rules
+        self._super_users = frozenset(super_users)
         self.compactor = Compactor()
         self.key_checks = KeyChecks(self.limits.compacted_batch_bytes_max)
         self.fetch_sessions = FetchSessions(self.limits.fetch_sessions_max, self.limits.fetch_session_partitions_max)
@@ -98,6 +106,7 @@ class Broker:
         self.turns: Turns
         self.pump: JournalPump
         self.runtime: Runtime
+        self.guard: Guard
         self.transactions: TransactionCoordinator
         self.members: Members
         self.groups: ClassicGroupCoordinator
@@ -208,6 +217,12 @@ class Broker:
             clock=self.clock,
             turns=self.turns,
             pump=self.pump,
+        )
+        self.guard = Guard(
+            self.log.state.access,
+            in_force=self._access_rules,
+            super_users=self._super_users,
+            metrics=self.metrics,
         )
         self.members = Members(self.runtime)
         self.transactions = TransactionCoordinator(self.runtime)

@@ -181,6 +181,12 @@ def _connections(broker: Broker) -> Iterator[str]:
     yield from _family(
         "counter", "protocol_errors_total", "Connections that were closed for what they sent.", metrics.protocol_errors
     )
+    yield from _family(
+        "counter",
+        "access_denied_total",
+        "Requests, or parts of them, whose client lacked a right.",
+        metrics.access_denied,
+    )
     yield from _family("counter", "received_bytes_total", "Bytes that clients sent.", metrics.bytes_in)
     yield from _family("counter", "sent_bytes_total", "Bytes that clients were sent.", metrics.bytes_out)
     yield from _family(

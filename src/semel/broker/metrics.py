@@ -34,6 +34,7 @@ class Metrics:
     __slots__ = (
         "accepted_batches",
         "accepted_records",
+        "access_denied",
         "bytes_in",
         "bytes_out",
         "checkpoints",
@@ -79,6 +80,8 @@ class Metrics:
         self.fenced_requests = 0
         # What befell groups, by the names of the events.
         self.group_events = dict.fromkeys(("group_rebalanced", "group_emptied", "member_expired"), 0)
+        # Requests, or parts of requests, whose client lacked a right.
+        self.access_denied = 0
         self.bytes_in = 0
         self.bytes_out = 0
         self.connections_open = 0

@@ -11,6 +11,7 @@ from semel.broker.classic_groups import ClassicGroupCoordinator
 from semel.broker.clock import Clock
 from semel.broker.connection import Exchange
 from semel.broker.consumer_groups import ConsumerGroupCoordinator
+from semel.broker.guard import Guard
 from semel.broker.journal_pump import JournalPump
 from semel.broker.limits import Limits
 from semel.broker.members import Members
@@ -34,6 +35,7 @@ class Serving(Protocol):
     log: Log
     runtime: Runtime
     transactions: TransactionCoordinator
+    guard: Guard
     members: Members
     groups: ClassicGroupCoordinator
     consumer_groups: ConsumerGroupCoordinator

@@ -64,6 +64,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="serve plain listeners to other machines: their clients may read and change everything",
     )
     add(
+        "--access-rules",
+        action="store_true",
+        help="deny what no access rule allows (semel acls), whether or not clients log in",
+    )
+    add(
+        "--super-user",
+        action="append",
+        default=[],
+        metavar="User:NAME",
+        help="a principal that may do everything, whatever the access rules say; any number of times",
+    )
+    add(
         "--durability",
         choices=("fsync", "os"),
         default="fsync",
@@ -110,6 +122,8 @@ def run(options: argparse.Namespace) -> int:
             durability=options.durability,
             auto_create_topics=not options.no_auto_create_topics,
             partitions_default=options.partitions,
+            access_rules=options.access_rules,
+            super_users=[_principal(text) for text in options.super_user],
             limits=limits,
         )
         # Before there are handlers for signals: to end a recovery at once costs nothing, the next one starts again.
@@ -200,6 +214,13 @@ def _shown(listeners: "list[Listener]") -> str:
     if len(listeners) == 1:
         return listeners[0].address
     return ", ".join(f"{listener.name}={listener.protocol}://{listener.address}" for listener in listeners)
+
+
+def _principal(text: str) -> str:
+    kind, colon, name = text.partition(":")
+    if not (kind and colon and name):
+        raise Failure(f"{text!r} is no principal: a principal is a type and a name, as in User:admin")
+    return text
 
 
 def _limits(assignments: list[str]) -> "Limits":

@@ -276,6 +276,9 @@ class _Misbehaving(Broker):
         self.groups.stop()
         for group in list(self.log.state.groups):
             self.runtime.commit(GroupDeleted(group.name))
+        removed = self.log.state.access.decide_remove(self.log.state.access)
+        if removed is not None:
+            self.runtime.commit(removed)
 
 
 def _refuse(exchange: Exchange, body: memoryview, error: ErrorCode) -> None:

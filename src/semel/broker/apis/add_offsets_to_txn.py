@@ -9,8 +9,11 @@ from typing import Any, Final
 from semel.broker.apis.answers import Fields, answer_in_steps, decoded
 from semel.broker.apis.transactional import attempted_for_owner, check_timely, hanging_up_on_stragglers
 from semel.broker.connection import Exchange
+from semel.broker.guard import READ_GROUP, WRITE_TRANSACTIONAL_ID
 from semel.broker.serving import Serving
 from semel.core.steps import Steps
+
+RIGHTS: Final = (WRITE_TRANSACTIONAL_ID, READ_GROUP)
 
 # Since when clients know what it is to be fenced.
 _FENCED_FROM: Final = 2
@@ -19,12 +22,14 @@ _FENCED_FROM: Final = 2
 @hanging_up_on_stragglers
 def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
     request = yield from decoded(exchange, body)
-    check_timely(broker, exchange, request.producer_id)
     fields = attempted_for_owner(broker, exchange, lambda: _add(broker, exchange, request), fenced_from=_FENCED_FROM)
     yield from answer_in_steps(exchange, fields)
 
 
 def _add(broker: Serving, exchange: Exchange, request: Any) -> Fields:
+    broker.guard.check(exchange, WRITE_TRANSACTIONAL_ID, request.transactional_id)
+    broker.guard.check(exchange, READ_GROUP, request.group_id)
+    check_timely(broker, exchange, request.producer_id)
     producer_id = request.producer_id
     broker.transactions.add_group(request.transactional_id, producer_id, request.producer_epoch, request.group_id)
     broker.transactions.note_heard(producer_id, exchange.connection_number)

@@ -14,11 +14,14 @@ from semel.broker.apis.answers import Fields, answer_in_steps, decoded
 from semel.broker.apis.lookup import partition_of
 from semel.broker.apis.transactional import attempted_for_owner, check_timely, hanging_up_on_stragglers
 from semel.broker.connection import Exchange
+from semel.broker.guard import CLUSTER_ACTION, WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from semel.broker.serving import Serving
 from semel.core.entries import PartitionName
 from semel.core.refusals import Refused
 from semel.core.steps import APPEND_PIECES, Steps, each
 from semel.wire.errors import ErrorCode
+
+RIGHTS: Final = (WRITE_TRANSACTIONAL_ID, WRITE_TOPIC, CLUSTER_ACTION)
 
 # Since when clients know what it is to be fenced.
 _FENCED_FROM: Final = 2
@@ -42,6 +45,11 @@ class _Addition(NamedTuple):
 def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
     request = yield from decoded(exchange, body)
     several = exchange.version >= _SEVERAL_FROM
+    # Only brokers ask in these versions.
+    refusal = broker.guard.error(exchange, CLUSTER_ACTION) if several else ErrorCode.NONE
+    if refusal:
+        yield from answer_in_steps(exchange, {"error_code": refusal, "results_by_transaction": []})
+        return
     additions = (yield from each(request.transactions, _addition)) if several else [_only_addition(request)]
     results = []
     for addition in additions:
@@ -86,22 +94,28 @@ def _partitions(topics: Iterable[Any]) -> dict[_Named, None]:
 
 def _outcome(broker: Serving, exchange: Exchange, addition: _Addition) -> Steps[Mapping[_Named, int]]:
     """The error code of each partition."""
+    is_clients = exchange.version < _SEVERAL_FROM
+    if is_clients:
+        refusal = broker.guard.error(exchange, WRITE_TRANSACTIONAL_ID, addition.transactional_id)
+        if refusal:
+            return dict.fromkeys(addition.partitions, refusal)
     if len(addition.partitions) > broker.limits.transaction_partitions_max:
         return dict.fromkeys(addition.partitions, ErrorCode.POLICY_VIOLATION)
     places = {}
-    for named in addition.partitions:
-        places[named] = _partition_name(broker, *named)
+    for topic_name, index in addition.partitions:
+        refusal = broker.guard.error(exchange, WRITE_TOPIC, topic_name) if is_clients else ErrorCode.NONE
+        places[topic_name, index] = refusal or _partition_name(broker, topic_name, index)
         yield 2
     # From here on there is no step in between: all of them or none.
-    if exchange.version < _SEVERAL_FROM:
+    if is_clients:
         check_timely(broker, exchange, addition.producer_id)
-    gone = {number for number, _ in filter(None, places.values()) if broker.log.state.catalog.numbered(number) is None}
-    if gone:
-        places = {named: None if name is None or name.number in gone else name for named, name in places.items()}
-    if None in places.values():
-        unknown, others = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
-        return {named: unknown if name is None else others for named, name in places.items()}
-    names = {named: name for named, name in places.items() if name is not None}
+    names = {named: name for named, name in places.items() if not isinstance(name, int)}
+    numbered = broker.log.state.catalog.numbered
+    gone = {number for number in {name.number for name in names.values()} if numbered(number) is None}
+    errors: dict[_Named, int] = {named: name for named, name in places.items() if isinstance(name, int)}
+    errors |= {named: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for named, name in names.items() if name.number in gone}
+    if errors:
+        return {named: errors.get(named, ErrorCode.OPERATION_NOT_ATTEMPTED) for named in places}
     fields = attempted_for_owner(
         broker, exchange, lambda: _attempt(broker, exchange, addition, names), fenced_from=_FENCED_FROM
     )
@@ -126,11 +140,12 @@ def _attempt(broker: Serving, exchange: Exchange, addition: _Addition, names: Ma
     return {"missing": set()}
 
 
-def _partition_name(broker: Serving, topic_name: str, index: int) -> PartitionName | None:
+def _partition_name(broker: Serving, topic_name: str, index: int) -> PartitionName | int:
+    """The partition, or the error of one that does not exist."""
     try:
         topic, _ = partition_of(broker, topic_name, index)
-    except Refused:
-        return None
+    except Refused as refused:
+        return refused.error
     return PartitionName(topic.number, index)
 
 

@@ -5,17 +5,20 @@ do not exist yet; a request may name each resource once, and all changes of a re
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answered_in_steps, attempted
 from semel.broker.apis.configurations import BROKER, GROUP, TOPIC, check_broker, check_group
 from semel.broker.apis.lookup import repeated
 from semel.broker.connection import Exchange
+from semel.broker.guard import ALTER_CLUSTER_CONFIGS, ALTER_GROUP_CONFIGS, ALTER_TOPIC_CONFIGS
 from semel.broker.serving import Serving
 from semel.core.configs import DEFINITIONS, Definition
 from semel.core.refusals import Refused
 from semel.core.steps import APPEND_PIECES, Steps, finish
 from semel.wire.errors import ErrorCode
+
+RIGHTS: Final = (ALTER_TOPIC_CONFIGS, ALTER_GROUP_CONFIGS, ALTER_CLUSTER_CONFIGS)
 
 # What is to be set, all of it, according to what is set, what may be, and one resource of a request.
 Wish = Callable[[Mapping[str, str], Mapping[str, Definition], Any], Mapping[str, str | None]]
@@ -23,7 +26,7 @@ Wish = Callable[[Mapping[str, str], Mapping[str, Definition], Any], Mapping[str,
 
 @answered_in_steps
 def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
-    return alter(broker, request, _replaced)
+    return alter(broker, exchange, request, _replaced)
 
 
 def _replaced(configs: Mapping[str, str], definitions: Mapping[str, Definition], item: Any) -> Mapping[str, str | None]:
@@ -33,24 +36,26 @@ def _replaced(configs: Mapping[str, str], definitions: Mapping[str, Definition],
     return {config.name: config.value for config in item.configs}
 
 
-def alter(broker: Serving, request: Any, wish: Wish) -> Steps[Fields]:
+def alter(broker: Serving, exchange: Exchange, request: Any, wish: Wish) -> Steps[Fields]:
     """Change every resource of a request as `wish` says, or only see whether that could be done."""
     twice = yield from repeated((item.resource_type, item.resource_name) for item in request.resources)
     responses = []
     for resource, item in {(item.resource_type, item.resource_name): item for item in request.resources}.items():
-        outcome = attempted(_alter, broker, item, resource in twice, wish, request.validate_only)
+        outcome = attempted(_alter, broker, exchange, item, resource in twice, wish, request.validate_only)
         responses.append({"resource_type": resource[0], "resource_name": resource[1], **outcome})
         yield APPEND_PIECES
     return {"responses": responses}
 
 
-def _alter(broker: Serving, item: Any, twice: bool, wish: Wish, validate_only: bool) -> Fields:
+def _alter(broker: Serving, exchange: Exchange, item: Any, twice: bool, wish: Wish, validate_only: bool) -> Fields:
     if twice:
         raise Refused(ErrorCode.INVALID_REQUEST, "the resource is named more than once")
     if item.resource_type == BROKER:
+        broker.guard.check(exchange, ALTER_CLUSTER_CONFIGS)
         check_broker(item.resource_name)
         raise Refused(ErrorCode.INVALID_REQUEST, "the broker's configurations are set when it is started")
     if item.resource_type == GROUP:
+        broker.guard.check(exchange, ALTER_GROUP_CONFIGS, item.resource_name)
         groups, name = broker.consumer_groups, item.resource_name
         check_group(name)
         configs = wish(broker.log.state.groups.configs_of(name), groups.definitions, item)
@@ -59,6 +64,7 @@ def _alter(broker: Serving, item: Any, twice: bool, wish: Wish, validate_only: b
     if item.resource_type != TOPIC:
         message = f"resources of type {item.resource_type} have no configurations here"
         raise Refused(ErrorCode.INVALID_REQUEST, message)
+    broker.guard.check(exchange, ALTER_TOPIC_CONFIGS, item.resource_name)
     topic = broker.log.state.catalog.existing(item.resource_name)
     entry = broker.log.state.catalog.decide_configs(topic.name, wish(topic.configs, DEFINITIONS, item))
     if entry.configs != topic.configs and not validate_only:

@@ -15,6 +15,9 @@ from semel.core.steps import Steps
 from semel.wire.errors import ErrorCode
 from semel.wire.versions import ANNOUNCED, API_VERSIONS, FEATURES, is_announced
 
+# Every client may ask.
+RIGHTS: Final = ()
+
 # Clients that ask in an older version take a feature whose lowest level is 0 for damage.
 _LEVEL_0_FROM: Final = 4
 # As Apache Kafka takes it, which shows it to people.

@@ -1,16 +1,19 @@
 """ConsumerGroupDescribe (69), versions 0 and 1: groups of the new protocol, with what each member reads."""
 
-from typing import Any
+from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answered_in_steps, attempted_in_steps
-from semel.broker.apis.operations import GROUP_OPERATIONS, NOT_ASKED
 from semel.broker.connection import Exchange
+from semel.broker.guard import DESCRIBE_GROUP, DESCRIBE_TOPIC, NOT_ASKED
 from semel.broker.serving import Serving
+from semel.core.access import ResourceType
 from semel.core.groups.consumer import ConsumerGroup
 from semel.core.groups.consumer_members import Member
 from semel.core.groups.partitions import Partitions
 from semel.core.refusals import GROUP_ID_NOT_FOUND, Refused
 from semel.core.steps import Steps
+
+RIGHTS: Final = (DESCRIBE_GROUP, DESCRIBE_TOPIC)
 
 _CLASSIC_MEMBER = 0
 _CONSUMER_MEMBER = 1
@@ -19,34 +22,40 @@ _UNKNOWN = {"group_state": "", "group_epoch": 0, "assignment_epoch": 0, "assigno
 
 @answered_in_steps
 def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
-    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     groups = []
     for name in dict.fromkeys(request.group_ids):
-        fields = yield from attempted_in_steps(_describe(broker, name, operations))
+        fields = yield from attempted_in_steps(_describe(broker, exchange, name, request.include_authorized_operations))
         groups.append({**_UNKNOWN, "group_id": name, **fields})
         yield 4
     return {"groups": groups}
 
 
-def _describe(broker: Serving, name: str, operations: int) -> Steps[Fields]:
+def _describe(broker: Serving, exchange: Exchange, name: str, shows_operations: bool) -> Steps[Fields]:
+    broker.guard.check(exchange, DESCRIBE_GROUP, name)
     machine = broker.log.state.groups.existing(name).machine
     if not isinstance(machine, ConsumerGroup):
         raise Refused(GROUP_ID_NOT_FOUND, f"group '{name}' is not a consumer group")
+    operations = broker.guard.operations(exchange, ResourceType.GROUP, name) if shows_operations else NOT_ASKED
     return {
         "authorized_operations": operations,
         "group_state": machine.state_name,
         "group_epoch": machine.epoch,
         "assignment_epoch": machine.target_epoch,
         "assignor_name": machine.assignor,
-        "members": (yield from _members(broker, machine)),
+        "members": (yield from _members(broker, exchange, machine)),
     }
 
 
-def _members(broker: Serving, machine: ConsumerGroup) -> Steps[list[Fields]]:
+def _members(broker: Serving, exchange: Exchange, machine: ConsumerGroup) -> Steps[list[Fields]]:
+    """Refused if one of them reads a topic that the client may not see."""
     # They may come and go meanwhile.
     members = []
     for member in list(machine.members.values()):
         target = machine.target_of(member.member_id)
+        for number, _ in (*member.held.indexes(), *target.indexes()):
+            topic = broker.log.state.catalog.numbered(number)
+            if topic is not None:
+                broker.guard.check(exchange, DESCRIBE_TOPIC, topic.name)
         members.append(_member_fields(broker, member, target))
         yield 1 + len(member.held) + len(target)
     return members

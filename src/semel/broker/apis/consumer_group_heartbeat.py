@@ -4,18 +4,21 @@ One request does all three: the member says its epoch and what it reads, and is 
 version 0 the broker makes up the member's id, from version 1 on the client does.
 """
 
-from typing import Any
+from typing import Any, Final
 from uuid import uuid4
 
 from semel.broker.apis.answers import Fields, answer_in_steps, attempted_in_steps, decoded
 from semel.broker.connection import Exchange
 from semel.broker.consumer_groups import HeartbeatAnswer
+from semel.broker.guard import DESCRIBE_TOPIC, READ_GROUP
 from semel.broker.serving import Serving
 from semel.core.groups.consumer_members import JOIN_EPOCH
 from semel.core.groups.consumer_requests import Heartbeat
 from semel.core.groups.partitions import NOTHING, Partitions
 from semel.core.steps import Steps
 from semel.wire import messages
+
+RIGHTS: Final = (READ_GROUP, DESCRIBE_TOPIC)
 
 _UNKNOWN = Partitions.of_indexes(-1, (0,), 1)
 _NOTHING_TO_TELL = {"member_id": None, "member_epoch": 0, "heartbeat_interval": 0, "assignment": None}
@@ -27,6 +30,9 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
 
     def serve() -> Steps[Fields]:
         nonlocal answer
+        broker.guard.check(exchange, READ_GROUP, request.group_id)
+        for name in request.subscribed_topic_names or ():
+            broker.guard.check(exchange, DESCRIBE_TOPIC, name)
         beat = yield from _heartbeat(broker, exchange, request)
         answer = yield from broker.consumer_groups.heartbeat(request.group_id, beat, exchange.address)
         broker.groups.note_heard(exchange, request.group_id, answer.member_id)

@@ -3,16 +3,19 @@
 A manual assignment is accepted if it has one entry for each new partition, on this broker.
 """
 
-from typing import Any
+from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answered_in_steps, attempted
 from semel.broker.apis.create_topics import check_assignments
 from semel.broker.apis.lookup import repeated
 from semel.broker.connection import Exchange
+from semel.broker.guard import ALTER_TOPIC
 from semel.broker.serving import Serving
 from semel.core.refusals import Refused
 from semel.core.steps import APPEND_PIECES, Steps
 from semel.wire.errors import ErrorCode
+
+RIGHTS: Final = (ALTER_TOPIC,)
 
 
 @answered_in_steps
@@ -20,14 +23,15 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     twice = yield from repeated(item.name for item in request.topics)
     results = []
     for name, item in {item.name: item for item in request.topics}.items():
-        results.append({"name": name, **attempted(_grow, broker, item, name in twice, request.validate_only)})
+        results.append({"name": name, **attempted(_grow, broker, exchange, item, name in twice, request.validate_only)})
         yield APPEND_PIECES
     return {"results": results}
 
 
-def _grow(broker: Serving, item: Any, twice: bool, validate_only: bool) -> Fields:
+def _grow(broker: Serving, exchange: Exchange, item: Any, twice: bool, validate_only: bool) -> Fields:
     if twice:
         raise Refused(ErrorCode.INVALID_REQUEST, "the topic is named more than once")
+    broker.guard.check(exchange, ALTER_TOPIC, item.name)
     entry = broker.log.state.catalog.decide_partitions(item.name, item.count)
     if item.assignments is not None:
         more = item.count - broker.log.state.catalog.existing(item.name).partition_count

@@ -13,6 +13,7 @@ from semel.broker.apis.answers import Fields, answered_in_steps, attempted
 from semel.broker.apis.configurations import of_topic
 from semel.broker.apis.lookup import repeated
 from semel.broker.connection import Exchange
+from semel.broker.guard import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC_CONFIGS
 from semel.broker.limits import NODE_ID
 from semel.broker.serving import Serving
 from semel.core.entries import TopicCreated
@@ -20,6 +21,8 @@ from semel.core.refusals import Refused
 from semel.core.steps import APPEND_PIECES, Steps
 from semel.wire.errors import ErrorCode
 from semel.wire.reader import NO_TOPIC_ID
+
+RIGHTS: Final = (CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC_CONFIGS)
 
 _DEFAULT: Final = -1
 
@@ -29,15 +32,17 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     twice = yield from repeated(item.name for item in request.topics)
     topics = []
     for name, item in {item.name: item for item in request.topics}.items():
-        outcome = attempted(_create, broker, item, name in twice, request.validate_only)
+        outcome = attempted(_create, broker, exchange, item, name in twice, request.validate_only)
         topics.append({"name": name, "topic_id": NO_TOPIC_ID, "configs": [], **outcome})
         yield 5 * APPEND_PIECES
     return {"topics": topics}
 
 
-def _create(broker: Serving, item: Any, twice: bool, validate_only: bool) -> Fields:
+def _create(broker: Serving, exchange: Exchange, item: Any, twice: bool, validate_only: bool) -> Fields:
     if twice:
         raise Refused(ErrorCode.INVALID_REQUEST, f"topic '{item.name}' is asked for more than once")
+    if not broker.guard.sees(exchange, CREATE_CLUSTER):
+        broker.guard.check(exchange, CREATE_TOPIC, item.name)
     unset = [config.name for config in item.configs if config.value is None]
     if unset:
         raise Refused(ErrorCode.INVALID_CONFIG, f"{unset[0]} is given without a value")
@@ -49,8 +54,11 @@ def _create(broker: Serving, item: Any, twice: bool, validate_only: bool) -> Fie
         replication_factor=item.replication_factor,
         validate_only=validate_only,
     )
+    topic_id = NO_TOPIC_ID if validate_only else created.topic_id
+    if not broker.guard.sees(exchange, DESCRIBE_TOPIC_CONFIGS, item.name):
+        return {"topic_id": topic_id, "topic_config_error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
     return {
-        "topic_id": NO_TOPIC_ID if validate_only else created.topic_id,
+        "topic_id": topic_id,
         "num_partitions": created.partition_count,
         "replication_factor": 1,
         "configs": [configuration.shown() for configuration in of_topic(created.configs)],

@@ -4,15 +4,18 @@ Only records that consumers may read can be deleted, and only from a topic whose
 answer is the new log start, which may be above the requested offset, and never moves back.
 """
 
-from typing import Any
+from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answered_in_steps, attempted
 from semel.broker.apis.lookup import partition_of
 from semel.broker.connection import Exchange
+from semel.broker.guard import DELETE_TOPIC
 from semel.broker.serving import Serving
 from semel.core.entries import LogStartMoved
 from semel.core.refusals import POLICY_VIOLATION, Refused
 from semel.core.steps import APPEND_PIECES, Steps
+
+RIGHTS: Final = (DELETE_TOPIC,)
 
 
 @answered_in_steps
@@ -22,7 +25,7 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
         partitions = []
         for item in topic.partitions:
             index = item.partition_index
-            outcome = attempted(_delete_below, broker, topic.name, index, item.offset)
+            outcome = attempted(_delete_below, broker, exchange, topic.name, index, item.offset)
             partitions.append({"partition_index": index, "low_watermark": -1, **outcome})
             yield APPEND_PIECES
         topics.append({"name": topic.name, "partitions": partitions})
@@ -30,7 +33,8 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     return {"topics": topics}
 
 
-def _delete_below(broker: Serving, topic_name: str, index: int, offset: int) -> Fields:
+def _delete_below(broker: Serving, exchange: Exchange, topic_name: str, index: int, offset: int) -> Fields:
+    broker.guard.check(exchange, DELETE_TOPIC, topic_name)
     topic, partition = partition_of(broker, topic_name, index)
     if not topic.parsed.is_deleted:
         raise Refused(POLICY_VIOLATION, "the topic is compacted, and keeps the last record of every key")

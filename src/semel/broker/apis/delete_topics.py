@@ -4,11 +4,12 @@ A topic that a request names twice, in whatever way, is refused: at the second t
 client would be told that it never existed.
 """
 
-from typing import Any
+from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answered_in_steps, attempted_in_steps
 from semel.broker.apis.lookup import repeated, topic_identified
 from semel.broker.connection import Exchange
+from semel.broker.guard import DELETE_CLUSTER, DELETE_TOPIC, DESCRIBE_TOPIC
 from semel.broker.serving import Serving
 from semel.core.refusals import Refused
 from semel.core.steps import APPEND_PIECES, Steps
@@ -16,6 +17,8 @@ from semel.core.topics import Topic
 from semel.wire import messages
 from semel.wire.errors import ErrorCode
 from semel.wire.reader import NO_TOPIC_ID
+
+RIGHTS: Final = (DELETE_CLUSTER, DELETE_TOPIC, DESCRIBE_TOPIC)
 
 # What a topic goes by in one request.
 Handle = tuple[str | None, bytes]
@@ -31,7 +34,7 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     twice = yield from repeated(_name_of(broker, handle) for handle in handles)
     responses = []
     for name, topic_id in dict.fromkeys(handles):
-        outcome = yield from attempted_in_steps(_delete(broker, name, topic_id, twice))
+        outcome = yield from attempted_in_steps(_delete(broker, exchange, name, topic_id, twice))
         responses.append({"name": name, "topic_id": topic_id, **outcome})
         # Every group and every open transaction is asked whether it has something to do with the topic.
         yield APPEND_PIECES + len(broker.log.state.groups) + broker.log.state.transactions.open_count
@@ -44,20 +47,33 @@ def _name_of(broker: Serving, handle: Handle) -> str | Handle:
     return handle[0] or (topic.name if topic is not None else handle)
 
 
-def _delete(broker: Serving, name: str | None, topic_id: bytes, twice: set[str | Handle]) -> Steps[Fields]:
+def _delete(
+    broker: Serving, exchange: Exchange, name: str | None, topic_id: bytes, twice: set[str | Handle]
+) -> Steps[Fields]:
     if (name is None) == (topic_id == NO_TOPIC_ID):
         raise Refused(ErrorCode.INVALID_REQUEST, "a topic is deleted by its name or by its id: give one of them")
     if _name_of(broker, (name, topic_id)) in twice:
         raise Refused(ErrorCode.INVALID_REQUEST, "the topic is named more than once")
     log = broker.log
-    yield from log.state.groups.take_readers(_topic(broker, name, topic_id).number)
+    yield from log.state.groups.take_readers(_topic(broker, exchange, name, topic_id).number)
     # It may be gone by now, or another.
-    topic = _topic(broker, name, topic_id)
+    topic = _topic(broker, exchange, name, topic_id)
     broker.runtime.commit(
         log.state.catalog.decide_delete(topic.name, log.state.producer_ids.next_id, broker.clock.now_ms())
     )
     return {"name": topic.name, "topic_id": topic.topic_id}
 
 
-def _topic(broker: Serving, name: str | None, topic_id: bytes) -> Topic:
-    return topic_identified(broker, topic_id) if name is None else broker.log.state.catalog.existing(name)
+def _topic(broker: Serving, exchange: Exchange, name: str | None, topic_id: bytes) -> Topic:
+    """The topic, if the client may see it and delete it."""
+    guard = broker.guard
+    may_delete_all = guard.sees(exchange, DELETE_CLUSTER)
+    topic = topic_identified(broker, topic_id) if name is None else broker.log.state.catalog.named(name)
+    known_as = name if topic is None else topic.name
+    if not may_delete_all and known_as is not None:
+        guard.check(exchange, DESCRIBE_TOPIC, known_as)
+    if topic is None:
+        topic = broker.log.state.catalog.existing(name or "")
+    if not may_delete_all:
+        guard.check(exchange, DELETE_TOPIC, topic.name)
+    return topic

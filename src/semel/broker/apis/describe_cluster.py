@@ -7,11 +7,13 @@ address of its own that a client could use.
 from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answered
-from semel.broker.apis.operations import CLUSTER_OPERATIONS, NOT_ASKED
 from semel.broker.connection import Exchange
+from semel.broker.guard import DESCRIBE_CLUSTER, NOT_ASKED
 from semel.broker.limits import NODE_ID
 from semel.broker.serving import Serving
 from semel.wire.errors import ErrorCode
+
+RIGHTS: Final = (DESCRIBE_CLUSTER,)
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
@@ -37,5 +39,5 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Fields:
         "cluster_id": broker.log.state.cluster_id,
         "controller_id": NODE_ID,
         "brokers": [{"broker_id": NODE_ID, "host": host, "port": port, "rack": None, "is_fenced": False}],
-        "cluster_authorized_operations": CLUSTER_OPERATIONS if asks_operations else NOT_ASKED,
+        "cluster_authorized_operations": broker.guard.cluster_operations(exchange) if asks_operations else NOT_ASKED,
     }

@@ -4,16 +4,19 @@ Synonyms and documentation are sent when the request asks for them. No keys, lik
 them; an unknown key is left out.
 """
 
-from typing import Any
+from typing import Any, Final
 
 from semel.broker.apis import configurations
 from semel.broker.apis.answers import Fields, answered_in_steps, attempted
 from semel.broker.connection import Exchange
+from semel.broker.guard import DESCRIBE_CLUSTER_CONFIGS, DESCRIBE_GROUP_CONFIGS, DESCRIBE_TOPIC_CONFIGS
 from semel.broker.serving import Serving
 from semel.core.refusals import Refused
 from semel.core.steps import APPEND_PIECES, Steps
 from semel.core.topics import check_name
 from semel.wire.errors import ErrorCode
+
+RIGHTS: Final = (DESCRIBE_TOPIC_CONFIGS, DESCRIBE_GROUP_CONFIGS, DESCRIBE_CLUSTER_CONFIGS)
 
 
 @answered_in_steps
@@ -24,31 +27,34 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     resources = {(item.resource_type, item.resource_name): item for item in request.resources}
     results = []
     for (resource_type, name), item in resources.items():
-        outcome = attempted(_describe, broker, item, with_synonyms, with_documentation)
+        outcome = attempted(_describe, broker, exchange, item, with_synonyms, with_documentation)
         results.append({"resource_type": resource_type, "resource_name": name, "configs": [], **outcome})
         yield APPEND_PIECES
     return {"results": results}
 
 
-def _describe(broker: Serving, item: Any, with_synonyms: bool, with_documentation: bool) -> Fields:
+def _describe(broker: Serving, exchange: Exchange, item: Any, with_synonyms: bool, with_documentation: bool) -> Fields:
     keys = set(item.configuration_keys or ())
     return {
         "configs": [
             configuration.explained(with_synonyms=with_synonyms, with_documentation=with_documentation)
-            for configuration in _configurations(broker, item)
+            for configuration in _configurations(broker, exchange, item)
             if not keys or configuration.name in keys
         ]
     }
 
 
-def _configurations(broker: Serving, item: Any) -> list[configurations.Configuration]:
+def _configurations(broker: Serving, exchange: Exchange, item: Any) -> list[configurations.Configuration]:
     if item.resource_type == configurations.TOPIC:
+        broker.guard.check(exchange, DESCRIBE_TOPIC_CONFIGS, item.resource_name)
         check_name(item.resource_name)
         return configurations.of_topic(broker.log.state.catalog.existing(item.resource_name).configs)
     if item.resource_type == configurations.BROKER:
+        broker.guard.check(exchange, DESCRIBE_CLUSTER_CONFIGS)
         configurations.check_broker(item.resource_name)
         return configurations.of_broker(broker)
     if item.resource_type == configurations.GROUP:
+        broker.guard.check(exchange, DESCRIBE_GROUP_CONFIGS, item.resource_name)
         configurations.check_group(item.resource_name)
         configs = broker.log.state.groups.configs_of(item.resource_name)
         return configurations.of_group(configs, broker.consumer_groups.definitions)

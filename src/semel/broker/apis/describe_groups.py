@@ -6,13 +6,16 @@ A group that does not exist is described as dead; since version 6 it is an error
 from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answered_in_steps, attempted
-from semel.broker.apis.operations import GROUP_OPERATIONS, NOT_ASKED
 from semel.broker.connection import Exchange
+from semel.broker.guard import DESCRIBE_GROUP, NOT_ASKED
 from semel.broker.serving import Serving
+from semel.core.access import ResourceType
 from semel.core.groups.classic_group import ClassicGroup, State
 from semel.core.groups.classic_members import Member
 from semel.core.refusals import GROUP_ID_NOT_FOUND, Refused
 from semel.core.steps import Steps
+
+RIGHTS: Final = (DESCRIBE_GROUP,)
 
 _NOT_FOUND_FROM = 6
 _DEAD: Final = {
@@ -26,14 +29,15 @@ _DEAD: Final = {
 
 @answered_in_steps
 def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
-    operations = GROUP_OPERATIONS if getattr(request, "include_authorized_operations", False) else NOT_ASKED
+    shows_operations = getattr(request, "include_authorized_operations", False)
     descriptions = []
     for name in dict.fromkeys(request.groups):
-        fields = attempted(_describe, broker, name)
-        if "error_code" not in fields:
+        fields = attempted(_describe, broker, exchange, name)
+        if fields.get("error_code") == GROUP_ID_NOT_FOUND and exchange.version < _NOT_FOUND_FROM:
+            fields = {}
+        if "error_code" not in fields and shows_operations:
+            operations = broker.guard.operations(exchange, ResourceType.GROUP, name)
             fields = {**fields, "authorized_operations": operations}
-        elif exchange.version < _NOT_FOUND_FROM:
-            fields = {"authorized_operations": operations}
         descriptions.append({"group_id": name, **_DEAD, **fields})
         yield 4 + _member_count(fields)
     return {"groups": descriptions}
@@ -44,7 +48,8 @@ def _member_count(fields: Fields) -> int:
     return len(members) if isinstance(members, list) else 0
 
 
-def _describe(broker: Serving, name: str) -> Fields:
+def _describe(broker: Serving, exchange: Exchange, name: str) -> Fields:
+    broker.guard.check(exchange, DESCRIBE_GROUP, name)
     machine = broker.log.state.groups.existing(name).machine
     if machine is None:
         return {"group_state": State.EMPTY.value}

@@ -4,17 +4,23 @@ Topics and partitions that do not exist are left out, as in Apache Kafka. The si
 """
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answered_in_steps
 from semel.broker.connection import Exchange
+from semel.broker.guard import DESCRIBE_CLUSTER
 from semel.broker.serving import Serving
 from semel.core.steps import Steps
 from semel.core.topics import Topic
 
+RIGHTS: Final = (DESCRIBE_CLUSTER,)
+
 
 @answered_in_steps
 def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
+    refusal = broker.guard.error(exchange, DESCRIBE_CLUSTER)
+    if refusal:
+        return {"error_code": refusal, "results": []}
     catalog = broker.log.state.catalog
     indexes_of_topics: Iterable[tuple[Topic | None, Iterable[int]]]
     if request.topics is None:

@@ -10,11 +10,14 @@ from typing import Any, Final
 from semel.broker.apis.answers import Fields, answered_in_steps, attempted_in_steps
 from semel.broker.apis.lookup import partition_of
 from semel.broker.connection import Exchange
+from semel.broker.guard import READ_TOPIC
 from semel.broker.serving import Serving
 from semel.core.batch import NO_SEQUENCE
 from semel.core.producers import epoch_of, last_heard_ms, window_of
 from semel.core.steps import Steps, each
 from semel.core.topics import check_name
+
+RIGHTS: Final = (READ_TOPIC,)
 
 NO_TRANSACTION: Final = -1
 # There is one coordinator, and it has no epochs.
@@ -30,7 +33,7 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     for topic in topics_by_name.values():
         partitions = []
         for index in dict.fromkeys(topic.partition_indexes):
-            fields = yield from attempted_in_steps(_describe(broker, topic.name, index, places))
+            fields = yield from attempted_in_steps(_describe(broker, exchange, topic.name, index, places))
             partitions.append({"partition_index": index, "active_producers": [], **fields})
             yield 1
         topics.append({"name": topic.name, "partitions": partitions})
@@ -38,7 +41,8 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     return {"topics": topics}
 
 
-def _describe(broker: Serving, topic_name: str, index: int, places: Iterator[int]) -> Steps[Fields]:
+def _describe(broker: Serving, exchange: Exchange, topic_name: str, index: int, places: Iterator[int]) -> Steps[Fields]:
+    broker.guard.check(exchange, READ_TOPIC, topic_name)
     check_name(topic_name)
     _, partition = partition_of(broker, topic_name, index)
     transactions = partition.state.open_transactions

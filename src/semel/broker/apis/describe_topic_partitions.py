@@ -7,11 +7,14 @@ from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answered_in_steps, attempted
 from semel.broker.apis.metadata import described, described_missing, described_partition
-from semel.broker.apis.operations import TOPIC_OPERATIONS
 from semel.broker.connection import Exchange
+from semel.broker.guard import DESCRIBE_TOPIC
 from semel.broker.serving import Serving
+from semel.core.access import ResourceType
 from semel.core.steps import Steps, in_order
 from semel.core.topics import check_name
+
+RIGHTS: Final = (DESCRIBE_TOPIC,)
 
 # As in Apache Kafka (max.request.partition.size.limit), whatever the client would like.
 PARTITIONS_PER_ANSWER_MAX: Final = 2_000
@@ -22,7 +25,10 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     first_name, first_index = "", 0
     if request.cursor is not None:
         first_name, first_index = request.cursor.topic_name, max(request.cursor.partition_index, 0)
-    names = [item.name for item in request.topics] or [topic.name for topic in broker.log.state.catalog]
+    guard = broker.guard
+    names = [item.name for item in request.topics] or [
+        topic.name for topic in broker.log.state.catalog if guard.sees(exchange, DESCRIBE_TOPIC, topic.name)
+    ]
     names = yield from in_order(name for name in names if name >= first_name)
     places_left = max(min(request.response_partition_limit, PARTITIONS_PER_ANSWER_MAX), 1)
     topics: list[Fields] = []
@@ -30,10 +36,10 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
         begin = first_index if name == first_name else 0
         if places_left == 0:
             return {"topics": topics, "next_cursor": {"topic_name": name, "partition_index": begin}}
-        topic = broker.log.state.catalog.named(name)
+        topic = broker.log.state.catalog.named(name) if guard.sees(exchange, DESCRIBE_TOPIC, name) else None
         count = 0 if topic is None else topic.partition_count
         end = min(begin + places_left, count)
-        topics.append({**described_missing(name), **attempted(_describe, broker, name, range(begin, end))})
+        topics.append({**described_missing(name), **attempted(_describe, broker, exchange, name, range(begin, end))})
         places_left -= len(range(begin, end))
         yield 2 + len(range(begin, end))
         if end < count:
@@ -41,10 +47,12 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     return {"topics": topics, "next_cursor": None}
 
 
-def _describe(broker: Serving, name: str, indexes: range) -> Fields:
+def _describe(broker: Serving, exchange: Exchange, name: str, indexes: range) -> Fields:
+    broker.guard.check(exchange, DESCRIBE_TOPIC, name)
     check_name(name)
     partitions: list[Fields] = [
         {**described_partition(broker, index), "eligible_leader_replicas": [], "last_known_elr": []}
         for index in indexes
     ]
-    return described(broker.log.state.catalog.existing(name), TOPIC_OPERATIONS, partitions)
+    operations = broker.guard.operations(exchange, ResourceType.TOPIC, name)
+    return described(broker.log.state.catalog.existing(name), operations, partitions)

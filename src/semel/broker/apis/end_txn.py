@@ -9,9 +9,12 @@ from typing import Any, Final
 from semel.broker.apis.answers import Fields, answer_in_steps, decoded
 from semel.broker.apis.transactional import attempted_for_owner_in_steps, check_timely, hanging_up_on_stragglers
 from semel.broker.connection import Exchange
+from semel.broker.guard import WRITE_TRANSACTIONAL_ID
 from semel.broker.serving import Serving
 from semel.core.steps import Steps
 from semel.core.transactions import NO_EPOCH, NO_PRODUCER
+
+RIGHTS: Final = (WRITE_TRANSACTIONAL_ID,)
 
 # Since when clients know what it is to be fenced.
 _FENCED_FROM: Final = 2
@@ -36,6 +39,7 @@ def _end(broker: Serving, exchange: Exchange, request: Any, raises_epoch: bool) 
         if not raises_epoch:
             check_timely(broker, exchange, request.producer_id)
 
+    broker.guard.check(exchange, WRITE_TRANSACTIONAL_ID, request.transactional_id)
     end = yield from broker.transactions.end(
         request.transactional_id,
         request.producer_id,

@@ -12,8 +12,10 @@ list of the aborted transactions in there: the client leaves out their records b
 
 import asyncio
 from collections.abc import Sequence
+from typing import Final
 
 from semel.broker.connection import Exchange
+from semel.broker.guard import READ_TOPIC
 from semel.broker.serving import Serving, serve_on
 from semel.broker.sessions import FetchContext, Interest
 from semel.core.steps import Steps
@@ -29,6 +31,8 @@ from semel.wire.fetch import (
     decode_request_in_steps,
     encode_response_in_steps,
 )
+
+RIGHTS: Final = (READ_TOPIC,)
 
 _TOPIC_IDS_FROM = 13
 # The epoch that a client sends if it does not know the leader's.
@@ -78,7 +82,7 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
         )
         return
     with _Harvest(broker, patient=False) as harvest:
-        yield from _gather(broker, request, context, harvest)
+        yield from _gather(broker, exchange, request, context, harvest)
         wait_ms = min(request.wait_ms_max, broker.limits.fetch_wait_ms_max)
         if broker.waiting_partitions + len(context.interests) > broker.limits.waiting_partitions_max:
             # No fetch has to wait for records, and one that waits takes memory.
@@ -152,7 +156,7 @@ class _ParkedFetch(Watcher):
 
     def _serve(self) -> Steps[None]:
         with _Harvest(self._broker, patient=True) as harvest:
-            yield from _gather(self._broker, self._request, self._context, harvest)
+            yield from _gather(self._broker, self._exchange, self._request, self._context, harvest)
             yield from _answer(self._exchange, self._context, harvest)
 
     def give_up(self) -> None:
@@ -172,13 +176,15 @@ class _ParkedFetch(Watcher):
         self._broker.waiting_partitions -= len(self._context.interests)
 
 
-def _gather(broker: Serving, request: FetchRequest, context: FetchContext, harvest: _Harvest) -> Steps[None]:
+def _gather(
+    broker: Serving, exchange: Exchange, request: FetchRequest, context: FetchContext, harvest: _Harvest
+) -> Steps[None]:
     limits = broker.limits
     bytes_max = min(request.bytes_max, limits.fetch_answer_bytes_max)
     for interest in context.interests:
         bytes_left = min(bytes_max - harvest.bytes, limits.unsent_bytes_max - broker.unsent_bytes)
         # What is cold counts too, or a whole disk would be read for the sake of one answer.
-        answer = _read(broker, interest, request, max(bytes_left - harvest.cold_bytes, 0), harvest)
+        answer = _read(broker, exchange, interest, request, max(bytes_left - harvest.cold_bytes, 0), harvest)
         if answer.error_code:
             harvest.has_error = True
         harvest.answers.append((interest, answer))
@@ -186,11 +192,14 @@ def _gather(broker: Serving, request: FetchRequest, context: FetchContext, harve
 
 
 def _read(
-    broker: Serving, interest: Interest, request: FetchRequest, bytes_left: int, harvest: _Harvest
+    broker: Serving, exchange: Exchange, interest: Interest, request: FetchRequest, bytes_left: int, harvest: _Harvest
 ) -> FetchPartitionAnswer:
     item = interest.partition
     index = item.partition
     topic = _topic_of(broker, interest)
+    name = _name_of(interest) if topic is None else topic.name
+    if name is not None and not broker.guard.allows(exchange, READ_TOPIC, name):
+        return FetchPartitionAnswer(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1)
     if topic is None:
         return FetchPartitionAnswer(index, _why_missing(broker, interest), -1)
     interest.name = topic.name
@@ -262,6 +271,11 @@ def _topic_of(broker: Serving, interest: Interest) -> Topic | None:
     if isinstance(interest.topic, bytes):
         return broker.log.state.catalog.identified(interest.topic)
     return broker.log.state.catalog.named(interest.topic)
+
+
+def _name_of(interest: Interest) -> str | None:
+    """What a topic that is not there is, or was, called; None where only an id is known."""
+    return interest.name if isinstance(interest.topic, bytes) else interest.topic
 
 
 def _answer(exchange: Exchange, context: FetchContext, harvest: _Harvest) -> Steps[None]:

@@ -7,10 +7,13 @@ from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answered_in_steps, attempted
 from semel.broker.connection import Exchange
+from semel.broker.guard import CLUSTER_ACTION, DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID
 from semel.broker.limits import NODE_ID
 from semel.broker.serving import Serving
 from semel.core.refusals import INVALID_REQUEST, Refused
 from semel.core.steps import Steps, each
+
+RIGHTS: Final = (DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID, CLUSTER_ACTION)
 
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
@@ -22,15 +25,25 @@ _NOBODY: Final = {"node_id": -1, "host": "", "port": -1}
 
 @answered_in_steps
 def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
-    coordinator = {**_NOBODY, **attempted(_find, exchange, getattr(request, "key_type", _GROUP))}
-    keys = dict.fromkeys(getattr(request, "coordinator_keys", ()))
-    return {**coordinator, "coordinators": (yield from each(keys, lambda key: {"key": key, **coordinator}))}
+    key_type = getattr(request, "key_type", _GROUP)
+
+    def coordinator_of(key: str) -> Fields:
+        return {**_NOBODY, **attempted(_find, broker, exchange, key_type, key)}
+
+    if hasattr(request, "key"):
+        return coordinator_of(request.key)
+    keys = dict.fromkeys(request.coordinator_keys)
+    return {"coordinators": (yield from each(keys, lambda key: {"key": key, **coordinator_of(key)}))}
 
 
-def _find(exchange: Exchange, key_type: int) -> Fields:
+def _find(broker: Serving, exchange: Exchange, key_type: int, key: str) -> Fields:
     version = exchange.version
     key_types = (_GROUP, _TRANSACTION) if version < _SHARE_FROM else (_GROUP, _TRANSACTION, _SHARE)
     if key_type not in key_types:
         raise Refused(INVALID_REQUEST, f"keys of type {key_type} have no coordinator in version {version}")
+    if key_type == _SHARE:
+        broker.guard.check(exchange, CLUSTER_ACTION)
+    else:
+        broker.guard.check(exchange, DESCRIBE_GROUP if key_type == _GROUP else DESCRIBE_TRANSACTIONAL_ID, key)
     host, port = exchange.listener.reached_at
     return {"node_id": NODE_ID, "host": host, "port": port}

@@ -1,10 +1,13 @@
 """Heartbeat (12), versions 0 to 4: a member shows that it is alive, and is told whether it has to join again."""
 
-from typing import Any
+from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answered, attempted
 from semel.broker.connection import Exchange
+from semel.broker.guard import READ_GROUP
 from semel.broker.serving import Serving
+
+RIGHTS: Final = (READ_GROUP,)
 
 
 @answered
@@ -13,6 +16,7 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Fields:
 
 
 def _heartbeat(broker: Serving, exchange: Exchange, request: Any) -> Fields:
+    broker.guard.check(exchange, READ_GROUP, request.group_id)
     instance_id = getattr(request, "group_instance_id", None)
     broker.groups.heartbeat(exchange, request.group_id, request.member_id, instance_id, request.generation_id)
     return {}

@@ -6,6 +6,7 @@ A value is set, deleted (the default holds again), appended to a list, or subtra
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
+from semel.broker.apis.alter_configs import RIGHTS as RIGHTS
 from semel.broker.apis.alter_configs import alter
 from semel.broker.apis.answers import Fields, answered_in_steps
 from semel.broker.connection import Exchange
@@ -25,7 +26,7 @@ _OPERATIONS: Final[Mapping[int, Literal["set", "delete", "append", "subtract"]]]
 
 @answered_in_steps
 def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
-    return alter(broker, request, _changed)
+    return alter(broker, exchange, request, _changed)
 
 
 def _changed(configs: Mapping[str, str], definitions: Mapping[str, Definition], item: Any) -> Mapping[str, str | None]:

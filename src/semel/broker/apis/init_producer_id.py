@@ -10,12 +10,15 @@ from typing import Any, Final
 from semel.broker.apis.answers import Fields, answered_in_steps
 from semel.broker.apis.transactional import attempted_for_owner_in_steps
 from semel.broker.connection import Exchange
+from semel.broker.guard import IDEMPOTENT_WRITE, WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from semel.broker.serving import Serving
 from semel.core.batch import NO_PRODUCER
 from semel.core.refusals import Refused
 from semel.core.steps import Steps
 from semel.wire.errors import ErrorCode
 from semel.wire.messages import milliseconds
+
+RIGHTS: Final = (WRITE_TRANSACTIONAL_ID, IDEMPOTENT_WRITE, WRITE_TOPIC)
 
 _NO_EPOCH: Final = -1
 # Since when clients know what it is to be fenced.
@@ -31,6 +34,10 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
 
 
 def _begin(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
+    if request.transactional_id is not None:
+        broker.guard.check(exchange, WRITE_TRANSACTIONAL_ID, request.transactional_id)
+    elif not broker.guard.sees(exchange, IDEMPOTENT_WRITE):
+        broker.guard.check_some(exchange, WRITE_TOPIC)
     supplied = (getattr(request, "producer_id", NO_PRODUCER), getattr(request, "producer_epoch", _NO_EPOCH))
     if (supplied[0] != NO_PRODUCER) != (supplied[1] != _NO_EPOCH):
         raise Refused(ErrorCode.INVALID_REQUEST, "a producer id and its epoch come together or not at all")

@@ -10,11 +10,14 @@ from typing import Final
 from semel.broker.apis.answers import Fields, answer, decoded
 from semel.broker.classic_groups import new_member_id
 from semel.broker.connection import Exchange
+from semel.broker.guard import READ_GROUP
 from semel.broker.serving import Serving
 from semel.core.groups.classic_steps import JoinAnswer, JoinRequest
 from semel.core.refusals import INCONSISTENT_GROUP_PROTOCOL
 from semel.core.steps import Steps
 from semel.wire import messages
+
+RIGHTS: Final = (READ_GROUP,)
 
 # How many assignment protocols a member may name: each is looked at whenever a member joins. Clients name about five.
 PROTOCOLS_MAX: Final = 100
@@ -29,6 +32,10 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
     version = exchange.version
     client_id = exchange.client_id or ""
     instance_id = getattr(message, "group_instance_id", None)
+    refusal = broker.guard.error(exchange, READ_GROUP, message.group_id)
+    if refusal:
+        answer(exchange, _fields_of(JoinAnswer(refusal, ""), version))
+        return
     if len(message.protocols) > PROTOCOLS_MAX:
         answer(exchange, _fields_of(JoinAnswer(INCONSISTENT_GROUP_PROTOCOL, message.member_id), version))
         return

@@ -1,13 +1,16 @@
 """LeaveGroup (13), versions 0 to 5: removes members from a group, since version 3 several at once."""
 
-from typing import Any
+from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answered_in_steps, attempted
 from semel.broker.connection import Exchange
+from semel.broker.guard import READ_GROUP
 from semel.broker.serving import Serving
 from semel.core.groups.classic_steps import Leaver
 from semel.core.refusals import UNKNOWN_MEMBER_ID, Refused
 from semel.core.steps import APPEND_PIECES, Steps
+
+RIGHTS: Final = (READ_GROUP,)
 
 _SEVERAL_FROM = 3
 # So many that all members of a group of the usual size leave in one generation.
@@ -16,6 +19,9 @@ _LEAVERS_AT_ONCE = 500
 
 @answered_in_steps
 def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
+    refusal = broker.guard.error(exchange, READ_GROUP, request.group_id)
+    if refusal:
+        return {"members": [], "error_code": refusal}
     yield from broker.consumer_groups.look_up(request.group_id)
     if exchange.version < _SEVERAL_FROM:
         fields = attempted(_leave, broker, request.group_id, [Leaver(request.member_id, None)])

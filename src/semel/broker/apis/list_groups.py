@@ -1,13 +1,16 @@
 """ListGroups (16), versions 0 to 5: all groups, or only those in some states or of some types."""
 
-from typing import Any
+from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answered_in_steps
 from semel.broker.connection import Exchange
+from semel.broker.guard import DESCRIBE_CLUSTER, DESCRIBE_GROUP
 from semel.broker.serving import Serving
 from semel.core.groups.classic_group import State
 from semel.core.groups.groups import Group
 from semel.core.steps import Steps, each
+
+RIGHTS: Final = (DESCRIBE_CLUSTER, DESCRIBE_GROUP)
 
 _CLASSIC = "classic"
 
@@ -16,12 +19,15 @@ _CLASSIC = "classic"
 def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     states = {state.strip().lower() for state in getattr(request, "states_filter", ())}
     types = {group_type.strip().lower() for group_type in getattr(request, "types_filter", ())}
+    sees_all = broker.guard.sees(exchange, DESCRIBE_CLUSTER)
     groups = yield from each(list(broker.log.state.groups), _fields_of)
     return {
         "groups": [
             fields
             for fields in groups
-            if (not states or fields["group_state"].lower() in states) and (not types or fields["group_type"] in types)
+            if (sees_all or broker.guard.sees(exchange, DESCRIBE_GROUP, fields["group_id"]))
+            and (not states or fields["group_state"].lower() in states)
+            and (not types or fields["group_type"] in types)
         ]
     }
 

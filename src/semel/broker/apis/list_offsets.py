@@ -11,6 +11,7 @@ from typing import Any, Final
 from semel.broker.apis.answers import Fields, answered_in_steps, attempted_in_steps
 from semel.broker.apis.lookup import check_leader_epoch, partition_of, repeated
 from semel.broker.connection import Exchange
+from semel.broker.guard import DESCRIBE_TOPIC
 from semel.broker.serving import Serving
 from semel.core.batch import HORIZON_BIT, BatchHeader, Buffer
 from semel.core.refusals import Refused
@@ -20,6 +21,8 @@ from semel.storage.partition_log import PartitionLog
 from semel.storage.segment import Mark
 from semel.wire.errors import ErrorCode, ProtocolError
 from semel.wire.records import record_times
+
+RIGHTS: Final = (DESCRIBE_TOPIC,)
 
 _READ_COMMITTED: Final = 1
 
@@ -57,9 +60,7 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     for topic in request.topics:
         partitions = []
         for item in topic.partitions:
-            outcome = yield from attempted_in_steps(
-                _find(broker, topic.name, item, exchange.version, twice, committed_only)
-            )
+            outcome = yield from attempted_in_steps(_find(broker, exchange, topic.name, item, twice, committed_only))
             partitions.append({"partition_index": item.partition_index, **_NOT_FOUND, **outcome})
             yield 2
         topics.append({"name": topic.name, "partitions": partitions})
@@ -68,8 +69,10 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
 
 
 def _find(
-    broker: Serving, topic_name: str, item: Any, version: int, twice: set[tuple[str, int]], committed_only: bool
+    broker: Serving, exchange: Exchange, topic_name: str, item: Any, twice: set[tuple[str, int]], committed_only: bool
 ) -> Steps[Fields]:
+    broker.guard.check(exchange, DESCRIBE_TOPIC, topic_name)
+    version = exchange.version
     if (topic_name, item.partition_index) in twice:
         raise Refused(ErrorCode.INVALID_REQUEST, "the partition is asked about more than once")
     _, partition = partition_of(broker, topic_name, item.partition_index)

@@ -8,10 +8,13 @@ from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answered_in_steps, attempted_in_steps
 from semel.broker.connection import Exchange
+from semel.broker.guard import DESCRIBE_TRANSACTIONAL_ID
 from semel.broker.serving import Serving
 from semel.core.groups.topic_patterns import TopicPattern
 from semel.core.steps import Steps
 from semel.core.transactions import Described, State
+
+RIGHTS: Final = (DESCRIBE_TRANSACTIONAL_ID,)
 
 # There may be a hundred thousand, and an answer of that size would hold up all other clients for seconds.
 TRANSACTIONS_PER_ANSWER_MAX: Final = 10_000
@@ -27,15 +30,17 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     return {
         "unknown_state_filters": unknown,
         "transaction_states": [],
-        **(yield from attempted_in_steps(_list(broker, request, set(request.state_filters)))),
+        **(yield from attempted_in_steps(_list(broker, exchange, request, set(request.state_filters)))),
     }
 
 
-def _list(broker: Serving, request: Any, states: set[str]) -> Steps[Fields]:
+def _list(broker: Serving, exchange: Exchange, request: Any, states: set[str]) -> Steps[Fields]:
     transaction_states: list[Fields] = []
     is_wanted = _wanted(broker, request, states)
     for owner in broker.log.state.transactions.owners():
         description = broker.log.state.transactions.described(owner.transactional_id)
+        if not broker.guard.sees(exchange, DESCRIBE_TRANSACTIONAL_ID, owner.transactional_id):
+            description = None
         if description is not None and (yield from is_wanted(description)):
             transaction_states.append(
                 {

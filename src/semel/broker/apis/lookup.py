@@ -16,8 +16,12 @@ T = TypeVar("T")
 def topic_identified(broker: Serving, topic_id: bytes) -> Topic:
     topic = broker.log.state.catalog.identified(topic_id)
     if topic is None:
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
+        raise unknown_topic_id()
     return topic
+
+
+def unknown_topic_id() -> Refused:
+    return Refused(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
 
 
 def partition_of(broker: Serving, topic_name: str, index: int) -> tuple[Topic, PartitionLog]:

@@ -9,15 +9,18 @@ from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answered_in_steps, attempted_in_steps
 from semel.broker.apis.create_topics import create
-from semel.broker.apis.lookup import topic_identified
-from semel.broker.apis.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from semel.broker.apis.lookup import topic_identified, unknown_topic_id
 from semel.broker.connection import Exchange
+from semel.broker.guard import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CLUSTER, DESCRIBE_TOPIC, NOT_ASKED
 from semel.broker.limits import NODE_ID
 from semel.broker.serving import Serving
+from semel.core.access import ResourceType
 from semel.core.steps import APPEND_PIECES, Steps, each
 from semel.core.topics import Topic, check_name
 from semel.wire import messages
 from semel.wire.reader import NO_TOPIC_ID
+
+RIGHTS: Final = (DESCRIBE_TOPIC, DESCRIBE_CLUSTER, CREATE_CLUSTER, CREATE_TOPIC)
 
 _AUTO_CREATION_FROM: Final = 4
 _NO_NAME_FROM: Final = 12
@@ -26,13 +29,14 @@ _NO_NAME_FROM: Final = 12
 @answered_in_steps
 def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     version = exchange.version
-    operations = TOPIC_OPERATIONS if getattr(request, "include_topic_authorized_operations", False) else NOT_ASKED
+    shows_operations = getattr(request, "include_topic_authorized_operations", False)
     asks_cluster = getattr(request, "include_cluster_authorized_operations", False)
     topics: list[Fields]
     if request.topics is None or (version == 0 and not request.topics):
         topics = []
         for topic in list(broker.log.state.catalog):
-            topics.append((yield from _describe(broker, topic, operations)))
+            if broker.guard.sees(exchange, DESCRIBE_TOPIC, topic.name):
+                topics.append((yield from _describe(broker, exchange, topic, shows_operations)))
             yield 1
     else:
         handles = dict.fromkeys((yield from each(request.topics, lambda item: _name_or_id(item, version))))
@@ -41,7 +45,9 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
         create_missing = may_create and broker.auto_create_topics
         topics = []
         for name, topic_id in handles:
-            outcome = yield from attempted_in_steps(_look_up(broker, name, topic_id, create_missing, operations))
+            outcome = yield from attempted_in_steps(
+                _look_up(broker, exchange, name, topic_id, create_missing, shows_operations)
+            )
             topics.append({**described_missing(name), "topic_id": topic_id, **outcome})
             yield 4
     host, port = exchange.listener.reached_at
@@ -50,7 +56,7 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
         "cluster_id": broker.log.state.cluster_id,
         "controller_id": NODE_ID,
         "topics": topics,
-        "cluster_authorized_operations": CLUSTER_OPERATIONS if asks_cluster else NOT_ASKED,
+        "cluster_authorized_operations": broker.guard.cluster_operations(exchange) if asks_cluster else NOT_ASKED,
     }
 
 
@@ -63,18 +69,26 @@ def _name_or_id(item: Any, version: int) -> tuple[str | None, bytes]:
 
 
 def _look_up(
-    broker: Serving, name: str | None, topic_id: bytes, create_missing: bool, operations: int
+    broker: Serving, exchange: Exchange, name: str | None, topic_id: bytes, create_missing: bool, shows_operations: bool
 ) -> Steps[Fields]:
     if topic_id != NO_TOPIC_ID or name is None:
-        return (yield from _describe(broker, topic_identified(broker, topic_id), operations))
+        topic = topic_identified(broker, topic_id)
+        if not broker.guard.allows(exchange, DESCRIBE_TOPIC, topic.name):
+            # As if there were none: an id must not tell that there is a topic.
+            raise unknown_topic_id()
+        return (yield from _describe(broker, exchange, topic, shows_operations))
+    broker.guard.check(exchange, DESCRIBE_TOPIC, name)
     if create_missing and broker.log.state.catalog.named(name) is None:
+        if not broker.guard.sees(exchange, CREATE_CLUSTER):
+            broker.guard.check(exchange, CREATE_TOPIC, name)
         create(broker, name, broker.partitions_default, {})
         yield APPEND_PIECES
     check_name(name)
-    return (yield from _describe(broker, broker.log.state.catalog.existing(name), operations))
+    return (yield from _describe(broker, exchange, broker.log.state.catalog.existing(name), shows_operations))
 
 
-def _describe(broker: Serving, topic: Topic, operations: int) -> Steps[Fields]:
+def _describe(broker: Serving, exchange: Exchange, topic: Topic, shows_operations: bool) -> Steps[Fields]:
+    operations = broker.guard.operations(exchange, ResourceType.TOPIC, topic.name) if shows_operations else NOT_ASKED
     partitions = yield from each(range(topic.partition_count), lambda index: described_partition(broker, index))
     return described(topic, operations, partitions)
 

@@ -6,11 +6,12 @@ members: a consumer that assigns partitions by itself does so, and a tool that r
 offsets are durable.
 """
 
-from typing import Any
+from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answered_in_steps
 from semel.broker.apis.offset_commits import commit, committed, partition_names
 from semel.broker.connection import Exchange
+from semel.broker.guard import READ_GROUP, READ_TOPIC
 from semel.broker.serving import Serving
 from semel.core.entries import StoredOffset
 from semel.core.groups.committing import Committer
@@ -19,6 +20,8 @@ from semel.core.refusals import Refused
 from semel.core.steps import Steps
 from semel.wire.errors import ErrorCode
 from semel.wire.messages import milliseconds
+
+RIGHTS: Final = (READ_GROUP, READ_TOPIC)
 
 # Clients of older versions would not know what a group that does not exist means.
 _GROUP_NOT_FOUND_FROM = 9
@@ -29,7 +32,8 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     def commit_some(offsets: list[StoredOffset]) -> Fields:
         return _commit(broker, exchange, request, offsets)
 
-    return {"topics": (yield from committed(broker, request.topics, commit_some))}
+    rights = [(READ_GROUP, request.group_id)]
+    return {"topics": (yield from committed(broker, exchange, request.topics, commit_some, rights))}
 
 
 def _commit(broker: Serving, exchange: Exchange, request: Any, offsets: list[StoredOffset]) -> Fields:

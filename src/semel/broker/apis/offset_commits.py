@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from semel.broker.apis.answers import Fields, attempted
+from semel.broker.connection import Exchange
+from semel.broker.guard import READ_TOPIC, Right
 from semel.broker.serving import Serving
 from semel.core.entries import Entry, PartitionName, StoredOffset
 from semel.core.groups.groups import METADATA_CHARACTERS_MAX
@@ -27,21 +29,27 @@ class _TopicCheck(NamedTuple):
     """A topic of a request: what it goes by, and of each partition the offset to commit or the reason not to."""
 
     handle: Fields
-    partitions: list[tuple[int, StoredOffset | ErrorCode]]
+    partitions: list[tuple[int, StoredOffset | int]]
 
 
 def committed(
-    broker: Serving, topics: Iterable[Any], commit_some: Callable[[list[StoredOffset]], Fields]
+    broker: Serving,
+    exchange: Exchange,
+    topics: Iterable[Any],
+    commit_some: Callable[[list[StoredOffset]], Fields],
+    rights: Iterable[tuple[Right, str]],
 ) -> Steps[list[Fields]]:
     """Commit the valid offsets, in as many entries as it takes, and return the answer for each partition.
 
     The topics go by name or by id, whichever the version has. `commit_some` answers the error that some of them met.
+    Each of these rights is needed for all partitions, and the right to read a topic for those of the topic.
     """
     answers: list[Fields] = []
     last: Any = None
     partitions: list[Fields] = []
     for some in _parted(topics, broker.pace.offsets_per_entry_max):
-        checks = [(item, _check_topic(broker, item, parts)) for item, parts in some]
+        refusal = next(filter(None, (broker.guard.error(exchange, *right) for right in rights)), ErrorCode.NONE)
+        checks = [(item, _check_topic(broker, exchange, item, parts, refusal)) for item, parts in some]
         offsets = [
             verdict for _, topic in checks for _, verdict in topic.partitions if isinstance(verdict, StoredOffset)
         ]
@@ -89,17 +97,21 @@ def commit(broker: Serving, entry: Entry) -> None:
         raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the disk would not take it") from refusal
 
 
-def _check_topic(broker: Serving, item: Any, parts: Sequence[Any]) -> _TopicCheck:
+def _check_topic(broker: Serving, exchange: Exchange, item: Any, parts: Sequence[Any], refusal: int) -> _TopicCheck:
     catalog = broker.log.state.catalog
     handle: Fields
     if hasattr(item, "name"):
         handle, missing = {"name": item.name}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         topic = catalog.named(item.name)
+        name = item.name
     else:
         topic_id = messages.topic_id_bytes(item.topic_id)
         handle, missing = {"topic_id": topic_id}, ErrorCode.UNKNOWN_TOPIC_ID
         topic = catalog.identified(topic_id)
-    partitions = [(one.partition_index, _check_partition(topic, one, missing)) for one in parts]
+        name = None if topic is None else topic.name
+    if not refusal and name is not None:
+        refusal = broker.guard.error(exchange, READ_TOPIC, name)
+    partitions = [(one.partition_index, refusal or _check_partition(topic, one, missing)) for one in parts]
     return _TopicCheck(handle, partitions)
 
 

@@ -3,35 +3,44 @@
 Offsets in a topic that a member of the group reads are kept: without them the next member would read it all again.
 """
 
-from typing import Any
+from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answered_in_steps, attempted, attempted_in_steps
 from semel.broker.apis.offset_commits import commit
 from semel.broker.connection import Exchange
+from semel.broker.guard import DELETE_GROUP, READ_TOPIC
 from semel.broker.serving import Serving
 from semel.core.entries import PartitionName
 from semel.core.refusals import Refused
 from semel.core.steps import APPEND_PIECES, Steps
 from semel.wire.errors import ErrorCode
 
+RIGHTS: Final = (DELETE_GROUP, READ_TOPIC)
+
 
 @answered_in_steps
 def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
-    return {"topics": [], **(yield from attempted_in_steps(_forget(broker, request)))}
+    return {"topics": [], **(yield from attempted_in_steps(_forget(broker, exchange, request)))}
 
 
-def _forget(broker: Serving, request: Any) -> Steps[Fields]:
+def _forget(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
+    broker.guard.check(exchange, DELETE_GROUP, request.group_id)
     if not request.group_id:
         raise Refused(ErrorCode.INVALID_GROUP_ID, "the group needs a name")
     broker.log.state.groups.existing(request.group_id).check_forget()
     topics = []
     for item in request.topics:
-        topics.append(_forget_topic(broker, request.group_id, item))
+        topics.append(_forget_topic(broker, exchange, request.group_id, item))
         yield APPEND_PIECES + len(item.partitions)
     return {"topics": topics}
 
 
-def _forget_topic(broker: Serving, group_id: str, item: Any) -> Fields:
+def _forget_topic(broker: Serving, exchange: Exchange, group_id: str, item: Any) -> Fields:
+    refusal = broker.guard.error(exchange, READ_TOPIC, item.name)
+    if refusal:
+        indexes = dict.fromkeys(one.partition_index for one in item.partitions)
+        partitions = [{"partition_index": index, "error_code": refusal} for index in indexes]
+        return {"name": item.name, "partitions": partitions}
     topic = broker.log.state.catalog.named(item.name)
     count = 0 if topic is None else topic.partition_count
     number = -1 if topic is None else topic.number

@@ -10,13 +10,19 @@ from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answered_in_steps, attempted_in_steps
 from semel.broker.connection import Exchange
+from semel.broker.guard import DESCRIBE_GROUP, DESCRIBE_TOPIC
 from semel.broker.serving import Serving
 from semel.core.entries import PartitionName
 from semel.core.groups.offsets import OffsetsView
+from semel.core.refusals import Refused
 from semel.core.steps import Steps, each
 from semel.wire import messages
 from semel.wire.errors import ErrorCode
 
+RIGHTS: Final = (DESCRIBE_GROUP, DESCRIBE_TOPIC)
+
+# Before this version an answer has errors of partitions only.
+_GROUP_ERROR_FROM: Final = 2
 _NOTHING: Final = {"committed_offset": -1, "committed_leader_epoch": -1, "metadata": ""}
 
 
@@ -24,20 +30,23 @@ _NOTHING: Final = {"committed_offset": -1, "committed_leader_epoch": -1, "metada
 def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     stable = getattr(request, "require_stable", False)
     if not hasattr(request, "groups"):
-        return (yield from _of_group(broker, request, stable))
+        return (yield from _of_group(broker, exchange, request, stable))
     groups = []
     for item in {item.group_id: item for item in request.groups}.values():
-        groups.append((yield from _of_group(broker, item, stable)))
+        groups.append((yield from _of_group(broker, exchange, item, stable)))
         yield 1
     return {"groups": groups}
 
 
-def _of_group(broker: Serving, item: Any, stable: bool) -> Steps[Fields]:
-    outcome = yield from attempted_in_steps(_look_up(broker, item, stable))
+def _of_group(broker: Serving, exchange: Exchange, item: Any, stable: bool) -> Steps[Fields]:
+    outcome = yield from attempted_in_steps(_look_up(broker, exchange, item, stable))
     return {"group_id": item.group_id, "topics": [], **outcome}
 
 
-def _look_up(broker: Serving, item: Any, stable: bool) -> Steps[Fields]:
+def _look_up(broker: Serving, exchange: Exchange, item: Any, stable: bool) -> Steps[Fields]:
+    refusal = broker.guard.error(exchange, DESCRIBE_GROUP, item.group_id)
+    if refusal and exchange.version >= _GROUP_ERROR_FROM:
+        raise Refused(refusal, f"group '{item.group_id}' is not for this client")
     group = broker.log.state.groups.named(item.group_id)
     if group is not None:
         # Only versions from 9 on name the member that asks.
@@ -45,7 +54,7 @@ def _look_up(broker: Serving, item: Any, stable: bool) -> Steps[Fields]:
     # All offsets are of one moment; otherwise a transaction that ends meanwhile would be seen half done.
     view = None if group is None else group.offsets.view(with_pending=stable)
     if item.topics is None:
-        return {"topics": [] if view is None else (yield from _all_topics(broker, view))}
+        return {"topics": [] if view is None else (yield from _all_topics(broker, exchange, view))}
     indexes_by_handle: dict[str | bytes, dict[int, None]] = {}
     for topic in item.topics:
         handle = topic.name if hasattr(topic, "name") else messages.topic_id_bytes(topic.topic_id)
@@ -53,16 +62,16 @@ def _look_up(broker: Serving, item: Any, stable: bool) -> Steps[Fields]:
         yield 1
     topics = []
     for handle, indexes in indexes_by_handle.items():
-        topics.append((yield from _asked_topic(broker, view, handle, indexes)))
+        topics.append((yield from _asked_topic(broker, exchange, view, handle, indexes, refusal)))
         yield 1
     return {"topics": topics}
 
 
-def _all_topics(broker: Serving, view: OffsetsView) -> Steps[list[Fields]]:
+def _all_topics(broker: Serving, exchange: Exchange, view: OffsetsView) -> Steps[list[Fields]]:
     topics: list[Fields] = []
     for number, offsets in view.committed.items():
         topic = broker.log.state.catalog.numbered(number)
-        if topic is not None:
+        if topic is not None and broker.guard.sees(exchange, DESCRIBE_TOPIC, topic.name):
             partitions = yield from _partitions(view, number, offsets)
             topics.append({"name": topic.name, "topic_id": topic.topic_id, "partitions": partitions})
         yield 1
@@ -70,13 +79,23 @@ def _all_topics(broker: Serving, view: OffsetsView) -> Steps[list[Fields]]:
 
 
 def _asked_topic(
-    broker: Serving, view: OffsetsView | None, handle: str | bytes, indexes: Iterable[int]
+    broker: Serving,
+    exchange: Exchange,
+    view: OffsetsView | None,
+    handle: str | bytes,
+    indexes: Iterable[int],
+    refusal: int,
 ) -> Steps[Fields]:
     catalog = broker.log.state.catalog
     by_id = isinstance(handle, bytes)
     topic = catalog.identified(handle) if isinstance(handle, bytes) else catalog.named(handle)
+    name = handle if isinstance(handle, str) else None if topic is None else topic.name
+    if not refusal and name is not None:
+        refusal = broker.guard.error(exchange, DESCRIBE_TOPIC, name)
     partitions: list[Fields]
-    if topic is None or view is None:
+    if refusal:
+        partitions = yield from each(indexes, lambda index: _unknown(index, refusal))
+    elif topic is None or view is None:
         # A name may yet come to be; an id that is not known never will.
         error = ErrorCode.UNKNOWN_TOPIC_ID if topic is None and by_id else ErrorCode.NONE
         partitions = yield from each(indexes, lambda index: _unknown(index, error))

@@ -5,13 +5,16 @@ is always the same, and its epoch rises when it may have lost some (`core/leader
 consumers may read to; a future epoch is unknown and has no end.
 """
 
-from typing import Any
+from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answered_in_steps, attempted
 from semel.broker.apis.lookup import check_leader_epoch, partition_of
 from semel.broker.connection import Exchange
+from semel.broker.guard import CLUSTER_ACTION, DESCRIBE_TOPIC
 from semel.broker.serving import Serving
 from semel.core.steps import Steps
+
+RIGHTS: Final = (CLUSTER_ACTION, DESCRIBE_TOPIC)
 
 
 @answered_in_steps
@@ -20,7 +23,7 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     for topic in request.topics:
         partitions = []
         for item in topic.partitions:
-            outcome = attempted(_end_of_epoch, broker, topic.topic, item)
+            outcome = attempted(_end_of_epoch, broker, exchange, topic.topic, item)
             partitions.append({"partition": item.partition, "leader_epoch": -1, "end_offset": -1, **outcome})
             yield 2
         topics.append({"topic": topic.topic, "partitions": partitions})
@@ -28,7 +31,9 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     return {"topics": topics}
 
 
-def _end_of_epoch(broker: Serving, topic_name: str, item: Any) -> Fields:
+def _end_of_epoch(broker: Serving, exchange: Exchange, topic_name: str, item: Any) -> Fields:
+    if not broker.guard.sees(exchange, CLUSTER_ACTION):
+        broker.guard.check(exchange, DESCRIBE_TOPIC, topic_name)
     _, partition = partition_of(broker, topic_name, item.partition)
     check_leader_epoch(broker, item.current_leader_epoch)
     if not 0 <= item.leader_epoch <= broker.log.state.partitions.leader_epoch:

@@ -10,8 +10,10 @@ can report an error only by closing the connection. Versions below 3 are announc
 from typing import Final
 
 from semel.broker.connection import Exchange
+from semel.broker.guard import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from semel.broker.serving import Serving
 from semel.compaction.opening import KeylessRecords
+from semel.core.batch import TRANSACTIONAL_BIT
 from semel.core.batch_checks import Sender, check_sent
 from semel.core.producer_room import NoRoom
 from semel.core.producers import ACCEPTED, DUPLICATE, GAP
@@ -28,9 +30,13 @@ from semel.wire.produce import (
 )
 from semel.wire.versions import PRODUCE_SERVED_MIN
 
+RIGHTS: Final = (WRITE_TOPIC, WRITE_TRANSACTIONAL_ID)
+
 ACKS_ALL: Final = -1
 ACKS_NONE: Final = 0
 _ZSTD_FROM: Final = 7
+# Where the low byte of a batch's attributes stands.
+_ATTRIBUTES_AT: Final = 22
 # What checking so many bytes, and writing them twice, takes beside the rest of an append.
 _BYTES_PER_PIECE: Final = 4096
 # From here on a client knows an error that tells it to abort its transaction and to go on with the next one.
@@ -45,6 +51,9 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
         raise ProtocolError(f"Produce version {version} carries message formats that are not supported")
     request = yield from decode_request_in_steps(body, version)
     acks = request.acks
+    owner = request.transactional_id
+    if owner is not None and not any(map(_is_transactional, request.topics)):
+        owner = None
     sender = Sender(
         exchange.address,
         joins=version >= _JOINS_FROM,
@@ -54,7 +63,7 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
     )
     answers: list[ProduceTopicAnswer] = []
     for topic in request.topics:
-        of_topic = yield from _produce_to(broker, topic, acks, sender)
+        of_topic = yield from _produce_to(broker, exchange, topic, acks, sender, owner)
         answers.append(of_topic)
     # Here and not with the answer: with acks=0 there is none, and the batches have to become durable as well.
     broker.pump.follow()
@@ -68,19 +77,34 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
     exchange.reply((answer,), after=broker.log.end if acks == ACKS_ALL else 0)
 
 
-def _produce_to(broker: Serving, of_topic: ProduceTopic, acks: int, sender: Sender) -> Steps[ProduceTopicAnswer]:
+def _is_transactional(of_topic: ProduceTopic) -> bool:
+    """Whether a batch says that it belongs to a transaction. What is no batch is refused later."""
+    return any(
+        records is not None and len(records) > _ATTRIBUTES_AT and records[_ATTRIBUTES_AT] & TRANSACTIONAL_BIT
+        for _, records in of_topic.partitions
+    )
+
+
+def _produce_to(
+    broker: Serving, exchange: Exchange, of_topic: ProduceTopic, acks: int, sender: Sender, owner: str | None
+) -> Steps[ProduceTopicAnswer]:
+    """`owner` is the transactional id to which the whole request belongs, if any of its batches does."""
     name, topic_id, partitions = of_topic
     catalog = broker.log.state.catalog
-    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic_id is None else ErrorCode.UNKNOWN_TOPIC_ID
     answers: list[ProducePartitionAnswer] = []
     for index, records in partitions:
         # It may have gone since the last step.
         topic = catalog.named(name or "") if topic_id is None else catalog.identified(topic_id)
         try:
+            if owner is not None:
+                broker.guard.check(exchange, WRITE_TRANSACTIONAL_ID, owner)
+            if topic is None and topic_id is not None:
+                raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
+            broker.guard.check(exchange, WRITE_TOPIC, name or "" if topic is None else topic.name)
             if acks not in (-1, 0, 1):
                 raise Refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks} is none of -1, 0 and 1")
             if topic is None:
-                raise Refused(unknown, "there is no such topic")
+                raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic")
             answers.append((yield from _append(broker, topic, index, records, sender)))
         except KeylessRecords as refused:
             broker.metrics.refused_batches += 1

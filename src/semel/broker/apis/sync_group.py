@@ -4,19 +4,26 @@ The answer goes when the leader has assigned and the generation is durable. Othe
 partitions that, after a loss of power, belong to another member.
 """
 
-from typing import Any
+from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answer, decoded
 from semel.broker.connection import Exchange
+from semel.broker.guard import READ_GROUP
 from semel.broker.serving import Serving
 from semel.core.groups.classic_steps import SyncAnswer, SyncRequest
 from semel.core.steps import Steps
+
+RIGHTS: Final = (READ_GROUP,)
 
 _PROTOCOL_FROM = 5
 
 
 def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
     message = yield from decoded(exchange, body)
+    refusal = broker.guard.error(exchange, READ_GROUP, message.group_id)
+    if refusal:
+        answer(exchange, _fields_of(SyncAnswer(refusal)))
+        return
     request = SyncRequest(
         member_id=message.member_id,
         instance_id=getattr(message, "group_instance_id", None),

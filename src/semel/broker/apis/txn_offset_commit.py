@@ -12,12 +12,15 @@ from semel.broker.apis.answers import Fields, answer_in_steps, attempted, decode
 from semel.broker.apis.offset_commits import commit, committed, partition_names
 from semel.broker.apis.transactional import check_timely, hanging_up_on_stragglers
 from semel.broker.connection import Exchange
+from semel.broker.guard import READ_GROUP, READ_TOPIC, WRITE_TRANSACTIONAL_ID
 from semel.broker.serving import Serving
 from semel.core.entries import StoredOffset, TransactionalOffsets
 from semel.core.groups.committing import Committer
 from semel.core.refusals import Refused
 from semel.core.steps import Steps
 from semel.wire.errors import ErrorCode
+
+RIGHTS: Final = (WRITE_TRANSACTIONAL_ID, READ_GROUP, READ_TOPIC)
 
 _JOINS_FROM: Final = 5
 _ABORTABLE_FROM: Final = 4
@@ -43,7 +46,8 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
             broker.metrics.fenced_requests += 1
         return {"error_code": _ERRORS.get(error, error)}
 
-    topics = yield from committed(broker, request.topics, commit_some)
+    rights = [(WRITE_TRANSACTIONAL_ID, request.transactional_id), (READ_GROUP, request.group_id)]
+    topics = yield from committed(broker, exchange, request.topics, commit_some, rights)
     yield from answer_in_steps(exchange, {"topics": topics}, after=broker.log.end)
 
 

@@ -1,0 +1,105 @@
+"""What CreateAcls, DescribeAcls and DeleteAcls share: when they are served, and how rules and filters look in them.
+
+As in Apache Kafka without an authorizer, nothing is kept or shown where the rules are not in force: a rule that nobody
+obeys would be taken for a protection.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, TypeVar
+
+from semel.broker.apis.answers import Fields, attempted
+from semel.broker.connection import Exchange
+from semel.broker.guard import Right
+from semel.broker.serving import Serving
+from semel.core.access import Operation, Pattern, Permission, ResourceType, RuleFilter, canonical_host
+from semel.core.entries import AccessRule, AccessRulesAdded, AccessRulesRemoved
+from semel.core.refusals import Refused
+from semel.core.steps import APPEND_PIECES, Steps
+from semel.wire.errors import ErrorCode
+
+# A few milliseconds for one entry.
+RULES_PER_ENTRY_MAX: Final = 500
+
+T = TypeVar("T")
+
+
+def refusal(broker: Serving, exchange: Exchange, right: Right) -> Fields:
+    """The error of a request that is not served; no fields if it is."""
+    return attempted(_check, broker, exchange, right)
+
+
+def _check(broker: Serving, exchange: Exchange, right: Right) -> Fields:
+    broker.guard.check(exchange, right)
+    if not broker.guard.in_force:
+        message = "no access rules are in force here; a broker that asks for logins has them, or --access-rules"
+        raise Refused(ErrorCode.SECURITY_DISABLED, message)
+    return {}
+
+
+def changed(
+    broker: Serving,
+    rules: Iterable[AccessRule],
+    decide: Callable[[Iterable[AccessRule]], AccessRulesAdded | AccessRulesRemoved | None],
+) -> Steps[dict[AccessRule, Fields]]:
+    """Commit what `decide` makes of these rules, some in each entry, and answer the error of each rule."""
+
+    def commit(some: Sequence[AccessRule]) -> Fields:
+        entry = decide(some)
+        if entry is not None:
+            broker.runtime.commit(entry)
+        return {}
+
+    outcomes: dict[AccessRule, Fields] = {}
+    for some in _parted(list(rules), RULES_PER_ENTRY_MAX):
+        outcome = attempted(commit, some)
+        outcomes |= dict.fromkeys(some, outcome)
+        yield APPEND_PIECES + len(some)
+    return outcomes
+
+
+def _parted(items: list[T], at_once: int) -> Iterator[list[T]]:
+    for first in range(0, len(items), at_once):
+        yield items[first : first + at_once]
+
+
+def filter_of(item: Any) -> RuleFilter:
+    """The filter that a request names; refused if it has a number that does not exist."""
+    wanted = RuleFilter(
+        item.resource_type_filter,
+        item.resource_name_filter,
+        item.pattern_type_filter,
+        item.principal_filter,
+        None if item.host_filter is None else canonical_host(item.host_filter),
+        item.operation,
+        item.permission_type,
+    )
+    known = (
+        wanted.resource_type in _RESOURCE_TYPES
+        and wanted.pattern in _PATTERNS
+        and wanted.operation in _OPERATIONS
+        and wanted.permission in _PERMISSIONS
+    )
+    if not known:
+        raise Refused(ErrorCode.INVALID_REQUEST, "the filter has a type, an operation or a permission that is unknown")
+    return wanted
+
+
+def entry_fields(rule: AccessRule) -> Fields:
+    """What a rule says, beside the resources that it is about."""
+    return {
+        "principal": rule.principal,
+        "host": rule.host,
+        "operation": rule.operation,
+        "permission_type": rule.permission,
+    }
+
+
+def resource_fields(rule: AccessRule) -> Fields:
+    """The resources that a rule is about."""
+    return {"resource_type": rule.resource_type, "resource_name": rule.name, "pattern_type": rule.pattern}
+
+
+_RESOURCE_TYPES: Final = frozenset(ResourceType) - {ResourceType.UNKNOWN}
+_PATTERNS: Final = frozenset(Pattern) - {Pattern.UNKNOWN}
+_OPERATIONS: Final = frozenset(Operation) - {Operation.UNKNOWN}
+_PERMISSIONS: Final = frozenset(Permission) - {Permission.UNKNOWN}

@@ -1,0 +1,53 @@
+"""CreateAcls (30), versions 1 to 3: adds access rules; each is added or refused on its own.
+
+A rule that holds already is no error. Among the rules of one request those that deny come into force first, so that
+nobody is allowed for a moment what another rule of the same request forbids. The answer goes when they are durable.
+"""
+
+from typing import Any, Final
+
+from semel.broker.apis.access_rules import changed, refusal
+from semel.broker.apis.answers import Fields, answered_in_steps
+from semel.broker.connection import Exchange
+from semel.broker.guard import ALTER_CLUSTER
+from semel.broker.serving import Serving
+from semel.core.access import checked
+from semel.core.entries import AccessRule
+from semel.core.refusals import Refused
+from semel.core.steps import Steps
+
+RIGHTS: Final = (ALTER_CLUSTER,)
+
+
+@answered_in_steps
+def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
+    refused = refusal(broker, exchange, ALTER_CLUSTER)
+    if refused:
+        return {"results": [refused for _ in request.creations]}
+    results: list[Fields] = []
+    rules: dict[int, AccessRule] = {}
+    for place, creation in enumerate(request.creations):
+        fields: Fields = {}
+        try:
+            rules[place] = checked(_rule_of(creation))
+        except Refused as wrong:
+            fields = {"error_code": wrong.error, "error_message": wrong.message}
+        results.append(fields)
+        yield 2
+    denying_first = sorted(rules.values(), key=lambda rule: rule.permission)
+    outcomes = yield from changed(broker, denying_first, broker.log.state.access.decide_add)
+    for place, rule in rules.items():
+        results[place] = outcomes[rule]
+    return {"results": results}
+
+
+def _rule_of(creation: Any) -> AccessRule:
+    return AccessRule(
+        creation.resource_type,
+        creation.resource_name,
+        creation.resource_pattern_type,
+        creation.principal,
+        creation.host,
+        creation.operation,
+        creation.permission_type,
+    )

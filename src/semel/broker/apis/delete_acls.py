@@ -1,0 +1,35 @@
+"""DeleteAcls (31), versions 1 to 3: removes the access rules that filters mean, and says which those were.
+
+Among the rules that one filter means those that allow go first, so that nobody is allowed for a moment what was
+forbidden before. The answer goes when they are durably removed.
+"""
+
+from typing import Any, Final
+
+from semel.broker.apis.access_rules import changed, entry_fields, filter_of, refusal, resource_fields
+from semel.broker.apis.answers import Fields, answered_in_steps, attempted_in_steps
+from semel.broker.connection import Exchange
+from semel.broker.guard import ALTER_CLUSTER
+from semel.broker.serving import Serving
+from semel.core.steps import Steps
+
+RIGHTS: Final = (ALTER_CLUSTER,)
+
+
+@answered_in_steps
+def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
+    refused = refusal(broker, exchange, ALTER_CLUSTER)
+    results = []
+    for item in request.filters:
+        outcome = refused or (yield from attempted_in_steps(_delete(broker, item)))
+        results.append({"matching_acls": [], **outcome})
+        yield 1
+    return {"filter_results": results}
+
+
+def _delete(broker: Serving, item: Any) -> Steps[Fields]:
+    access = broker.log.state.access
+    rules = yield from access.matching(filter_of(item))
+    allowing_first = sorted(rules, key=lambda rule: -rule.permission)
+    outcomes = yield from changed(broker, allowing_first, access.decide_remove)
+    return {"matching_acls": [{**resource_fields(rule), **entry_fields(rule), **outcomes[rule]} for rule in rules]}

@@ -1,0 +1,148 @@
+"""Whether a client has the right to what it asks for: the rights that there are, and the guard that each handler asks.
+
+A handler names the rights that its API needs in `RIGHTS`, and asks the guard for them one by one, with the name of the
+topic, the group or the transactional id. The guard answers by the access rules of the log (`semel.core.access`). They
+are in force where the broker asks its clients to log in; elsewhere everybody has every right, as in Apache Kafka
+without an authorizer. Super users have every right, whatever the rules say.
+
+A right is asked for again behind every step, as everything is that may change meanwhile. Nothing here may know an API.
+"""
+
+from collections.abc import Callable, Collection
+from typing import Final, NamedTuple
+
+from semel.broker.connection import Exchange
+from semel.broker.metrics import Metrics
+from semel.core.access import CLUSTER_NAME, AccessRules, Asker, Operation, ResourceType
+from semel.core.refusals import Refused
+from semel.wire.errors import ErrorCode
+
+
+class Right(NamedTuple):
+    """An operation on a resource of some type."""
+
+    operation: Operation
+    resource_type: ResourceType
+
+
+READ_TOPIC: Final = Right(Operation.READ, ResourceType.TOPIC)
+WRITE_TOPIC: Final = Right(Operation.WRITE, ResourceType.TOPIC)
+CREATE_TOPIC: Final = Right(Operation.CREATE, ResourceType.TOPIC)
+DELETE_TOPIC: Final = Right(Operation.DELETE, ResourceType.TOPIC)
+ALTER_TOPIC: Final = Right(Operation.ALTER, ResourceType.TOPIC)
+DESCRIBE_TOPIC: Final = Right(Operation.DESCRIBE, ResourceType.TOPIC)
+DESCRIBE_TOPIC_CONFIGS: Final = Right(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC)
+ALTER_TOPIC_CONFIGS: Final = Right(Operation.ALTER_CONFIGS, ResourceType.TOPIC)
+READ_GROUP: Final = Right(Operation.READ, ResourceType.GROUP)
+DELETE_GROUP: Final = Right(Operation.DELETE, ResourceType.GROUP)
+DESCRIBE_GROUP: Final = Right(Operation.DESCRIBE, ResourceType.GROUP)
+DESCRIBE_GROUP_CONFIGS: Final = Right(Operation.DESCRIBE_CONFIGS, ResourceType.GROUP)
+ALTER_GROUP_CONFIGS: Final = Right(Operation.ALTER_CONFIGS, ResourceType.GROUP)
+WRITE_TRANSACTIONAL_ID: Final = Right(Operation.WRITE, ResourceType.TRANSACTIONAL_ID)
+DESCRIBE_TRANSACTIONAL_ID: Final = Right(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID)
+CREATE_CLUSTER: Final = Right(Operation.CREATE, ResourceType.CLUSTER)
+DELETE_CLUSTER: Final = Right(Operation.DELETE, ResourceType.CLUSTER)
+ALTER_CLUSTER: Final = Right(Operation.ALTER, ResourceType.CLUSTER)
+DESCRIBE_CLUSTER: Final = Right(Operation.DESCRIBE, ResourceType.CLUSTER)
+CLUSTER_ACTION: Final = Right(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+DESCRIBE_CLUSTER_CONFIGS: Final = Right(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)
+ALTER_CLUSTER_CONFIGS: Final = Right(Operation.ALTER_CONFIGS, ResourceType.CLUSTER)
+IDEMPOTENT_WRITE: Final = Right(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER)
+
+# What a client is answered that lacks a right.
+_ERRORS: Final = {
+    ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+# The operations that clients are told of when they ask what they may do.
+_SHOWN_OPERATIONS: Final = {
+    ResourceType.TOPIC: (
+        *(Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE, Operation.ALTER, Operation.DESCRIBE),
+        *(Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS),
+    ),
+    ResourceType.GROUP: (
+        *(Operation.READ, Operation.DELETE, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS),
+    ),
+    ResourceType.CLUSTER: (
+        *(Operation.CREATE, Operation.ALTER, Operation.DESCRIBE, Operation.CLUSTER_ACTION),
+        *(Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS, Operation.IDEMPOTENT_WRITE),
+    ),
+}
+# What stands in an answer to a client that did not ask what it may do.
+NOT_ASKED: Final = -(2**31)
+
+# Is told who was denied what.
+NoteDenied = Callable[[Exchange, Right, str], None]
+
+
+class Guard:
+    """Answers whether the client of a request has a right."""
+
+    def __init__(
+        self,
+        access: AccessRules,
+        *,
+        in_force: bool,
+        super_users: Collection[str],
+        metrics: Metrics,
+        note_denied: NoteDenied | None = None,
+    ) -> None:
+        self.in_force = in_force
+        self._access = access
+        self._super_users = frozenset(super_users)
+        self._metrics = metrics
+        self._note_denied = note_denied
+
+    def allows(self, exchange: Exchange, right: Right, name: str = CLUSTER_NAME) -> bool:
+        """Whether the client has this right. If not, that is counted and noted: it gets an error."""
+        if self.sees(exchange, right, name):
+            return True
+        self._note(exchange, right, name)
+        return False
+
+    def check(self, exchange: Exchange, right: Right, name: str = CLUSTER_NAME) -> None:
+        """Refused, with the error for this type of resource, unless the client has the right."""
+        if not self.allows(exchange, right, name):
+            operation, resource = right.operation.name, right.resource_type.name
+            message = f"{exchange.principal} from {exchange.client_host} lacks {operation} on {resource} '{name}'"
+            raise Refused(_ERRORS[right.resource_type], message)
+
+    def error(self, exchange: Exchange, right: Right, name: str = CLUSTER_NAME) -> int:
+        """The same as an error code, which is 0 where the client has the right."""
+        return ErrorCode.NONE if self.allows(exchange, right, name) else _ERRORS[right.resource_type]
+
+    def sees(self, exchange: Exchange, right: Right, name: str = CLUSTER_NAME) -> bool:
+        """The same where a client without the right gets no error, but less."""
+        if not self.in_force:
+            return True
+        asker = _asker(exchange)
+        return asker.principal in self._super_users or self._access.allows(asker, *right, name)
+
+    def check_some(self, exchange: Exchange, right: Right) -> None:
+        """Refused with the cluster's error unless the client has the right for some resource, whichever it is."""
+        if self.in_force:
+            asker = _asker(exchange)
+            if asker.principal not in self._super_users and not self._access.allows_some(asker, *right):
+                self._note(exchange, right, "*")
+                message = f"{asker.principal} from {asker.host} lacks {right.operation.name} on any"
+                raise Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{message} {right.resource_type.name}")
+
+    def operations(self, exchange: Exchange, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
+        """What the client may do with a resource, as the bits of Kafka's authorized operations."""
+        operations = _SHOWN_OPERATIONS[resource_type]
+        return sum(1 << one for one in operations if self.sees(exchange, Right(one, resource_type), name))
+
+    def cluster_operations(self, exchange: Exchange) -> int:
+        """The same of the cluster; nothing for a client that may not describe it."""
+        return self.operations(exchange, ResourceType.CLUSTER) if self.sees(exchange, DESCRIBE_CLUSTER) else 0
+
+    def _note(self, exchange: Exchange, right: Right, name: str) -> None:
+        self._metrics.access_denied += 1
+        if self._note_denied is not None:
+            self._note_denied(exchange, right, name)
+
+
+def _asker(exchange: Exchange) -> Asker:
+    return Asker(str(exchange.principal), exchange.client_host)
