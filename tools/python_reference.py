@@ -35,6 +35,7 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "semel.http.client": (),
     "semel.retries": (),
     "semel.metrics": (),
+    "semel.watch": (),
     "semel.schema": (),
     "semel.database": (
         *("engine_of", "begin_immediately", "within", "within_async"),

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
-GUIDES = ("test-your-code", "exactly-once", "settings", "audit", "http", "http-client", "outbox", "inbox")
+GUIDES = ("test-your-code", "exactly-once", "settings", "audit", "http", "http-client", "outbox", "inbox", "watch")
 pytest_plugins = ["pytester"]
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import subprocess
+import sys
 from typing import Any
 
 import psycopg
@@ -162,3 +164,36 @@ def test_a_database_without_the_tables_says_what_makes_them(url: str) -> None:
 def test_adding_from_a_loop_that_is_given_no_asynchronous_connection_says_so(engine: Engine) -> None:
     with engine.connect() as connection, pytest.raises(TypeError, match="no connection that semel knows"):
         asyncio.run(add_async(connection, "orders"))  # type: ignore[arg-type]
+
+
+# In a process of its own: a tracer is set up once.
+TRACED = """
+import sys
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from sqlalchemy import select
+from semel import outbox
+from semel.database import engine_of
+from semel.outbox.tables import messages
+
+trace.set_tracer_provider(TracerProvider())
+engine = engine_of("sqlite://")
+with engine.begin() as connection:
+    outbox.metadata.create_all(connection)
+    outbox.add(connection, "orders", value="outside of a trace")
+    with trace.get_tracer("shop").start_as_current_span("pay") as span:
+        outbox.add(connection, "orders", headers={"type": "order"})
+        outbox.add(connection, "orders", headers=[("traceparent", "mine")])
+    expected = f"00-{span.get_span_context().trace_id:032x}-{span.get_span_context().span_id:016x}-"
+    first, second, third = connection.scalars(select(messages.c.headers))
+assert first is None
+assert bytes.fromhex(dict(eval(second))["traceparent"]).decode().startswith(expected), second
+assert eval(third) == [["traceparent", b"mine".hex()]]
+print("traced")
+"""
+
+
+def test_a_message_carries_the_trace_in_which_it_was_added() -> None:
+    """The relay that sends it knows nothing of the request; a message that names its trace keeps it."""
+    ran = subprocess.run([sys.executable, "-c", TRACED], capture_output=True, text=True, timeout=60)
+    assert ran.stdout == "traced\n", ran.stderr

@@ -22,6 +22,7 @@ from semel.database.procedures import Procedure, transaction
 from semel.inbox import quarantine
 from semel.inbox.admission import Admission, Due, Identity, reason_of
 from semel.inbox.brokers import Brokers, LoopFailed
+from semel.inbox.counters import CLAIMS
 from semel.inbox.events import Message, Outcome, Version, checked_consumer
 from semel.inbox.quarantine import State
 from semel.inbox.reaper import RETENTION_MS, checked_retention, reap_procedure
@@ -214,6 +215,7 @@ class Loop(ABC, Generic[EngineT]):
     def _count(self, outcome: Outcome | None) -> None:
         if outcome is not None:
             self.counts = self.counts.with_one(outcome)
+            CLAIMS.add(self._admission.consumer, outcome.value)
 
     # -- what is done from time to time -------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from semel.database.clock import Clock, now_ms
 from semel.database.procedures import Procedure, drive, drive_async, transaction
+from semel.inbox.counters import REAPED
 from semel.inbox.events import checked_consumer
 from semel.inbox.quarantine import State
 from semel.inbox.tables import claims, floors, insert_new, is_new, quarantine
@@ -55,6 +56,7 @@ def reap_procedure(engine: Engine | AsyncEngine, consumer: str, retention_ms: in
     deleted = 0
     while True:
         step: int = yield transaction(engine, lambda connection: delete_step(connection, name, floor_ms))
+        REAPED.add(name, by=step)
         deleted += step
         if step < STEP_ROWS:
             return deleted

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, bindparam, select, update
 
 from semel.database import AsyncHandle, Handle, within, within_async
 from semel.database.clock import Clock, now_ms
+from semel.inbox.counters import CLAIMS
 from semel.inbox.events import Outcome, Version, checked_consumer, checked_version
 from semel.inbox.tables import insert_new, is_new, versions
 
@@ -26,7 +27,9 @@ def next_version(
     """Claim the state number `version` of an aggregate: accepted if it follows the last one, else duplicate or gap."""
     target = checked_version(aggregate, version)
     with within(handle) as connection:
-        return claim_version(connection, checked_consumer(consumer), target, first_version, clock())
+        outcome = claim_version(connection, checked_consumer(consumer), target, first_version, clock())
+    CLAIMS.add(consumer, outcome.value)
+    return outcome
 
 
 async def next_version_async(
@@ -40,9 +43,11 @@ async def next_version_async(
 ) -> Outcome:
     """`next_version` on an asynchronous connection or session."""
     target, name = checked_version(aggregate, version), checked_consumer(consumer)
-    return await within_async(
+    outcome = await within_async(
         handle, lambda connection: claim_version(connection, name, target, first_version, clock())
     )
+    CLAIMS.add(consumer, outcome.value)
+    return outcome
 
 
 _FIRST: Final = insert_new(versions)

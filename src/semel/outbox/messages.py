@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from sqlalchemy import Connection, insert
@@ -19,6 +19,7 @@ from sqlalchemy.orm import Session, scoped_session
 
 from semel.database import AsyncHandle, Handle, within, within_async
 from semel.database.clock import Clock, now_ms
+from semel.metrics.traces import trace_headers
 from semel.outbox.bell import WAKES_RELAY, wake
 from semel.outbox.errors import MessageRefused
 from semel.outbox.tables import messages
@@ -156,8 +157,18 @@ async def add_many_async(handle: AsyncHandle, added: Iterable[Message], *, clock
 
 
 def _rows(added: Iterable[Message], clock: Clock) -> list[dict[str, object]]:
-    at_ms = clock()
-    return [columns_of(message, at_ms) for message in added]
+    at_ms, trace = clock(), trace_headers()
+    return [columns_of(_in_trace(message, trace), at_ms) for message in added]
+
+
+def _in_trace(message: Message, trace: Mapping[str, str]) -> Message:
+    """With the trace that the program is in, unless the message names one itself."""
+    if not trace:
+        return message
+    headers = list(message.headers.items() if isinstance(message.headers, Mapping) else message.headers)
+    if any(isinstance(pair, tuple | list) and pair and pair[0] in trace for pair in headers):
+        return message
+    return replace(message, headers=[*headers, *trace.items()])
 
 
 def _insert(connection: Connection, rows: list[dict[str, object]]) -> None:

@@ -21,7 +21,8 @@ from semel.database import within
 from semel.database.clock import Clock, now_ms
 from semel.outbox import layout
 from semel.outbox.bell import FALLBACK_SECONDS, Bell, sleeper_for
-from semel.outbox.errors import RelayFailed, RelayRefused
+from semel.outbox.counters import FENCED, PUBLISHED
+from semel.outbox.errors import RelayFailed, RelayFenced, RelayRefused
 from semel.outbox.layout import SHARDS_MAX, Layout
 from semel.outbox.ledger import Batch, Owner, Size
 from semel.outbox.shard import DATABASE, Patience, PatienceOver, Shard, Stopped
@@ -237,6 +238,8 @@ class Relay:
         except Stopped:
             return
         except Exception as error:
+            if isinstance(error, RelayFenced):
+                FENCED.add()
             with self._mutex:
                 self._failure = self._failure or error
             self.stop()
@@ -267,6 +270,7 @@ class Relay:
     def _count_batch(self, batch: Batch) -> None:
         self._bell.count_done()
         self._budget.earn()
+        PUBLISHED.add(by=len(batch.records))
         now_ms = self._clock()
         with self._mutex:
             done = self._progress

@@ -25,6 +25,7 @@ from semel.database import is_passing
 from semel.database.clock import Clock
 from semel.database.errors import one_line
 from semel.outbox import ledger
+from semel.outbox.counters import QUARANTINED
 from semel.outbox.errors import OutOfStep, RelayFailed
 from semel.outbox.ledger import Batch, Owner, Size
 from semel.publish import Fenced, Publisher, PublishError, PublishFailed, PublishUncertain, RecordRefused
@@ -283,6 +284,7 @@ class Shard:
             )
         )
         self._rows_max = self._size.rows_max
+        QUARANTINED.add()
         logger.error(
             "message %d for topic %r was refused and put aside, and what follows of its aggregate waits: %s",
             refused,

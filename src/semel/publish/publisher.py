@@ -23,6 +23,7 @@ from typing import Any, Final, Literal, NoReturn, Self, TypedDict, TypeVar, Unpa
 from confluent_kafka import KafkaException, Producer
 
 from semel.publish.clients import NO_COORDINATOR, Deadline, lacking, settings_of
+from semel.publish.counters import FENCED
 from semel.publish.cursor_topic import PARTITION, CursorTopic, Undecided
 from semel.publish.rules import (
     NOTHING,
@@ -329,6 +330,8 @@ class Publisher:
         return None if cursor is None or cursor.instance == self._instance else cursor
 
     def _end(self, error: PublishError) -> NoReturn:
+        if isinstance(error, Fenced):
+            FENCED.add()
         self._ended = error
         self._producer = None
         self._cursor_topic.let_go()

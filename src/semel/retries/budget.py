@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from semel.retries.counters import RETRIES
+
 _WHOLE: Final = 1000
 
 # The values of Finagle's retry budget (twitter.github.io/finagle/guide/Clients.html#retries): one retry for five
@@ -62,17 +64,20 @@ class RetryBudget:
         """Whether a retry may be made now."""
         with self._mutex:
             self._fill()
-            if self._tokens < _WHOLE:
-                return False
-            self._tokens -= _WHOLE
-            return True
+            is_there = self._tokens >= _WHOLE
+            if is_there:
+                self._tokens -= _WHOLE
+        RETRIES.add("made" if is_there else "refused")
+        return is_there
 
     def take_on_credit(self) -> float:
         """How many seconds to wait before a retry that has to be made."""
         with self._mutex:
             self._fill()
             self._tokens -= _WHOLE
-            return max(-self._tokens, 0) / self._per_ms / 1000
+            wait_seconds = max(-self._tokens, 0) / self._per_ms / 1000
+        RETRIES.add("held_back" if wait_seconds else "made")
+        return wait_seconds
 
     @property
     def tokens(self) -> float:

@@ -1,0 +1,71 @@
+"""The figures, for collectors that ask when they are scraped themselves."""
+
+import importlib.util
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from semel.database.errors import one_line
+from semel.watch.gauges import GAUGES, UP, Gauge, gauges
+
+logger = logging.getLogger("semel.watch")
+
+
+def register(engine: Engine) -> None:
+    """Have prometheus_client and OpenTelemetry ask this database at each scrape, where they are installed. Call it
+    once in a process, and in one process for each database."""
+    makers = {"prometheus_client": _with_prometheus, "opentelemetry": _with_opentelemetry}
+    installed = [make for module, make in makers.items() if importlib.util.find_spec(module) is not None]
+    if not installed:
+        raise RuntimeError("nothing collects figures here: pip install 'semel[metrics]', or call semel.watch.gauges")
+    for make in installed:
+        make(engine)
+
+
+def known(engine: Engine) -> list[Gauge]:
+    """`gauges`, or that the database is away."""
+    try:
+        return gauges(engine)
+    except SQLAlchemyError as error:
+        logger.warning("the database was not asked what waits: %s", one_line(error))
+        return [Gauge(UP, {}, 0)]
+
+
+def _with_prometheus(engine: Engine) -> None:
+    from prometheus_client import REGISTRY
+    from prometheus_client.metrics_core import GaugeMetricFamily
+
+    class Collector:
+        def describe(self) -> Iterable[Any]:
+            """Names alone: the registry would scrape the database for them when this is registered."""
+            return [GaugeMetricFamily(name, text) for name, text in GAUGES.items()]
+
+        def collect(self) -> Iterator[Any]:
+            found = known(engine)
+            for name, text in GAUGES.items():
+                of_name = [gauge for gauge in found if gauge.name == name]
+                family = GaugeMetricFamily(name, text, labels=tuple(of_name[0].labels) if of_name else ())
+                for gauge in of_name:
+                    family.add_metric(list(gauge.labels.values()), gauge.value)
+                yield family
+
+    REGISTRY.register(Collector())
+
+
+def _with_opentelemetry(engine: Engine) -> None:
+    from opentelemetry import metrics
+
+    def observing(name: str) -> Callable[[Any], Iterator[Any]]:
+        def observe(options: Any) -> Iterator[Any]:
+            for gauge in known(engine):
+                if gauge.name == name:
+                    yield metrics.Observation(gauge.value, gauge.labels)
+
+        return observe
+
+    meter = metrics.get_meter("semel")
+    for name, text in GAUGES.items():
+        meter.create_observable_gauge(name, [observing(name)], description=text)
