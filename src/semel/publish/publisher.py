@@ -48,6 +48,8 @@ logger = logging.getLogger(__name__)
 TIMEOUT_SECONDS: Final = 60.0
 # How long to look for the instance that fenced this one, to name it in the error: it notes itself soon after its start.
 _WHO_SECONDS_MAX: Final = 2.0
+# How long one such look may take: a busy cluster is slow to answer, and what it says is worth having.
+_LOOK_SECONDS_MAX: Final = 10.0
 _PAUSE_SECONDS: Final = 0.05
 
 Publication = tuple[int, Sequence[Record]]
@@ -315,16 +317,13 @@ class Publisher:
     def _end_fenced(self) -> NoReturn:
         """Fenced for good; who did it notes itself within a moment."""
         deadline = Deadline(_WHO_SECONDS_MAX)
-        by: Cursor | None = None
-        while by is None and not deadline.is_over:
-            by = self._somebody_else(deadline)
-            if by is None:
-                time.sleep(_PAUSE_SECONDS)
+        while (by := self._somebody_else()) is None and not deadline.is_over:
+            time.sleep(_PAUSE_SECONDS)
         self._end(Fenced(self._settings.name, by))
 
-    def _somebody_else(self, deadline: Deadline) -> Cursor | None:
+    def _somebody_else(self) -> Cursor | None:
         try:
-            cursor = self._cursor_topic.peek(deadline)
+            cursor = self._cursor_topic.peek(Deadline(min(_LOOK_SECONDS_MAX, self._settings.timeout_seconds)))
         except PublishError:
             return None
         return None if cursor is None or cursor.instance == self._instance else cursor
