@@ -89,7 +89,7 @@ def audit(place: Place) -> None:
     engine: Engine = engine_of(place.url)
     with engine.begin() as connection:
         done = list(connection.scalars(select(_EFFECTS.c.event).where(_EFFECTS.c.label == place.label)))
-        aside = [entry.message_id for entry in quarantine.open_entries(connection, place.label)]
+        aside = [event.message_id for event in quarantine.open_events(connection, place.label)]
     engine.dispose()
     assert sorted(done) == ["first", "last"], f"done are {done}"
     assert aside == ["poison"], f"put aside are {aside}"

@@ -22,7 +22,7 @@ from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import DBAPIError
 
 from semel.inbox import BrokerCoordinates, Counts, Inbox, LoopFailed, Message, Outcome, Retries, Version, quarantine
-from semel.inbox.quarantine import State, entries
+from semel.inbox.quarantine import State, events
 from semel.testing.clock import Clock
 
 AT_ONCE = Retries(attempts=3, first_wait_ms=1, wait_ms_max=1)
@@ -81,7 +81,7 @@ def committed(bootstrap: str, topic: str) -> int:
 
 def held(engine: Engine) -> list[tuple[str, str]]:
     with engine.connect() as connection:
-        return [(one.cause, one.reason) for one in entries(connection, consumer="billing", states=[State.HELD])]
+        return [(one.cause, one.reason) for one in events(connection, consumer="billing", states=[State.HELD])]
 
 
 def test_each_event_is_done_once_and_poison_is_put_aside_in_its_place(
@@ -119,7 +119,7 @@ def test_a_header_that_no_client_can_read_ends_nothing(engine: Engine, bootstrap
     assert (done(engine), committed(bootstrap, topic)) == (["a", "c"], 3)
     assert [cause for cause, _ in held(engine)] == ["undecodable"]
     with engine.begin() as connection:
-        quarantine.retry(connection, [entry.number for entry in quarantine.open_entries(connection)])
+        quarantine.retry(connection, [event.number for event in quarantine.open_events(connection)])
     inbox_of(engine).retry_due(handle)
     assert (done(engine), held(engine), inbox.counts.quarantined) == (["a", "c", "b"], [], 1)
 
@@ -129,9 +129,9 @@ import os, signal, sys
 sys.path.insert(0, {tests!r})
 from test_loop import handle, inbox_of
 from semel.database import engine_of
-from semel.inbox.loop import Progress
+from semel.inbox.loop import CommittableOffsets
 
-Progress.note = lambda self, message: os.kill(os.getpid(), signal.SIGKILL)
+CommittableOffsets.note = lambda self, message: os.kill(os.getpid(), signal.SIGKILL)
 config = {{"bootstrap.servers": {bootstrap!r}, "group.id": {topic!r}, "session.timeout.ms": 6000}}
 inbox_of(engine_of({url!r})).run(handle, config, [{topic!r}])
 """

@@ -10,19 +10,19 @@ from sqlalchemy import Engine
 from test_loop import handle, inbox_of, message
 
 from semel.inbox import Inbox, Message, Outcome, derived_key, once, quarantine, reap
-from semel.inbox.quarantine import Entry, Unsettled
+from semel.inbox.quarantine import QuarantinedEvent, Unsettled
 from semel.inbox.reaper import DAY_MS
 from semel.testing.clock import Clock
 
 
-def waiting(engine: Engine) -> list[Entry]:
+def waiting(engine: Engine) -> list[QuarantinedEvent]:
     with engine.begin() as connection:
-        return quarantine.open_entries(connection)
+        return quarantine.open_events(connection)
 
 
 def retry(engine: Engine, *numbers: int) -> None:
     with engine.begin() as connection:
-        quarantine.retry(connection, numbers or [entry.number for entry in quarantine.open_entries(connection)])
+        quarantine.retry(connection, numbers or [event.number for event in quarantine.open_events(connection)])
 
 
 def drop(engine: Engine, *numbers: int) -> None:
@@ -64,8 +64,8 @@ def test_what_fails_again_is_held_again(engine: Engine) -> None:
     put(inbox, {"id": "bad", "fails": True})
     retry(engine)
     inbox.retry_due(handle)
-    [entry] = waiting(engine)
-    assert (entry.state, entry.attempts, done(engine), inbox.counts.retried) == ("held", 4, [], 0)
+    [event] = waiting(engine)
+    assert (event.state, event.attempts, done(engine), inbox.counts.retried) == ("held", 4, [], 0)
     with pytest.raises(Unsettled, match="there is no 99"):
         retry(engine, 99)
 
@@ -80,9 +80,9 @@ def test_a_place_in_a_topic_that_comes_up_when_it_is_tried_again_does_not_stop_t
     put(inbox, {"id": "bad", "fails": True})
     retry(engine)
     inbox.retry_due(careless)
-    [entry] = waiting(engine)
-    assert entry.state == "held"
-    assert "is a place in a topic" in entry.reason
+    [event] = waiting(engine)
+    assert event.state == "held"
+    assert "is a place in a topic" in event.reason
 
 
 def test_what_could_not_be_decoded_is_claimed_when_it_can(engine: Engine) -> None:
@@ -114,7 +114,7 @@ def test_what_is_dropped_is_dealt_with(engine: Engine) -> None:
     inbox = inbox_of(engine)
     events = [{"id": "bad", "fails": True}, {"order": "o", "version": 1, "fails": True}, {"order": "o", "version": 2}]
     put(inbox, *events)
-    event, first, second = (entry.number for entry in waiting(engine))
+    event, first, second = (event.number for event in waiting(engine))
     with pytest.raises(Unsettled, match="still missing"):
         drop(engine, second)
     drop(engine, event, first)

@@ -18,9 +18,9 @@ from semel.outbox.tables import messages
 TOO_LARGE = "x" * 2_000_000
 
 
-def entries(engine: Engine) -> list[quarantine.Entry]:
+def refused_messages(engine: Engine) -> list[quarantine.RefusedMessage]:
     with engine.connect() as connection:
-        return quarantine.entries(connection)
+        return quarantine.refused_messages(connection)
 
 
 def test_a_message_that_is_refused_is_put_aside_and_only_its_aggregate_waits(
@@ -35,7 +35,7 @@ def test_a_message_that_is_refused_is_put_aside_and_only_its_aggregate_waits(
     add(engine, topic, "a3", key="a")
     assert relays.drain() == 1
     assert committed_values(bootstrap, topic) == [b"a1", b"b1", b"a2", b"n1", b"n3", b"a3"]
-    first, second = entries(engine)
+    first, second = refused_messages(engine)
     assert (first.aggregate, first.behind, first.topic) == (b"b", 2, topic)
     assert (second.aggregate, second.behind) == (None, 0)
     assert "too large" in first.reason
@@ -64,12 +64,12 @@ def test_who_is_dropped_lets_go_of_what_waits_behind_it(
     running = relays.run()
     add(engine, topic, TOO_LARGE, "second", TOO_LARGE, "fourth")
     for _ in range(2):
-        assert eventually(lambda: entries(engine))
+        assert eventually(lambda: refused_messages(engine))
         with engine.begin() as connection:
-            quarantine.drop(connection, [quarantine.entries(connection)[0].number])
+            quarantine.drop(connection, [quarantine.refused_messages(connection)[0].number])
     assert eventually(lambda: running.relay.progress().messages == 2)
     assert committed_values(bootstrap, topic) == [b"second", b"fourth"]
-    assert entries(engine) == []
+    assert refused_messages(engine) == []
     # It notes the last batch a moment after it has published it.
     assert eventually(lambda: count_waiting(engine) == 0)
 
@@ -79,13 +79,13 @@ def test_who_is_tried_again_comes_before_what_waits_behind_it(engine: Engine, bo
     make_topic(bootstrap, other, max_message_bytes="500")
     add(engine, other, "x" * 1_000, "second")
     running = relays.run()
-    assert eventually(lambda: entries(engine))
-    [entry] = entries(engine)
+    assert eventually(lambda: refused_messages(engine))
+    [entry] = refused_messages(engine)
     assert entry.behind == 1
     with engine.begin() as connection:
         quarantine.retry(connection, [entry.number])
     # Refused again, for the same reason.
-    assert eventually(lambda: [one for one in entries(engine) if one.refused_at_ms > entry.refused_at_ms])
+    assert eventually(lambda: [one for one in refused_messages(engine) if one.refused_at_ms > entry.refused_at_ms])
     allow_larger(bootstrap, other)
     with engine.begin() as connection:
         quarantine.retry(connection, [entry.number])
@@ -113,7 +113,7 @@ def test_messages_that_are_only_too_many_for_one_request_all_pass(
     add(engine, small, *values)
     assert relays.drain() == 40
     assert committed_values(bootstrap, small) == [value.encode() for value in values]
-    assert entries(engine) == []
+    assert refused_messages(engine) == []
 
 
 def test_the_batch_goes_on_under_its_number_whoever_is_refused(
@@ -135,10 +135,10 @@ def test_the_batch_goes_on_under_its_number_whoever_is_refused(
 def test_what_is_not_in_the_quarantine_cannot_be_taken_out(engine: Engine, topic: str, relays: Relays) -> None:
     add(engine, topic, TOO_LARGE)
     relays.drain()
-    [entry] = entries(engine)
+    [entry] = refused_messages(engine)
     for change in (quarantine.retry, quarantine.drop):
         with pytest.raises(Unsettled, match="there is no 99 in the quarantine"), engine.begin() as connection:
             change(connection, [entry.number, 99])
-    assert entries(engine) == [entry]
+    assert refused_messages(engine) == [entry]
     with engine.begin() as connection:
         connection.execute(delete(messages))

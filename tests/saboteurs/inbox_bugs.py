@@ -77,7 +77,7 @@ INBOX_BUGS: Final[tuple[Bug, ...]] = (
         "semel.inbox.loop:Loop._consume",
         "outcome = yield from self._settle(handler, message)",
         """
-        self._progress.note(message)
+        self._committable.note(message)
         yield from self._commit(client)
         outcome = yield from self._settle(handler, message)
         """,

@@ -16,7 +16,7 @@ from semel.cli.subcommands import add_subcommand
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-    from semel.inbox.quarantine import Entry
+    from semel.inbox.quarantine import QuarantinedEvent
 
 EXAMPLE: Final = """  semel inbox quarantine list --database sqlite:///app.db
   semel inbox quarantine retry 17 18 --database postgresql://host/app
@@ -69,11 +69,11 @@ def _run(options: argparse.Namespace, engine: "Engine") -> int:
     from semel.inbox import quarantine
 
     with engine.begin() as connection:
-        entries = quarantine.open_entries(connection, options.consumer)
+        events = quarantine.open_events(connection, options.consumer)
         if options.action == "list":
-            _show(entries, as_json=options.json)
+            _show(events, as_json=options.json)
             return 0
-        numbers = _chosen(options, entries)
+        numbers = _chosen(options, events)
         if options.action == "retry":
             quarantine.retry(connection, numbers)
         else:
@@ -83,10 +83,10 @@ def _run(options: argparse.Namespace, engine: "Engine") -> int:
     return 0
 
 
-def _chosen(options: argparse.Namespace, entries: "list[Entry]") -> list[int]:
+def _chosen(options: argparse.Namespace, events: "list[QuarantinedEvent]") -> list[int]:
     if bool(options.numbers) == options.all:
         raise Failure("say which: their numbers, or --all")
-    known = [entry.number for entry in entries]
+    known = [event.number for event in events]
     if options.all:
         return known
     strange = [number for number in options.numbers if number not in known]
@@ -95,44 +95,44 @@ def _chosen(options: argparse.Namespace, entries: "list[Entry]") -> list[int]:
     return list(dict.fromkeys(options.numbers))
 
 
-def _show(entries: "list[Entry]", *, as_json: bool) -> None:
+def _show(events: "list[QuarantinedEvent]", *, as_json: bool) -> None:
     if as_json:
-        for entry in entries:
-            print(json.dumps(_fields(entry)))
+        for event in events:
+            print(json.dumps(_fields(event)))
         return
-    if not entries:
+    if not events:
         print("nothing is in the quarantine")
         return
     rows = [("NUMBER", "CONSUMER", "STATE", "CAUSE", "SINCE", "WHAT", "FROM", "REASON")]
     rows += [
         (
-            str(entry.number),
-            entry.consumer,
-            str(entry.state),
-            str(entry.cause),
-            time_shown(entry.quarantined_at_ms),
-            _what(entry),
-            NOTHING if entry.message is None else _place(entry.message),
-            entry.reason,
+            str(event.number),
+            event.consumer,
+            str(event.state),
+            str(event.cause),
+            time_shown(event.quarantined_at_ms),
+            _what(event),
+            NOTHING if event.message is None else _place(event.message),
+            event.reason,
         )
-        for entry in entries
+        for event in events
     ]
     print_table(rows)
 
 
-def _what(entry: "Entry") -> str:
-    if entry.version is not None:
-        return f"{entry.version.aggregate} version {entry.version.version}"
-    return entry.message_id or NOTHING
+def _what(event: "QuarantinedEvent") -> str:
+    if event.version is not None:
+        return f"{event.version.aggregate} version {event.version.version}"
+    return event.message_id or NOTHING
 
 
 def _place(message: Any) -> str:
     return f"{message.topic}[{message.partition}]@{message.offset}"
 
 
-def _fields(entry: "Entry") -> dict[str, Any]:
-    fields = {**entry._asdict(), "message_id": entry.message_id, "message": None}
-    message = entry.message
+def _fields(event: "QuarantinedEvent") -> dict[str, Any]:
+    fields = {**event._asdict(), "message_id": event.message_id, "message": None}
+    message = event.message
     if message is not None:
         fields["message"] = {
             "topic": message.topic,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
 
     from semel.outbox import Relay, Status
-    from semel.outbox.quarantine import Entry
+    from semel.outbox.quarantine import RefusedMessage
 
 EXAMPLE: Final = """  semel outbox run --database postgresql://host/app --bootstrap 127.0.0.1:9092
   semel outbox status --database postgresql://host/app
@@ -253,39 +253,39 @@ def _quarantine(options: argparse.Namespace, engine: "Engine") -> int:
     from semel.outbox import quarantine
 
     with engine.begin() as connection:
-        entries = quarantine.entries(connection)
+        messages = quarantine.refused_messages(connection)
         if options.action == "list":
-            _show_entries(entries, as_json=options.json)
+            _show_refused(messages, as_json=options.json)
             return 0
         if bool(options.numbers) == options.all:
             raise Failure("say which: their numbers, or --all")
-        numbers = [entry.number for entry in entries] if options.all else list(dict.fromkeys(options.numbers))
+        numbers = [message.number for message in messages] if options.all else list(dict.fromkeys(options.numbers))
         change = quarantine.retry if options.action == "retry" else quarantine.drop
         change(connection, numbers)
     print(f"{len(numbers)} {'wait to be tried again' if options.action == 'retry' else 'dropped'}")
     return 0
 
 
-def _show_entries(entries: "Sequence[Entry]", *, as_json: bool) -> None:
+def _show_refused(messages: "Sequence[RefusedMessage]", *, as_json: bool) -> None:
     if as_json:
-        for entry in entries:
-            fields = entry._asdict()
+        for message in messages:
+            fields = message._asdict()
             fields |= {name: hexadecimal(fields[name]) for name in ("key", "value", "aggregate")}
             print(json.dumps(fields))
         return
-    if not entries:
+    if not messages:
         print("nothing is in the quarantine")
         return
     rows = [("NUMBER", "TOPIC", "AGGREGATE", "BEHIND", "SINCE", "REASON")]
     rows += [
         (
-            str(entry.number),
-            entry.topic,
-            NOTHING if entry.aggregate is None else entry.aggregate.decode(errors="backslashreplace"),
-            str(entry.behind),
-            time_shown(entry.refused_at_ms),
-            entry.reason,
+            str(message.number),
+            message.topic,
+            NOTHING if message.aggregate is None else message.aggregate.decode(errors="backslashreplace"),
+            str(message.behind),
+            time_shown(message.refused_at_ms),
+            message.reason,
         )
-        for entry in entries
+        for message in messages
     ]
     print_table(rows)

@@ -104,21 +104,21 @@ class Admission:
         """None if another loop was first, or if the message has to be held again."""
         if not quarantine.move(connection, number, State.DUE, State.DONE):
             return None
-        entry = quarantine.entry_of(connection, number)
-        if entry is None or entry.message is None:
+        event = quarantine.event_of(connection, number)
+        if event is None or event.message is None:
             return None
         outcome = Outcome.ACCEPTED
-        if entry.message_id is None:
-            identity = self.identity_of(entry.message)
+        if event.message_id is None:
+            identity = self.identity_of(event.message)
             if isinstance(identity, Exception):
                 quarantine.hold_again(connection, number, State.DONE, reason_of(identity))
                 return None
-            outcome = self._claim(connection, entry.message, identity)
+            outcome = self._claim(connection, event.message, identity)
             if outcome is Outcome.GAP:
                 quarantine.hold_again(connection, number, State.DONE, gap_reason(identity))
                 return None
         quarantine.forget_message(connection, number)
-        return Due(outcome, entry.message)
+        return Due(outcome, event.message)
 
     def _claim(self, connection: Connection, message: Message, identity: str | Version) -> Outcome:
         now_ms = self.clock()

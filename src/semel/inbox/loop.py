@@ -97,7 +97,7 @@ class Loop(ABC, Generic[EngineT]):
         self._retention_ms = checked_retention(retention_ms)
         self._clock = clock
         self._chance = chance
-        self._progress = Progress()
+        self._committable = CommittableOffsets()
         self._is_stopping = False
         self._retrying = Every(RETRY_EVERY_MS, clock)
         self._reaping = Every(REAP_EVERY_MS, clock)
@@ -130,7 +130,7 @@ class Loop(ABC, Generic[EngineT]):
                         yield from self._consume(client, handler, message)
                     finally:
                         client.release()
-                if message is None or self._progress.is_due:
+                if message is None or self._committable.is_due:
                     yield from self._commit(client)
                 if message is None and brokers.is_time_to_ask():
                     brokers.tell((yield client.what_is_wrong()))
@@ -142,21 +142,21 @@ class Loop(ABC, Generic[EngineT]):
 
     def _commit(self, client: Client) -> Procedure[None]:
         """Tell the broker how far the database has come."""
-        offsets = self._progress.offsets()
+        offsets = self._committable.offsets()
         if offsets and (yield client.commit(offsets)):
-            self._progress.forget(offsets)
+            self._committable.forget(offsets)
 
     def give_up(self, client: Client, places: Sequence[Place]) -> Procedure[None]:
         """The partitions are about to go: commit what is done in them, or another consumer gets it as duplicates."""
-        offsets = {place: offset for place, offset in self._progress.offsets().items() if place in places}
+        offsets = {place: offset for place, offset in self._committable.offsets().items() if place in places}
         if offsets:
             with contextlib.suppress(LoopFailed):
                 yield client.commit(offsets)
-        self._progress.forget(places)
+        self._committable.forget(places)
 
     def forget(self, places: Sequence[Place]) -> None:
         """The partitions have gone to another consumer already."""
-        self._progress.forget(places)
+        self._committable.forget(places)
 
     # -- a message ----------------------------------------------------------------------------------------------------
 
@@ -171,7 +171,7 @@ class Loop(ABC, Generic[EngineT]):
         outcome = yield from self._settle(handler, message)
         if outcome is not None:
             self._count(outcome)
-            self._progress.note(message)
+            self._committable.note(message)
         elif not self._is_stopping:
             # Poll for it once more: a member that does not poll loses its partitions, however long the outage is.
             client.read_again(message)
@@ -297,7 +297,7 @@ class Counts(NamedTuple):
                 return self._replace(quarantined=self.quarantined + 1)
 
 
-class Progress:
+class CommittableOffsets:
     """How far the loop has come in each partition: the offsets that may be committed, of committed work alone."""
 
     def __init__(self) -> None:

@@ -50,7 +50,7 @@ class Aside(NamedTuple):
     message: Message | None = None
 
 
-class Entry(NamedTuple):
+class QuarantinedEvent(NamedTuple):
     """Something that was put aside."""
 
     number: int
@@ -112,12 +112,12 @@ def one_line(reason: str) -> str:
     return "".join(shown)[:REASON_CHARACTERS_MAX]
 
 
-def entries(connection: Connection, *, consumer: str | None, states: Sequence[State]) -> list[Entry]:
+def events(connection: Connection, *, consumer: str | None, states: Sequence[State]) -> list[QuarantinedEvent]:
     """In the order in which they were put aside."""
     statement = select(quarantine).where(quarantine.c.state.in_([state.value for state in states]))
     if consumer is not None:
         statement = statement.where(quarantine.c.consumer == consumer)
-    return [_entry(row) for row in connection.execute(statement.order_by(quarantine.c.number))]
+    return [_event_of_row(row) for row in connection.execute(statement.order_by(quarantine.c.number))]
 
 
 def due_numbers(connection: Connection, consumer: str, count_max: int) -> list[int]:
@@ -130,9 +130,9 @@ def due_numbers(connection: Connection, consumer: str, count_max: int) -> list[i
     return list(connection.scalars(statement))
 
 
-def entry_of(connection: Connection, number: int) -> Entry | None:
+def event_of(connection: Connection, number: int) -> QuarantinedEvent | None:
     row = connection.execute(select(quarantine).where(quarantine.c.number == number)).first()
-    return None if row is None else _entry(row)
+    return None if row is None else _event_of_row(row)
 
 
 def move(connection: Connection, number: int, source: State, target: State) -> bool:
@@ -166,8 +166,8 @@ def _columns(message: Message) -> dict[str, Any]:
     }
 
 
-def _entry(row: Row[Any]) -> Entry:
-    return Entry(
+def _event_of_row(row: Row[Any]) -> QuarantinedEvent:
+    return QuarantinedEvent(
         row.number,
         row.consumer,
         row.subject,
@@ -199,15 +199,15 @@ class Unsettled(ValueError):
 OPEN = (State.HELD, State.DUE)
 
 
-def open_entries(connection: Connection, consumer: str | None = None) -> list[Entry]:
+def open_events(connection: Connection, consumer: str | None = None) -> list[QuarantinedEvent]:
     """What waits for a person or for the loop, in the order in which it came."""
-    return entries(connection, consumer=consumer, states=OPEN)
+    return events(connection, consumer=consumer, states=OPEN)
 
 
 def retry(connection: Connection, numbers: Sequence[int]) -> None:
     """Mark as due; the loop of the consumer takes them in the order in which they were put aside."""
     for number in numbers:
-        if _open_entry(connection, number).message is None:
+        if _open_event(connection, number).message is None:
             raise Unsettled(
                 f"{number} has no message that a loop could take: it was claimed outside of one; deal with it, then "
                 "drop it"
@@ -218,16 +218,16 @@ def retry(connection: Connection, numbers: Sequence[int]) -> None:
 def drop(connection: Connection, numbers: Sequence[int], *, first_version: int, now_ms: int) -> None:
     """Never try them again. A version counts as taken then, so that the versions after it can be tried."""
     for number in numbers:
-        entry = _open_entry(connection, number)
-        version = entry.version
+        event = _open_event(connection, number)
+        version = event.version
         if version is not None and not _is_passed(
-            claim_version(connection, entry.consumer, version, first_version, now_ms)
+            claim_version(connection, event.consumer, version, first_version, now_ms)
         ):
             raise Unsettled(
                 f"{number} is version {version.version} of {version.aggregate}, and one before it is still missing: "
                 "deal with that first"
             )
-        if not move(connection, number, entry.state, State.DROPPED):
+        if not move(connection, number, event.state, State.DROPPED):
             raise Unsettled(f"{number} was taken by a loop just now")
         forget_message(connection, number)
 
@@ -236,8 +236,8 @@ def _is_passed(outcome: Outcome) -> bool:
     return outcome in (Outcome.ACCEPTED, Outcome.DUPLICATE)
 
 
-def _open_entry(connection: Connection, number: int) -> Entry:
-    entry = entry_of(connection, number)
-    if entry is None or entry.state not in OPEN:
-        raise Unsettled(f"there is no {number} in the quarantine" + ("" if entry is None else f" now: {entry.state}"))
-    return entry
+def _open_event(connection: Connection, number: int) -> QuarantinedEvent:
+    event = event_of(connection, number)
+    if event is None or event.state not in OPEN:
+        raise Unsettled(f"there is no {number} in the quarantine" + ("" if event is None else f" now: {event.state}"))
+    return event

@@ -13,7 +13,7 @@ from semel.outbox.errors import Unsettled
 from semel.outbox.tables import messages, quarantine
 
 
-class Entry(NamedTuple):
+class RefusedMessage(NamedTuple):
     """A message that was refused."""
 
     number: int
@@ -28,7 +28,7 @@ class Entry(NamedTuple):
     behind: int
 
 
-def entries(connection: Connection) -> list[Entry]:
+def refused_messages(connection: Connection) -> list[RefusedMessage]:
     """In the order in which they were added."""
     other = messages.alias()
     behind = (
@@ -44,7 +44,7 @@ def entries(connection: Connection) -> list[Entry]:
         .join(quarantine, quarantine.c.number == messages.c.number)
         .order_by(messages.c.number)
     )
-    return [Entry(*row) for row in connection.execute(statement)]
+    return [RefusedMessage(*row) for row in connection.execute(statement)]
 
 
 def retry(connection: Connection, numbers: Sequence[int]) -> None:

@@ -12,8 +12,9 @@ from asking import Asker
 from semel.client import Unreachable, from_options
 from semel.client.errors import Fenced
 from semel.client.transaction import Transaction
+from semel.spark.claims import BatchRefused
 from semel.spark.lanes import progress
-from semel.spark.lanes.lane import ClaimRefused, LaneFailed, LaneWriter
+from semel.spark.lanes.lane import LaneFailed, LaneWriter
 from semel.spark.lanes.protocol import Claim, Marker, Order
 from semel.testing.broker import FaultyBroker
 
@@ -48,9 +49,9 @@ def test_a_batch_that_is_made_again_is_found_and_one_with_other_rows_is_refused(
         claim = replace(CLAIM, batch_id=number)
         assert not lane.write(claim, rows(numbers)).was_duplicate
         assert lane.write(claim, rows(numbers[::-1])).was_duplicate
-        with pytest.raises(ClaimRefused, match=f"has written batch {number} as"):
+        with pytest.raises(BatchRefused, match=f"has written batch {number} as"):
             lane.write(claim, rows([*numbers[1:], 77]))
-        with pytest.raises(ClaimRefused, match=f"has written batch {number} as"):
+        with pytest.raises(BatchRefused, match=f"has written batch {number} as"):
             lane.write(claim, rows(numbers, time_ms=2))
     assert stored(broker) == list(range(9))
 
@@ -75,7 +76,7 @@ def test_the_rows_of_many_partitions_are_in_each_in_their_order(broker: FaultyBr
 def test_two_rows_that_are_alike_are_not_taken_for_two_others(broker: FaultyBroker, lane: LaneWriter) -> None:
     first, other = ([pa.record_batch({"value": pa.array([value] * 2)})] for value in (b"1", b"2"))
     assert not lane.write(CLAIM, first).was_duplicate
-    with pytest.raises(ClaimRefused):
+    with pytest.raises(BatchRefused):
         lane.write(CLAIM, other)
     assert stored(broker) == [1, 1]
 
@@ -123,7 +124,7 @@ def test_who_takes_a_name_that_is_taken_is_refused_and_disturbs_nobody(
 
     def disturbed() -> Iterator[pa.RecordBatch]:
         yield from rows(range(3))
-        with pytest.raises(ClaimRefused, match=sentence):
+        with pytest.raises(BatchRefused, match=sentence):
             lane.write(other, rows(range(5)))
         yield from rows(range(3, 5))
 

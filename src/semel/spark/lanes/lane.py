@@ -19,6 +19,7 @@ from semel.client.arrow.partitioner import Turns
 from semel.client.errors import Fenced
 from semel.client.settings import ClientSettings
 from semel.client.transaction import TookTooLong, Transaction
+from semel.spark.claims import BatchRefused
 from semel.spark.lanes import progress
 from semel.spark.lanes.digest import RunningDigest
 from semel.spark.lanes.protocol import (
@@ -37,10 +38,6 @@ from semel.spark.lanes.protocol import (
 from semel.spark.lanes.rows import RowReader, RowsRefused, placed, topics_of
 
 logger = logging.getLogger(__name__)
-
-
-class ClaimRefused(LogError):
-    """The batch does not fit what the lane has written; nothing was written now."""
 
 
 class LaneFailed(LogError):
@@ -77,12 +74,12 @@ class LaneWriter:
             )
             decision = decide(marker, claim)
             if isinstance(decision, Refusal):
-                raise ClaimRefused(decision.reason)
+                raise BatchRefused(decision.reason)
             if isinstance(decision, Duplicate):
                 digest = _digest_of(reader, batches)
                 refusal = check(claim, decision.digest, digest)
                 if refusal is not None:
-                    raise ClaimRefused(refusal.reason)
+                    raise BatchRefused(refusal.reason)
                 logger.info("lane %d of sink %s: batch %d was there", claim.lane, claim.sink_id, claim.batch_id)
                 return LaneOutcome(claim.lane, True, digest)
             with self._aborted_on_error(transaction, claim):
@@ -105,7 +102,7 @@ class LaneWriter:
             raise LaneFailed(f"{_name(claim)} cannot be claimed: {error}") from None
         refusal = None if marker is None else misfit(marker, claim)
         if refusal is not None:
-            raise ClaimRefused(refusal.reason)
+            raise BatchRefused(refusal.reason)
 
     def _look_again(self, client: LogClient, claim: Claim, believed: Marker | None, offset: int) -> None:
         """Before the commit, whether the marker that was believed is the last one below the new one. A broker that is

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from semel.client.errors import LogError
+from semel.spark.claims import BatchRefused
 
 
 class OptionRefused(LogError, ValueError):
@@ -31,6 +32,6 @@ def told_in_one_line() -> Iterator[None]:
     """
     try:
         yield
-    except LogError:
+    except (LogError, BatchRefused):
         os.environ["SPARK_HIDE_TRACEBACK"] = "1"
         raise
