@@ -183,7 +183,7 @@ def _call(name: str, arguments: list[str], end: str) -> str:
 
 
 def arguments_of(given: ast.arguments, constants: Constants) -> Iterator[str]:
-    """Each as it is written, but for `self`, and for a named number, in whose place the number stands."""
+    """Each as it is written, without `self`, and with a number in place of its name."""
     plain = [*given.posonlyargs, *given.args]
     defaults = [None] * (len(plain) - len(given.defaults)) + given.defaults
     for argument, default in zip(plain, defaults, strict=True):

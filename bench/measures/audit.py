@@ -27,7 +27,7 @@ DOUBLED: Final = 2
 UUID_CHARACTERS: Final = 36
 HYPHENS: Final = (8, 13, 18, 23)
 NUMBERS_END: Final = 10**15
-# So many ids of both sides are compared at a time when they are merged.
+# The ids of both sides that are compared at a time when they are merged.
 MERGE_IDS: Final = 65_536
 
 

@@ -44,6 +44,11 @@ TURNS: Final = {
     r"\btakes? it that\b": "assume",
     r"\bof ours\b": "our",
     r"\banew\b": "again; a topic is recreated, partitions are reassigned",
+    r"\bbut for\b": "except, without, unless",
+    rf"{BEGINNING}Else\b": "otherwise",
+    rf"{BEGINNING}To be \w+ed\b": "say who does it",
+    r"\b(for|from|than|to) who \w+": "name the actor: a caller that, a client that",
+    rf"{BEGINNING}So (few|many|much)\b|\b(most|next|first) so many\b|\bso many at most\b": "name the number",
 }
 
 

@@ -22,13 +22,13 @@ from semel.audit.siphash import siphash
 from semel.audit.tally import Chosen, Grid, Tally
 from semel.audit.verdict import ALTERED, DOUBLED, FOREIGN, KINDS, LOST, Finding, Findings
 
-# A group takes about so much memory when it is counted: its rows, and the table that counts them.
+# The memory that a group takes, about, when it is counted: its rows, and the table that counts them.
 GROUP_BYTES_MAX: Final = 256 * 1024 * 1024
 # What a row takes besides its id: window, amount, counts, and its places in the tables.
 ROW_OVERHEAD_BYTES: Final = 150
 # Each process that divides rows keeps a file of each group open.
 GROUPS_MAX: Final = 512
-# Rows of a group are counted when so many have come together.
+# The rows of a group are counted when this many have come together.
 _COUNTED_ROWS: Final = 1_048_576
 
 _SCHEMA: Final = pa.schema([("id", ID_TYPE), ("window", pa.int64()), ("amount", AMOUNT_TYPE)])

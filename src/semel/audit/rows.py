@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from semel.audit.errors import AuditFailed
 
-# Amounts are compared, and summed, as decimals with so many digits behind the point; more digits are refused.
+# Amounts are compared, and summed, as decimals with nine digits behind the point; more digits are refused.
 AMOUNT_TYPE: Final = pa.decimal128(38, 9)
 _SUM_TYPE: Final = pa.decimal256(76, 9)
 TIME_TYPE: Final = pa.int64()

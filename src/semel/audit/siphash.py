@@ -2,9 +2,9 @@
 
 The sum of the hashes of two different multisets is the same with a probability of about 2**-128 times the number of
 rows, whatever the ids are, as long as nobody who chooses ids knows the key: SipHash was made to be a pseudo-random
-function of its input for who lacks the key. The rounds are 1 and 3, those of Python's and Rust's hash tables, where as
-here nobody sees a hash; with the published 2 and 4 an audit of 10^8 ids takes half as long again. This file must never
-treat two ids alike because of their number or order: what it answers depends on the key and the bytes alone.
+function of its input to anybody without the key. The rounds are 1 and 3, those of Python's and Rust's hash tables: as
+here, nobody sees a hash there; with the published 2 and 4 an audit of 10^8 ids takes half as long again. This file must
+never treat two ids alike because of their number or order: what it answers depends on the key and the bytes alone.
 """
 
 from typing import Any, Final, NamedTuple

@@ -24,7 +24,7 @@ from semel.audit.siphash import Digests, hash_words, siphash_words
 from semel.audit.verdict import EXACT, LISTED_DEFAULT, Finding, Unreadable
 from semel.audit.words import Words, in_words
 
-# All windows together have at most so many buckets: 128 MiB of sums in each process that counts.
+# The buckets of all windows together, at most: 128 MiB of sums in each process that counts.
 CELLS_MAX: Final = 4_194_304
 # The window of all rows where there are no windows.
 ALL_TIME: Final = 0

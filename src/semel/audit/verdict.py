@@ -9,7 +9,7 @@ from typing import Any, Final
 
 # More digits than any sum of amounts has; Python rounds to 28 by itself.
 EXACT: Final = Context(prec=100)
-# So many ids of each kind are named, unless more are asked for. The counts are exact whatever this is.
+# The ids of each kind that are named, unless the caller asks for more. The counts are exact whatever this is.
 LISTED_DEFAULT: Final = 100
 
 # What may be wrong with a row, in the order in which it is told.

@@ -27,7 +27,7 @@ def cores() -> int:
 
 
 class Workers:
-    """So many processes, or this one."""
+    """A number of processes, or this process alone."""
 
     def __init__(self, processes: int) -> None:
         self._pool = (

@@ -26,7 +26,7 @@ RETENTION_SECONDS: Final = 300.0
 EXPIRY_SECONDS: Final = 600.0
 # How often transactional ids are, as in Apache Kafka.
 FORGET_SECONDS: Final = 3600.0
-# So many of the transactional ids that are forgotten at once stand in the event by their names.
+# When transactional ids are forgotten, the event names this many of them.
 NAMED_MAX: Final = 10
 
 

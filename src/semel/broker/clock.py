@@ -28,5 +28,5 @@ class Clock:
         return self._loop.time()
 
     def skip(self, seconds: float) -> None:
-        """Have so much time pass at once on the clock for deadlines. For tests."""
+        """Move the clock for deadlines on by this time at once. For tests."""
         self._loop_began_s += seconds

@@ -155,7 +155,7 @@ class Compactor:
         self._idle.set()
 
     def _break_off(self, error: BaseException) -> None:
-        """The pass cannot go on; all is as it was, but for the groups that were swapped."""
+        """The pass cannot go on; all is as it was, except for the groups that were swapped."""
         assert self._plan is not None
         partition = self._plan.partition
         self._rest()

@@ -62,7 +62,7 @@ class Members:
             raise Refused(GROUP_MAX_SIZE_REACHED, f"the members of all groups take {self._size_bytes} bytes")
 
     def note_size(self, group: str, size_bytes: int) -> None:
-        """The members of this group take so much now."""
+        """Note the size of this group's members now."""
         self._size_bytes += size_bytes - self._sizes.pop(group, 0)
         if size_bytes:
             self._sizes[group] = size_bytes

@@ -61,7 +61,7 @@ class ReceiveMemory:
         return False
 
     def note_change(self, more_bytes: int) -> None:
-        """A buffer takes so much more, or less."""
+        """A buffer takes `more_bytes` more, or less if that is negative."""
         self.taken_bytes += more_bytes
         if more_bytes < 0 and self._waiting:
             asyncio.get_running_loop().call_soon(self.offer)

@@ -100,7 +100,7 @@ class Runtime:
 
     def tell_of_slip(self, event: str, error: Exception, **fields: object) -> None:
         """Tell the operator about work that broke off because of a bug."""
-        if self.log.torn is None:  # Else the end of the broker has more to tell.
+        if self.log.torn is None:  # Otherwise the broker ends, and its last event says why.
             self.events.tell(logging.ERROR, event, error=error, **fields)
 
     def producer_refused(self, refusal: NoRoom) -> None:

@@ -43,7 +43,7 @@ HANG_MS: Final = 1_800
 
 @dataclass(frozen=True)
 class PlannedFault:
-    """A fault with its moment: from then on it strikes the next so many messages that it can strike."""
+    """A fault with its moment: from then on it strikes the next `times` messages that it can strike."""
 
     fault: Fault
     times: int = 1
@@ -92,7 +92,7 @@ class FaultPlan:
         self._lock = threading.Lock()
 
     def arm(self, fault: Fault, times: int = 1, api_key: int | None = None) -> None:
-        """Let the fault strike the next so many messages that it can strike, of one API or of any."""
+        """Let the fault strike the next `times` messages that it can strike, of one API or of any."""
         with self._lock:
             self._armed.append(_Armed(fault, api_key, times))
 

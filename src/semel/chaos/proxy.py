@@ -94,7 +94,7 @@ class ChaosProxy:
         return self._connections
 
     def arm(self, fault: Fault, times: int = 1) -> None:
-        """Let the fault strike the next so many messages that it can strike."""
+        """Let the fault strike the next `times` messages that it can strike."""
         self.plan.arm(fault, times)
 
     def start(self) -> Self:

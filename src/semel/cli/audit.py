@@ -58,13 +58,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--source", metavar="ADDRESS", help="what was sent")
     parser.add_argument("--sink", action="append", metavar="ADDRESS", help="where it belongs; may be given again")
     parser.add_argument(
-        "--window", type=_duration, metavar="1h", help="count by windows of so much time of the events, and name them"
+        "--window", type=_duration, metavar="1h", help="count events in windows of this length, and name the windows"
     )
     parser.add_argument("--since", type=_time, metavar="TIME", help="only events from this time on (ISO 8601, or ms)")
     parser.add_argument("--before", type=_time, metavar="TIME", help="only events before this time")
     parser.add_argument("--once", action="store_true", help="expect once what the source has more than once")
     parser.add_argument(
-        "--limit", type=count, metavar="N", help="name so many ids of each kind; counts are exact (100)"
+        "--limit", type=count, metavar="N", help="name up to N ids of each kind; counts are exact (100)"
     )
     parser.add_argument("--buckets", type=count, metavar="N", help="a power of two (16384; 1024 for each window)")
     parser.add_argument("--key", metavar="HEX", help="the key of an earlier audit, to repeat it (a new one)")
@@ -80,7 +80,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     check.add_argument("directory", type=Path, metavar="DIR", help="the directory that a streaming query wrote")
     check.add_argument("--id", metavar="COLUMN", help="what identifies a row, to find doubles by")
     # Those of the command itself have the same names, and would be overwritten by a default.
-    check.add_argument("--limit", type=count, default=argparse.SUPPRESS, metavar="N", help="name so many ids (100)")
+    check.add_argument("--limit", type=count, default=argparse.SUPPRESS, metavar="N", help="name up to N ids (100)")
     check.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="the verdict as JSON")
 
 

@@ -30,7 +30,7 @@ def counted(number: int, one: str, several: str | None = None) -> str:
 
 
 def printable(text: str, *, keep: str = "") -> str:
-    """What is not printable is escaped, but for the characters in `keep`."""
+    """The text with every character escaped that is not printable, except those in `keep`."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text)

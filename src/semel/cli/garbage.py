@@ -46,7 +46,7 @@ class Garbage:
         loop.call_later(LOOK_SECONDS, self.look_from_time_to_time, loop)
 
     def look(self) -> None:
-        """Look through everything, if it has become so much."""
+        """Have the collector look through all objects, if there are twice as many as last time."""
         # To count it takes a tenth of the time of looking through it.
         if self._has_grown and gc.get_freeze_count() > max(2 * self._looked_through, self._aside_min):
             gc.unfreeze()

@@ -88,7 +88,7 @@ class Sender:
 
 
 def requests_of(batches: Iterable[PartitionBatch], bytes_max: int) -> Iterator[list[PartitionBatch]]:
-    """Requests of so many bytes, unless one batch has more; batches stay in the order of their partition."""
+    """Requests of up to `bytes_max`, unless one batch has more; batches stay in the order of their partition."""
     request: list[PartitionBatch] = []
     there: set[tuple[str, int]] = set()
     size = 0

@@ -30,8 +30,8 @@ Address = tuple[str, int]
 class ClientSettings:
     """How brokers are reached, and how much is asked of them at once.
 
-    Fields are the options of the same names; what is not set has Kafka's default, but for the sizes of fetches: those
-    of a batch reader, which knows that it wants everything up to an offset.
+    Fields are the options of the same names. The defaults are Kafka's, except for the sizes of fetches: those are for a
+    batch reader, which knows that it wants everything up to an offset.
     """
 
     bootstrap: tuple[Address, ...]

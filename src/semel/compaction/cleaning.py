@@ -107,9 +107,10 @@ class Pass:
         return self.until == self.segments[-1].next_offset
 
     def survey(self) -> None:
-        """To be called first: find the last record of each key in what is new, up to where the table is full.
+        """Find the last record of each key in the new records, until the table is full. The caller calls this first.
 
-        And before that the marks of deletion whose time is up, for a mark goes only together with all that it deletes.
+        Before that, find the marks of deletion whose time is up, because a mark is removed only together with all
+        records that it deletes.
         """
         self._survey_marks()
         self.transactions = TransactionsPassed(self.aborted)
@@ -172,7 +173,7 @@ class Pass:
         return groups
 
     def rewrite(self, group: list[Segment]) -> Rewritten:
-        """Write what is left of these segments. To be called in the order of `groups`."""
+        """Write what is left of these segments. The caller goes through the `groups` in their order."""
         output = SegmentOutput(self.files, self.directory, group)
         is_changed = len(group) > 1
         try:
@@ -209,7 +210,7 @@ class Pass:
         return is_begun
 
     def _copy(self, segment: Segment, size: int, output: SegmentOutput) -> None:
-        """The first so many bytes of a segment stay as they are."""
+        """The first `size` bytes of a segment stay as they are."""
         if size == 0:
             return
         copied = 0
@@ -223,8 +224,8 @@ class Pass:
                     break
 
     def _is_to_come_back_for(self, header: BatchHeader) -> bool:
-        """Whether a later pass may take what this one leaves. One that has gone by and is still here has to stay, but
-        for want of room in the table."""
+        """Whether a later pass may remove the marks of deletion that this one leaves in the batch: their time is not up
+        yet, or the table had no room for them in this pass."""
         horizon_ms = horizon_of(header)
         is_postponed = self.postponed_from <= header.base_offset < self.cleaned_until
         return horizon_ms > self.rules.now_ms or (is_postponed and horizon_ms != NO_HORIZON)

@@ -32,5 +32,5 @@ class LastOffsets:
         self.until = until
 
     def has_room(self, record_count: int) -> bool:
-        """Whether a batch of so many records is sure to fit, whatever its keys are."""
+        """Whether a batch of `record_count` records is sure to fit, whatever its keys are."""
         return len(self.offsets) + record_count <= self.keys_max

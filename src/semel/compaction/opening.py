@@ -24,7 +24,7 @@ _OPENED_HERE_MAX: Final = 1024 * 1024
 # How many of those may be open at once: 64 MiB, which is what a single large one may take by default.
 SMALL_AT_ONCE: Final = 64
 
-# So many records without a key are named in an answer: nobody needs more of them to see what is wrong.
+# The records without a key that an answer names: nobody needs more of them to see what is wrong.
 KEYLESS_NAMED_MAX: Final = 1_000
 
 # Where a record begins and ends among all, its offset less the batch's, its key, and whether it has a value.

@@ -12,7 +12,7 @@ from semel.storage.files import File, Files
 from semel.storage.segment import Index, Segment, footer
 
 _PIECE_BYTES: Final = 1024 * 1024
-# So much is written between one sync and the next: more at once would keep the journal's own syncs waiting.
+# What is written between one sync and the next: more at once would keep the journal's own syncs waiting.
 _SYNC_BYTES: Final = 8 * _PIECE_BYTES
 
 

@@ -14,7 +14,8 @@ from typing import Final
 # into there, in the order of the markers.
 AbortedSpans = Callable[[int, int], Iterable[tuple[int, int, int]]]
 
-# A pass looks up at once what was aborted in so many offsets: each takes one at least, so this bounds the memory.
+# The stretch in which a pass looks up aborted transactions at once: each takes an offset at least, so this bounds the
+# memory.
 _STRETCH_OFFSETS: Final = 50_000
 
 

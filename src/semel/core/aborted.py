@@ -111,11 +111,11 @@ class AbortedTransactions:
     # -- keeping little -----------------------------------------------------------------------------------------
 
     def oldest(self, count: int) -> bytes:
-        """The oldest of the young ones, so many of them, packed: the next block."""
+        """The oldest `count` of the young ones, packed: the next block."""
         return b"".join(column[:count].tobytes() for column in self._youngest)
 
     def put_away(self, count: int) -> None:
-        """The oldest of the young ones, so many of them, can be read as block `next_block` from now on."""
+        """The oldest `count` of the young ones can be read as block `next_block` from now on."""
         _, first_offsets, marker_offsets, stable_offsets = self._youngest
         self.next_block += 1
         if self._blocks is _NO_BLOCKS:

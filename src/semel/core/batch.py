@@ -141,7 +141,7 @@ def control_batch(
 def control_header(
     producer_id: int, producer_epoch: int, base_offset: int, leader_epoch: int, at_ms: int
 ) -> BatchHeader:
-    """The header of such a marker, but for its checksum."""
+    """The header of such a marker, without its checksum."""
     length = HEADER_BYTES - LENGTH_PREFIX_BYTES + _CONTROL_RECORD.size
     attributes = TRANSACTIONAL_BIT | CONTROL_BIT
     place = base_offset, length, leader_epoch, MAGIC, 0, attributes, 0

@@ -142,7 +142,7 @@ DEFINITIONS: Final[Mapping[str, Definition]] = {
             str(LONG_MAX),
             1,
             LONG_MAX,
-            "Sync after so many records. When to sync is the broker's `--durability`, so any value is taken.",
+            "Sync after this many records. The broker's `--durability` decides when to sync, so any value is taken.",
         ),
         Number(
             "flush.ms",
@@ -150,7 +150,7 @@ DEFINITIONS: Final[Mapping[str, Definition]] = {
             str(LONG_MAX),
             0,
             LONG_MAX,
-            "Sync after so much time. When to sync is the broker's `--durability`, so any value is taken.",
+            "Sync after this time. The broker's `--durability` decides when to sync, so any value is taken.",
         ),
         Number(
             "index.interval.bytes",

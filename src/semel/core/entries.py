@@ -222,10 +222,10 @@ class GroupConfigsChanged:
 
 
 class ConsumerSubscription(NamedTuple):
-    """What a member of a consumer group last said of itself. An empty `topic_regex` is none.
+    """What a member of a consumer group last said about itself. An empty `topic_regex` is none.
 
-    `classic_session_timeout_ms` is -1 but for a member that speaks the classic protocol; `classic_protocols` is what
-    that one brought: names of protocols and, in base64, the bytes for each.
+    `classic_session_timeout_ms` is -1 unless the member speaks the classic protocol; `classic_protocols` is what such a
+    member brought: names of protocols and, in base64, the bytes for each.
     """
 
     member_id: str
@@ -296,7 +296,7 @@ class ConsumerGroupChanged:
 
 
 class AccessRule(NamedTuple):
-    """One rule of who may do what: an ACL binding, with the numbers and texts that the Kafka protocol has for it.
+    """One rule about what a principal may do: an ACL binding, with the numbers and texts of the Kafka protocol.
 
     `name` and `pattern` say which resources of a type it is about, `principal`, `host` and `operation` which requests,
     and `permission` whether it allows or denies them.

@@ -20,7 +20,7 @@ from semel.core.refusals import POLICY_VIOLATION, Refused
 
 # One state is at most 350 bytes with its place in the table: a million of them is what a small machine can carry.
 PRODUCER_STATES_MAX: Final = 1_000_000
-# What is charged in so much time is forgotten together.
+# The charges of this time are forgotten together.
 BUCKET_MS: Final = 6 * 3_600_000
 # Addresses that are remembered; beyond that those are forgotten that have been charged least.
 ADDRESSES_MAX: Final = 1_000
@@ -45,7 +45,7 @@ class ProducerRoom:
         self._charges: dict[str, dict[int, int]] = {}
 
     def check(self, wanted: int, taken: int, address: str | None, horizon_ms: int | None) -> None:
-        """`NoRoom` unless so many more may be put on record where `taken` are. `address` is None for the log's own.
+        """`NoRoom` unless `wanted` more may be put on record beside `taken`. `address` is None for the log's own.
 
         Producers last heard at `horizon_ms` or before have been forgotten.
         """
@@ -64,7 +64,7 @@ class ProducerRoom:
             )
 
     def charge(self, count: int, address: str | None, now_ms: int, horizon_ms: int | None) -> None:
-        """So many were put on record on behalf of this address."""
+        """Note that `count` were put on record on behalf of this address."""
         if address is None or not count:
             return
         buckets = self._charges.setdefault(address, {})

@@ -313,7 +313,7 @@ class Producers:
         states[producer_id] = note_marker(states.pop(producer_id, None), now_ms, epoch)
 
     def forget_silent(self, before_ms: int, at_most: int, kept: Container[int] = ()) -> int:
-        """Forget producers not heard since `before_ms`, so many at most and none that is `kept`; answer how many."""
+        """Forget up to `at_most` producers not heard since `before_ms`, and none that is `kept`; answer how many."""
         silent: list[int] = []
         for producer_id, state in self._states.items():
             heard_ms = last_heard_ms(state)
@@ -324,7 +324,7 @@ class Producers:
                         break
             elif heard_ms <= last_heard_ms(next(reversed(self._states.values()))):
                 break
-            # Else the clock ran ahead at that time, and those behind may be silent for long.
+            # Otherwise the clock ran ahead at that time, and producers behind this one may be silent for long.
         for producer_id in silent:
             del self._states[producer_id]
         return len(silent)

@@ -78,7 +78,7 @@ class Silence:
         return {"absences": list(self._absences), "seen_ms": self.seen_ms, "horizon_ms": self.horizon_ms}
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """As it was when the snapshot was taken, but for this process, which has not looked at a clock yet."""
+        """As it was when the snapshot was taken, except that this process has not looked at a clock yet."""
         self._absences = [(begin, end) for begin, end in snapshot["absences"]]
         self.seen_ms = snapshot["seen_ms"]
         self.horizon_ms = snapshot["horizon_ms"]

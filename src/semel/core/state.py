@@ -122,7 +122,7 @@ class Partitions(Generic[H]):
             self.named(entry.number, entry.partition).state.check_log_start(entry.offset)
 
     def apply(self, entry: PartitionEntry) -> None:
-        """To be asked when the catalog has taken the entry in."""
+        """Make an entry true that the catalog has applied before."""
         match entry:
             case TransactionEnded():
                 for holder in self.ended_by(entry):
@@ -203,8 +203,8 @@ class State(Generic[H]):
     def check(self, entry: Entry) -> None:
         """ValueError unless this entry can follow on those before it.
 
-        To be asked before an entry becomes part of the journal, and of one that comes back from there: what could not
-        be applied would stop every start at that place.
+        The log asks before an entry becomes part of the journal, and recovery asks about every entry of the journal: an
+        entry that cannot be applied would stop every start at its place.
         """
         try:
             if isinstance(entry, BatchAppended):
@@ -261,7 +261,7 @@ class State(Generic[H]):
     # -- checkpoints --------------------------------------------------------------------------------------------
 
     def begin_snapshot(self) -> dict[str, Any]:
-        """As of now, but for the partitions; of the groups, which may be very many, it has what was taken of them."""
+        """As of now, without the partitions. There may be very many groups: it has those that have been copied."""
         return {
             "cluster_id": self.cluster_id,
             "leader_epoch": self.partitions.leader_epoch,

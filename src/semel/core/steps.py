@@ -4,8 +4,8 @@ A function that may have much to do is a generator: after each little piece it y
 it returns its result. The driver of the steps decides when others go first. One piece of work is about what one element
 of a message takes, some millionths of a second; an append takes `APPEND_PIECES` of them.
 
-What is computing alone, and cannot be cut into pieces, is handed over as it is, to be done elsewhere. Where only so
-many may be at something at once, the others wait at a `Door`.
+Work that only computes, and cannot be cut into pieces, is handed over as it is, to be done elsewhere. If only a few may
+do something at once, the others wait at a `Door`.
 
 Between two pieces anything else may happen: what is looked up before a `yield` is looked up again behind it, and what
 must not be seen half done has no `yield` in it. This file must never know what the work is.
@@ -68,7 +68,7 @@ class Waiting:
 
 Steps = Generator[int | Elsewhere | Waiting, None, T]
 
-# What is written to the journal and to a segment takes as long as so many elements of a message.
+# A write to the journal and to a segment takes as long as this many elements of a message.
 APPEND_PIECES: Final = 20
 
 
@@ -111,7 +111,7 @@ def elsewhere(work: Callable[[], A]) -> Steps[A]:
 
 
 class Door:
-    """So many may be inside at once; who comes then waits, and goes in before all who come later.
+    """A few may be inside at once. The others wait, and go in in the order in which they came.
 
     Work that is inside must not wait at another door, or two could wait for each other for ever.
     """
@@ -174,7 +174,7 @@ def in_order(items: Iterable[str]) -> Steps[list[str]]:
 
 
 def each(items: Iterable[A], work: Callable[[A], T], pieces: int = 1) -> Steps[list[T]]:
-    """What `work` makes of every item; each item is so many pieces of work."""
+    """What `work` makes of every item; each item counts as `pieces` pieces of work."""
     done = []
     for item in items:
         done.append(work(item))

@@ -1,4 +1,4 @@
-"""The caller's own transaction, whichever kind of connection he has: what outbox, inbox and HTTP keys stand on.
+"""The caller's own transaction, on any kind of connection: what outbox, inbox and HTTP keys stand on.
 
 A claim commits with its effect, so it is written on the connection that the effect is written on. This room finds that
 connection, and refuses one on which the two could come apart. It must never begin, commit or roll back a transaction

@@ -112,7 +112,7 @@ def deeds(pipeline: Pipeline) -> list[Happening]:
 
 
 def ticks(seconds: float, wanted: int = 6) -> list[float]:
-    """Round numbers of seconds from 0 on, about so many."""
+    """Round numbers of seconds from 0 on, about as many as are wanted."""
     step = next(step for step in (0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600) if seconds / step <= wanted)
     return [number * step for number in range(int(seconds / step) + 1)]
 

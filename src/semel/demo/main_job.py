@@ -1,7 +1,7 @@
 """The main job of `semel demo`, from the set-up of the stage to the table and the report.
 
 The order of things stands here, and what is told of them; the work is done next door. It must never leave a process or
-a file of its own behind, but for the report.
+a file of its own behind, except the report.
 """
 
 import argparse

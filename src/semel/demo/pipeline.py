@@ -30,7 +30,7 @@ from semel.settings import Semantics
 
 ENRICHED: Final = "payments-enriched"
 PARQUET: Final = "Parquet files"
-# Into so many micro-batches the stream is cut; three of them are struck, and one is replayed.
+# The micro-batches into which the stream is cut; faults strike three of them, and one is replayed.
 BATCHES: Final = 6
 FIRST_STRUCK: Final = 1
 LAST_STRUCK: Final = BATCHES - 2
@@ -48,7 +48,7 @@ def carry(page: Page, broker: CountedBroker, stream: Stream, directory: Path, pl
     page.say("and deduplicates it by the tills' own numbers. Each payment goes to a topic of enriched payments, to")
     page.say(f"{place.name} and to Parquet, once.")
     create_topics(broker.bootstrap, [ENRICHED], PARTITIONS)
-    # Straight to the broker but for the ACKs that are lost on purpose.
+    # A proxy that passes everything on, except for the ACKs that are lost on purpose.
     with ChaosProxy(broker.bootstrap) as proxy:
         orders = Orders(
             bootstrap=proxy.bootstrap,

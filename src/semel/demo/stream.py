@@ -149,7 +149,7 @@ class Sender:
 
 
 def client_settings(semantics: Semantics) -> dict[str, Any]:
-    """What the demo's clients are made with, but for their addresses."""
+    """The settings of the demo's clients, without their addresses."""
     return {**settings.bundle(semantics, "confluent").producer, **OWN_SETTINGS}
 
 

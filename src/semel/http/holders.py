@@ -109,7 +109,8 @@ class InTransaction:
             yield from self.let_go()
             return None
         if fate is Fate.UNDONE:
-            # The claim goes with the effect, so somebody may be quicker now: then his answer counts, ours did nothing.
+            # The claim is rolled back with the effect, so another request may be quicker now. Then its answer counts,
+            # and this one has done nothing.
             yield self._transaction.roll_back()
             outcome = yield from self.claim()
             if not isinstance(outcome, Accepted):

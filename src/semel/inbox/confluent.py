@@ -215,7 +215,7 @@ def message_of(received: Received) -> Message:
 
 
 def _headers(received: Received) -> tuple[Headers, bool]:
-    """And whether they could be read. To be called once: what the client hands out after a failure has a hole in it."""
+    """The headers, and whether they could be read. Call it once: after a failure the client leaves a header out."""
     try:
         headers: Any = _HEADERS_OF(received) or ()
     except (SystemError, UnicodeDecodeError):

@@ -326,7 +326,7 @@ class CommittableOffsets:
 
 
 class Every:
-    """Something that is due at once, and then again whenever so much time has gone by since it last was."""
+    """Something that is due at once, and then again whenever `period_ms` have gone by since it last was."""
 
     def __init__(self, period_ms: int, clock: Clock) -> None:
         self._period_ms = period_ms

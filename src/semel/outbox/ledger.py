@@ -195,7 +195,7 @@ def _made(connection: Connection, owner: Owner, batch: int, size: Size) -> Batch
         rows += 1
     if not rows:
         return None
-    # So many and no more: others may have committed since they were counted, with numbers before these.
+    # No more than were counted: others may have committed since then, with numbers before these.
     return _batch(batch, connection.execute(_FIRST, {**_of(owner), "rows_max": rows}))
 
 
@@ -224,7 +224,8 @@ def _runs_of(numbers: Sequence[int]) -> str:
 
 
 def _is_among(connection: Connection, numbers: Sequence[int]) -> ColumnElement[bool]:
-    """As a range where they are one, which is found faster; else as one value, for a statement has so many at most."""
+    """As a range if they are one, because that is found faster; otherwise as one value, because a statement can have
+    only so many."""
     if numbers and numbers[-1] - numbers[0] == len(numbers) - 1:
         return messages.c.number.between(numbers[0], numbers[-1])
     if connection.dialect.name == "postgresql":

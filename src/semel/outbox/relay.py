@@ -32,7 +32,7 @@ from semel.retries.budget import PROCESS_BUDGET, RetryBudget
 # A batch is one transaction of the database and one of the log, which cost some milliseconds however small it is: four
 # times as many rows made a relay that is behind 1.3 times as fast. It has to stay short for those who wait for its end.
 BATCH_ROWS: Final = 2000
-# What a batch holds in memory, but for a message that is larger.
+# What a batch holds in memory, unless one message is larger.
 BATCH_BYTES_MAX: Final = 4 * 1024 * 1024
 # How long a call to the brokers may take before the relay says that it waits.
 TIMEOUT_SECONDS: Final = 10.0

@@ -219,8 +219,8 @@ class Shard:
         self._in_log = in_log
 
     def _check_still_ours(self, fenced: Fenced) -> None:
-        """A relay that has taken the shard over is in the database: then this raises. Else the brokers gave up on this
-        one, which they had not heard for too long, or two began at once: the name is its own."""
+        """Raise if another relay has taken the shard over, which the database knows. Otherwise the brokers gave up on
+        this one, because they had not heard it for too long, or two began at once: the name is its own."""
         self._with_database(lambda connection: ledger.standing(connection, self._owner))
         self._patience.wait_for(PUBLISHER, str(fenced))
 

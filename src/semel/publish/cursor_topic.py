@@ -33,7 +33,7 @@ TOPIC_CONFIGS: Final = {
     "segment.bytes": "1048576",
     "min.cleanable.dirty.ratio": "0.1",
 }
-# How far from the end the cursor is looked for at first: it is behind it but for the ends of aborted transactions.
+# How far from the end the cursor is looked for at first: only the ends of aborted transactions may come after it.
 TAIL_OFFSETS: Final = 64
 _TAIL_GROWTH: Final = 16
 _ASK_SECONDS_MAX: Final = 5.0
@@ -102,7 +102,7 @@ class CursorTopic:
         """The last cursor below a record that was just written and is not committed.
 
         A broker that has not heard yet that it no longer leads the topic has nothing at this offset. So a reader that
-        is shown all committed records up to the offset has seen all of them. Else `Undecided`.
+        is shown all committed records up to the offset has seen all of them. Otherwise `Undecided`.
         """
         return self._last(offset, deadline, until_decided=True)
 

@@ -159,7 +159,7 @@ TABLES: Final[Mapping[Client, Mapping[Role, Mapping[str, Known]]]] = {
     Client.CONFLUENT: {Role.PRODUCER: _CONFLUENT_PRODUCER, Role.CONSUMER: _CONFLUENT_CONSUMER},
 }
 
-# Names that one client alone has, beside what the tables know, by which a file is told to be his.
+# Names that only one client has, besides those in the tables: they show which client a file is for.
 _OF_LIBRDKAFKA: Final = (
     *(
         "message.timeout.ms",

@@ -1,8 +1,8 @@
-"""A Spark session with what the pipeline needs, set well; and nothing that the user set himself overridden.
+"""A Spark session with what the pipeline needs, set well, without overriding anything that the user has set.
 
 What counts as set by the user: the argument `config`, `spark-defaults.conf`, the options of `spark-submit`,
 PYSPARK_SUBMIT_ARGS, the environment, and a session that runs already. This file must never set what changes the result
-of a query, but for the time zone, and says why there.
+of a query, except the time zone, and says why there.
 """
 
 import atexit
@@ -102,7 +102,7 @@ def session(
 
 def _make_active(began: "SparkSession") -> None:
     """Spark looks for a format in the session of the thread that plans, and a thread of Python's own has none: there
-    `format("semel")` would be unknown, but for where semel is installed."""
+    `format("semel")` would be unknown unless semel is installed."""
     from pyspark.sql.utils import is_remote
 
     if not is_remote():
@@ -164,7 +164,7 @@ def _built(name: str, settings: Mapping[str, str]) -> "SparkSession":
 
 
 def _connected(name: str, settings: Mapping[str, str]) -> "SparkSession":
-    """A session on a server: what the server says stands, but for a state store that could not deduplicate."""
+    """A session on a server: the server's settings stay, except for a state store that could not deduplicate."""
     if importlib.util.find_spec("grpc") is None:
         raise ImportError("Spark Connect needs more of PySpark: pip install 'pyspark[connect]'")
     connected = _built(name, settings)

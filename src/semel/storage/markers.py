@@ -19,7 +19,7 @@ MARKERS_AT_ONCE: Final = 10
 
 
 class PreparedEnd(NamedTuple):
-    """An end whose markers are written already: the entry, but for its partitions, and which write of each it was."""
+    """An end whose markers are written already: the entry without its partitions, and each partition's write."""
 
     entry: TransactionEnded
     written: dict[PartitionLog, tuple[int, Mark]]

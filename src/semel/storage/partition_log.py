@@ -445,7 +445,7 @@ class PartitionLog:
         return segment.size
 
     def _bytes_of(self, segment: Segment, position: int, size: int) -> bytes | memoryview:
-        """So many bytes of a segment; `Damaged` if it ends before."""
+        """`size` bytes of a segment; `Damaged` if it ends before."""
         data = self._segment_files.file_of(segment).read_at(size, position)
         if len(data) < size:
             raise Damaged(f"{segment.path}: ends at offset {position + len(data)}, in the middle of a batch")

@@ -1,7 +1,7 @@
 """A disk under a page cache that crashes, tears, loses and refuses on demand: a double of `semel.storage.files`.
 
 It is for proving that a program which keeps its files through `Files` loses nothing it has promised. It lives in
-memory, is deterministic but for the order in which threads call it, and must never be kinder than POSIX: what was
+memory, is deterministic except for the order in which threads call it, and must never be kinder than POSIX: what was
 not synced may be lost, wholly, in part, or not at all, whatever was written after it.
 
     rehearsal = FaultyFiles()                       # 1. run without faults, to learn the calls

@@ -58,7 +58,7 @@ class _Cursor:
         self.elements_left = ELEMENTS_PER_MESSAGE_MAX
 
     def count(self, elements: int) -> None:
-        """So many elements, or tagged fields, are to be read."""
+        """Count the elements, or tagged fields, that are about to be read."""
         self.elements_left -= elements
         if self.elements_left < 0:
             raise ProtocolError(f"more than {ELEMENTS_PER_MESSAGE_MAX} elements in one message")
@@ -98,7 +98,7 @@ def _entity(entity_type: Any) -> _Reader:
 
 
 def _struct(entity_type: Any) -> _Reader:
-    """The reader of one dataclass. The order of its fields is the order on the wire, but for tagged fields."""
+    """The reader of one dataclass. Its fields, except tagged ones, are in the order of the wire."""
     flexible: bool = entity_type.__flexible__
     plain: list[tuple[str, _Reader]] = []
     tagged: dict[int, tuple[str, _Reader]] = {}

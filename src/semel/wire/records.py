@@ -3,7 +3,7 @@
 On the way in and out the broker never opens a batch; it reads the header (`semel.core.batch`) and hands the rest on.
 Here the records are unpacked one by one and decompressed, slowly and with a limit; the broker asks for their times
 alone, for a look-up by time, and compaction for the decompressed bytes. Only format 2 is known. This file must
-never be imported by the path that serves Fetch, nor by that of Produce but for what compacted topics ask for.
+never be imported by the path that serves Fetch, nor by that of Produce except for compacted topics.
 """
 
 import mmap
@@ -227,7 +227,8 @@ def opened(batch: Buffer, attributes: int, decompressed_bytes_max: int) -> bytes
 
 
 def opened_in_place(batch: Buffer, attributes: int, decompressed_bytes_max: int) -> bytes | memoryview:
-    """The same where they were decompressed to, for who only looks at them: no copy holds up the other threads."""
+    """The same, in the buffer that they were decompressed to, for a caller that only looks at them: no copy holds up
+    the other threads."""
     payload = bytes(memoryview(batch)[HEADER_BYTES:])
     codec = attributes & CODEC_MASK
     if codec >= len(CODECS):

@@ -160,7 +160,7 @@ _NEVER: Final = 1 << 16
 
 
 def is_flexible(api_key: int, version: int) -> bool:
-    """Whether the request header is version 2 (else 1) and, but for ApiVersions, the response header 1 (else 0)."""
+    """Whether the request header is version 2 (else 1) and, except for ApiVersions, the response header 1 (else 0)."""
     return version >= _FLEXIBLE_FROM.get(api_key, _NEVER)
 
 

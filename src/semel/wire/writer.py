@@ -75,7 +75,7 @@ def _entity(entity_type: Any) -> _Writer:
 
 
 def _struct(entity_type: Any) -> _Writer:
-    """The writer of one dataclass. The order of its fields is the order on the wire, but for tagged fields."""
+    """The writer of one dataclass. Its fields, except tagged ones, are in the order of the wire."""
     flexible: bool = entity_type.__flexible__
     parts: list[_Writer] = []
     numbers: list[tuple[str, str, Any]] = []

@@ -9,9 +9,9 @@ from typing import Final, Protocol
 
 from semel.audit.rows import Rows, Wanted
 
-# So many rows are held, and hashed, at a time.
+# The rows that are held, and hashed, at a time.
 BATCH_ROWS: Final = 65_536
-# A piece has about so many rows: a second or so of work, so that nobody waits long for the last one.
+# The rows of a piece, about: a second or so of work, so that nobody waits long for the last one.
 PIECE_ROWS: Final = 1_048_576
 
 

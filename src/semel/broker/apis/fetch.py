@@ -38,7 +38,7 @@ _TOPIC_IDS_FROM = 13
 # The epoch that a client sends if it does not know the leader's.
 _NO_EPOCH = -1
 _READ_COMMITTED = 1
-# What reading so many bytes takes beside the rest of a partition.
+# To read this many bytes is one piece of work, besides the rest of a partition.
 _BYTES_PER_PIECE = 16_384
 # A client that would not wait for records at all still waits for those that exist.
 _DISK_WAIT_MS = 1_000

@@ -13,7 +13,7 @@ from semel.core.steps import APPEND_PIECES, Steps
 RIGHTS: Final = (READ_GROUP,)
 
 _SEVERAL_FROM = 3
-# So many that all members of a group of the usual size leave in one generation.
+# Large enough that all members of a group of the usual size leave in one generation.
 _LEAVERS_AT_ONCE = 500
 
 

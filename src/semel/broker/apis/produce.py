@@ -37,7 +37,7 @@ ACKS_NONE: Final = 0
 _ZSTD_FROM: Final = 7
 # Where the low byte of a batch's attributes stands.
 _ATTRIBUTES_AT: Final = 22
-# What checking so many bytes, and writing them twice, takes beside the rest of an append.
+# To check this many bytes, and to write them twice, is one piece of work, besides the rest of an append.
 _BYTES_PER_PIECE: Final = 4096
 # From here on a client knows an error that tells it to abort its transaction and to go on with the next one.
 _ABORTABLE_FROM: Final = 11

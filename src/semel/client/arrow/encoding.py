@@ -151,7 +151,7 @@ def _cut(part: Any, start: int, stop: int) -> Any:
 
 
 def headers_of(column: Any) -> Any:
-    """The headers of each row as bytes, as a record has them but for how many they are."""
+    """The headers of each row as bytes, as a record has them, but without their number in front."""
     return _Headers(column).entries(0, len(column))
 
 

@@ -20,7 +20,7 @@ _FACTOR: Final = np.uint32(0x5BD1E995)
 _PLACE_MASK: Final = np.uint32(0x7FFFFFFF)
 _WORD_MASK: Final = 0xFFFFFFFF
 
-# A longer key is hashed alone: few have so many words, and a step of numpy is dear for few keys.
+# A longer key is hashed alone: few keys are as long, and a step of numpy is dear for few keys.
 LONG_KEY_BYTES: Final = 1024
 
 # Rows without a key that go to one partition before it is the next one's turn: a batch should be worth its header.
@@ -79,7 +79,7 @@ def _finished(hashes: NDArray[np.uint32], rests: NDArray[np.uint32], rest_length
 
 
 def place_of_keys(hashes: NDArray[np.uint32], count: int | Integers) -> Integers:
-    """The partition of each hash, among so many; these may be others for each."""
+    """The partition of each hash, out of `count`, which may be one number or one for each hash."""
     # Numbers of 32 bits are divided in half the time.
     return ((hashes & _PLACE_MASK) % np.asarray(count, np.uint32)).astype(np.int64)
 

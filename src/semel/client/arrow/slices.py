@@ -23,8 +23,8 @@ from semel.wire.records import (
     opened,
 )
 
-# So many bytes of records are laid out at once, or one batch if that is larger: enough that what is done once for all
-# records costs next to nothing, and few enough that what is known of each record does not add up.
+# The bytes of records that are laid out at once, or one batch if that is larger: enough that the work for all of them
+# costs next to nothing, and few enough that what is kept for each record does not add up.
 LAYOUT_BYTES: Final = 4 * 1024 * 1024
 
 # The key of the marker that ends a transaction by aborting it: version 0, type 0.

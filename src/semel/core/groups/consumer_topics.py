@@ -129,7 +129,7 @@ class ResolvedPattern:
         return self._numbers
 
     def look_up(self, catalog: Catalog) -> Steps[None]:
-        """Find in steps which topics match; those that have come behind the last step are left to who decides."""
+        """Find in steps which topics match. The decision itself looks at topics that came after the last step."""
         for _ in range(_ROUNDS_MAX):
             if self._changes == catalog.changes:
                 return

@@ -73,7 +73,7 @@ class Machine(Protocol):
         """Refused unless who says to be this member in this generation is that, and may commit."""
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Refused if who asks says to be a member and is none."""
+        """Refused if the request names a member, and the group has no such member."""
 
     def check_forget(self) -> None:
         """Refused if no offset of this group may be deleted as it is now."""

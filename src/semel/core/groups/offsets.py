@@ -1,8 +1,9 @@
 """How far one group has come: what it committed, and what open transactions will commit for it when they end.
 
-An offset that belongs to a transaction is pending until the transaction ends; until then nobody is shown it, and who
-asks for stable offsets is told to wait. Of two commits for one partition the later one counts, and later is who asked
-later, not whose transaction ended later: a plain commit is not undone by the end of a transaction open before it.
+An offset that belongs to a transaction is pending until the transaction ends. Until then no client is shown it, and a
+client that asks for stable offsets is told to wait. If a partition has two commits, the later one counts. A commit in a
+transaction is as late as its request, and not as late as the end of the transaction: so the end of a transaction does
+not undo a plain commit that came after the transaction's own.
 
 Partitions go by their topic's number, so nothing here outlives its topic. Which offsets are kept for how long is
 decided in `groups`, where members are known; this file must not know any.
@@ -167,7 +168,7 @@ class GroupOffsets:
         return any(table.get(name) is not None for table in self.pending.values())
 
     def view(self, *, with_pending: bool) -> OffsetsView:
-        """All of them as of now, for who looks at them for long: a transaction may end meanwhile."""
+        """All of them as of now. A caller may look at them for long, and a transaction may end meanwhile."""
         pending = [table.snapshot() for table in self.pending.values()] if with_pending else []
         return OffsetsView(self.committed.snapshot(), pending)
 

@@ -26,7 +26,7 @@ TOPIC_CONFIGS: Final = {
     "segment.bytes": "1048576",
     "min.cleanable.dirty.ratio": "0.1",
 }
-# How far from the end a marker is looked for at first: it is behind it but for the ends of aborted transactions.
+# How far from the end a marker is looked for at first: only the ends of aborted transactions may come after it.
 TAIL_OFFSETS: Final = 64
 # The first one was written under ids of lanes that had no prefix. A version that knows only that one must not write
 # after this one: it would claim the wrong transactional id.
@@ -213,7 +213,7 @@ def _unless_done(client: LogClient, change: Callable[[], object], done: ErrorCod
 
 
 def _await(client: LogClient, name: str, lanes: int) -> Topic:
-    """The topic, once brokers know that it has so many lanes and each of its partitions has a leader."""
+    """The topic, once brokers know that it has `lanes` partitions and each of them has a leader."""
     patience = Patience(client.settings)
     while True:
         topic = client.topics([name]).get(name)

@@ -1,8 +1,8 @@
 """The options of the source: which there are, what they may say, and which go together. Pure.
 
-They are those of Spark's own Kafka source, with the same defaults and refusals, but for three things: read_committed is
-the default, an option that nobody knows is refused by its name, and `includeProducer` is new. An option must never be
-passed over in silence.
+They are those of Spark's own Kafka source, with the same defaults and refusals, with three exceptions: read_committed
+is the default, an unknown option is refused by its name, and `includeProducer` is new. An option must never be ignored
+in silence.
 """
 
 import re
@@ -72,7 +72,7 @@ OPTIONS: Final = (
         "Stream: how many offsets a batch takes at most, shared out in proportion to what each partition has; but one "
         "for each partition that has any.",
     ),
-    Option("minOffsetsPerTrigger", "", "Stream: a batch waits until there are so many, or for `maxTriggerDelay`."),
+    Option("minOffsetsPerTrigger", "", "Stream: a batch waits for this many records, or for `maxTriggerDelay`."),
     Option("maxTriggerDelay", "15m", "Stream: how long `minOffsetsPerTrigger` may keep a batch waiting."),
     Option("minPartitions", "", "Into how many tasks a batch is cut at least, about; else one for each partition."),
     Option("maxRecordsPerPartition", "", "How many offsets a task has at most; partitions with more are cut."),

@@ -15,7 +15,7 @@ from pyspark.sql import types as spark_types
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
-# So many digits of a decimal come out of a floating-point number as they went in.
+# The digits of a decimal that come out of a floating-point number as they went in.
 REAL_DIGITS_MAX: Final = 15
 _WORDS: Final = (
     ("INTEGER", ("INT",)),

@@ -1,8 +1,8 @@
 """What PostgreSQL makes of a value that it stores in a column of a user's own table, by the column's type.
 
-It refuses by itself what does not fit, but for what it can round or cut off: 1.005 in a `numeric(10,2)` becomes 1.01, a
-moment in a `date` loses its hours, a long in a `real` its last digits. Where that would change what a row says it is
-refused, before a row is written; nothing here may let a value pass that comes out of the table as another one. Only of
+It refuses by itself a value that does not fit, unless it can round it or cut it off: 1.005 in a `numeric(10,2)` becomes
+1.01, a moment in a `date` loses its hours, a long in a `real` its last digits. If that would change a value, it is
+refused before a row is written; nothing here may let a value pass that comes out of the table as another one. Only of
 a `varchar(n)` the values decide, each as it is staged, for nearly all that such columns hold fits.
 """
 
@@ -30,7 +30,7 @@ _MONEY_SCALE: Final = 2
 _LENGTH_MAX: Final = re.compile(r"character varying\((\d+)\)")
 _CUT: Final = {"name": "keeps the first 63 bytes of a text", '"char"': "keeps the first byte of a text"}
 _LENGTH: Final = re.compile(r"character(?! varying).*")
-# So many digits of a decimal come out of it as they went in.
+# The digits of a decimal that come out of it as they went in.
 _FLOAT_DIGITS: Final = {"real": 6, "double precision": 15}
 _BIT_LENGTHS: Final[Mapping[type[DataType], int]] = {
     spark_types.ByteType: 8,
@@ -38,7 +38,7 @@ _BIT_LENGTHS: Final[Mapping[type[DataType], int]] = {
     spark_types.IntegerType: 32,
     spark_types.LongType: 64,
 }
-# Whole numbers of so many bits come out of it as they went in.
+# The bits of a whole number that come out of it as they went in.
 _FLOAT_BITS: Final = {"real": 24, "double precision": 53}
 _TEXTS: Final = (spark_types.StringType, spark_types.VarcharType, spark_types.CharType)
 _MOMENTS: Final = (spark_types.TimestampType, spark_types.TimestampNTZType)
