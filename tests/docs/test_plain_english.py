@@ -38,7 +38,7 @@ TURNS: Final = {
     r"\bbe it (by|a|the|in|from)\b": "whether ... or",
     r", for (it|they|nobody|he|nothing)\b": "because",
     r"\b(comes?|came|becomes?|became) of\b": "say what happens, or what the result is",
-    r"\blets? go\b": "release, forget, delete",
+    r"\b[Ll]ets? go\b": "release, forget, delete",
     r"\bhears? of\b": "learn, receive, be told",
     r"\bto be had\b": "available",
     r"\btakes? it that\b": "assume",

@@ -29,8 +29,8 @@ class Deadlines(Generic[N]):
     def __init__(
         self, work: Callable[[N, int], Steps[None]], look: Callable[[], None], tell: Callable[[Exception], None]
     ) -> None:
-        """`work` does, in steps, what is due for a name at a time, and notes the name's next time. `look` hears that an
-        earlier time came up, and `tell` hears what work broke off with.
+        """`work` does, in steps, what is due for a name at a time, and notes the name's next time. `look` is called
+        when an earlier time came up, and `tell` with the error that work broke off with.
         """
         self._work: Callable[[N, int], Steps[None]] = work
         self._look = look
@@ -77,7 +77,7 @@ class Alarm:
     """Has the work of all deadlines begun when their time has come."""
 
     def __init__(self, clock: Clock, begin: Callable[[Steps[None]], None], tell: Callable[[Exception], None]) -> None:
-        """`begin` takes the steps of what is due; `tell` hears what the work for one name broke off with."""
+        """`begin` takes the steps of the work that is due; `tell` gets the error that such work broke off with."""
         self._clock = clock
         self._begin = begin
         self._tell = tell
@@ -94,7 +94,7 @@ class Alarm:
         return deadlines
 
     def catch_up(self) -> None:
-        """The clock has jumped ahead: do what is due by that."""
+        """The clock has jumped ahead: do the work that is due by now."""
         self._unset()
         self._ring()
 

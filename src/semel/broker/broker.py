@@ -290,7 +290,7 @@ class Broker:
             server.close()
 
     async def _stop_threads(self) -> None:
-        """Let the disk finish, and hear how it went: the log must not be closed over a sync that failed."""
+        """Wait for the disk threads to finish, and for their errors: the log must not be closed after a failed sync."""
         self.turns.stop()
         self._threads_running = False
         self.compactor.stop()
@@ -301,7 +301,7 @@ class Broker:
         await asyncio.sleep(0)
 
     def fail(self, error: BaseException) -> None:
-        """What is on disk or in memory cannot be vouched for: say so, stop serving, leave the rest to a restart."""
+        """The disk or the memory can no longer be trusted: log that, stop serving, and leave the rest to a restart."""
         if self.failed.done():
             return
         cause = error if isinstance(error, Torn) else repr(error)

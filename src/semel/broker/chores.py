@@ -119,7 +119,7 @@ def forget_silent_transactional_ids(runtime: Runtime) -> Steps[None]:
 
 
 def _counted_now_ms(runtime: Runtime, period_ms: int) -> int:
-    """The time, but earlier by as long as there was no broker to speak to, as far as this period goes back."""
+    """The time, less the part of this period in which the broker was down: silence counts only while it runs."""
     now_ms = runtime.clock.now_ms()
     runtime.log.note_time(now_ms, runtime.clock.steady_ms())
     return now_ms - runtime.log.state.silence.allowed_ms(now_ms, period_ms) + period_ms

@@ -1,7 +1,7 @@
-"""Drives the machines of groups: requests that wait, entries that become durable, members that fall silent.
+"""Drives the machines of classic groups: requests that wait, entries that become durable, members that fall silent.
 
-The rules are those of `semel.core.groups`. Here is what they must not know: the exchanges behind the tokens that they
-hand back, the journal that keeps what they propose, and the alarm that rings when a member was silent for too long.
+The rules are those of `semel.core.groups`. This file has what they must not know: the exchanges behind the tokens that
+they hand back, the journal that stores what they propose, and the alarm that rings when a member was silent too long.
 A step is carried out as a whole before the next one begins, so no machine ever sees half of another step.
 """
 
@@ -160,7 +160,7 @@ class ClassicGroupCoordinator:
     def heartbeat(
         self, exchange: Exchange, name: str, member_id: str, instance_id: str | None, generation: int
     ) -> None:
-        """`Refused` if the member has to do something about it."""
+        """`Refused` if the member is unknown, or has to join again."""
         self.note_heard(exchange, name, member_id)
         consumer_group = self._consumer_groups.with_members(name)
         if consumer_group is not None:
@@ -179,7 +179,7 @@ class ClassicGroupCoordinator:
         return step.left
 
     def hear(self, exchange: Exchange, name: str, member_id: str) -> None:
-        """A member has shown in some other way that it is there."""
+        """A member has shown by another request that it is alive."""
         machine = self._machine(name)
         member = None if machine is None else machine.members.get(member_id)
         if machine is not None and member is not None:
@@ -255,7 +255,7 @@ class ClassicGroupCoordinator:
         return machine if isinstance(machine, ClassicGroup) else None
 
     def _joinable(self, name: str) -> ClassicGroup:
-        """The group to be of, which comes to be if there is none."""
+        """The group that the member is to join, which is made if there is none."""
         groups = self._state.groups
         groups.check_room(name)
         group = groups.named(name)
@@ -304,7 +304,7 @@ class ClassicGroupCoordinator:
         self._note(machine)
 
     def _note(self, machine: ClassicGroup) -> None:
-        """Take note of how large a group is now, and of when there is something to do about it."""
+        """Note how large a group is now, and its next deadline."""
         self._members.note_size(machine.name, machine.size_bytes)
         self._deadlines.note(machine.name, classic.next_deadline_ms(machine))
 

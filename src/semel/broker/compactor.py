@@ -22,9 +22,9 @@ from semel.storage.segment import Segment
 
 # How often it is looked whether there is something to do, as in Apache Kafka.
 LOOK_SECONDS: Final = 15.0
-# So long the thread works, and then it sleeps for so long. A request passes the interpreter from thread to thread a few
-# times and may wait this long each time: with twice as much work at a time it took twice as long, with half as much a
-# pass did.
+# The time for which the thread works, and for which it then sleeps. A request passes the interpreter from thread to
+# thread a few times and may wait this long each time: with twice as much work at a time a request took twice as long,
+# with half as much a pass did.
 _WORK_SECONDS: Final = 0.0005
 _PAUSE_SECONDS: Final = 0.00005
 
@@ -162,7 +162,7 @@ class Compactor:
         if isinstance(error, _Interrupted):
             return
         if isinstance(error, OSError):
-            # For want of space, most often; and where the topic was deleted meanwhile its files are gone.
+            # Most often the disk is full; or the topic was deleted meanwhile, and its files are gone.
             if self._runtime.log.state.catalog.numbered(partition.topic_number) is not None:
                 self._runtime.pump.write_refused(error)
             return

@@ -121,7 +121,7 @@ class Exchange:
 
     def reply_by_hanging_up(self, after: int = 0) -> None:
         """Break the connection where the answer would have gone: there is no other way to say what is wrong."""
-        # What came behind this request is not served: its sender will never know how far we got.
+        # The requests behind this one are not served: their sender could never know how far the broker got.
         self._connection.stop_serving()
         self.reply(_HANGING_UP, after)
 
@@ -315,7 +315,7 @@ class Connection(asyncio.BufferedProtocol):
         self.host.serve(exchange, frame[header.body :], self._go_on)
 
     def _go_on(self) -> None:
-        """The request is done with, though it may not be answered yet."""
+        """The handler has finished with the request, which may not be answered yet."""
         self._has_to_wait = False
         if self._transport is None:
             self._buffer.release()
@@ -401,7 +401,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_stalled(self) -> bool:
-        """Whether the client owes something: the rest of a request, or the taking of an answer."""
+        """Whether the client has stopped in the middle of sending a request or of taking an answer."""
         owes_bytes = len(self._buffer) > 0 and not self._reading_paused
         return self._writing_paused or owes_bytes
 

@@ -1,10 +1,11 @@
-"""Drives the groups of the new protocol: what heartbeats change becomes durable, and members that fall silent are gone.
+"""Drives the groups of the new protocol: makes the changes of heartbeats durable, and removes silent members.
 
-The rules are those of `semel.core.groups.consumer`. Here is what they must not know: the journal that keeps what they
-decide, the alarm, and how far the journal has to be durable before a member may hear where it is. A heartbeat that
-changes nothing writes nothing; its answer still waits for what was changed last in its group, since it shows that.
+The rules are those of `semel.core.groups.consumer`. This file has what they must not know: the journal that stores what
+they decide, the alarm, and how far the journal has to be durable before a member may be told its position. A heartbeat
+that changes nothing writes nothing; its answer still waits for the last change of its group, because it shows that.
 
-Members of the classic protocol come from `semel.broker.classic_groups`, which has the groups that know no other.
+Members of the classic protocol come from `semel.broker.classic_groups`, which has the groups without a member of the
+new protocol.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,7 +37,7 @@ from semel.core.steps import Steps
 
 
 class HeartbeatAnswer(NamedTuple):
-    """The answer to a heartbeat: where the member is, what it may read if it must be told, and when it may be told."""
+    """The answer to a heartbeat: the member's epoch, what it may read if that is new, and when the answer may go."""
 
     member_id: str
     epoch: int
@@ -142,7 +143,7 @@ class ConsumerGroupCoordinator:
         return HeartbeatAnswer(beat.member_id, member.epoch, may_read, interval_ms, self._changed.get(name, 0))
 
     def _machine(self, name: str, beat: Heartbeat) -> tuple[ConsumerGroup, ConsumerGroupChanged | None]:
-        """The group's machine, and the entry that has to come first where the group spoke the classic protocol."""
+        """The group's machine, and the entry that has to come first if the group spoke the classic protocol."""
         groups = self._state.groups
         group = groups.named(name)
         machine = None if group is None else group.machine
@@ -162,7 +163,7 @@ class ConsumerGroupCoordinator:
         return new, upgrade
 
     def _keep(self, name: str, machine: ConsumerGroup, entry: ConsumerGroupChanged | None) -> ConsumerGroup:
-        """Make a decision part of the log, or refuse it; the machine to go on with."""
+        """Make a decision part of the log, or refuse it. Return the machine to go on with."""
         if entry is None:
             return machine
         self._check_size(machine, entry)
@@ -200,7 +201,7 @@ class ConsumerGroupCoordinator:
     # -- members of the classic protocol ------------------------------------------------------------------------
 
     def with_members(self, name: str) -> ConsumerGroup | None:
-        """The group, if it speaks the new protocol. One without members is whatever its next member speaks."""
+        """The group, if it has members and speaks the new protocol. An empty group may take either protocol."""
         machine = self._existing(name)
         return None if machine is None or machine.is_empty else machine
 
@@ -231,7 +232,7 @@ class ConsumerGroupCoordinator:
     def classic_heartbeat(
         self, name: str, machine: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
     ) -> None:
-        """`Refused` if the member has to do something about it."""
+        """`Refused` if the member is unknown, or has to join again."""
         now_ms = self._runtime.clock.steady_ms()
         try:
             consumer_migration.check_heartbeat(machine, member_id, instance_id, generation)
@@ -281,7 +282,7 @@ class ConsumerGroupCoordinator:
     # -- time ---------------------------------------------------------------------------------------------------
 
     def connection_lost(self, name: str, machine: ConsumerGroup, member_id: str) -> None:
-        """A member may have died: let it show itself soon."""
+        """A member may have died: give it less time for its next heartbeat."""
         machine.connection_lost(member_id, self.rules_of(name), self._runtime.clock.steady_ms())
         self._note_deadline(name, machine)
 

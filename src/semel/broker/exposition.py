@@ -25,7 +25,7 @@ _Sample = tuple[str, float]
 
 
 def exposition(broker: Broker) -> str:
-    """All that there is to know of a broker at this moment."""
+    """All metrics of a broker at this moment."""
     return "\n".join(
         (
             *_batches(broker),

@@ -1,4 +1,4 @@
-"""Makes what was appended durable, over and over, and lets the answers go that wait for it.
+"""Makes what was appended durable, over and over, and then lets the waiting answers leave.
 
 One thread syncs the journal; everything that was appended during a sync shares the next one. Another thread writes
 checkpoints, which give files of the journal back. If a sync fails, or the log is torn, the broker has to stop: this
@@ -52,7 +52,7 @@ class JournalPump:
         fail: Callable[[BaseException], None],
         note_progress: Callable[[], None],
     ) -> None:
-        """`fail` stops the broker for good; `note_progress` hears that answers may have left."""
+        """`fail` stops the broker for good; `note_progress` is called when answers may have left."""
         # The position of the journal before which every change counts: answers that depend on it may go.
         self.settled = log.end
         self._log = log
@@ -85,7 +85,7 @@ class JournalPump:
         self._waiting[waiter] = None
 
     def forget(self, waiter: Waiter) -> None:
-        """It is gone, and its answers with it."""
+        """Forget a waiter whose connection is gone."""
         self._waiting.pop(waiter, None)
 
     def follow(self) -> None:
@@ -111,7 +111,7 @@ class JournalPump:
             asyncio.get_running_loop().call_soon(self.begin_checkpoint)
 
     def look_for_space(self) -> Steps[None]:
-        """Let go of what may go where the disk was full, and checkpoint if it is time."""
+        """If the disk was full, delete what retention allows; and write a checkpoint if it is time."""
         self._checkpoint_postponed = False
         if self._space_sought:
             self._space_sought = False
@@ -220,7 +220,7 @@ class JournalPump:
             self._fail(error)
 
     def _or_fail(self, take_note: Callable[[Outcome], None]) -> Callable[[Outcome], None]:
-        """`take_note`; if it breaks off in the middle, what is durable is unknown, and clients would wait."""
+        """Call `take_note`, and fail if it breaks off: then it is unknown what is durable, and clients would wait."""
 
         def guarded(outcome: Outcome) -> None:
             try:

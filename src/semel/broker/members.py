@@ -38,13 +38,13 @@ class Members:
         self._members_of: dict[int, dict[MemberName, None]] = {}
 
     def tell(self, event: str, group: str, **fields: object) -> None:
-        """Something befell a group."""
+        """Log and count an event of a group."""
         self._runtime.metrics.group_events[event] += 1
         self._runtime.events.tell(logging.INFO, event, error=None, group=group, **fields)
 
     @contextmanager
     def founding(self, group: str, address: str) -> Iterator[None]:
-        """Around what may put a group on record: refused if this address has taken its share of them."""
+        """Wrap a change that may put a group on record: refused if this address has taken its share of them."""
         groups, now_ms = self._runtime.log.state.groups, self._runtime.clock.now_ms()
         horizon_ms = now_ms - self._runtime.limits.offsets_retention_ms
         is_new = groups.named(group) is None
@@ -57,7 +57,7 @@ class Members:
     # -- memory -------------------------------------------------------------------------------------------------
 
     def check_growth(self, more_bytes: int) -> None:
-        """Refuse what would take more memory than all groups may."""
+        """Refuse a change by which all groups together would take more memory than they may."""
         if more_bytes > 0 and self._size_bytes + more_bytes > self._runtime.limits.groups_bytes_max:
             raise Refused(GROUP_MAX_SIZE_REACHED, f"the members of all groups take {self._size_bytes} bytes")
 
@@ -78,7 +78,7 @@ class Members:
         self._members_of.setdefault(connection_number, {})[member] = None
 
     def forget(self, member: MemberName) -> None:
-        """It is no member any more."""
+        """Forget a member that has left."""
         connection_number = self._connection_of.pop(member, None)
         if connection_number is not None:
             members = self._members_of[connection_number]

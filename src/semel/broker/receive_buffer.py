@@ -19,7 +19,7 @@ def _never() -> bool:
 
 
 def _nothing() -> None:
-    """There is no connection any more."""
+    """Does nothing, in place of a lost connection's callbacks."""
 
 
 class ReceiveMemory:
@@ -103,7 +103,7 @@ class ReceiveBuffer:
         return self._view[self.begin - size : self.begin]
 
     def fit(self, size: int) -> None:
-        """See to it that a frame of `size` bytes fits behind `begin`, and that there is space to receive into."""
+        """Make room for a frame of `size` bytes behind `begin`, and for more bytes to receive."""
         self.is_too_small = False
         kept = len(self)
         if self._memory.beyond is self and (self.begin > 0 or kept == 0):

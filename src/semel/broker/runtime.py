@@ -1,8 +1,8 @@
 """What carries out a decision: the one runtime under transactions, groups, handlers and chores.
 
 A decision of the rules is an entry. `commit` appends it to the journal and applies it; the answer that shows it waits
-until the journal is durable up to there, which the pump sees to. What has to happen later gets a deadline on the alarm,
-and what takes long is done in turns. This file must never decide anything, and must never know a particular API.
+until the pump has made the journal durable up to there. Work for later gets a deadline on the alarm, and long work is
+done in turns. This file must never decide anything, and must never know a particular API.
 """
 
 import logging
@@ -81,11 +81,11 @@ class Runtime:
     # -- work that no client waits for --------------------------------------------------------------------------
 
     def attempt(self, job: Callable[[], None]) -> None:
-        """Do what no client asked for. If it breaks off, that is told here, and the job is tried another time."""
+        """Do work that no client asked for. If it breaks off, the error is logged here; a later chore tries again."""
         self.turns.begin(at_once(job), self.note_end)
 
     def note_end(self, error: Exception | None) -> None:
-        """Such work has come to its end, or broke off."""
+        """Log the error that such work broke off with, if it did."""
         if isinstance(error, OSError):
             self.pump.write_refused(error)
         elif error is not None:
@@ -93,7 +93,7 @@ class Runtime:
         self.pump.follow()
 
     def _tell_of_fault(self, error: Exception) -> None:
-        """The work of a deadline broke off. What the disk refuses was told when it was committed."""
+        """Log that the work of a deadline broke off. An error of the disk was logged when the entry was committed."""
         self.note_end(None if isinstance(error, OSError) else error)
 
     # -- telling ------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ an error, or a high watermark or log start that the consumer has not been told y
 
 Every request of a session carries the next epoch. A request that was lost or sent twice is noticed by its epoch; the
 consumer is told and starts a new session. Sessions are bounded: the one longest unused makes way for a new one, if it
-was unused for long; else the new consumer goes without.
+was unused for long; otherwise the new consumer does without a session.
 """
 
 import secrets
@@ -135,7 +135,7 @@ class FetchSessions:
             self._partition_count -= len(session.interests)
 
     def _update(self, session: FetchSession, request: FetchRequest) -> bool:
-        """Bring the session up to date; False if what is asked for is more than can be remembered."""
+        """Bring the session up to date; False if it would have more partitions than sessions may have."""
         interests = session.interests
         self._partition_count -= len(interests)
         for name, topic_id, indexes in request.forgotten:

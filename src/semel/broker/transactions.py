@@ -1,7 +1,7 @@
-"""What the broker does about transactions besides answering: commits decisions, counts, ends what takes too long.
+"""The broker's part in transactions: it commits decisions, counts, and ends transactions that take too long.
 
-The rules are those of `semel.core.transactions`. Here is what they must not know: the journal that makes their
-decisions durable, the alarm that rings when a transaction is overdue, and over which connection a request came.
+The rules are those of `semel.core.transaction_rules`. This file has what they must not know: the journal that makes
+their decisions durable, the alarm that rings when a transaction is overdue, and the connection of a request.
 
 In version 1 of the protocol a request does not say which transaction it means. One that was delayed on a connection
 which its client has given up could end the client's next transaction, half done, or put offsets of the last one into
@@ -146,7 +146,7 @@ class TransactionCoordinator:
         raises_epoch: bool,
         check_timely: Callable[[], None],
     ) -> Steps[End]:
-        """End a transaction. `check_timely` breaks off where the one that was meant may have ended meanwhile."""
+        """End a transaction. `check_timely` breaks off if the transaction that was meant may have ended meanwhile."""
         now_ms, new_producer_id = self._runtime.clock.now_ms(), self._runtime.new_producer_id
 
         def decide() -> End:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from semel.core.steps import Elsewhere, Steps, Waiting
 
-# Hears that the work is done, or what it broke off with.
+# Called with None when the work is done, or with the error that it broke off with.
 Done = Callable[[Exception | None], None]
 # Does the first in a thread, and then the second on the event loop.
 RunElsewhere = Callable[[Callable[[], None], Callable[[BaseException | None], None]], None]

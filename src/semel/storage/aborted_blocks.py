@@ -1,8 +1,8 @@
 """The blocks of a partition's aborted transactions on disk: where each lies, and how they are written and read.
 
-A block is written once, when it is full, and never changed; it counts when the checkpoint that names it is durable, and
-until then the journal has what is in it. So whatever a crash leaves behind the last block that a checkpoint names is
-written over. Files hold many blocks each, and one goes when the last of its blocks does.
+A block is written once, when it is full, and never changed. It counts when the checkpoint that names it is durable;
+until then the journal has its content. So the bytes that a crash leaves behind the last block that a checkpoint names
+are written over. A file holds many blocks, and is removed with the last of them.
 
 What is in a block, and which ones a search has to look into, is the business of `core.aborted`; nothing here may decide
 that a block is not needed.
@@ -59,7 +59,7 @@ class AbortedBlocks:
         return self._state.aborted.between(begin, end, lambda numbers: self._read(numbers, self._segment_files.opened))
 
     def cold(self, begin: int, end: int) -> list[Stretch]:
-        """What `between` with these arguments would have to wait for the disk to get."""
+        """The stretches that `between`, with these arguments, would have to wait for the disk to read."""
         numbers = self._state.aborted.blocks_between(begin, end)
         return [
             stretch
@@ -68,8 +68,8 @@ class AbortedBlocks:
         ]
 
     def for_thread(self) -> Callable[[int, int], list[tuple[int, int, int]]]:
-        """What was aborted as of now, to be searched in a thread: producer id, first offset and marker's offset of each
-        that reaches into the stretch from one offset to before another.
+        """A search of the transactions that are aborted now, for a thread. It answers producer id, first offset and
+        marker's offset of each that reaches into the stretch from one offset to before another.
         """
         aborted = AbortedTransactions.from_bytes(*self._state.aborted.to_bytes())
         return lambda begin, end: aborted.spans(begin, end, self._read_alone)
@@ -129,7 +129,7 @@ class AbortedBlocks:
         return self._paths(aborted.first_block // per_file, -(-aborted.next_block // per_file))
 
     def freed(self, first_block_before: int) -> list[str]:
-        """The files that no block is in any more, nor ever will be, where the first block was another one before."""
+        """The files that no longer hold a block since the first block moved on from `first_block_before`."""
         per_file = self._layout.blocks_per_file
         return self._paths(first_block_before // per_file, self._state.aborted.first_block // per_file)
 

@@ -116,8 +116,8 @@ def write(files: Files, state: dict[str, Any], packed: list[bytes]) -> None:
 
 
 def _pieces(value: Any) -> Iterator[str]:
-    """A value as JSON, piece by piece: while a piece is made no other thread can run, so there must be none that is
-    large, whatever there is much of. The items of a list are alike.
+    """A value as JSON, piece by piece. No other thread can run while a piece is made, so no piece may be large, even if
+    the value is. The items of a list are alike.
     """
     if isinstance(value, dict) and _may_be_large(value):
         mark = "{"

@@ -1,8 +1,8 @@
 """Entries of `semel.core.entries` as bytes, and back.
 
-Batches are the many and the large: a fixed head, then the batch itself, never copied. All other entries are the few and
-the small, and are JSON, so that `semel dump` and a person with a hex viewer can read them and a field can be added
-without a new format.
+Most entries are batches, and they are large: a fixed head, then the batch itself, never copied. All other entries are
+few and small. They are JSON, so that `semel dump` and a person with a hex viewer can read them, and a field can be
+added without a new format.
 """
 
 import json

@@ -61,7 +61,7 @@ PRODUCER_STATE_BYTES: Final = 140
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """How the log keeps its house; every number but those of blocks may change between two starts."""
+    """The settings of the log; every number except those of blocks may change between two starts."""
 
     journal_file_bytes: int = journal.FILE_BYTES
     # A checkpoint is due when the journal has grown by this much, so recovery never replays much more.
@@ -77,7 +77,7 @@ class LogSettings:
     group_offsets_max: int = GROUP_OFFSETS_MAX
     transactions: TransactionBounds = TRANSACTION_BOUNDS
     access_rules_max: int = RULES_MAX
-    # Whether answers go, and records are read, before the disk has what they speak of (`--durability os`).
+    # Whether answers go, and records are read, before the records are on disk (`--durability os`).
     acknowledges_unsynced: bool = False
 
 
@@ -303,7 +303,7 @@ class Log:
                 watcher.moved(partition)
 
     def retain(self, now_ms: int) -> Steps[None]:
-        """Let go of what is older or more than the topics' configurations want to keep."""
+        """Delete the segments that are older, or more, than the topics' configurations keep."""
         for partition in self.state.partitions.all():
             topic = self.state.catalog.numbered(partition.topic_number)
             # It may have been deleted since the last step.

@@ -1,9 +1,9 @@
 """One partition on disk: its state machine and the segments that hold its records.
 
 Reading needs no lock and no copy of the state: what may be read ends at a `Mark`, an offset together with its place in
-a segment, so that a fetch never has to look for the end. There are two, one for those who read everything and one for
-those who read what is committed, and both are moved by `semel.storage.log` when what lies before them counts: after the
-sync, or after the write where the user chose so.
+a segment, so that a fetch never has to look for the end. There are two: one for readers of all records, and one for
+readers of committed records. `semel.storage.log` moves both when the records before them count: after the sync, or
+after the write if the user chose so.
 """
 
 from bisect import bisect_right
@@ -316,7 +316,7 @@ class PartitionLog:
             yield from takewhile(lambda pair: pair[0].base_offset < end, self.batches(begin, until))
 
     def retained_from(self, now_ms: int, retention_ms: int, retention_bytes: int) -> int:
-        """Where the log has to begin once what is too old or too much is gone; whole segments go, never part of one."""
+        """The log start after the segments that are too old, or too much, are deleted; never a part of a segment."""
         start = self.state.log_start
         excess = self.size - retention_bytes if retention_bytes >= 0 else 0
         for segment, following in zip_longest(self._segments, self._segments[1:]):

@@ -112,7 +112,7 @@ def take_partitions(
 def _bring_back(
     files: Files, state: State[PartitionLog], snapshot: dict[str, Any], packed: memoryview, repair: Repair
 ) -> None:
-    """What the checkpoint holds; `Damaged`, with the reason, where its bytes are right and its words are not."""
+    """Restore what the checkpoint holds; `Damaged`, with the reason, if its bytes are intact and its content is not."""
 
     def restore_partitions() -> None:
         for record, parts in checkpoint.unpack(snapshot["partitions"], packed):

@@ -1,9 +1,9 @@
-"""What a start may go on without when it meets something intact that cannot be, and the copies that are kept of it.
+"""What a start may leave out if it finds something intact that cannot be true, and the copies that are kept of it.
 
-An entry that cannot follow on those before it is passed over; members of a group that contradict each other are left
-out, and join again; a transaction that is open in a partition and has no owner gets one, so that its deadline
-ends it. Each of these is kept in `set-aside/`, durable before the start goes on without it. Nothing here decides to do
-any of that: a person does (`semel repair --set-aside`).
+An entry that cannot follow on those before it is skipped. Members of a group that contradict each other are left out,
+and join again. A transaction that is open in a partition and has no owner gets one, so that its deadline ends it. A
+copy of each is in `set-aside/`, and durable before the start goes on. Nothing here decides to do any of that: a person
+does (`semel repair --set-aside`).
 """
 
 import json
@@ -24,12 +24,12 @@ DIRECTORY: Final = "set-aside"
 
 
 class Repair:
-    """Nothing is gone on without. `SettingAside` does."""
+    """Leaves nothing out; `SettingAside` does."""
 
     skipped_positions: frozenset[int] = frozenset()
 
     def mended(self, state: dict[str, Any]) -> dict[str, Any]:
-        """What to take for the words of the checkpoint."""
+        """The checkpoint's content to go on with."""
         return state
 
     def adoption(
@@ -40,7 +40,7 @@ class Repair:
 
 
 class SettingAside(Repair):
-    """Goes on without what cannot be, keeps a copy of each piece, and tells of each in one line."""
+    """Leaves out what cannot be true, keeps a copy of each piece, and names each in one line."""
 
     def __init__(self, files: Files, tell: Callable[[str], None]) -> None:
         self._files = files
@@ -48,7 +48,7 @@ class SettingAside(Repair):
         self._told: set[str] = set()
 
     def skip(self, misfit: Misfit) -> None:
-        """Pass this entry over."""
+        """Skip this entry."""
         entry = misfit.entry
         self.skipped_positions |= {entry.position}
         payload = {"kind": entry.kind, "payload": b64encode(entry.payload).decode()}

@@ -234,7 +234,7 @@ class SegmentFiles:
         return self.opened(segment.path)
 
     def opened(self, path: str) -> File:
-        """A file that is there."""
+        """An existing file."""
         file = self._open.get(path)
         if file is not None:
             self._open.move_to_end(path)

@@ -13,8 +13,8 @@ clients are served in between, and says so:
 
 `semel.wire.messages` says what a request gives and what the fields of an answer may be. An answer goes when all that
 was in the log at this moment is durable: then neither a change that it reports nor anything that it shows can be lost
-again. If a request names several things, each stands for itself: `attempted` turns the refusal of one into its error
-code and message, so that it does not keep the others out. Nothing here may know a particular API.
+again. If a request names several things, each is answered by itself: `attempted` turns the refusal of one into its
+error code and message, so that the others are still carried out. Nothing here may know a particular API.
 """
 
 from collections.abc import Callable, Mapping

@@ -19,13 +19,13 @@ TOPIC: Final = 2
 BROKER: Final = 4
 GROUP: Final = 32
 
-# For where a value comes from.
+# Kafka's numbers for the source of a value.
 _TOPIC_CONFIG: Final = 1
 _STATIC_BROKER_CONFIG: Final = 4
 _DEFAULT_CONFIG: Final = 5
 _GROUP_CONFIG: Final = 8
 
-# And for what it is.
+# Kafka's numbers for the type of a value.
 _TYPES: Final = {"boolean": 1, "string": 2, "int": 3, "long": 5, "double": 6, "list": 7}
 
 

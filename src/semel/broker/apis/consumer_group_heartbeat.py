@@ -64,7 +64,7 @@ def _heartbeat(broker: Serving, exchange: Exchange, request: Any) -> Steps[Heart
 
 
 def _owned(broker: Serving, topics: Any) -> Steps[Partitions | None]:
-    """What the member says to own. Whatever does not exist is one partition of a topic that does not."""
+    """The partitions that the member says it owns. One that does not exist becomes a partition of no topic."""
     if topics is None:
         return None
     owned: dict[int, list[int]] = {}

@@ -1,6 +1,6 @@
 """DeleteRecords (21), versions 0 to 2: deletes all records of a partition below an offset; -1 means all records.
 
-Only records that consumers may read can be deleted, and only from a topic whose configuration lets old records go. The
+Only records that consumers may read can be deleted, and only from a topic whose `cleanup.policy` deletes records. The
 answer is the new log start, which may be above the requested offset, and never moves back.
 """
 

@@ -33,7 +33,7 @@ def partition_of(broker: Serving, topic_name: str, index: int) -> tuple[Topic, P
 
 
 def check_leader_epoch(broker: Serving, epoch: int) -> None:
-    """Refuse what a client has heard of the leader where it is not so; -1 is nothing heard."""
+    """Refuse a leader epoch that is not the present one; -1 means that the client does not know any."""
     current = broker.log.state.partitions.leader_epoch
     if epoch not in (current, -1):
         error = ErrorCode.UNKNOWN_LEADER_EPOCH if epoch > current else ErrorCode.FENCED_LEADER_EPOCH

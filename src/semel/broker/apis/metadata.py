@@ -104,7 +104,7 @@ def described(topic: Topic, operations: int, partitions: list[Fields]) -> Fields
 
 
 def described_missing(name: str | None) -> Fields:
-    """What is said of a topic besides the error, where there is one."""
+    """What the answer has about a topic besides the error, if there is one."""
     return {
         "name": name,
         "topic_id": NO_TOPIC_ID,

@@ -47,7 +47,7 @@ class Straggler(Exception):
 
 
 def check_timely(broker: Serving, exchange: Exchange, producer_id: int, talk: Talk = "transaction") -> None:
-    """`Straggler` if this came over a connection that its client has given up; to be asked again behind every step."""
+    """`Straggler` if this came over a connection that its client has given up. Handlers ask again after every step."""
     if broker.transactions.is_straggler(producer_id, exchange.connection_number, talk):
         raise Straggler
 
