@@ -16,8 +16,8 @@ from semel.broker.broker import Broker
 from semel.core.batch import TRANSACTIONAL_BIT, read_header
 from semel.core.batch_checks import Sender
 from semel.core.entries import PartitionName
-from semel.core.producer_room import NoRoom
 from semel.core.producers import Outcome
+from semel.core.shares import NoShareLeft
 from semel.core.transaction_rules import Claim
 from semel.testing.faulty import Fault, FaultyFiles
 from semel.wire.errors import ErrorCode
@@ -64,9 +64,9 @@ def test_what_the_disk_did_not_take_is_charged_to_nobody() -> None:
             with pytest.raises(OSError, match="No space"):
                 announce(broker, mine, range(3), "honest")
         files.disarm()
-        assert broker.log.state.producer_room.charged("honest", None) == 1
+        assert broker.log.state.producer_shares.charged("honest", None) == 1
         announce(broker, mine, range(3), "honest")
-        assert broker.log.state.producer_room.charged("honest", None) == 3
+        assert broker.log.state.producer_shares.charged("honest", None) == 3
 
     beside(scenario)
 
@@ -81,7 +81,7 @@ def test_what_was_announced_finds_the_room_that_was_taken_for_it() -> None:
             assert send(broker, producer_id, 7, address) is Outcome.ACCEPTED
         for partition in range(2):
             assert send(broker, mine.producer_id, partition, "honest", TRANSACTIONAL_BIT) is Outcome.ACCEPTED
-        with pytest.raises(NoRoom, match="honest has put 2"):
+        with pytest.raises(NoShareLeft, match="honest has put 2"):
             send(broker, 6000, 7, "honest")
 
     beside(scenario)
@@ -163,4 +163,4 @@ def test_a_stranger_who_fills_the_record_of_producers_locks_nobody_out() -> None
         assert mine.add("orders") == [0]
         assert mine.send("orders", "value") == 0
         assert mine.end() == 0
-        assert broker.look(lambda b: b.log.state.producer_room.charged("127.0.0.1", None)) == 2
+        assert broker.look(lambda b: b.log.state.producer_shares.charged("127.0.0.1", None)) == 2

@@ -9,8 +9,8 @@ from semel.core.batch_checks import LOCAL, Sender, Verdict, judge_batch
 from semel.core.configs import parse
 from semel.core.entries import PartitionName, TopicCreated, TransactionalIdClaimed
 from semel.core.groups.groups import Groups
-from semel.core.producer_room import ProducerRoom
 from semel.core.producers import Outcome
+from semel.core.shares import Shares
 from semel.core.state import State
 from semel.core.topics import Catalog
 from semel.storage.examination import ExaminedPartition
@@ -26,7 +26,7 @@ def state() -> State[ExaminedPartition]:
     state = State(
         Catalog(),
         Groups(),
-        ProducerRoom(1),
+        Shares(1),
         lambda topic, first, below: [ExaminedPartition(PartitionName(topic.number, 0), below)],
     )
     state.apply(TopicCreated(1, "orders", bytes(16), 1, {}, 0))

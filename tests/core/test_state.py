@@ -4,13 +4,13 @@ from typing import get_args
 
 from semel.core.entries import BatchAppended, Entry, TopicDeleted
 from semel.core.groups.groups import Groups
-from semel.core.producer_room import ProducerRoom
+from semel.core.shares import Shares
 from semel.core.state import Holder, State
 from semel.core.topics import Catalog
 
 
 def test_every_entry_but_a_batch_has_its_machines_and_a_topic_goes_from_its_partitions_last() -> None:
-    state: State[Holder] = State(Catalog(), Groups(), ProducerRoom(1), lambda *_: [])
+    state: State[Holder] = State(Catalog(), Groups(), Shares(1), lambda *_: [])
     assert set(state._machines) == set(get_args(Entry)) - {BatchAppended}
     # Watchers of the partitions look into all the others.
     assert state._machines[TopicDeleted][-1] is state.partitions

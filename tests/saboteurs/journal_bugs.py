@@ -142,11 +142,11 @@ JOURNAL_BUGS: Final[tuple[Bug, ...]] = (
     # -- room for producers: shared out, and given back by time alone ------------------------------------------------
     Bug(
         "an address gets all the room that there is",
-        "semel.core.producer_room:ProducerRoom.check",
+        "semel.core.shares:Shares.check",
         "charged + 2 * wanted - 1 > free",
         "False",
         (
-            "tests/core/test_producer_room.py",
+            "tests/core/test_shares_of_addresses.py",
             "tests/broker/test_shares.py",
             "-k",
             "room or stranger or greed or address",
@@ -169,7 +169,7 @@ JOURNAL_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "partitions that are announced are charged to nobody",
         "semel.broker.transactions:TransactionCoordinator.add_partitions",
-        "self._state.producer_room.charge(new_states, address, now_ms, self._state.silence.horizon_ms)",
+        "self._state.producer_shares.charge(new_states, address, now_ms, self._state.silence.horizon_ms)",
         "pass",
         ("tests/broker/test_shares.py", "-k", "stranger"),
     ),
@@ -178,7 +178,7 @@ JOURNAL_BUGS: Final[tuple[Bug, ...]] = (
         "semel.core.state:State.restore",
         'snapshot.get("producer_room", ())',
         "()",
-        ("tests/storage/test_sharing_room.py",),
+        ("tests/storage/test_shares_after_restart.py",),
     ),
     # -- on macOS a sync reaches the disk, and one that failed stays failed -------------------------------------------
     Bug(

@@ -24,7 +24,7 @@ from semel.broker.metrics import Metrics
 from semel.broker.receive_buffer import ReceiveBuffer, ReceiveMemory
 from semel.broker.turns import Turns
 from semel.core.principal import ANONYMOUS, Principal
-from semel.core.producer_room import address_of
+from semel.core.shares import address_of
 from semel.security.listeners import Listener
 from semel.wire.errors import ProtocolError
 from semel.wire.frames import SIZE_BYTES, RequestHeader, frame_size, parse_request_header

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from semel.broker.runtime import Runtime
-from semel.core.producer_room import ProducerRoom
 from semel.core.refusals import GROUP_MAX_SIZE_REACHED, Refused
+from semel.core.shares import Shares
 
 
 class MemberName(NamedTuple):
@@ -29,7 +29,7 @@ class Members:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         # How many groups each address has put on record since the start; older ones are charged to no address.
-        self._shares = ProducerRoom(runtime.limits.groups_max, "groups")
+        self._shares = Shares(runtime.limits.groups_max, "groups")
         # What the members of each group take in memory.
         self._sizes: dict[str, int] = {}
         self._size_bytes = 0

@@ -17,7 +17,7 @@ from semel.broker.limits import Limits
 from semel.broker.metrics import Metrics
 from semel.broker.turns import Turns
 from semel.core.entries import Entry, TransactionEnded
-from semel.core.producer_room import NoRoom
+from semel.core.shares import NoShareLeft
 from semel.core.steps import Pace, Steps, at_once
 from semel.storage.log import Log
 from semel.storage.markers import PreparedEnd
@@ -103,7 +103,7 @@ class Runtime:
         if self.log.torn is None:  # Otherwise the broker ends, and its last event says why.
             self.events.tell(logging.ERROR, event, error=error, **fields)
 
-    def producer_refused(self, refusal: NoRoom) -> None:
+    def producer_refused(self, refusal: NoShareLeft) -> None:
         """One more producer was refused. Its client may try again at once, so the event comes once a minute."""
         self.metrics.refused_producers += 1
         now_ms = self.clock.steady_ms()

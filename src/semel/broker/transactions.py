@@ -18,7 +18,7 @@ from typing import Final, Literal, TypeVar, get_args
 from semel.broker.metrics import TransactionOutcome
 from semel.broker.runtime import Runtime
 from semel.core.entries import Entry, PartitionName, TransactionEnded
-from semel.core.producer_room import NoRoom, ProducerRoom
+from semel.core.shares import NoShareLeft, Shares
 from semel.core.steps import Steps, finish
 from semel.core.transaction_rules import Claim, End
 
@@ -36,7 +36,7 @@ class TransactionCoordinator:
         self._runtime = runtime
         self._state = runtime.log.state
         # How many ids each address has put on record since the start; older ones are charged to no address.
-        self._ids = ProducerRoom(runtime.limits.transactional_ids_max, "transactional ids")
+        self._ids = Shares(runtime.limits.transactional_ids_max, "transactional ids")
         # The newest connection over which each producer's version 1 transactions were heard of; a connection does not
         # outlive the process, so none of this has to. The one heard longest ago comes first.
         self._newest_connections: dict[tuple[int, Talk], int] = {}
@@ -87,7 +87,7 @@ class TransactionCoordinator:
         if is_new:
             try:
                 self._ids.check(1, len(known), address, horizon_ms)
-            except NoRoom as refusal:
+            except NoShareLeft as refusal:
                 self._runtime.producer_refused(refusal)
                 raise
 
@@ -119,12 +119,12 @@ class TransactionCoordinator:
         )
         if growth is not None:
             try:
-                new_states = self._runtime.log.check_producer_room(producer_id, growth.partitions, address)
-            except NoRoom as refusal:
+                new_states = self._runtime.log.check_producer_share(producer_id, growth.partitions, address)
+            except NoShareLeft as refusal:
                 self._runtime.producer_refused(refusal)
                 raise
             self._runtime.commit(growth)
-            self._state.producer_room.charge(new_states, address, now_ms, self._state.silence.horizon_ms)
+            self._state.producer_shares.charge(new_states, address, now_ms, self._state.silence.horizon_ms)
             self.note_grown(producer_id)
 
     def add_group(self, transactional_id: str, producer_id: int, producer_epoch: int, group: str) -> None:

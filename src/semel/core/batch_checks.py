@@ -162,7 +162,7 @@ def judge_batch(
     if outcome is GAP:
         return verdict
     if producer_id != NO_PRODUCER and partition.producers.get(producer_id) is None:
-        state.check_producer_room(producer_id, holder.name, sender.address)
+        state.check_producer_share(producer_id, holder.name, sender.address)
     if not configs.log_append_time:
         check_timestamps(header, now_ms, configs.timestamp_before_max_ms, configs.timestamp_after_max_ms)
     return verdict

@@ -38,7 +38,7 @@ from semel.core.entries import (
 from semel.core.groups.groups import Groups
 from semel.core.partition import Partition
 from semel.core.producer_ids import ProducerIds
-from semel.core.producer_room import ProducerRoom
+from semel.core.shares import Shares
 from semel.core.silence import Silence
 from semel.core.topics import Catalog, Topic
 from semel.core.transaction_rules import TRANSACTION_BOUNDS, TransactionBounds, TransactionRules
@@ -162,7 +162,7 @@ class State(Generic[H]):
         self,
         catalog: Catalog,
         groups: Groups,
-        producer_room: ProducerRoom,
+        producer_shares: Shares,
         make: MakeHolders[H],
         transaction_bounds: TransactionBounds = TRANSACTION_BOUNDS,
         access_rules_max: int = RULES_MAX,
@@ -176,7 +176,7 @@ class State(Generic[H]):
         self.groups = groups
         self.access = AccessRules(access_rules_max)
         self.silence = Silence()
-        self.producer_room = producer_room
+        self.producer_shares = producer_shares
         # For each entry the machines that take it in, in this order. A batch alone goes another way: `apply_batch`.
         self._machines: Final[Mapping[type[Entry], tuple[Machine, ...]]] = {
             TopicCreated: (catalog, self.partitions),
@@ -237,16 +237,16 @@ class State(Generic[H]):
         if len(producers) > before:
             self.partitions.producer_count += 1
             if address is not None and not self.transactions.takes_part(header.producer_id, holder.name):
-                self.producer_room.charge(1, address, at_ms, self.silence.horizon_ms)
+                self.producer_shares.charge(1, address, at_ms, self.silence.horizon_ms)
         if header.attributes & TRANSACTIONAL_BIT:
             self.transactions.apply_batch(header.producer_id, holder.name, at_ms)
 
-    def check_producer_room(self, producer_id: int, name: PartitionName, address: str | None) -> None:
-        """Refused unless one more producer may be put on record in a partition."""
+    def check_producer_share(self, producer_id: int, name: PartitionName, address: str | None) -> None:
+        """Refused unless this address may put one more producer on record in a partition."""
         if self.transactions.takes_part(producer_id, name):
-            # Room was taken when that was announced.
+            # Its address was charged when the partition was announced.
             address = None
-        self.producer_room.check(1, self.partitions.producer_count, address, self.silence.horizon_ms)
+        self.producer_shares.check(1, self.partitions.producer_count, address, self.silence.horizon_ms)
 
     def strays(self) -> Iterator[tuple[H, int]]:
         """The transactions that are open in a partition, by producer id, and have no transactional id.
@@ -265,7 +265,8 @@ class State(Generic[H]):
         return {
             "cluster_id": self.cluster_id,
             "leader_epoch": self.partitions.leader_epoch,
-            "producer_room": self.producer_room.snapshot(),
+            # The name that earlier versions gave it.
+            "producer_room": self.producer_shares.snapshot(),
             "catalog": self.catalog.snapshot(),
             "producer_ids": self.producer_ids.snapshot(),
             "transactions": self.transactions.snapshot(),
@@ -278,7 +279,7 @@ class State(Generic[H]):
         """Become what `snapshot` says. `restore_partitions` is called when they are there, and without history."""
         self.cluster_id = snapshot["cluster_id"]
         self.partitions.leader_epoch = snapshot.get("leader_epoch", 0)
-        self.producer_room.restore(snapshot.get("producer_room", ()))
+        self.producer_shares.restore(snapshot.get("producer_room", ()))
         self.catalog.restore(snapshot["catalog"])
         self.producer_ids.restore(snapshot["producer_ids"])
         self.transactions.restore(snapshot["transactions"])

@@ -16,7 +16,7 @@ from semel.core.batch import CHECKED_FROM, HEADER_BYTES, MAGIC, BatchHeader, rea
 from semel.core.entries import PartitionName
 from semel.core.groups.groups import Groups
 from semel.core.partition import Partition
-from semel.core.producer_room import PRODUCER_STATES_MAX, ProducerRoom
+from semel.core.shares import PRODUCER_STATES_MAX, Shares
 from semel.core.state import State
 from semel.core.topics import Catalog, Topic
 from semel.storage import checkpoint, journal
@@ -56,9 +56,7 @@ class Examined:
     """What is known about a data directory."""
 
     def __init__(self) -> None:
-        self.state: State[ExaminedPartition] = State(
-            Catalog(), Groups(), ProducerRoom(PRODUCER_STATES_MAX), _new_partitions
-        )
+        self.state: State[ExaminedPartition] = State(Catalog(), Groups(), Shares(PRODUCER_STATES_MAX), _new_partitions)
         # The checkpoint's own words; None where there is no readable one.
         self.checkpoint: dict[str, Any] | None = None
         self.replayed_entries = 0

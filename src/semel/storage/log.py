@@ -33,8 +33,8 @@ from semel.core.entries import (
 )
 from semel.core.groups.groups import GROUP_NAME_BYTES_MAX, GROUP_OFFSETS_MAX, GROUPS_MAX, Groups
 from semel.core.partition import PRODUCER_EXPIRATION_MS, answered_timestamp
-from semel.core.producer_room import PRODUCER_STATES_MAX, ProducerRoom
 from semel.core.producers import ACCEPTED
+from semel.core.shares import PRODUCER_STATES_MAX, Shares
 from semel.core.state import State
 from semel.core.steps import APPEND_PIECES, Steps, finish
 from semel.core.topics import Catalog, Topic
@@ -99,7 +99,7 @@ class Log:
                 name_bytes_max=settings.group_name_bytes_max,
                 offsets_max=settings.group_offsets_max,
             ),
-            ProducerRoom(settings.producer_states_max),
+            Shares(settings.producer_states_max),
             self._new_partitions,
             settings.transactions,
             settings.access_rules_max,
@@ -337,8 +337,8 @@ class Log:
                 yield 1 + forgotten
         return in_all
 
-    def check_producer_room(self, producer_id: int, partitions: Iterable[PartitionName], address: str | None) -> int:
-        """In how many of these partitions a transaction's end would put its producer on record; refused without room.
+    def check_producer_share(self, producer_id: int, partitions: Iterable[PartitionName], address: str | None) -> int:
+        """In how many of these partitions a transaction's end would put its producer on record; refused without a share.
 
         What was announced before and has not ended is not counted; that has a bound of its own.
         """
@@ -346,7 +346,7 @@ class Log:
         places = [state.partitions.named(*name).state for name in partitions]
         wanted = sum(place.producers.get(producer_id) is None for place in places)
         if wanted:
-            state.producer_room.check(wanted, state.partitions.producer_count, address, state.silence.horizon_ms)
+            state.producer_shares.check(wanted, state.partitions.producer_count, address, state.silence.horizon_ms)
         return wanted
 
     def swap(self, partition: PartitionLog, old: list[Segment], new: Segment | None) -> bool:

@@ -15,9 +15,9 @@ from semel.broker.serving import Serving
 from semel.compaction.opening import KeylessRecords
 from semel.core.batch import TRANSACTIONAL_BIT
 from semel.core.batch_checks import Sender, check_sent
-from semel.core.producer_room import NoRoom
 from semel.core.producers import ACCEPTED, DUPLICATE, GAP
 from semel.core.refusals import Refused
+from semel.core.shares import NoShareLeft
 from semel.core.steps import APPEND_PIECES, Steps
 from semel.core.topics import Topic
 from semel.wire.errors import ErrorCode, ProtocolError
@@ -112,7 +112,7 @@ def _produce_to(
             answers.append(_refusal(index, refused.error, refused.message)._replace(record_errors=errors))
         except Refused as refused:
             broker.metrics.refused_batches += 1
-            if isinstance(refused, NoRoom):
+            if isinstance(refused, NoShareLeft):
                 broker.runtime.producer_refused(refused)
             answers.append(_refusal(index, refused.error, refused.message))
         except OSError as error:

@@ -1,4 +1,4 @@
-"""Room for producers in a log: shared out among addresses, and still so after a restart."""
+"""Shares of the producers in a log, by address, and still the same after a restart."""
 
 from dataclasses import replace
 
@@ -7,8 +7,8 @@ import pytest
 from ledger import NOW_MS, SETTINGS, Caller, Ledger, batch
 from semel.core.batch import read_header
 from semel.core.batch_checks import Sender
-from semel.core.producer_room import NoRoom
 from semel.core.producers import Outcome
+from semel.core.shares import NoShareLeft
 from semel.storage.log import Log
 from semel.testing.faulty import FaultyFiles
 
@@ -27,13 +27,13 @@ def test_one_address_does_not_keep_all_others_from_putting_a_producer_on_record(
     for producer in range(2000, 2004):
         assert sends(caller.log, producer, "greedy") is Outcome.ACCEPTED
     for _ in range(2):
-        with pytest.raises(NoRoom, match="greedy has put 4 producers on record, and there is room for 4 more"):
+        with pytest.raises(NoShareLeft, match="greedy has put 4 producers on record, and there is space for 4 more"):
             sends(caller.log, 2004, "greedy")
         assert sends(caller.log, 2003, "greedy") is Outcome.DUPLICATE, "whoever is on record stays there"
         caller.checkpoint()
         files = files.after_kill()
         caller = Caller(files, Ledger(), settings)
     assert [sends(caller.log, producer, "honest") for producer in (3000, 3001)] == [Outcome.ACCEPTED] * 2
-    with pytest.raises(NoRoom, match="honest has put 2"):
+    with pytest.raises(NoShareLeft, match="honest has put 2"):
         sends(caller.log, 3002, "honest")
     assert sends(caller.log, 4000, "late") is Outcome.ACCEPTED

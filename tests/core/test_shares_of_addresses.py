@@ -1,26 +1,26 @@
-"""Room for producers: nobody is put out, nobody takes it all, and whoever comes later finds some."""
+"""Shares of producers: no producer is dropped, no address takes all, and an address that comes later gets some."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.core.producer_room import ADDRESSES_MAX, BUCKET_MS, NoRoom, ProducerRoom, address_of
 from semel.core.refusals import POLICY_VIOLATION
+from semel.core.shares import ADDRESSES_MAX, BUCKET_MS, NoShareLeft, Shares, address_of
 
 
 class Sharing:
-    """A room from which nothing ever goes, and those who take of it."""
+    """Shares of something that nobody gives back, and the addresses that take of it."""
 
     def __init__(self, states_max: int) -> None:
-        self.room = ProducerRoom(states_max)
+        self.shares = Shares(states_max)
         self.taken = 0
 
     def take(self, address: str | None, wanted: int = 1) -> bool:
         try:
-            self.room.check(wanted, self.taken, address, None)
-        except NoRoom as refused:
+            self.shares.check(wanted, self.taken, address, None)
+        except NoShareLeft as refused:
             return refused.error != POLICY_VIOLATION
-        self.room.charge(wanted, address, 0, None)
+        self.shares.charge(wanted, address, 0, None)
         self.taken += wanted
         return True
 
@@ -59,7 +59,7 @@ def test_nobody_is_refused_while_half_is_free_or_who_has_less_than_there_is_free
         assert sharing.take(address, wanted) == allowed
         if allowed:
             has[address] = mine
-        assert sharing.room.charged(address, None) == has[address]
+        assert sharing.shares.charged(address, None) == has[address]
     assert sharing.taken <= states_max
 
 
@@ -70,24 +70,24 @@ def test_the_logs_own_take_what_there_is() -> None:
 
 
 def test_what_was_put_on_record_before_the_horizon_is_not_charged_any_more() -> None:
-    room = ProducerRoom(10)
-    room.charge(4, "one", 0, None)
-    room.charge(3, "one", BUCKET_MS, None)
-    assert room.charged("one", BUCKET_MS - 1) == 7
-    assert room.charged("one", BUCKET_MS) == 3
-    again = ProducerRoom(10)
-    again.restore(room.snapshot())
+    shares = Shares(10)
+    shares.charge(4, "one", 0, None)
+    shares.charge(3, "one", BUCKET_MS, None)
+    assert shares.charged("one", BUCKET_MS - 1) == 7
+    assert shares.charged("one", BUCKET_MS) == 3
+    again = Shares(10)
+    again.restore(shares.snapshot())
     again.charge(1, "one", 9 * BUCKET_MS, 2 * BUCKET_MS)
     assert again.snapshot() == [["one", [(9, 1)]]]
 
 
 def test_very_many_addresses_are_not_all_remembered_but_the_greediest_are() -> None:
-    room = ProducerRoom(10_000_000)
+    shares = Shares(10_000_000)
     for number in range(3 * ADDRESSES_MAX):
-        room.charge(1, f"address {number}", 0, None)
-        room.charge(100, "greedy", 0, None)
-        assert len(room.snapshot()) <= ADDRESSES_MAX
-    assert room.charged("greedy", None) == 300 * ADDRESSES_MAX
+        shares.charge(1, f"address {number}", 0, None)
+        shares.charge(100, "greedy", 0, None)
+        assert len(shares.snapshot()) <= ADDRESSES_MAX
+    assert shares.charged("greedy", None) == 300 * ADDRESSES_MAX
 
 
 def test_a_network_of_ipv6_is_one_address() -> None:

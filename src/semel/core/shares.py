@@ -1,15 +1,15 @@
-"""Which addresses may put one more producer on record when there is not room for all of them.
+"""Which addresses may put one more producer on record when there is no space for all of them.
 
 A partition must not forget a producer early: if the producer then sends an acknowledged batch again, the batch is
-stored twice. So no record is ever dropped to make room. Instead the addresses of clients share the room, because a
+stored twice. So no record is ever dropped to make space. Instead the addresses of clients share the space, because a
 client can choose everything else that it says about itself.
 
-Half of the room is free to all. In the other half, an address gets more only while it has taken less than is still
-free. So one greedy address ends with half of the room and two end with a third each, and a new address always gets
+Half of the space is free to all. In the other half, an address gets more only while it has taken less than is still
+free. So one greedy address ends with half of the space and two end with a third each, and a new address always gets
 something. An address is charged for the producers that it put on record during the time for which producers are
-remembered, and no longer. The room does not count which of them are still on record: that would take memory for each.
+remembered, and no longer. The shares do not count which of them are still on record: that would take memory for each.
 
-Nothing here may refuse while half of the room is free, or drop a record.
+Nothing here may refuse while half of the space is free, or drop a record.
 """
 
 from collections.abc import Iterable
@@ -28,12 +28,12 @@ ADDRESSES_MAX: Final = 1_000
 _IPV6_HOST_BITS: Final = 64
 
 
-class NoRoom(Refused):
-    """No room for one more producer."""
+class NoShareLeft(Refused):
+    """This address may not put one more producer on record."""
 
 
-class ProducerRoom:
-    """How much room there is, and who was given how much of it."""
+class Shares:
+    """How many may be on record, and how many each address has put there."""
 
     __slots__ = ("_charges", "_states_max", "_things")
 
@@ -45,21 +45,21 @@ class ProducerRoom:
         self._charges: dict[str, dict[int, int]] = {}
 
     def check(self, wanted: int, taken: int, address: str | None, horizon_ms: int | None) -> None:
-        """`NoRoom` unless `wanted` more may be put on record beside `taken`. `address` is None for the log's own.
+        """`NoShareLeft` unless `wanted` more may be put on record beside `taken`. `address` is None for the log's own.
 
         Producers last heard at `horizon_ms` or before have been forgotten.
         """
         free = self._states_max - taken
         if wanted > free:
-            raise NoRoom(POLICY_VIOLATION, f"{self._states_max} {self._things} are on record, no more are allowed")
+            raise NoShareLeft(POLICY_VIOLATION, f"{self._states_max} {self._things} are on record, no more are allowed")
         if address is None or 2 * (taken + wanted) <= self._states_max:
             return
-        # As if they came one by one: before the last of them it has one less, and so has the room.
+        # As if they came one by one: before the last of them it has one less, and one more is free.
         charged = self.charged(address, horizon_ms)
         if charged + 2 * wanted - 1 > free:
-            raise NoRoom(
+            raise NoShareLeft(
                 POLICY_VIOLATION,
-                f"{address} has put {charged} {self._things} on record, and there is room for {free} more, which "
+                f"{address} has put {charged} {self._things} on record, and there is space for {free} more, which "
                 f"others may want",
             )
 
