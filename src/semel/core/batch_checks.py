@@ -2,8 +2,8 @@
 
     check_sent     the batch by itself and in its request: format, size, checksum, fields, codec, transaction or not
     (the caller)   in a compacted topic, that each record has a key: this opens the records, and may take its time
-    judge_batch    the batch against what is known: repetition, epoch, sequence number; the transaction; whether there
-                   is room for one more producer; and the clock of its sender
+    judge_batch    the batch against what is known: repetition, epoch, sequence number; the transaction; whether its
+                   address may put one more producer on record; and the clock of its sender
 
 The order decides which error a batch with several faults gets; it is Kafka's. The sender of a repetition or of an old
 epoch is told so, whatever else is wrong with the batch. Nothing here changes anything, and a batch that `judge_batch`
@@ -58,7 +58,7 @@ from semel.core.state import H, State
 class Sender(NamedTuple):
     """What counts about the sender of a batch besides the batch."""
 
-    # Whose room its producer takes; None for the broker's own.
+    # The address that its producer is charged to; None for the broker's own.
     address: str | None = None
     # Whether a batch by itself makes its partition part of the open transaction, or opens one.
     joins: bool = False
@@ -88,8 +88,8 @@ _ACCEPTED: Final = Verdict(ACCEPTED)
 def check_sent(batch: Buffer, batch_bytes_max: int, sender: Sender = LOCAL) -> BatchHeader:
     """The header of a batch that a client sent; `Refused` if the batch contradicts itself or its request."""
     size = len(batch)
-    # The format comes first: a message of an old one may be shorter than our header and still be whole, and to call it
-    # corrupt would make its sender try again.
+    # The format comes first: a message of an old format may be shorter than the header of this one and still be whole,
+    # and to call it corrupt would make its sender try again.
     if size > MAGIC_POSITION and batch[MAGIC_POSITION] != MAGIC:
         raise Refused(INVALID_RECORD, f"message format {batch[MAGIC_POSITION]} is not supported, only format {MAGIC}")
     if size < HEADER_BYTES:

@@ -1,9 +1,9 @@
 """The configurations of a topic, as data: what may be set, to what, and its default.
 
-A configuration is here for one of two reasons: the log acts upon it, or what it asks for holds already whatever its
-value (clients set those out of habit, and refusing them would stop programs for nothing). Everything else is refused
-by name, because a setting that is accepted and ignored is a promise broken in silence. Topics keep the text that was
-set; the hot path reads `TopicConfigs`, which is plain integers. Nothing here may depend on which topic it is.
+A configuration is here for one of two reasons: the log acts upon it, or its promise holds already for every value
+(clients set those out of habit, and refusing them would stop programs for nothing). Everything else is refused by name,
+because a setting that is accepted and ignored is a promise broken in silence. Topics keep the text that was set; the
+hot path reads `TopicConfigs`, which is plain integers. Nothing here may depend on which topic it is.
 """
 
 import re

@@ -192,9 +192,9 @@ def note(
 
 
 def note_marker(state: bytes | None, now_ms: int, epoch: int) -> bytes:
-    """The state after a transaction was ended in `epoch`. A marker claims no number; a later epoch empties the window,
-    so that the next number has to be 0 and whatever is late from before is fenced. One that finds nothing on record
-    knows no number.
+    """The state after a transaction was ended in `epoch`. A marker claims no number. A later epoch empties the window,
+    so that the next number has to be 0 and batches that are late from before are fenced. A marker of a producer that
+    is not on record leaves a state without any number.
     """
     if state is None:
         return _HEAD.pack(now_ms, epoch - _BARE_EPOCHS)

@@ -338,7 +338,7 @@ class Log:
         return in_all
 
     def check_producer_share(self, producer_id: int, partitions: Iterable[PartitionName], address: str | None) -> int:
-        """In how many of these partitions a transaction's end would put its producer on record; refused without a share.
+        """In how many of these partitions a transaction's end would put its producer on record; refused if too many.
 
         What was announced before and has not ended is not counted; that has a bound of its own.
         """

@@ -95,9 +95,9 @@ class _Spread:
             self._hand_out(kind, unread[kind])
 
     def even(self) -> Assignment:
-        """Move partitions from those who have many to those who have few, until nothing is gained by it.
+        """Move partitions from members with many to members with few, as long as that makes the assignment more even.
 
-        A partition may have to go round by others: who has many and who has few need not want the same topics.
+        A partition may have to go through other members: one with many and one with few need not want the same topics.
         """
         may_give = set(self._given)
         while may_give:
@@ -107,7 +107,7 @@ class _Spread:
                 number, bit = self._take_one(giver, kind)
                 self._give(taker, kind, number, bit)
             if not way:
-                # All who can be reached from here have as many, or one less, and can reach nobody else either.
+                # Every member that can be reached from here has as many, or one less, and can reach no other members.
                 may_give -= met
         return {
             # A topic is of one kind.
@@ -131,7 +131,7 @@ class _Spread:
         return number, bit
 
     def _take_back_beyond_share(self, unread: dict[int, int]) -> None:
-        """What somebody has beyond an even share, where all want the same: `even` would find it one by one."""
+        """If all want the same topics, take back what members have beyond an even share: `even` takes one at a time."""
         partition_count = sum(self._loads.values()) + sum(map(int.bit_count, unread.values()))
         share, left_over = divmod(partition_count, len(self._readers_of[0]))
         for member_id in sorted(self._readers_of[0], key=lambda member_id: -self._loads[member_id]):
@@ -147,7 +147,7 @@ class _Spread:
                 self._loads[member_id] -= (bits ^ kept).bit_count()
 
     def _hand_out(self, kind: int, unread: Mapping[int, int]) -> None:
-        """Give each of these to the one who has least; of each topic, those that follow on each other together."""
+        """Give each of these to the member with the fewest; neighbouring partitions of a topic stay together."""
         if len(self._readers_of[kind]) == 1:
             for number, bits in unread.items():
                 self._give(self._readers_of[kind][0], kind, number, bits)
@@ -161,7 +161,7 @@ class _Spread:
                 self._give(member_id, kind, number, taken)
 
     def _way_to_someone_poorer(self, source: str) -> tuple[list[_Step], set[str]]:
-        """A way from `source` to one who has at least two less, if there is any, and everybody met on the search."""
+        """A way from `source` to a member that has at least two less, if there is one, and all members met on it."""
         came_by: dict[str, tuple[str, int]] = {}
         met = {source}
         kinds_seen: set[int] = set()
@@ -182,7 +182,7 @@ class _Spread:
 
 
 def _shares(by_load: list[tuple[int, str]], count: int) -> list[tuple[str, int]]:
-    """How many of `count` partitions each gets, as each of them goes to the one who has least then.
+    """How many of `count` partitions each gets, if each partition goes to the member that then has the fewest.
 
     `by_load` is a heap of loads and members, and is one afterwards.
     """
@@ -232,7 +232,7 @@ def _wanted_by(
 
 
 def _way_back(came_by: Mapping[str, tuple[str, int]], end: str) -> list[_Step]:
-    """The way to `end`, its last step first, so that nobody passes on what was only just given to them."""
+    """The way to `end`, its last step first, so that no member passes on a partition that it was just given."""
     way = []
     while end in came_by:
         giver, kind = came_by[end]

@@ -33,7 +33,7 @@ from semel.core.groups.classic_steps import (
 )
 from semel.core.refusals import Refused
 
-# Where there are only static members and none joined, the next look is not before this, however little time they asked.
+# If there are only static members and none has joined, the next look is not before this, however short their timeouts.
 NOBODY_JOINED_MS_MIN: Final = 1_000
 
 
@@ -41,7 +41,7 @@ NOBODY_JOINED_MS_MIN: Final = 1_000
 
 
 def join(group: ClassicGroup, request: JoinRequest, waiter: Waiter, now_ms: int, rules: ClassicRules) -> Step:
-    """Answered when all members have joined, or when those who have not are late."""
+    """A member joins. The answer comes when all members have joined, or when the others are late."""
     step = Step(now_ms)
     try:
         _check_join(group, request, rules)
@@ -76,7 +76,7 @@ def _check_room(group: ClassicGroup, request: JoinRequest, rules: ClassicRules) 
 
 
 def growth_bytes(group: ClassicGroup, request: JoinRequest) -> int:
-    """How much more the members would take by what one of them, or a new one, says."""
+    """The memory that a member would take more, or a new member would take, after this request."""
     member = _said_to_be(group, request)
     known_bytes = group.expected_bytes(request.member_id) if member is None else member.brought_bytes
     return request.brought_bytes - known_bytes
@@ -173,7 +173,7 @@ def _add(
     member = request.as_member(member_id)
     member.is_new = True
     member.join_waiter = waiter
-    # It has no heart that beats before it is told its generation, and clients give up waiting after this long.
+    # It sends no heartbeats before it is told its generation, and clients give up waiting after this long.
     member.deadline_ms = step.now_ms + rules.new_member_join_timeout_ms
     group.rebalance.newcomer_seen = True
     group.members.add(member)
@@ -189,7 +189,7 @@ def _join_again(group: ClassicGroup, request: JoinRequest, waiter: Waiter, step:
     # The leader joins again when it knows a reason that the others do not, such as more partitions.
     leads = group.state is State.STABLE and group.members.leader == member.member_id
     if group.state is not State.PREPARING_REBALANCE and not is_changed and not leads:
-        # The answer was lost, or it would rather be sure.
+        # The answer was lost, or the member asks again to be sure.
         group.hear(member, step.now_ms)
         step.answer(waiter, _join_answer(group, member))
         return
@@ -289,7 +289,7 @@ def _become_empty(group: ClassicGroup, step: Step) -> None:
     group.state = State.EMPTY
     group.protocol = None
     step.tell("group_emptied", "all members have left or were silent for too long")
-    # Where the disk refuses, a restart brings back members that will be found silent: nothing is lost.
+    # If the disk refuses the entry, a restart brings back members that then stay silent: nothing is lost.
     step.proposal = Proposal(group.to_store({}, step.now_ms), _nothing, _nothing)
 
 
@@ -297,7 +297,7 @@ def _become_empty(group: ClassicGroup, step: Step) -> None:
 
 
 def sync(group: ClassicGroup, request: SyncRequest, waiter: Waiter, now_ms: int) -> Step:
-    """Answered when the leader has assigned, and its assignment is stored."""
+    """A member asks for its assignment. The answer comes when the leader has assigned and that is stored."""
     step = Step(now_ms)
     try:
         _sync(group, request, waiter, step)

@@ -1,7 +1,7 @@
 """A group of the classic protocol: its members and its generation, what of them is stored, and what others may ask.
 
-Here a commit or a deletion of offsets learns whether it is allowed, and expiry since when offsets are of no use.
-How a group changes is the business of `classic`; this file must never change one but by an entry.
+It decides whether offsets may be committed or deleted, and since when they are of no use. How a group changes is the
+business of `classic`; this file must never change a group except by an entry.
 """
 
 from collections.abc import Mapping
@@ -214,7 +214,7 @@ class ClassicGroup:
         return self.members.size_bytes + sum(map(self.expected_bytes, self.expected))
 
     def expected_bytes(self, member_id: str) -> int:
-        """How much of that is because this member was told an id."""
+        """The part of that for an id that this member was told and has not come back with."""
         return MEMBER_BYTES + len(member_id) if member_id in self.expected else 0
 
     def subscribed_topics(self) -> frozenset[str] | None:

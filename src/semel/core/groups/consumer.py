@@ -66,7 +66,7 @@ COMMIT_VERSION_MIN: Final = 9
 
 @dataclass(frozen=True, slots=True)
 class ConsumerRules:
-    """What the broker is set to, with Kafka's defaults (group.consumer.*)."""
+    """The broker's settings for these groups, with Kafka's defaults (group.consumer.*)."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
@@ -150,12 +150,12 @@ class ConsumerGroup:
         return self.members.get(self._owners.of_instance(instance_id) or "")
 
     def waits_for_others(self, member: Member) -> bool:
-        """Whether another still has what this member is to read."""
+        """Whether another member still has a partition of this member's target."""
         missing = self.target_of(member.member_id) - member.held
         return self._owners.free_of(missing) != missing
 
     def growth_bytes(self, entry: ConsumerGroupChanged) -> int:
-        """How much more the members would take by what this entry says of them."""
+        """The memory that the members would take more after this entry."""
         known = [self.members.get(subscription.member_id) for subscription in entry.subscriptions]
         before = sum(subscription_bytes(member.subscription) for member in known if member is not None)
         return sum(map(subscription_bytes, entry.subscriptions)) - before
@@ -370,7 +370,7 @@ class ConsumerGroup:
             member.revoke_deadline_ms = None
 
     def hear_all(self, rules: ConsumerRules, now_ms: int) -> None:
-        """The process has just begun, so nobody has been silent yet, and nobody slow."""
+        """The process has just started: every member has its whole session, and all its time to give up partitions."""
         for member in self.members.values():
             if member.revoke_deadline_ms is not None:
                 member.revoke_deadline_ms = now_ms + member.subscription.rebalance_timeout_ms
@@ -406,7 +406,7 @@ class ConsumerGroup:
     # Topics
 
     def _digest_now(self, catalog: Catalog) -> str:
-        """What tells apart the topics that the members want, as the topics are now."""
+        """A digest of the topics that the members want, as the topics are now."""
         if self._digested is None or self._digested[0] != catalog.changes:
             subscriptions = {member_id: member.subscription for member_id, member in self.members.items()}
             self._digested = catalog.changes, digest_of(self.topics.wanted(subscriptions, catalog))

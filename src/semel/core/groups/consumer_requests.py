@@ -1,7 +1,7 @@
-"""What a member of a consumer group says in a heartbeat, whether it may say that, and what of it is news.
+"""The heartbeat of a member of a consumer group: whether it is valid, and what it changes.
 
-A heartbeat says in full who the member is and what it wants when it joins, and afterwards only what has changed; what
-is left out stands as it was. Nothing here knows the group.
+A member that joins says in full what it is and what it wants. Later heartbeats say only what has changed; a field that
+is left out keeps its value. Nothing here knows the group.
 """
 
 from collections.abc import Iterable
@@ -22,9 +22,9 @@ SUBSCRIPTION_CHARACTERS_MAX: Final = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """One heartbeat. None, and -1 for a time, is what was not said.
+    """One heartbeat. A field that was left out is None, or -1 if it is a time.
 
-    What the member says to own is by numbers of topics; a topic that is not there has number -1.
+    The partitions that the member says it owns go by numbers of topics; a topic that does not exist has number -1.
     """
 
     member_id: str
@@ -41,7 +41,7 @@ class Heartbeat:
 
     @property
     def says_all(self) -> bool:
-        """Whether nothing was left out: the member has just joined, or does not know what was heard of it."""
+        """Whether no field was left out: the member has just joined, or does not know what the broker knows of it."""
         names_topics = self.topic_names is not None or self.topic_regex is not None
         return self.epoch == JOIN_EPOCH or (self.rebalance_timeout_ms != -1 and names_topics and self.owned is not None)
 
@@ -51,7 +51,7 @@ class Heartbeat:
 
 
 def check(beat: Heartbeat) -> None:
-    """Refused if a heartbeat cannot be meant, whatever the group is like."""
+    """Refused if a heartbeat makes no sense in any group."""
     if not beat.member_id:
         _refuse("a member has an id")
     if beat.instance_id == "":

@@ -18,7 +18,7 @@ from semel.core.refusals import GROUP_MAX_SIZE_REACHED, Refused
 from semel.core.steps import Steps, finish
 from semel.core.topics import Catalog
 
-# Different ones in one group: members mostly have one in common. Each is held against every topic there is.
+# Different expressions in one group: its members mostly share one. Each is matched against every topic.
 EXPRESSIONS_MAX: Final = 100
 # How often a look-up in steps begins again because topics have come meanwhile. Each time it has less to do.
 _ROUNDS_MAX: Final = 3
@@ -71,8 +71,8 @@ class WantedTopics:
     def look_up(
         self, subscriptions: Iterable[ConsumerSubscription], regex: str | None, catalog: Catalog
     ) -> Steps["ResolvedPattern | None"]:
-        """Find in steps what the members' expressions mean by now, and this one, which may be new. Refused if that is
-        none.
+        """Find in steps which topics the members' expressions match now, and this one, which may be new. Refused if
+        this is no regular expression.
         """
         changes = catalog.changes
         if self._looked_up != changes:
@@ -86,11 +86,11 @@ class WantedTopics:
         return wanted
 
     def remember(self, resolved: "ResolvedPattern") -> None:
-        """What was looked up is about to be asked for."""
+        """Keep what was looked up, because the decision that follows needs it."""
         self._patterns.setdefault(resolved.pattern.text, resolved)
 
     def check_pattern(self, regex: str, subscriptions: Iterable[ConsumerSubscription]) -> None:
-        """Refused if this is no regular expression, or one too many beside those of the members there are."""
+        """Refused if this is no regular expression, or one too many besides those of the members."""
         used = {subscription.topic_regex for subscription in subscriptions}
         # Those of heartbeats that were refused afterwards are still remembered.
         self._forget_all_but({*used, regex})
@@ -166,7 +166,7 @@ def is_same_wish(one: ConsumerSubscription, other: ConsumerSubscription) -> bool
 
 
 def digest_of(wanted: Wanted) -> str:
-    """What tells apart one set of topics from another, or from itself after one has grown; empty for none."""
+    """A digest of a set of topics, which changes when a topic comes, goes or grows; empty for no topics."""
     return hashlib.sha256(repr(wanted).encode()).hexdigest()[:16] if wanted else ""
 
 

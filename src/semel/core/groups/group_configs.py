@@ -1,8 +1,8 @@
-"""The configurations of a group: what may be set on one group of the new protocol where it is to differ from others.
+"""The configurations of a group: what may be set on one group of the new protocol that is to differ from the others.
 
-As in Apache Kafka a group need not exist for that, and its configurations stay when it goes. Those of share groups and
-of Kafka Streams are refused by name, since there are no such groups here. How members are treated by them is the
-business of `consumer.py`; nothing here may depend on whether there are any.
+As in Apache Kafka a group need not exist for that, and its configurations stay when it is deleted. Those of share
+groups and of Kafka Streams are refused by name, since there are no such groups here. What they mean for members is the
+business of `consumer.py`; nothing here may depend on whether the group has any.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ _HEARTBEAT_MS: Final = range(5_000, 15_000)
 
 
 def definitions(rules: ConsumerRules) -> Mapping[str, Definition]:
-    """What may be set on a group; where nothing is, what the broker is set to holds."""
+    """What may be set on a group; otherwise the broker's setting holds."""
     return {
         SESSION_TIMEOUT: _number(
             SESSION_TIMEOUT, rules.session_timeout_ms, _SESSION_MS, "How long a member may be silent."

@@ -70,7 +70,7 @@ class Machine(Protocol):
         """Whether there are no members."""
 
     def check_commit(self, who: Committer) -> None:
-        """Refused unless who says to be this member in this generation is that, and may commit."""
+        """Refused unless the sender is this member in this generation, and may commit."""
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """Refused if the request names a member, and the group has no such member."""
@@ -82,11 +82,13 @@ class Machine(Protocol):
         """Whether a member reads this topic, as far as that is known."""
 
     def retention_begins_ms(self, committed_at_ms: int) -> int | None:
-        """From when on an offset of that age is of no use, were nothing to happen any more; None while it is."""
+        """The time from which an offset in a topic that no member reads is kept for the retention time; None while a
+        member may read any topic.
+        """
 
     @property
     def group_type(self) -> str:
-        """By which protocol the members go: `classic` or `consumer`."""
+        """The protocol of the members: `classic` or `consumer`."""
 
     @property
     def state_name(self) -> str:
@@ -98,7 +100,7 @@ class Machine(Protocol):
 
     @property
     def is_stored(self) -> bool:
-        """Whether there is anything about the members that outlives the process."""
+        """Whether the group outlives the process."""
 
     def snapshot(self) -> dict[str, Any]: ...
 
@@ -144,7 +146,7 @@ class Group:
         return OffsetsForgotten(self.name, tuple(dict.fromkeys(known))) if known else None
 
     def expired(self, now_ms: int, retention_ms: int, topic_name_of: Callable[[int], str]) -> list[PartitionName]:
-        """The partitions whose offsets nobody has used for so long that they may go."""
+        """The partitions whose offsets are older than the retention time and may be forgotten."""
         offsets = self.offsets
         old = [
             name
@@ -222,7 +224,7 @@ class Groups:
     # Deciding
 
     def decide_configs(self, name: str, configs: Mapping[str, str]) -> GroupConfigsChanged:
-        """The entry that makes these, found to be right, all that is set on a group."""
+        """The entry that makes these the configurations of a group. The caller has checked their values."""
         self._check_name(name)
         if configs and name not in self._configs and len(self._configs) >= self._groups_max:
             raise Refused(POLICY_VIOLATION, f"{self._groups_max} groups have configurations, no more are allowed")
@@ -246,7 +248,7 @@ class Groups:
             self.existing(name).check_commit(who)
 
     def check_offsets(self, name: str, offsets: Sequence[StoredOffset], producer_id: int | None = None) -> None:
-        """Refused unless there is room for these offsets of a group, pending for a producer where one is given."""
+        """Refused unless there is space for these offsets of a group, pending for a producer if one is given."""
         self.check_room(name)
         group = self._groups.get(name)
         table = None if group is None else group.offsets.table_of(producer_id)

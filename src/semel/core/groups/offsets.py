@@ -193,7 +193,7 @@ class GroupOffsets:
         ended.clear()
 
     def forget(self, partitions: Iterable[PartitionName]) -> None:
-        """Nothing is known of these partitions any more, nor will it be when a transaction ends."""
+        """Forget the offsets of these partitions, committed and pending."""
         for number, partition in partitions:
             for table in self._tables():
                 table.discard(PartitionName(number, partition))
