@@ -56,9 +56,9 @@ def audit(
     to the bit. More than one process is used from two million rows on, unless `processes` says how many: a script that
     audits so much keeps its work behind `if __name__ == "__main__"`, as for everything that starts processes.
     """
-    given = [sinks] if isinstance(sinks, str) or not isinstance(sinks, Sequence) else sinks
+    all_sinks = [sinks] if isinstance(sinks, str) or not isinstance(sinks, Sequence) else sinks
     plan = Plan(window_ms, since_ms, before_ms, once, limit, buckets, key, processes)
-    return run(_place(source), [_place(sink) for sink in given], plan, progress)
+    return run(_place(source), [_place(sink) for sink in all_sinks], plan, progress)
 
 
 def _place(given: str | Place) -> Place:

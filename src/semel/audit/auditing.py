@@ -80,11 +80,11 @@ def run(source: Place, sinks: Sequence[Place], plan: Plan, progress: Progress) -
     work = _Audit(plan, plan.grid(), progress)
     with Workers(_processes(plan, sides)) as workers:
         tallies = [work.count(side, workers) for side in sides]
-        found = [
+        verdicts = [
             work.judge(sides[0], side, tallies[0], tally, workers)
             for side, tally in zip(sides[1:], tallies[1:], strict=True)
         ]
-    return Verdict(_counted(sides[0], tallies[0]), tuple(found), work.grid.key.hex())
+    return Verdict(_counted(sides[0], tallies[0]), tuple(verdicts), work.grid.key.hex())
 
 
 def _refuse_unequal(source: Place, sinks: Sequence[Place], plan: Plan) -> None:

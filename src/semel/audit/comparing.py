@@ -194,14 +194,14 @@ def _by_id(windows: Any) -> Any:
 
 
 def _findings(ids: Any, listed_max: int) -> dict[str, Findings]:
-    found = {}
+    findings = {}
     for kind in KINDS:
         wrong = ids.select(["id", kind]).filter(pc.greater(ids[kind], 0))
         smallest = pc.select_k_unstable(wrong, listed_max, [("id", "ascending")]) if listed_max else []
         first = wrong.take(smallest).to_pydict() if len(smallest) else {"id": [], kind: []}
         listed = [Finding(id, rows) for id, rows in zip(first["id"], first[kind], strict=True)]
-        found[kind] = Findings().plus(pc.sum(wrong[kind]).as_py() or 0, wrong.num_rows, listed, listed_max)
-    return found
+        findings[kind] = Findings().plus(pc.sum(wrong[kind]).as_py() or 0, wrong.num_rows, listed, listed_max)
+    return findings
 
 
 def _counted(directory: Path, side: str) -> Any:

@@ -82,8 +82,8 @@ class Wanted:
     @property
     def columns(self) -> list[str]:
         """Each column once, in a fixed order."""
-        asked = (self.id, self.time, self.amount)
-        return list(dict.fromkeys(selector.column for selector in asked if selector is not None))
+        selectors = (self.id, self.time, self.amount)
+        return list(dict.fromkeys(selector.column for selector in selectors if selector is not None))
 
     def rows_of(self, columns: dict[str, Any]) -> Rows:
         """From Arrow arrays as a place gives them; the ids may still hold nulls."""
@@ -231,8 +231,8 @@ def _values(columns: dict[str, Any], selector: Selector, convert: Callable[[obje
         return values
     if not (_is_text(values.type) or _is_bytes(values.type)):
         raise AuditFailed(f"{selector} looks for JSON, but {selector.column} is of type {values.type}")
-    found = [_look(value, selector.path) for value in values.to_pylist()]
-    return pa.array([None if value is None else convert(value) for value in found], pa.string())
+    leaves = [_look(value, selector.path) for value in values.to_pylist()]
+    return pa.array([None if value is None else convert(value) for value in leaves], pa.string())
 
 
 def _look(value: str | bytes | None, path: tuple[str, ...]) -> object:

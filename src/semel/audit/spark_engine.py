@@ -329,13 +329,13 @@ def _findings(by_id: "DataFrame", limit: int) -> dict[str, Findings]:
 
     ids_of = (f.count_if(f.col(kind) > 0).alias(f"{kind}_ids") for kind in KINDS)
     counts = _only(by_id.agg(*_sums_of(KINDS), *ids_of))
-    found = {}
+    findings = {}
     for kind in KINDS:
         ids = counts[f"{kind}_ids"]
         first = by_id.where(f.col(kind) > 0).orderBy("id").limit(limit).select("id", kind) if ids and limit else None
         listed = [] if first is None else [Finding(bytes(row["id"]), row[kind]) for row in first.collect()]
-        found[kind] = Findings(counts[kind] or 0, ids, tuple(listed))
-    return found
+        findings[kind] = Findings(counts[kind] or 0, ids, tuple(listed))
+    return findings
 
 
 def _only(frame: "DataFrame") -> Any:

@@ -173,21 +173,21 @@ class Tally:
 def differing(source: Tally, sink: Tally) -> dict[int, Chosen]:
     """The buckets in which two tallies do not agree, by window; empty where they agree in all."""
     nothing = Cells(source.grid.buckets)
-    found = {}
+    chosen = {}
     for window in sorted({*source.windows, *sink.windows}):
         buckets = source.windows.get(window, nothing).differ(sink.windows.get(window, nothing))
         if buckets.any():
-            found[window] = buckets
-    return found
+            chosen[window] = buckets
+    return chosen
 
 
 def everything(*tallies: Tally) -> dict[int, Chosen]:
     """All buckets in which anybody has anything, as if none of them agreed."""
-    found: dict[int, Chosen] = {}
+    chosen: dict[int, Chosen] = {}
     for window, cells in _windows(tallies):
         there = cells.counts > 0
-        found[window] = found[window] | there if window in found else there
-    return found
+        chosen[window] = chosen[window] | there if window in chosen else there
+    return chosen
 
 
 def rows_in(tally: Tally, chosen: dict[int, Chosen]) -> int:

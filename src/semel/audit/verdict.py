@@ -153,13 +153,13 @@ def _counted_as_json(counted: Counted) -> dict[str, Any]:
 
 
 def _sink_as_json(verdict: SinkVerdict) -> dict[str, Any]:
-    found = {kind: _findings_as_json(getattr(verdict, kind)) for kind in KINDS}
+    findings = {kind: _findings_as_json(getattr(verdict, kind)) for kind in KINDS}
     compared = {"buckets_compared": verdict.buckets_compared, "rows_compared": verdict.rows_compared}
     windows = [
         {"begin_ms": window.begin_ms, "source_rows": window.source_rows, "sink_rows": window.sink_rows}
         for window in verdict.windows
     ]
-    return {"clean": verdict.is_clean, **_counted_as_json(verdict.sink), **found, **compared, "windows": windows}
+    return {"clean": verdict.is_clean, **_counted_as_json(verdict.sink), **findings, **compared, "windows": windows}
 
 
 def _findings_as_json(findings: Findings) -> dict[str, Any]:

@@ -318,12 +318,12 @@ class TransactionRules:
         self._check_id(transactional_id)
         owner = self._known.named(transactional_id)
         current = None if owner is None else (owner.producer_id, owner.producer_epoch)
-        said = (producer_id, producer_epoch)
-        repeats = owner is not None and raises_epoch and said == (owner.last_producer_id, owner.last_epoch)
+        sender = (producer_id, producer_epoch)
+        repeats = owner is not None and raises_epoch and sender == (owner.last_producer_id, owner.last_epoch)
         if owner is None or (producer_id != owner.producer_id and not repeats):
             raise _not_mapped(transactional_id, producer_id)
         state = self._known.state_of(owner)
-        if (said != current and not repeats) or producer_epoch > EPOCH_GIVEN_MAX:
+        if (sender != current and not repeats) or producer_epoch > EPOCH_GIVEN_MAX:
             ending = Ending.FENCED
         elif raises_epoch:
             ending = END_VERSION_2[state, committed, repeats]
@@ -337,7 +337,7 @@ class TransactionRules:
         if ending is Ending.REPEATED:
             return End(None, owner.producer_id, owner.producer_epoch)
         if not raises_epoch:
-            return End(self._end(owner, committed, producer_epoch, said, now_ms), *said)
+            return End(self._end(owner, committed, producer_epoch, sender, now_ms), *sender)
         raised = producer_epoch + 1
         goes_on = (new_producer_id(), 0) if raised > EPOCH_GIVEN_MAX else (producer_id, raised)
         return End(self._end(owner, committed, raised, goes_on, now_ms), *goes_on)

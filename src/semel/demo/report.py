@@ -94,8 +94,8 @@ def _contents(figures: Figures) -> str:
 
 def _links() -> str:
     """Where the package says that more is to be read; else what its source has."""
-    said = [url.partition(", ") for url in metadata("semel").get_all("Project-URL") or []]
-    links = [f'<a href="{escape(url)}">{escape(name)}</a>' for name, _, url in said]
+    urls = [url.partition(", ") for url in metadata("semel").get_all("Project-URL") or []]
+    links = [f'<a href="{escape(url)}">{escape(name)}</a>' for name, _, url in urls]
     return ", ".join(links) or "the tutorials in <code>docs/tutorials</code>"
 
 
@@ -149,9 +149,9 @@ def _strip(stream: Stream) -> Iterable[str]:
 
 def _fate(run: Run, stream: Stream) -> str:
     level = 100 * (1 - charts.SENT_SHARE)
-    told = ", ".join(f"{count:,} {what}" for count, what in ((run.lost, "lost"), (run.doubled, "doubled")) if count)
+    counts = ", ".join(f"{count:,} {what}" for count, what in ((run.lost, "lost"), (run.doubled, "doubled")) if count)
     return (
-        f'<div class="lane"><div class="name">{run.semantics}<span>{told or "0 lost, 0 doubled"}</span></div>'
+        f'<div class="lane"><div class="name">{run.semantics}<span>{counts or "0 lost, 0 doubled"}</span></div>'
         f'<div class="plot" tabindex="0" role="group" aria-label="{run.semantics}, over time">'
         f"{charts.fate_chart(run, stream)}"
         f'<span class="scale" style="top:{level:.1f}%">{stream.per_second:,} sent/s</span>{_doubled_scale(run, stream)}'

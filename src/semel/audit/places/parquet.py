@@ -78,10 +78,10 @@ def visible_files(path: Path) -> list[Path]:
         return [path]
     if not path.is_dir():
         raise AuditFailed(f"{path}: there is no such file or directory")
-    found = (file for file in path.rglob("*") if file.is_file())
+    files = (file for file in path.rglob("*") if file.is_file())
     return sorted(
         file
-        for file in found
+        for file in files
         if file.suffix in (".parquet", ".parq") and not any(map(_is_hidden, file.relative_to(path).parts))
     )
 

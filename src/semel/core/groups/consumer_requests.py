@@ -113,12 +113,12 @@ def with_what_was_said(known: ConsumerSubscription, beat: Heartbeat) -> Consumer
         "topic_regex": beat.topic_regex,
         "assignor": beat.assignor,
     }
-    said = {name: value for name, value in news.items() if value is not None}
+    changes = {name: value for name, value in news.items() if value is not None}
     return known._replace(
         member_id=beat.member_id,
         client_id=beat.client_id,
         client_host=beat.client_host,
         classic_session_timeout_ms=-1,
         classic_protocols=(),
-        **said,
+        **changes,
     )

@@ -88,11 +88,11 @@ class _LaneSink:
 
     def _close(self, messages: list[WriterCommitMessage | None]) -> None:
         """Lanes that had no task had no rows. They say so, so that each lane knows each batch."""
-        told = [message for message in messages if isinstance(message, LaneMessage)]
-        missing = sorted(set(range(self._lanes)) - {message.claim.lane for message in told})
-        outcomes = [message.outcome for message in told]
-        if missing and told:
-            claims = [replace(told[0].claim, lane=lane) for lane in missing]
+        lane_messages = [message for message in messages if isinstance(message, LaneMessage)]
+        missing = sorted(set(range(self._lanes)) - {message.claim.lane for message in lane_messages})
+        outcomes = [message.outcome for message in lane_messages]
+        if missing and lane_messages:
+            claims = [replace(lane_messages[0].claim, lane=lane) for lane in missing]
             with ThreadPoolExecutor(CLOSERS_MAX) as closers:
                 outcomes += closers.map(lambda claim: self._writer.write(claim, ()), claims)
         logger.info(

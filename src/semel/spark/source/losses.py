@@ -24,25 +24,25 @@ def is_same_topic(known: Offsets, now: Offsets, name: str) -> bool:
 
 def gone(known: Offsets, now: Offsets) -> list[str]:
     """What was read before and is not there any more: topics and partitions, one sentence for each topic."""
-    said = []
+    sentences = []
     offsets_of: dict[str, dict[TopicPartition, int]] = {name: {} for name in sorted(known.ids)}
     for place in sorted(known.at):
         offsets_of[place.topic][place] = known.at[place]
     for name, offsets in offsets_of.items():
         if not offsets:
-            # All of it was gone before, and that was said.
+            # All of it was gone before, and that was logged.
             continue
         reached = ", ".join(f"offset {offset} of {place}" for place, offset in offsets.items())
         if name not in now.ids:
-            said.append(f"topic {name} is deleted, or not subscribed to any more; the query has come to {reached}")
+            sentences.append(f"topic {name} is deleted, or not subscribed to any more; the query has come to {reached}")
         elif not is_same_topic(known, now, name):
-            said.append(
+            sentences.append(
                 f"topic {name} was deleted and created again: its id was {known.ids[name]} and is {now.ids[name]}; "
                 f"the query has come to {reached}, of the topic that is deleted"
             )
         elif missing := [str(place) for place in offsets if place not in now.at]:
-            said.append(f"{', '.join(missing)} is not there, or not assigned any more")
-    return said
+            sentences.append(f"{', '.join(missing)} is not there, or not assigned any more")
+    return sentences
 
 
 def ahead(known: Offsets, now: Offsets) -> list[TopicPartition]:
