@@ -66,7 +66,7 @@ def on_spark(
     buckets: int | None = None,
     key: str | None = None,
 ) -> Verdict:
-    """Hold one batch data frame against another. Amounts are compared with nine digits behind the point."""
+    """Compare one batch DataFrame with another. Amounts are compared with nine digits behind the point."""
     if window_ms is not None and time is None:
         raise AuditFailed("windows need to know where the time of an event stands: time=...")
     # The plan checks what it is made of, here as there.

@@ -77,7 +77,7 @@ class WindowCount:
 class Counted:
     """What was counted in one place. `amount` is None where no amounts were compared.
 
-    `unreadable` are rows that have an id, and something in the place of their time or amount that is none.
+    `unreadable` are rows that have an id, and a time or an amount that cannot be read.
     """
 
     name: str
@@ -88,12 +88,12 @@ class Counted:
 
     @property
     def plain_amount(self) -> Decimal | None:
-        """Without the noughts at its end."""
+        """The amount without zeros at its end."""
         return None if self.amount is None else self.amount.normalize(EXACT)
 
     @property
     def is_readable(self) -> bool:
-        """Whether something can be said of every row."""
+        """Whether every row could be read."""
         return not self.without_id and not self.unreadable.rows
 
 

@@ -146,7 +146,7 @@ class Broker:
         self.log = Log.open(files, new_cluster_id=cluster_id, settings=self._settings, on_progress=on_progress)
 
     async def start(self) -> None:
-        """Recover, listen, serve. OSError if the port cannot be had, with nothing left behind."""
+        """Recover, listen, serve. OSError if the port is not free; then nothing is left behind."""
         self._loop = asyncio.get_running_loop()
         self.failed = self._loop.create_future()
         if not hasattr(self, "log"):

@@ -37,7 +37,7 @@ def engine_of(url: str | URL, **options: Any) -> Engine:
 
 
 def begin_immediately(engine: Engine) -> None:
-    """Make every transaction of a SQLite engine IMMEDIATE; of an AsyncEngine, hand over its `sync_engine`."""
+    """Make every transaction of a SQLite engine IMMEDIATE. For an AsyncEngine, pass its `sync_engine`."""
 
     @event.listens_for(engine, "connect")
     def connected(connection: Any, _record: object) -> None:

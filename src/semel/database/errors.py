@@ -13,7 +13,7 @@ from sqlalchemy.exc import TimeoutError as PoolExhausted
 
 
 class UnknownConnection(TypeError):
-    """What was handed over is no connection that a statement can be sent on."""
+    """The handle is no connection on which a statement can be sent."""
 
     def __init__(self, value: object) -> None:
         kind = f"{type(value).__module__}.{type(value).__qualname__}"

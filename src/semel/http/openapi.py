@@ -21,7 +21,7 @@ class HasOpenApi(Protocol):
 
 
 def document(app: HasOpenApi, idempotency: Idempotency) -> None:
-    """Have the application's document say what its middleware does."""
+    """Describe what the middleware does in the application's OpenAPI document."""
     plain = app.openapi
 
     def openapi() -> dict[str, Any]:

@@ -154,7 +154,7 @@ def once(
 ) -> Iterator[Outcome]:
     """Claim the event for this consumer; the block does the effect if the outcome is true.
 
-    `event_time_ms` is when the event happened, where its id does not say so and the same time comes with each delivery.
+    `event_time_ms` is when the event happened: pass it if the id does not contain the time and all deliveries have it.
     """
     new = claim_of(checked_consumer(consumer), checked_id(message_id), event_time_ms, clock())
     with within(handle) as connection:
@@ -180,9 +180,9 @@ async def once_async(
 
 
 def claim_many(handle: Handle, consumer: str, ids: Iterable[str | UUID], *, clock: Clock = now_ms) -> set[str]:
-    """Claim a batch in one statement; the answer are those ids that are due, as texts.
+    """Claim a batch in one statement, and return the ids whose effects are due, as texts.
 
-    An id that is in the batch twice is in the answer once: let the effects follow the answer and not the batch.
+    An id that is in the batch twice is returned once: do the effects of the returned ids, and not of the batch.
     """
     checked_ids = [checked_id(one) for one in ids]
     with within(handle) as connection:

@@ -21,7 +21,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A record. Its place is where it lies, and never what it is known by."""
+    """A record. Its place says where it is stored, and is never its identity."""
 
     topic: str
     partition: int

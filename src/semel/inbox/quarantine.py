@@ -193,7 +193,7 @@ def _message(row: Row[Any]) -> Message | None:
 
 
 class Unsettled(ValueError):
-    """What was asked of a quarantined message cannot be done to it."""
+    """This cannot be done to the quarantined event in its present state."""
 
 
 OPEN = (State.HELD, State.DUE)

@@ -29,7 +29,7 @@ FRESH_MS: Final = 60 * 60 * 1000
 
 
 class RetentionTooShort(ValueError):
-    """Claims would be thrown away that clocks which differ a little still need."""
+    """The retention is too short: clocks that differ a little could still need a claim that was deleted."""
 
 
 # Claims that go in one transaction: SQLite has one writer, and others wait for as long as that takes.

@@ -25,7 +25,7 @@ logger = logging.getLogger("semel.inbox")
 
 
 def is_passing(error: BaseException) -> bool:
-    """Whether it passes by itself: contention in a database, or something that does not answer."""
+    """Whether an error passes by itself: contention in a database, or a system that does not answer."""
     return all(
         is_passing_database(single) or any(is_no_answer(one) for one in causes(single)) for single in singly(error)
     )

@@ -2,11 +2,11 @@
 
 
 class OutboxError(Exception):
-    """What this room raises."""
+    """The base of this package's errors."""
 
 
 class MessageRefused(OutboxError, ValueError):
-    """What was to be added can be no record, or none that a database keeps as it is; nothing was added."""
+    """The message cannot become a record, or the database would not keep it as it is; nothing was added."""
 
 
 class RelayRefused(OutboxError, ValueError):
@@ -30,8 +30,8 @@ class OutOfStep(OutboxError):
 
 
 class RelayFailed(OutboxError):
-    """The broker refuses something that waiting does not mend."""
+    """The broker refuses something, and to wait does not help."""
 
 
 class Unsettled(OutboxError, ValueError):
-    """What was asked of a quarantined message cannot be done to it."""
+    """This cannot be done to the quarantined message in its present state."""

@@ -100,7 +100,7 @@ def _make_shards(connection: Connection, count: int) -> None:
 
 
 class ShardStatus(NamedTuple):
-    """How far one shard is, and whose."""
+    """How far one shard has come, and which relay has it."""
 
     shard: int
     # How many batches are known to be in the log, and whether one is on its way.
@@ -112,7 +112,7 @@ class ShardStatus(NamedTuple):
 
 
 class Status(NamedTuple):
-    """How far an outbox is."""
+    """How far an outbox has come."""
 
     # Not known to be in the log, and when the oldest of them was added.
     waiting: int
@@ -126,7 +126,7 @@ class Status(NamedTuple):
 
 
 def status(connection: Connection) -> Status:
-    """It counts rows, and so takes as long as there are rows."""
+    """How far an outbox has come. This counts rows, so it takes longer the more of them there are."""
     waiting, oldest = connection.execute(select(func.count(), func.min(messages.c.added_at_ms))).one()
     quarantined = connection.scalar(select(func.count()).select_from(quarantine)) or 0
     held_up = 0

@@ -31,7 +31,7 @@ _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What is to become a record. Order is kept among those of one aggregate: the key, if nothing else is said."""
+    """A message that becomes a record. Messages of one aggregate keep their order; by default that is the key."""
 
     topic: str
     key: bytes | str | None = None
@@ -117,9 +117,9 @@ def add(
     aggregate: bytes | str | None = None,
     clock: Clock = now_ms,
 ) -> None:
-    """Have this record published once the transaction commits, once, and behind what it has to be behind.
+    """Publish this record once, when the transaction has committed, and after the earlier messages of its aggregate.
 
-    Order is kept among messages of one `aggregate`, which is the key if nothing else is said.
+    Messages of one `aggregate` keep their order; by default it is the key.
     """
     add_many(handle, [Message(topic, key, value, headers, aggregate)], clock=clock)
 

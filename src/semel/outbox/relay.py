@@ -63,10 +63,10 @@ class Progress(NamedTuple):
 
 
 class Relay:
-    """Publishes what is added and committed; one for each database.
+    """Publishes the messages that committed transactions have added to one database.
 
     `engine` is best made by `semel.database.engine_of`. `kafka` is an address, or a configuration of librdkafka's with
-    "bootstrap.servers" in it. The first relay of a database decides `name` and `shards`; None means what was decided.
+    "bootstrap.servers" in it. The first relay of a database decides `name` and `shards`; None keeps what it decided.
     """
 
     def __init__(

@@ -26,7 +26,7 @@ Headers: TypeAlias = Mapping[str, str | bytes | None] | Sequence[tuple[str, str 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What goes where; the key chooses the partition where none is named, and the client the time."""
+    """A record for a topic. Without a partition, its key chooses one; without a time, the client sets it."""
 
     topic: str
     key: bytes | str | None = None
@@ -101,7 +101,7 @@ def decode(value: bytes | None) -> Cursor:
 
 
 class PublishError(Exception):
-    """What this room raises."""
+    """The base of this package's errors."""
 
 
 class PublishRefused(PublishError, ValueError):

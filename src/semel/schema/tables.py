@@ -93,7 +93,7 @@ class SchemaDiffers(RuntimeError):
 
 
 class UnknownRoom(ValueError):
-    """There is no room of that name that has tables."""
+    """No room of this name has tables."""
 
 
 # -- make and check ----------------------------------------------------------------------------------------------------
@@ -115,9 +115,9 @@ class Made:
 
 
 def make(handle: Engine | Connection, *rooms: str) -> list[Made]:
-    """Make what is not there of the tables of these rooms, or of all, and bring older ones up to date.
+    """Make the missing tables of these rooms, or of all, and bring older ones up to date.
 
-    On a connection it is done in the caller's transaction, and others who make tables wait until that ends.
+    On a connection it is done in the caller's transaction, and other programs that make tables wait until that ends.
     """
     selection = rooms_named(rooms)
     begun = handle.begin() if isinstance(handle, Engine) else nullcontext(handle)

@@ -23,7 +23,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """All that a semantic asks of one client."""
+    """All settings that one client needs for a semantic."""
 
     semantics: Semantics
     client: Client
@@ -175,7 +175,7 @@ def at_most_once(client: Client | str) -> Bundle:
 
 
 def at_least_once(client: Client | str) -> Bundle:
-    """Nothing is lost, and what meets a fault may be there twice."""
+    """No record is lost, and a record that meets a fault may be stored twice."""
     return bundle(Semantics.AT_LEAST_ONCE, client)
 
 

@@ -17,7 +17,7 @@ RETRIES_MAX: Final = 2_147_483_647
 
 
 class Semantics(StrEnum):
-    """How often what was sent is there in the end, when clients, networks and brokers fail."""
+    """How often each record is stored in the end if clients, networks and brokers fail."""
 
     AT_MOST_ONCE = "at-most-once"
     AT_LEAST_ONCE = "at-least-once"
@@ -25,7 +25,7 @@ class Semantics(StrEnum):
 
 
 class Client(StrEnum):
-    """Whose settings they are. `CONFLUENT` is confluent-kafka, and with it all that is built on librdkafka."""
+    """The client that settings are for. `CONFLUENT` is confluent-kafka, and any other client built on librdkafka."""
 
     CONFLUENT = "confluent"
     AIOKAFKA = "aiokafka"

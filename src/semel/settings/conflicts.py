@@ -18,7 +18,7 @@ TRANSACTION_MS_MAX: Final = 900_000
 
 
 class Cost(StrEnum):
-    """What a conflict comes to."""
+    """What a conflict leads to."""
 
     REFUSED = "refused"
     LOST = "lost"

@@ -85,9 +85,9 @@ def session(
 ) -> "SparkSession":
     """A session that runs this Python in its workers, hands rows over as Arrow, and knows `format("semel")`.
 
-    `master` is Spark's own (`local[*]` where nobody says otherwise); `remote` is the address of a Spark Connect server,
-    `sc://host:15002`. A session that runs already is returned with `config` applied to it, and else as it is. A thread
-    of your own that reads or writes has to call this first: Spark knows the formats of a session by its thread.
+    `master` is Spark's own (`local[*]` by default); `remote` is the address of a Spark Connect server,
+    `sc://host:15002`. A session that runs already is returned with `config` applied to it, and otherwise unchanged. A
+    thread of your own that reads or writes has to call this first: Spark knows a session's formats by its thread.
     """
     _check_packages()
     began = _session(name, master, remote, ui, config or {})

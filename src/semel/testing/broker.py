@@ -89,8 +89,8 @@ class FaultyBroker(EmbeddedBroker):
         self._call(make())
 
     def seed(self, topic: str, *records: bytes | str | Record, partition: int = 0) -> None:
-        """Put records into a topic, as one batch of a producer without a number. A text or bytes is the value of one;
-        `semel.wire.records.Record` has a key, headers and a time as well. Makes the topic if there is none."""
+        """Put records into a topic, as one batch of a producer that is not idempotent. A text or bytes is the value of
+        a record; `semel.wire.records.Record` has a key, headers and a time as well. A missing topic is made."""
         whole = [
             record if isinstance(record, Record) else Record(record.encode() if isinstance(record, str) else record)
             for record in records
@@ -111,7 +111,7 @@ class FaultyBroker(EmbeddedBroker):
         self._call(jump())
 
     def compact(self) -> None:
-        """Compact what is worth it in all compacted topics, and return when that is done; no need to wait 15 s."""
+        """Compact all compacted topics where it is worth it, and return when that is done; no need to wait 15 s."""
         self._call(self._broker.compactor.compact())
 
     def kill(self) -> None:
@@ -119,7 +119,7 @@ class FaultyBroker(EmbeddedBroker):
         self._end(lambda: self._broker.kill())
 
     def restart(self) -> None:
-        """Be there again, at the same address, with what had been written; stops first where nobody killed."""
+        """Start again, at the same address, with everything that was written. Stops the broker first if it runs."""
         self.stop()
         self.start()
 

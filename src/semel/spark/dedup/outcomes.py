@@ -23,7 +23,7 @@ NAMES: Final = (*(outcome.name.lower() for outcome in Outcome), "late", "unclaim
 
 
 def accepted(df: "DataFrame") -> "DataFrame":
-    """The rows that are there for the first time, as they were before deduplication."""
+    """The accepted rows, as they were before deduplication."""
     return df.where(df[OUTCOME] == NAMES[ACCEPTED]).drop(OUTCOME, EXPECTED)
 
 

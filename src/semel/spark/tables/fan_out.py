@@ -52,7 +52,7 @@ def fan_out(df: DataFrame, sinks: Sequence[Sink], *, checkpoint: str | None = No
     """A writer of the stream `df` into all sinks: set its trigger and whatever else, and start it.
 
     `checkpoint` is its checkpointLocation. Through Spark Connect it has to be given here; elsewhere the option of that
-    name does as well.
+    name works too.
     """
     writer = df.writeStream.foreachBatch(FanOut(sinks, checkpoint))
     return writer if checkpoint is None else writer.option("checkpointLocation", checkpoint)
