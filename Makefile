@@ -18,7 +18,7 @@ ifneq ($(shell test -x .venv/bin/python && cat $(STAMP) 2>/dev/null),$(CURDIR))
 $(shell rm -f $(STAMP))
 endif
 
-.PHONY: help setup demo example test verify saboteurs test-java test-kafka lint types bench reliability sim crash soak map lock clean
+.PHONY: help setup demo example test verify saboteurs test-java test-kafka verdicts lint types bench reliability sim crash soak map lock clean
 
 help: ## List the targets (the default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
@@ -53,6 +53,9 @@ test-java: $(STAMP) ## Run the Java clients and Kafka's console tools against se
 test-kafka: $(STAMP) ## Run the tests of real clients, publisher, inbox and pipeline against Apache Kafka: are they right?
 	@SEMEL_TEST_JAVA=1 .venv/bin/python -m bench.on_kafka .venv/bin/python -m pytest tests/clients tests/java \
 		tests/publish tests/outbox tests/inbox tests/spark/source tests/spark/lanes tests/spark/test_whole_pipeline.py $(ARGS)
+
+verdicts: $(STAMP) ## Ask semel and Apache Kafka the same, by five principals under seven sets of access rules, call by call
+	@PYTHONPATH=tests .venv/bin/python -m verdicts.run
 
 saboteurs: $(STAMP) ## Plant each known bug in semel: a test must fail over it; make saboteurs ARGS='--only WORDS'
 	@PYTHONPATH=tests .venv/bin/python -m saboteurs.run $(ARGS)

@@ -39,7 +39,8 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
         topic = broker.log.state.catalog.named(name) if guard.sees(exchange, DESCRIBE_TOPIC, name) else None
         count = 0 if topic is None else topic.partition_count
         end = min(begin + places_left, count)
-        topics.append({**described_missing(name), **attempted(_describe, broker, exchange, name, range(begin, end))})
+        missing = described_missing(broker, exchange, name, shows_operations=True)
+        topics.append({**missing, **attempted(_describe, broker, exchange, name, range(begin, end))})
         places_left -= len(range(begin, end))
         yield 2 + len(range(begin, end))
         if end < count:

@@ -16,12 +16,8 @@ T = TypeVar("T")
 def topic_identified(broker: Serving, topic_id: bytes) -> Topic:
     topic = broker.log.state.catalog.identified(topic_id)
     if topic is None:
-        raise unknown_topic_id()
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
     return topic
-
-
-def unknown_topic_id() -> Refused:
-    return Refused(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
 
 
 def partition_of(broker: Serving, topic_name: str, index: int) -> tuple[Topic, PartitionLog]:

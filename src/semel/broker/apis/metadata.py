@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answered_in_steps, attempted_in_steps
 from semel.broker.apis.create_topics import create
-from semel.broker.apis.lookup import topic_identified, unknown_topic_id
+from semel.broker.apis.lookup import topic_identified
 from semel.broker.connection import Exchange
 from semel.broker.guard import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CLUSTER, DESCRIBE_TOPIC, NOT_ASKED
 from semel.broker.limits import NODE_ID
@@ -48,7 +48,8 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
             outcome = yield from attempted_in_steps(
                 _look_up(broker, exchange, name, topic_id, create_missing, shows_operations)
             )
-            topics.append({**described_missing(name), "topic_id": topic_id, **outcome})
+            missing = described_missing(broker, exchange, name, shows_operations)
+            topics.append({**missing, "topic_id": topic_id, **outcome})
             yield 4
     host, port = exchange.listener.reached_at
     return {
@@ -73,9 +74,7 @@ def _look_up(
 ) -> Steps[Fields]:
     if topic_id != NO_TOPIC_ID or name is None:
         topic = topic_identified(broker, topic_id)
-        if not broker.guard.allows(exchange, DESCRIBE_TOPIC, topic.name):
-            # As if there were none: an id must not tell that there is a topic.
-            raise unknown_topic_id()
+        broker.guard.check(exchange, DESCRIBE_TOPIC, topic.name)
         return (yield from _describe(broker, exchange, topic, shows_operations))
     broker.guard.check(exchange, DESCRIBE_TOPIC, name)
     if create_missing and broker.log.state.catalog.named(name) is None:
@@ -88,7 +87,7 @@ def _look_up(
 
 
 def _describe(broker: Serving, exchange: Exchange, topic: Topic, shows_operations: bool) -> Steps[Fields]:
-    operations = broker.guard.operations(exchange, ResourceType.TOPIC, topic.name) if shows_operations else NOT_ASKED
+    operations = _operations(broker, exchange, topic.name, shows_operations)
     partitions = yield from each(range(topic.partition_count), lambda index: described_partition(broker, index))
     return described(topic, operations, partitions)
 
@@ -103,15 +102,22 @@ def described(topic: Topic, operations: int, partitions: list[Fields]) -> Fields
     }
 
 
-def described_missing(name: str | None) -> Fields:
+def described_missing(broker: Serving, exchange: Exchange, name: str | None, shows_operations: bool) -> Fields:
     """What the answer has about a topic besides the error, if there is one."""
     return {
         "name": name,
         "topic_id": NO_TOPIC_ID,
         "is_internal": False,
-        "topic_authorized_operations": NOT_ASKED,
+        "topic_authorized_operations": _operations(broker, exchange, name, shows_operations),
         "partitions": [],
     }
+
+
+def _operations(broker: Serving, exchange: Exchange, name: str | None, shows_operations: bool) -> int:
+    """What the client may do with a topic that it may see, whether it exists or not."""
+    if name is None or not shows_operations or not broker.guard.sees(exchange, DESCRIBE_TOPIC, name):
+        return NOT_ASKED
+    return broker.guard.operations(exchange, ResourceType.TOPIC, name)
 
 
 def described_partition(broker: Serving, index: int) -> Fields:

@@ -51,9 +51,7 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
         raise ProtocolError(f"Produce version {version} carries message formats that are not supported")
     request = yield from decode_request_in_steps(body, version)
     acks = request.acks
-    owner = request.transactional_id
-    if owner is not None and not any(map(_is_transactional, request.topics)):
-        owner = None
+    is_transactional = any(map(_is_transactional, request.topics))
     sender = Sender(
         exchange.address,
         joins=version >= _JOINS_FROM,
@@ -63,7 +61,9 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
     )
     answers: list[ProduceTopicAnswer] = []
     for topic in request.topics:
-        of_topic = yield from _produce_to(broker, exchange, topic, acks, sender, owner)
+        of_topic = yield from _produce_to(
+            broker, exchange, topic, acks, sender, request.transactional_id, is_transactional=is_transactional
+        )
         answers.append(of_topic)
     # Here and not with the answer: with acks=0 there is none, and the batches have to become durable as well.
     broker.pump.follow()
@@ -86,9 +86,16 @@ def _is_transactional(of_topic: ProduceTopic) -> bool:
 
 
 def _produce_to(
-    broker: Serving, exchange: Exchange, of_topic: ProduceTopic, acks: int, sender: Sender, owner: str | None
+    broker: Serving,
+    exchange: Exchange,
+    of_topic: ProduceTopic,
+    acks: int,
+    sender: Sender,
+    transactional_id: str | None,
+    *,
+    is_transactional: bool,
 ) -> Steps[ProduceTopicAnswer]:
-    """`owner` is the transactional id to which the whole request belongs, if any of its batches does."""
+    """With one transactional batch, wherever in the request, all of it belongs to a transaction."""
     name, topic_id, partitions = of_topic
     catalog = broker.log.state.catalog
     answers: list[ProducePartitionAnswer] = []
@@ -96,8 +103,8 @@ def _produce_to(
         # It may have gone since the last step.
         topic = catalog.named(name or "") if topic_id is None else catalog.identified(topic_id)
         try:
-            if owner is not None:
-                broker.guard.check(exchange, WRITE_TRANSACTIONAL_ID, owner)
+            if is_transactional:
+                _check_owner(broker, exchange, transactional_id)
             if topic is None and topic_id is not None:
                 raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
             broker.guard.check(exchange, WRITE_TOPIC, name or "" if topic is None else topic.name)
@@ -122,6 +129,13 @@ def _produce_to(
             )
         yield APPEND_PIECES if records is None else APPEND_PIECES + len(records) // _BYTES_PER_PIECE
     return name, topic_id, answers
+
+
+def _check_owner(broker: Serving, exchange: Exchange, transactional_id: str | None) -> None:
+    if transactional_id is None:
+        message = "a batch of a transaction came without a transactional id"
+        raise Refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, message)
+    broker.guard.check(exchange, WRITE_TRANSACTIONAL_ID, transactional_id)
 
 
 def _append(
