@@ -1,6 +1,7 @@
 """What `semel lab` promises: the rules as the documents show them, after a restart too, and a line for each mistake."""
 
 import contextlib
+import json
 import os
 import pty
 import subprocess
@@ -147,3 +148,24 @@ def test_at_a_terminal_there_is_a_prompt_and_the_end_of_input_ends_it() -> None:
 def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     assert semel_failure("lab", str(tmp_path / "none")).endswith("No such file or directory")
     assert semel_failure("lab", str(tmp_path)).endswith("Is a directory")
+
+
+def test_plain_answers_are_verdicts_and_nothing_else() -> None:
+    commands = "INIT p\nPRODUCE p 0 a\nPRODUCE p 0 a\nPRODUCE p 5 b\nFENCE p\nPRODUCE p 1 b\nLOG_SIZE\n"
+    assert semel_lines("lab", "--plain", stdin=commands) == [
+        *("OK", "OK", "DUPLICATE", "ERROR: sequence gap", "OK", "ERROR: fenced", "1"),
+    ]
+
+
+def test_a_program_gets_an_object_for_each_command() -> None:
+    commands = "INIT p\nPRODUCE p 0 a\nPRODUCE p 0 a\nPRODUCE p 5 b\nREAD lab\n"
+    done = semel("lab", "--json", stdin=f"{commands}LOG_SIZE\nEAT\n")
+    assert [json.loads(line) for line in done.stdout.splitlines()][:-1] == [
+        {"command": "INIT", "answer": "OK", "producer_id": 1000, "epoch": 0},
+        {"command": "PRODUCE", "answer": "OK", "offset": 0},
+        {"command": "PRODUCE", "answer": "DUPLICATE", "offset": 0},
+        {"command": "PRODUCE", "answer": "ERROR", "message": "sequence gap (expected 1, got 5)"},
+        {"command": "READ", "answer": "OK", "records": ["0:a"]},
+        {"command": "LOG_SIZE", "answer": "OK", "records": 1},
+    ]
+    assert (done.returncode, json.loads(done.stdout.splitlines()[-1])["answer"]) == (1, "ERROR")

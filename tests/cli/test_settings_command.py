@@ -61,3 +61,12 @@ def test_a_check_that_cannot_tell_names_the_option_that_says_it(tmp_path: Path) 
     assert "--client confluent|aiokafka|kafka-python|java" in semel_failure("settings", "check", str(file))
     file.write_text('{"client.id": "billing"}')
     assert "--role producer|consumer" in semel_failure("settings", "check", str(file))
+
+
+def test_strict_order_is_printed_and_checked(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    words = ("settings", "exactly-once", "--client", "java")
+    file.write_text("\n".join(semel_lines(*words)))
+    assert semel("settings", "check", "--strict-order", str(file)).stdout.startswith("max.in.flight.requests.per")
+    file.write_text("\n".join(semel_lines(*words, "--strict-order")))
+    assert semel_lines("settings", "check", "--strict-order", str(file)) == ["no conflict with exactly-once"]

@@ -21,11 +21,13 @@ SECONDS_MAX = 120
 VALUES = [b"payment %d" % number for number in range(5)]
 BUNDLES = [settings.bundle(semantics, client) for client in Client for semantics in Semantics]
 BUNDLES += [settings.exactly_once(client, "billing-1") for client in Client]
+BUNDLES += [settings.exactly_once(client, strict_order=True) for client in Client]
 
 
 def name_of(bundle: Bundle) -> str:
     transactional = any(setting.value == "billing-1" for setting in bundle.producer_settings)
-    return f"{bundle.client}-{bundle.semantics}{'-in-transactions' if transactional else ''}"
+    strict = any(setting.name.startswith("linger") for setting in bundle.producer_settings)
+    return f"{bundle.client}-{bundle.semantics}{'-in-transactions' * transactional}{'-in-order' * strict}"
 
 
 @pytest.mark.parametrize("bundle", BUNDLES, ids=name_of)
@@ -137,6 +139,15 @@ def test_the_semantic_and_the_client_may_be_named_by_word() -> None:
     assert settings.at_most_once("confluent").producer["retries"] == 0
     with pytest.raises(ValueError, match="not for at-least-once"):
         settings.bundle("at-least-once", "java", "billing-1")
+
+
+def test_strict_order_is_one_request_under_way() -> None:
+    """aiokafka has no setting for it, since it never has more than one to a partition."""
+    assert settings.exactly_once("confluent", strict_order=True).producer["max.in.flight.requests.per.connection"] == 1
+    assert settings.at_least_once("java", strict_order=True).producer["batch.size"] == "65536"
+    assert set(settings.exactly_once("aiokafka", strict_order=True).producer) > {"linger_ms", "max_batch_size"}
+    with pytest.raises(ValueError, match="never sends again"):
+        settings.bundle("at-most-once", "java", strict_order=True)
 
 
 def installed_defaults(client: Client, role: Role) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from real_clients import is_refused
 
-from semel.settings import Client, Conflict, Cost, Role, Semantics, UnknownSettings, check
+from semel.settings import Client, Conflict, Cost, Role, Semantics, UnknownSettings, check, exactly_once
 
 SPELLED_LIKE_JAVA = {Client.CONFLUENT, Client.JAVA}
 MAKEABLE = [Client.CONFLUENT, Client.AIOKAFKA, Client.KAFKA_PYTHON]
@@ -185,3 +185,23 @@ def test_what_the_names_do_not_tell_is_asked_for() -> None:
         check({"enable_idempotence": True})
     with pytest.raises(UnknownSettings, match="a producer or a consumer"):
         check({"bootstrap.servers": "127.0.0.1:9092"})
+
+
+@pytest.mark.parametrize("client", list(Client))
+def test_strict_order_is_looked_for_where_it_is_asked_for(client: Client) -> None:
+    """Idempotence alone has five requests under way; aiokafka one. A conflict is named once."""
+    producer = exactly_once(client).producer
+    found = check(producer, client=client, strict_order=True)
+    assert costs(found) == ([] if client is Client.AIOKAFKA else [Cost.OUT_OF_ORDER])
+    assert check(exactly_once(client, strict_order=True).producer, client=client, strict_order=True) == []
+    assert check(exactly_once(client).consumer, client=client, role="consumer", strict_order=True) == []
+
+
+def test_a_conflict_over_order_is_named_once() -> None:
+    config = {"enable.idempotence": False, "acks": "all", "retries": 9, "max.in.flight": 4}
+    found = check(config, client=Client.CONFLUENT, semantics=Semantics.AT_LEAST_ONCE, strict_order=True)
+    assert costs(found) == [Cost.OUT_OF_ORDER]
+
+
+def test_the_largest_number_may_have_javas_name_for_it() -> None:
+    assert check({"enable.idempotence": "true", "retries": "Integer.MAX_VALUE"}, client=Client.JAVA) == []

@@ -6,6 +6,7 @@ producer does for itself, numbering its batches, is in the reader's hands here, 
 
 import argparse
 import io
+import json
 import os
 import re
 import sys
@@ -28,6 +29,7 @@ from semel.wire.records import Record, decode_batches, encode_batch
 
 EXAMPLE: Final = """\
   semel lab docs/examples/lab.txt
+  semel lab --plain docs/examples/lab.txt
   echo 'INIT p1' | semel lab
   semel lab                        # at a terminal: a prompt; HELP lists the commands"""
 
@@ -53,16 +55,20 @@ HELP                                this list; # begins a comment"""
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", nargs="?", metavar="FILE", help="commands to run; standard input without one")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--plain", action="store_true", help="answer in verdicts alone: OK, DUPLICATE, ERROR: and why")
+    form.add_argument("--json", action="store_true", help="answer in JSON, an object for each command")
     parser.add_argument("--data", metavar="DIR", help="keep the log here; without it, it is gone in the end")
 
 
 def run(options: argparse.Namespace) -> int:
     interactive = options.file is None and sys.stdin.isatty()
+    form = Answer.as_json if options.json else Answer.as_verdict if options.plain else Answer.as_text
     try:
         if options.data is not None:
-            return _run_on(options.data, _lines(options.file, interactive), interactive)
+            return _run_on(options.data, _lines(options.file, interactive), interactive, form)
         with tempfile.TemporaryDirectory(prefix="semel-lab-") as directory:
-            return _run_on(directory, _lines(options.file, interactive), interactive)
+            return _run_on(directory, _lines(options.file, interactive), interactive, form)
     except BlockingIOError:
         raise Failure(f"{options.data} is in use by another broker") from None
     except Damaged as error:
@@ -73,14 +79,14 @@ def run(options: argparse.Namespace) -> int:
         raise Failure(f"{error.filename or options.data or options.file}: {error.strerror or error}") from None
 
 
-def _run_on(directory: str, lines: Iterable[str], interactive: bool) -> int:
+def _run_on(directory: str, lines: Iterable[str], interactive: bool, form: "Callable[[Answer], str]") -> int:
     lab = Lab(directory)
     understood = True
     try:
         for line in lines:
             answer = lab.answer(line)
             if answer is not None:
-                print(answer.text, flush=True)
+                print(form(answer), flush=True)
                 understood = understood and answer.understood
     finally:
         lab.close()
@@ -107,11 +113,47 @@ def _lines(path: str | None, interactive: bool) -> Iterator[str]:
         yield from sys.stdin
 
 
-class Answer(NamedTuple):
-    """What a command has to say, and whether it was a command at all."""
+class Said(NamedTuple):
+    """What a command has to say: in a line, in a word, and for a program."""
 
     text: str
+    verdict: str
+    fields: dict[str, object]
+
+
+class Answer(NamedTuple):
+    """What is said to a line, and whether it was a command at all."""
+
+    command: str
+    said: Said
     understood: bool = True
+
+    def as_text(self) -> str:
+        return self.said.text
+
+    def as_verdict(self) -> str:
+        return self.said.verdict
+
+    def as_json(self) -> str:
+        return json.dumps({"command": self.command, **self.said.fields})
+
+
+def _ok(text: str = "OK", **fields: object) -> Said:
+    return Said(text, "OK", {"answer": "OK", **fields})
+
+
+def _duplicate(text: str, **fields: object) -> Said:
+    return Said(text, "DUPLICATE", {"answer": "DUPLICATE", **fields})
+
+
+def _error(message: str) -> Said:
+    """In brackets are the numbers of this case, which are not a part of the verdict."""
+    return Said(f"ERROR: {message}", f"ERROR: {message.partition(' (')[0]}", {"answer": "ERROR", "message": message})
+
+
+def _told(text: str, **fields: object) -> Said:
+    """What was asked for is the verdict."""
+    return Said(text, text, {"answer": "OK", **fields})
 
 
 class Producer(NamedTuple):
@@ -133,7 +175,7 @@ class Lab:
         self._directory = directory
         self._log = self._open()
         self._producers: dict[str, Producer] = {}
-        self._commands: dict[str, tuple[int, int, Callable[..., str]]] = {
+        self._commands: dict[str, tuple[int, int, Callable[..., Said]]] = {
             "INIT": (1, 1, self._init),
             "PRODUCE": (3, 4, self._produce),
             "BEGIN": (1, 1, self._begin),
@@ -143,7 +185,7 @@ class Lab:
             "FENCE": (1, 1, self._fence),
             "LOG_SIZE": (0, 0, self._log_size),
             "RESTART": (0, 0, self._restart),
-            "HELP": (0, 0, lambda: COMMANDS),
+            "HELP": (0, 0, lambda: _told(COMMANDS, commands=COMMANDS)),
         }
 
     def answer(self, line: str) -> Answer | None:
@@ -154,17 +196,18 @@ class Lab:
         name, *arguments = words
         command = self._commands.get(name)
         if command is None:
-            return Answer(f"ERROR: unknown command '{name}' (there are {', '.join(self._commands)})", understood=False)
+            message = f"unknown command '{name}' (there are {', '.join(self._commands)})"
+            return Answer(name, _error(message), understood=False)
         least, most, work = command
         if not least <= len(arguments) <= most:
             usage = next(entry for entry in COMMANDS.splitlines() if entry.startswith(name)).split("  ")[0]
-            return Answer(f"ERROR: {name} is called like this: {usage}", understood=False)
+            return Answer(name, _error(f"{name} is called like this: {usage}"), understood=False)
         try:
-            return Answer(work(*arguments))
+            return Answer(name, work(*arguments))
         except NotUnderstood as error:
-            return Answer(f"ERROR: {error}", understood=False)
+            return Answer(name, _error(str(error)), understood=False)
         except Refused as refused:
-            return Answer(f"ERROR: {refused.message}")
+            return Answer(name, _error(refused.message))
 
     def close(self) -> None:
         self._log.close()
@@ -172,19 +215,19 @@ class Lab:
     def _open(self) -> Log:
         return Log.open(DiskFiles(self._directory), new_cluster_id=str(uuid.uuid4()))
 
-    def _init(self, name: str) -> str:
+    def _init(self, name: str) -> Said:
         producer_id = self._log.new_producer_id(_now_ms())
         producer = self._producers[name] = Producer(f"{name}/{producer_id}", producer_id, 0)
         self._log.sync_now()
-        return f"PID {producer.producer_id} EPOCH {producer.epoch}"
+        return _identity(producer.producer_id, producer.epoch)
 
-    def _produce(self, name: str, sequence: str, payload: str, place: str = _TOPIC) -> str:
+    def _produce(self, name: str, sequence: str, payload: str, place: str = _TOPIC) -> Said:
         producer = self._named(name)
         if not sequence.isascii() or not sequence.isdigit() or int(sequence) > SEQUENCE_MASK:
             raise NotUnderstood(f"'{sequence}' is no sequence number: 0 to {SEQUENCE_MASK} are")
         owner = self._log.state.transactions.described(producer.transactional_id)
         if owner is not None and owner.owner.producer_epoch > producer.epoch:
-            return f"ERROR: fenced (epoch {producer.epoch}, current {owner.owner.producer_epoch})"
+            return _error(f"fenced (epoch {producer.epoch}, current {owner.owner.producer_epoch})")
         topic, index = self._place(place)
         partition = self._log.state.partitions.at(topic.number, index)
         if partition is None:
@@ -201,37 +244,37 @@ class Lab:
         appended = self._log.append(topic, partition, header, batch, now_ms, Sender(joins=True))
         self._log.sync_now()
         if appended.outcome is Outcome.ACCEPTED:
-            return f"OK offset:{appended.base_offset}"
+            return _ok(f"OK offset:{appended.base_offset}", offset=appended.base_offset)
         if appended.outcome is Outcome.DUPLICATE:
-            return f"DUPLICATE offset:{appended.base_offset}"
-        return f"ERROR: {appended.message}"
+            return _duplicate(f"DUPLICATE offset:{appended.base_offset}", offset=appended.base_offset)
+        return _error(appended.message or "")
 
-    def _begin(self, name: str) -> str:
+    def _begin(self, name: str) -> Said:
         producer = self._named(name)
         if self._log.state.transactions.described(producer.transactional_id) is None:
             self._claim(producer)
         opened = self._log.state.transaction_rules.decide_add_partitions(*producer, (), _now_ms())
         if opened is None:
-            return f"ERROR: a transaction of {name} is open already"
+            return _error(f"a transaction of {name} is open already")
         self._log.commit(opened)
         self._log.sync_now()
-        return "OK"
+        return _ok()
 
-    def _end(self, name: str, *, committed: bool) -> str:
+    def _end(self, name: str, *, committed: bool) -> Said:
         producer = self._named(name)
         if self._log.state.transactions.described(producer.transactional_id) is None:
-            return f"ERROR: {name} never began a transaction"
+            return _error(f"{name} never began a transaction")
         end = self._log.state.transaction_rules.decide_end(
             *producer, committed, lambda: self._log.new_producer_id(_now_ms()), _now_ms(), raises_epoch=False
         )
         ended = "committed" if committed else "aborted"
         if end.entry is None:
-            return f"DUPLICATE {ended}"
+            return _duplicate(f"DUPLICATE {ended}", ended=ended)
         self._log.commit(end.entry)
         self._log.sync_now()
-        return f"OK {ended}"
+        return _ok(f"OK {ended}", ended=ended)
 
-    def _read(self, topic_name: str, isolation: str = "committed") -> str:
+    def _read(self, topic_name: str, isolation: str = "committed") -> Said:
         if isolation not in _ISOLATIONS:
             raise NotUnderstood(f"'{isolation}' is neither committed nor uncommitted")
         topic = self._log.state.catalog.named(topic_name)
@@ -241,13 +284,13 @@ class Lab:
         for partition in self._log.state.partitions.of(topic):
             place = f"{partition.index}@" if topic.partition_count > 1 else ""
             shown += [f"{place}{text}" for text in _records(partition, isolation == "committed")]
-        return " ".join(shown) or "(nothing)"
+        return _told(" ".join(shown) or "(nothing)", records=shown)
 
-    def _fence(self, name: str) -> str:
+    def _fence(self, name: str) -> Said:
         producer = self._named(name)
         if self._log.state.transactions.described(producer.transactional_id) is None:
             self._claim(producer)
-        return f"PID {producer.producer_id} EPOCH {self._claim(producer)}"
+        return _identity(producer.producer_id, self._claim(producer))
 
     def _claim(self, producer: Producer) -> int:
         """Claim the producer's transactional id, from itself or from another owner; return the new epoch."""
@@ -259,14 +302,17 @@ class Lab:
         self._log.sync_now()
         return claim.producer_epoch
 
-    def _log_size(self) -> str:
-        batches_of = (partition.batches(0, partition.end_mark()) for partition in self._log.state.partitions.all())
-        return str(sum(header.record_count for found in batches_of for header, _ in found if not header.is_control))
+    def _log_size(self) -> Said:
+        return _told(str(self._size()), records=self._size())
 
-    def _restart(self) -> str:
+    def _size(self) -> int:
+        batches_of = (partition.batches(0, partition.end_mark()) for partition in self._log.state.partitions.all())
+        return sum(header.record_count for found in batches_of for header, _ in found if not header.is_control)
+
+    def _restart(self) -> Said:
         self._log.abandon()
         self._log = self._open()
-        return f"RESTARTED with {self._log_size()} records"
+        return _ok(f"RESTARTED with {self._size()} records", records=self._size())
 
     def _named(self, name: str) -> Producer:
         producer = self._producers.get(name)
@@ -287,6 +333,10 @@ class Lab:
         elif topic.partition_count <= index:
             self._log.commit(catalog.decide_partitions(name, index + 1))
         return catalog.existing(name), index
+
+
+def _identity(producer_id: int, epoch: int) -> Said:
+    return _ok(f"PID {producer_id} EPOCH {epoch}", producer_id=producer_id, epoch=epoch)
 
 
 def _records(partition: PartitionLog, committed: bool) -> Iterator[str]:

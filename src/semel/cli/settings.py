@@ -21,6 +21,9 @@ _PURPOSES: Final = {
 }
 
 
+_STRICT_ORDER: Final = "one request under way at a time, so nothing overtakes a batch that is given up"
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="about", metavar="|".join((*Semantics, "check")), required=True)
     for semantics, purpose in _PURPOSES.items():
@@ -32,6 +35,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         own.add_argument(
             "--format", choices=WRITTEN_FORMATS, help="the form to print (the one that the client's users write)"
         )
+        if semantics is not Semantics.AT_MOST_ONCE:
+            own.add_argument("--strict-order", action="store_true", help=_STRICT_ORDER)
         if semantics is Semantics.EXACTLY_ONCE:
             own.add_argument("--transactional-id", metavar="NAME", help="for a producer that writes in transactions")
     purpose = "name each conflict in a file of settings, and its cost; exit code 1 if there is one"
@@ -44,6 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=Semantics.EXACTLY_ONCE.value,
         help="the guarantee that is wanted (exactly-once)",
     )
+    own.add_argument("--strict-order", action="store_true", help=_STRICT_ORDER)
     own.add_argument("--client", choices=_words(Client), help="the client (found by the names of the settings)")
     own.add_argument("--role", choices=_words(Role), help="the role (found by the names of the settings)")
 
@@ -56,7 +62,12 @@ def _words(choices: type[StrEnum]) -> list[str]:
 def run(options: argparse.Namespace) -> int:
     if options.about == "check":
         return _check(options)
-    made = bundle(options.about, options.client, getattr(options, "transactional_id", None))
+    made = bundle(
+        options.about,
+        options.client,
+        getattr(options, "transactional_id", None),
+        strict_order=getattr(options, "strict_order", False),
+    )
     print(write(made, options.format, [Role(options.role)] if options.role else tuple(Role)))
     return 0
 
@@ -78,4 +89,10 @@ def _conflicts(options: argparse.Namespace) -> Iterator[Conflict]:
     by_role, form = read_settings_file(options.file)
     for role, config in by_role.items():
         client = options.client or client_of(set(config), from_properties=form == "properties")
-        yield from check(config, semantics=options.semantics, client=client, role=role or options.role)
+        yield from check(
+            config,
+            semantics=options.semantics,
+            client=client,
+            role=role or options.role,
+            strict_order=options.strict_order,
+        )

@@ -85,6 +85,16 @@ _IN_TRANSACTIONS: Final = (
     _Line("delivery.timeout.ms", _TRANSACTION_MS, "a record is not waited for longer than its transaction is open"),
 )
 
+# Strict order, which costs throughput; larger batches make up for some of it. librdkafka's are large already.
+_IN_STRICT_ORDER: Final = (
+    _Line(
+        "max.in.flight.requests.per.connection", 1, "what is given up must not have successors that are written already"
+    ),
+    _Line("linger.ms", 20, "one request at a time, so each has to carry more: wait a moment for others"),
+    _Line("batch.size", 65_536, "one request at a time, so each has to carry more"),
+)
+_IN_STRICT_ORDER_LEFT_OUT: Final = {Client.CONFLUENT: "batch.size"}
+
 _COMMITTED_ONLY: Final = _Line("isolation.level", "read_committed", "what was aborted never happened")
 _BACK_IN_TIME: Final = (
     _Line("session.timeout.ms", 45_000, "how long a member that died is waited for before others go on"),
@@ -134,13 +144,27 @@ _IN_TRANSACTIONS_OTHERWISE: Final[Mapping[Client, tuple[_Line, ...]]] = {
 }
 
 
-def bundle(semantics: Semantics | str, client: Client | str, transactional_id: str | None = None) -> Bundle:
-    """The settings of a semantic; with a transactional id, those of a producer that writes in transactions."""
+def bundle(
+    semantics: Semantics | str,
+    client: Client | str,
+    transactional_id: str | None = None,
+    *,
+    strict_order: bool = False,
+) -> Bundle:
+    """The settings of a semantic; with a transactional id, those of a producer that writes in transactions.
+
+    `strict_order` is for a program that goes on after a record was given up: no later record of the partition is in the
+    log then, because the producer has one request under way at a time. (aiokafka never has more to a partition.)"""
     semantics, client = Semantics(semantics), Client(client)
+    if strict_order and semantics is Semantics.AT_MOST_ONCE:
+        raise ValueError(f"{Semantics.AT_MOST_ONCE} never sends again, so nothing arrives out of order")
     if transactional_id is not None and semantics is not Semantics.EXACTLY_ONCE:
         raise ValueError(f"transactions are for {Semantics.EXACTLY_ONCE}, and not for {semantics}")
     produced = {line.name: line for line in _PRODUCERS[semantics]}
     produced |= {line.name: line for line in _OTHERWISE.get((semantics, client), ())}
+    if strict_order:
+        left_out = _IN_STRICT_ORDER_LEFT_OUT.get(client)
+        produced |= {line.name: line for line in _IN_STRICT_ORDER if line.name != left_out}
     if transactional_id is not None:
         produced |= {line.name: line for line in _IN_TRANSACTIONS_OTHERWISE.get(client, ())}
         named = _Line(
@@ -174,12 +198,12 @@ def at_most_once(client: Client | str) -> Bundle:
     return bundle(Semantics.AT_MOST_ONCE, client)
 
 
-def at_least_once(client: Client | str) -> Bundle:
+def at_least_once(client: Client | str, *, strict_order: bool = False) -> Bundle:
     """No record is lost, and a record that meets a fault may be stored twice."""
-    return bundle(Semantics.AT_LEAST_ONCE, client)
+    return bundle(Semantics.AT_LEAST_ONCE, client, strict_order=strict_order)
 
 
-def exactly_once(client: Client | str, transactional_id: str | None = None) -> Bundle:
+def exactly_once(client: Client | str, transactional_id: str | None = None, *, strict_order: bool = False) -> Bundle:
     """No record is lost and none is stored twice, within one life of the producer; with a transactional id, which
-    fences the lives before, across all of them."""
-    return bundle(Semantics.EXACTLY_ONCE, client, transactional_id)
+    fences the lives before, across all of them. `strict_order` is explained at `bundle`."""
+    return bundle(Semantics.EXACTLY_ONCE, client, transactional_id, strict_order=strict_order)

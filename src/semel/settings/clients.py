@@ -53,8 +53,8 @@ def read_switch(value: object) -> bool:
 
 
 def read_number(value: object) -> int:
-    """A number; what is infinite is the largest one."""
-    if value == float("inf"):
+    """A number; what is infinite, or as large as Java counts, is the largest one."""
+    if value == float("inf") or value == "Integer.MAX_VALUE":
         return RETRIES_MAX
     try:
         if isinstance(value, bool):
@@ -90,6 +90,7 @@ _JAVA_PRODUCER: Final = {
     "retries": Known("retries", RETRIES_MAX),
     "max.in.flight.requests.per.connection": Known("max.in.flight.requests.per.connection", 5),
     "linger.ms": Known("linger.ms", 5),
+    "batch.size": Known("batch.size", 16_384),
     "request.timeout.ms": Known("request.timeout.ms", 30_000),
     "delivery.timeout.ms": Known("delivery.timeout.ms", 120_000),
     "transactional.id": Known("transactional.id"),
@@ -119,6 +120,7 @@ _AIOKAFKA_PRODUCER: Final = {
     "enable.idempotence": Known("enable_idempotence", False),
     "acks": Known("acks", "1"),
     "linger.ms": Known("linger_ms", 0),
+    "batch.size": Known("max_batch_size", 16_384),
     "delivery.timeout.ms": Known("request_timeout_ms", 40_000),
     "transactional.id": Known("transactional_id"),
     "transaction.timeout.ms": Known("transaction_timeout_ms", 60_000),
@@ -134,6 +136,7 @@ _CONFLUENT_PRODUCER: Final = {
         "max.in.flight.requests.per.connection", 1_000_000, ("max.in.flight",)
     ),
     "linger.ms": Known("linger.ms", 5, ("queue.buffering.max.ms",)),
+    "batch.size": Known("batch.size", 1_000_000),
     "request.timeout.ms": Known("socket.timeout.ms", 60_000),
     "delivery.timeout.ms": Known("delivery.timeout.ms", 300_000, ("message.timeout.ms",)),
     "transactional.id": Known("transactional.id"),

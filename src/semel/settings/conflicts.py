@@ -5,7 +5,7 @@ named as well: before the program starts, and with the reason. This file must ne
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -57,9 +57,10 @@ def check(
     semantics: Semantics | str = Semantics.EXACTLY_ONCE,
     client: Client | str | None = None,
     role: Role | str | None = None,
+    strict_order: bool = False,
 ) -> list[Conflict]:
     """Every conflict in a client's configuration. If you do not pass the client and its role, the names of the settings
-    tell."""
+    tell. `strict_order` asks for one request under way at a time."""
     names = set(config)
     client = Client(client) if client is not None else client_of(names)
     if client is None:
@@ -67,7 +68,10 @@ def check(
     roles = (Role(role),) if role is not None else roles_of(client, names)
     if not roles:
         raise UnknownSettings("cannot tell whether this is a producer or a consumer", "role", Role)
-    return list(_conflicts(config, Semantics(semantics), client, roles))
+    found = list(_conflicts(config, Semantics(semantics), client, roles))
+    if strict_order and Role.PRODUCER in roles:
+        found += _several_under_way(Configuration(client, Role.PRODUCER, config), found)
+    return found
 
 
 def _conflicts(
@@ -240,6 +244,18 @@ def _overtaking(config: Configuration, semantics: Semantics) -> Iterator[Conflic
             Cost.OUT_OF_ORDER,
             "without idempotence, a batch that is sent again arrives behind its successors",
             f"turn idempotence on, or set {config.name(java)}=1",
+        )
+
+
+def _several_under_way(config: Configuration, found: Sequence[Conflict]) -> Iterator[Conflict]:
+    """Asked for by name, since idempotence keeps the order of batches as long as none is given up."""
+    java = "max.in.flight.requests.per.connection"
+    if config.in_flight > 1 and not any(config.shown(java) in conflict.settings for conflict in found):
+        yield Conflict(
+            (config.shown(java),),
+            Cost.OUT_OF_ORDER,
+            "if a batch is given up, its successors may be in the log, and it is behind them when it is produced again",
+            f"set {config.name(java)}=1",
         )
 
 
