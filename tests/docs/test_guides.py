@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
-GUIDES = ("test-your-code", "exactly-once", "settings", "audit", "http", "http-client", "outbox", "inbox", "watch")
+GUIDES = (
+    *("test-your-code", "exactly-once", "settings", "audit", "http", "http-client", "outbox", "inbox", "watch"),
+    "recover-a-producer",
+)
 pytest_plugins = ["pytester"]
 
 

@@ -173,6 +173,17 @@ def test_a_refused_fetch_is_asked_for_again_and_a_refused_produce_too(semel_brok
     assert len(semel_broker.log("payments")) == 1
 
 
+def test_a_producer_is_told_the_error_that_the_test_chose(semel_broker: FaultyBroker) -> None:
+    """And its connection is not closed over it, which it would take for a lost answer."""
+    semel_broker.create_topic("payments")
+    semel_broker.fail("Produce", "INVALID_RECORD")
+    reports: list[str] = []
+    producer = idempotent_producer(semel_broker)
+    producer.produce("payments", b"100 EUR", on_delivery=lambda error, _: reports.append(error.name()))
+    assert producer.flush(30) == 0
+    assert reports == ["INVALID_RECORD"]
+
+
 def test_a_member_whose_requests_are_refused_or_lost_joins_in_the_end(semel_broker: FaultyBroker) -> None:
     semel_broker.seed("orders", "a")
     for api in ("FindCoordinator", "JoinGroup", "SyncGroup"):

@@ -67,6 +67,9 @@ def _value(field: Any, request: Any, error: ErrorCode) -> Any:
             return value.bytes if kafka_type == "uuid" else value
     if kafka_type == "uuid":
         return bytes(16)
+    if kafka_type == "datetime_i64":
+        # There is no time where nothing was appended; in bytes that is -1, also where kio has None for it.
+        return -1
     if type(None) in parts:
         return None
     if is_array:
