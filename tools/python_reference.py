@@ -57,7 +57,7 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "semel.chaos.plan": ("Fault", "FaultPlan"),
     "semel.chaos.plan_file": ("read_plan",),
 }
-# Of these classes the rest is for semel's own rooms.
+# The other methods of these classes are for semel's own rooms.
 FOR_PROGRAMS: Final = {
     "AsyncInbox": {"run", "take", "retry_due", "stop"},
     "Broker": {"start", "stop", "bootstrap"},

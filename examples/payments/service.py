@@ -75,7 +75,7 @@ def pay(payment: Payment, request: Request) -> Accepted:
     row = {"id": str(uuid.uuid4()), **payment.model_dump()}
     connection.execute(insert(payments), row)
     # An id of its own, because a payment may have more events one day. Its key is the payer: his events are in one
-    # partition. Of two payments at the same moment either may be first, because nothing here locks the payer.
+    # partition. If two payments come at the same moment, either may be first, because nothing here locks the payer.
     event = {"event": str(uuid.uuid4()), **row}
     outbox.add(connection, TOPIC, key=payment.payer, value=json.dumps(event))
     return Accepted(payment=row["id"])

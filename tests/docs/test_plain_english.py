@@ -29,7 +29,7 @@ TURNS: Final = {
     r"\b[Ww]ho(m|se)?ever\b": "name the actor: the client, the caller, the next worker",
     rf"{BEGINNING}(And |But )?Who [^.?!]*[.!;]|\b[Oo]nly who\b": "name the actor: a worker that dies, only a writer",
     r"\bof (which|whom) (nobody|no one|none|nothing)\b": "make a sentence of it, with its subject first",
-    rf"{BEGINNING}Of (the|each|all|what|which|an?|one|it|them|those)\b": "put the subject first",
+    rf"{BEGINNING}Of (the|each|all|what|which|an?|one|two|it|this|that|them|these|those)\b": "put the subject first",
     r"\b[Ww]hat(ever)? (is|was|lies) there\b|\b[Ww]hat there (is|was)\b": "name the thing: the records, the options",
     r"\b(is|are|was|were) there (once|twice|again)\b": "is stored once, is stored twice, is repeated",
     r"\bin vain\b": "say what failed",
@@ -47,7 +47,7 @@ TURNS: Final = {
     r"\bbut for\b": "except, without, unless",
     rf"{BEGINNING}Else\b": "otherwise",
     rf"{BEGINNING}To be \w+ed\b": "say who does it",
-    r"\b(for|from|than|to) who \w+": "name the actor: a caller that, a client that",
+    r"\b([Ff]or|from|than|[Tt]o) who \w+": "name the actor: a caller that, a client that",
     rf"{BEGINNING}So (few|many|much)\b|\b(most|next|first) so many\b|\bso many at most\b": "name the number",
 }
 

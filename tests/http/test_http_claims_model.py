@@ -23,9 +23,9 @@ from semel.http.claims import (
     claim,
     hold,
     keep,
-    let_go,
     name_of,
     reap_batch,
+    release,
 )
 from semel.http.tables import metadata
 
@@ -35,7 +35,7 @@ NAME = name_of("anna", "k")
 HOLDERS = st.integers(0, 4)
 STEPS = st.one_of(
     st.tuples(st.just("claim"), st.sampled_from(["one", "two"])),
-    st.tuples(st.sampled_from(["keep", "hold", "let_go"]), HOLDERS),
+    st.tuples(st.sampled_from(["keep", "hold", "release"]), HOLDERS),
     st.tuples(st.just("wait"), st.sampled_from([500, 2000, 5000])),
     st.tuples(st.just("reap"), st.none()),
 )
@@ -114,9 +114,9 @@ def test_the_claims_do_what_the_rules_say(taken: list[tuple[str, object]]) -> No
                 model.key = None if due else key
             elif int(str(which)) >= len(tokens):
                 continue
-            elif what == "let_go":
+            elif what == "release":
                 token = tokens[int(str(which))]
-                let_go(connection, NAME, token)
+                release(connection, NAME, token)
                 if key is not None and model.is_held_by(token):
                     key.lease_until_ms = 0
             else:

@@ -129,7 +129,7 @@ class _Exchange:
                 await self._execute(app)
         finally:
             # As a whole, because a task that was cancelled may be cancelled again at each await in it.
-            await whole(drive_async(self._holder.let_go()))
+            await whole(drive_async(self._holder.release()))
         if answer is not None:
             await _send_answer(self._send, answer)
 

@@ -189,7 +189,7 @@ def hold(connection: Connection, name: Name, token: int, lease_until_ms: int) ->
     _as_holder(connection, name, token, {"lease_until_ms": lease_until_ms})
 
 
-def let_go(connection: Connection, name: Name, token: int) -> None:
+def release(connection: Connection, name: Name, token: int) -> None:
     """Leave the key to the next try. A former holder changes nothing by this."""
     connection.execute(_OF_HOLDER, {**_of(name), "of_token": token, "lease_until_ms": 0})
 
@@ -249,7 +249,7 @@ def _inserted(connection: Connection, name: Name, fingerprint: str, times: Times
 
 
 def _taken_over(connection: Connection, name: Name, fingerprint: str, times: Times, row: Row[Any]) -> KeyState:
-    """Take the key from a holder that is late, or if its time is up. Of two requests that try, one finds another
+    """Take the key from a holder that is late, or if its time is up. If two requests try, the second finds another
     token."""
     token = row.token + 1
     values = {

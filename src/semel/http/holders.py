@@ -41,7 +41,7 @@ from semel.http.claims import (
     hold,
     is_kept,
     keep,
-    let_go,
+    release,
 )
 from semel.http.counters import Tally
 from semel.http.idempotency import Idempotency
@@ -69,7 +69,7 @@ class Holder(Protocol):
     def settle(self, fate: Fate, status: int, answer: Answer | None) -> Procedure[KeyState | None]:
         """End it with an answer, None where that cannot be kept; an outcome where the key was not ours at the end."""
 
-    def let_go(self) -> Procedure[None]:
+    def release(self) -> Procedure[None]:
         """Leave the key to the next try, where it was not settled."""
 
 
@@ -101,12 +101,12 @@ class InTransaction:
         if isinstance(outcome, Accepted):
             self._token = outcome.token
         else:
-            yield from self.let_go()
+            yield from self.release()
         return outcome
 
     def settle(self, fate: Fate, status: int, answer: Answer | None) -> Procedure[KeyState | None]:
         if fate is Fate.FORGOTTEN:
-            yield from self.let_go()
+            yield from self.release()
             return None
         if fate is Fate.UNDONE:
             # The claim is rolled back with the effect, so another request may be quicker now. Then its answer counts,
@@ -123,7 +123,7 @@ class InTransaction:
         self._idempotency.leave(self._name, self)
         return None
 
-    def let_go(self) -> Procedure[None]:
+    def release(self) -> Procedure[None]:
         try:
             yield self._transaction.roll_back()
         finally:
@@ -138,7 +138,7 @@ def claimed(holder: Holder) -> Procedure[Answer | None]:
         holder.tally.count("conflict")
         return refused.answer
     except BaseException as error:
-        yield from holder.let_go()
+        yield from holder.release()
         if is_busy(error):
             return RequestRefused(DATABASE_BUSY, "Others have been writing for too long; ask again.", 1).answer
         raise
@@ -236,7 +236,7 @@ class Leased:
     def settle(self, fate: Fate, status: int, answer: Answer | None) -> Procedure[KeyState | None]:
         """Store the answer; what a step has done is done, so a fate can only say whether there is one."""
         if fate is Fate.FORGOTTEN:
-            yield from self.let_go()
+            yield from self.release()
             return None
         try:
             yield from self._briefly(lambda connection: keep(connection, self._name, self._token, answer, status))
@@ -246,9 +246,9 @@ class Leased:
         self._token = 0
         return None
 
-    def let_go(self) -> Procedure[None]:
+    def release(self) -> Procedure[None]:
         if self._token:
-            yield from self._briefly(lambda connection: let_go(connection, self._name, self._token))
+            yield from self._briefly(lambda connection: release(connection, self._name, self._token))
             # Not before: a task that is cancelled in it has to do it again.
             self._token = 0
 

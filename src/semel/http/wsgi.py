@@ -100,7 +100,7 @@ class _Exchange:
             with beating_in_thread(self._holder), tallied(self._holder):
                 return self._execute(app, start_response)
         finally:
-            drive(self._holder.let_go())
+            drive(self._holder.release())
 
     def _execute(self, app: "WSGIApplication", start_response: "StartResponse") -> Iterable[bytes]:
         pieces = app(self._environ, self._start)

@@ -69,7 +69,7 @@ class Admission:
             return error
 
     def _follows_place(self, message: Message, identity: object) -> bool:
-        """Whether it is another one where the same record lies elsewhere."""
+        """Whether the same record would have another identity at another place."""
         if not isinstance(identity, str):
             return True
         elsewhere = replace(

@@ -165,7 +165,7 @@ async def _fetched(client: Any) -> Any:
 
 
 def _lacking(error: Any) -> str:
-    """The right that is missing; nothing where that is not what it is about. The client names one thing, or a set."""
+    """The right that is missing; empty if the error is not about rights. The client names one thing, or a set."""
     if not isinstance(error, _aiokafka().errors.BrokerResponseError):
         # The client's own: no broker has said so.
         return ""

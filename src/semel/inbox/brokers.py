@@ -1,5 +1,5 @@
-"""Whether the brokers give a loop what it asks for. Where they do not, it says once what is wrong and what to do, after
-some seconds, and once that it is over.
+"""Watches whether the brokers serve a loop. If they do not, it logs once, after some seconds, what is wrong and what to
+do, and once that it is over.
 
 It must never raise, and never end a loop: brokers that are away come back, and a missing topic may be made.
 """
@@ -23,7 +23,7 @@ logger = logging.getLogger("semel.inbox")
 
 NO_BROKER: Final = "no broker answers: {}: {}"
 NO_TOPIC: Final = "there is no topic {!r}: make it (semel topics create), or mend its name"
-# To who may not see a topic some brokers say that there is none.
+# Some brokers tell a user without the right to see a topic that there is no such topic.
 NO_TOPIC_SEEN: Final = f"{NO_TOPIC}; a user of a cluster with ACLs needs the right Read on it"
 NO_PARTITIONS: Final = (
     "the group has given this loop no partitions{}: it has no coordinator, or a member keeps the others waiting. On a "

@@ -57,7 +57,7 @@ _LATER: Final = frozenset(
         KafkaError._TIMED_OUT,
         KafkaError._TRANSPORT,
         KafkaError._ALL_BROKERS_DOWN,
-        # No broker own_callback it where the coordinator is, for as long as a session lasts.
+        # For as long as a session lasts, no broker has told the client where the coordinator is.
         KafkaError._WAIT_COORD,
     }
 )

@@ -41,7 +41,7 @@ class Outage:
     def wait_seconds(self, error: BaseException, chance: float) -> float:
         """How long to wait after this error: longer each time, until it is over."""
         self._count += 1
-        # Of two who want the same row one is turned away, now and then. That is no news.
+        # If two transactions want the same row, one is turned away now and then. That is no news.
         if self._count == self._retries.attempts:
             logger.warning("waiting: %s", one_line(f"{type(error).__name__}: {error}"))
         return self._retries.wait_seconds(self._count, chance)

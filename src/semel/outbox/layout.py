@@ -39,7 +39,7 @@ class Layout(NamedTuple):
 def settled(connection: Connection, name: str | None, count: int | None) -> Layout:
     """What the database has; the first time, what was asked for. Another number of shards than that is for `change`."""
     if connection.dialect.name == "postgresql":
-        # Of two that are the first the second has to find what the first one did. On SQLite there is one writer.
+        # If two relays begin as the first, the second has to find what the other did. On SQLite there is one writer.
         connection.execute(select(func.pg_advisory_xact_lock(*_LOCK)))
     row = connection.execute(select(relays)).first()
     if row is None:

@@ -135,7 +135,7 @@ def put_back(connection: Connection, owner: Owner, batch: int, first_number: int
 
 
 def put_aside(connection: Connection, owner: Owner, batch: int, refused: int, reason: str, now_ms: int) -> None:
-    """Into the quarantine with it, and out of the batch, which goes on without it."""
+    """Move the message from the batch into the quarantine. The batch goes on without it."""
     at_hand = _at_hand(connection, owner, batch)
     if refused not in at_hand:
         # Done before, by a transaction whose commit was not acknowledged.

@@ -39,8 +39,8 @@ _GUARDED: Final = {
 
 
 def lacking(code: int, right: str, name: str | None) -> str:
-    """The right that a cluster with ACLs wants for what it refused by this code, to put behind the reason; else
-    nothing."""
+    """The right that a cluster with ACLs asks for if it refuses with this code, to put behind the reason; empty for
+    other codes."""
     kind = _GUARDED.get(code)
     return "" if kind is None else f"; this user needs the right {right} on {kind} {name!r}"
 

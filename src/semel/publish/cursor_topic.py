@@ -110,7 +110,7 @@ class CursorTopic:
         """The last committed cursor, for a reader that has fenced nobody and only wants to know who wrote it."""
         return self._last(self._end(deadline), deadline, until_decided=False)
 
-    def let_go(self) -> None:
+    def disconnect(self) -> None:
         """End the connections; the next question makes new ones."""
         self._admin = None
 

@@ -208,7 +208,7 @@ class Publisher:
                 raise
             raise PublishUncertain(self._settings.name, self._uncertain, str(reason)) from None
         finally:
-            self._cursor_topic.let_go()
+            self._cursor_topic.disconnect()
 
     def _claim(self, deadline: Deadline) -> Producer:
         self._note_interrupted = None
@@ -253,7 +253,7 @@ class Publisher:
         return True
 
     def _below(self, transaction: Transaction, deadline: Deadline) -> Cursor | None:
-        """The last cursor below what the transaction wrote. Where that cannot be had the transaction is taken back."""
+        """The last cursor below what the transaction wrote. If it cannot be read, the transaction is aborted."""
         try:
             return self._cursor_topic.read_below(transaction.last_offset, deadline)
         except BaseException as reason:
@@ -333,7 +333,7 @@ class Publisher:
             FENCED.add()
         self._ended = error
         self._producer = None
-        self._cursor_topic.let_go()
+        self._cursor_topic.disconnect()
         raise error
 
     def _cursor_record(self, number: int) -> Record:
