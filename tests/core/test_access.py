@@ -143,6 +143,24 @@ def test_no_more_answers_are_kept_than_are_allowed() -> None:
     assert len(access._answers) <= ANSWERS_MAX
 
 
+def test_a_right_to_some_topic_is_none_where_every_such_topic_is_denied() -> None:
+    access = holding(rule("orders"), rule("orders-eu", pattern=PREFIXED))
+    assert access.allows_some(APP, WRITE, TOPIC)
+    add(access, rule("orders-e", permission=DENY, pattern=PREFIXED))
+    assert access.allows_some(APP, WRITE, TOPIC)
+    add(access, rule("orders", permission=DENY))
+    assert not access.allows_some(APP, WRITE, TOPIC)
+    remove(access, rule("orders", permission=DENY))
+    add(access, rule("order", permission=DENY, pattern=PREFIXED))
+    assert not access.allows_some(APP, WRITE, TOPIC)
+
+
+def test_a_prefix_that_goes_leaves_the_others_of_its_length() -> None:
+    access = holding(rule("ord", pattern=PREFIXED), rule("pay", pattern=PREFIXED))
+    remove(access, rule("pay", pattern=PREFIXED))
+    assert access.allows(APP, WRITE, TOPIC, "orders")
+
+
 def test_a_rule_that_holds_is_not_added_and_one_that_does_not_is_not_removed() -> None:
     access = holding(rule())
     assert access.decide_add([rule()]) is None

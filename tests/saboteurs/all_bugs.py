@@ -3,6 +3,7 @@
 from typing import Final
 
 from saboteurs.aborted_bugs import ABORTED_BUGS
+from saboteurs.access_bugs import ACCESS_BUGS
 from saboteurs.broker_bugs import BROKER_BUGS
 from saboteurs.http_bugs import HTTP_BUGS
 from saboteurs.inbox_bugs import INBOX_BUGS
@@ -18,6 +19,7 @@ from saboteurs.step_bugs import STEP_BUGS
 
 ALL_BUGS: Final[tuple[Bug, ...]] = (
     *BROKER_BUGS,
+    *ACCESS_BUGS,
     *ABORTED_BUGS,
     *JOURNAL_BUGS,
     *STEP_BUGS,

@@ -32,6 +32,7 @@ GROUPS: Final = {
         "tail": "read a topic, with the numbers its deduplication goes by",
         "groups": "list, describe, reset and delete consumer groups",
         "transactions": "list and describe transactions, and abort those that nobody will end",
+        "acls": "list, add and remove access rules, and say which of them decides",
         "dump": "look into a data directory: journal, segments, producers",
         "repair": "go on without the entries at which a start stops, and keep a copy of them",
     },
