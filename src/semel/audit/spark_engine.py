@@ -1,8 +1,8 @@
 """The same audit on Spark, for what is too big for one machine or lives there: two data frames, and the same verdict.
 
 Each side is summed by window and bucket: the number of rows, and two sums of keyed 64-bit hashes as decimals of 38
-digits, which nothing overflows. Only rows of buckets that differ are then counted by id. Nothing of the size of the
-data comes to the driver, and everything is a plain data frame, so that Spark Connect will do.
+digits, which nothing overflows. Only rows of buckets that differ are then counted by id. The driver gets only sums and
+findings, never the data, and everything is a plain DataFrame, so that Spark Connect will do.
 """
 
 from collections.abc import Iterable, Iterator

@@ -29,7 +29,7 @@ _STATUS_WITHOUT_BODY: Final = (204, 304)
 
 
 class AnswerCutShort(RuntimeError):
-    """The application has ended an answer before its end. Nothing of it is kept, and its effect is rolled back."""
+    """The application has ended an answer before its end. It is not kept, and its effect is rolled back."""
 
     def __init__(self, answer: "Answer") -> None:
         super().__init__(

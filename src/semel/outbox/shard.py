@@ -266,8 +266,8 @@ class Shard:
                 return done
 
     def _narrow(self, batch: Batch, refusal: RecordRefused) -> None:
-        """Nothing of the batch was written. Publish what is before the record, then that one alone; if it is refused
-        then, it is the one."""
+        """No message of the batch was written. Publish the messages before the refused one, then that one alone: if it
+        is refused again, it goes into the quarantine."""
         place = next((place for place, record in enumerate(batch.records) if record is refusal.record), None)
         if place is None:
             # The publisher's own record.

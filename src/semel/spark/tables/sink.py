@@ -46,6 +46,6 @@ def take(sink: Sink, rows: DataFrame, batch: Batch) -> None:
     did not commit with the batch. So a batch that the sink has is evaluated for its state alone.
     """
     if sink.write(rows, batch) is Outcome.DUPLICATE:
-        # Nothing of it leaves Java, and no partition is left out.
+        # No row leaves Java, and no partition is left out.
         rows.write.format("noop").mode("overwrite").save()
     collect_leftovers(batch.batch_id)
