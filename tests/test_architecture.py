@@ -22,8 +22,9 @@ ARROWS: dict[str, set[str]] = {
     "storage": {"core"},
     "compaction": {"core", "wire", "storage"},
     "store": {"storage.files"},
+    "replica": {"core", "storage", "store"},
     "security": {"core", "wire"},
-    "broker": {"semel", "core", "wire", "storage", "compaction", "security"},
+    "broker": {"semel", "core", "wire", "storage", "compaction", "security", "store", "replica"},
     "publish": {"metrics"},
     "database": set(),
     "metrics": set(),
@@ -41,8 +42,8 @@ ARROWS: dict[str, set[str]] = {
     "testing": {"semel", "core", "wire", "storage", "store", "broker", "chaos.undisturbed"},
     "demo": {"semel", "cli.display", "chaos", "settings", "spark", "audit", "testing"},
     "cli": {
-        *("semel", "core", "wire", "storage", "security", "broker", "testing", "chaos", "settings", "client", "spark"),
-        *("audit", "demo", "database", "publish", "outbox", "inbox", "http", "schema"),
+        *("semel", "core", "wire", "storage", "store", "security", "broker", "testing", "chaos", "settings", "client"),
+        *("spark", "audit", "demo", "database", "publish", "outbox", "inbox", "http", "schema"),
     },
 }
 

@@ -5,6 +5,9 @@ the journal, over and over as long as there is something to sync, and everything
 next sync; another writes checkpoints; the third brings records into memory that have left it; the fourth compacts. A
 fifth opens what clients have compressed. If a sync of the journal fails, or the log is torn, the broker stops serving
 at once and for good, because nothing that was not durable yet can be trusted any more; a restart recovers what was.
+
+A broker on a store has its journal there. Its directory is a cache, so that the loss of the machine loses nothing. The
+broker that opens the store last is the active one; the one before learns that from its next slot, and ends.
 """
 
 import asyncio
@@ -26,7 +29,7 @@ from semel.broker.consumer_groups import ConsumerGroupCoordinator
 from semel.broker.disk_thread import DiskThread
 from semel.broker.events import Events
 from semel.broker.guard import Guard
-from semel.broker.journal_pump import Durability, JournalPump
+from semel.broker.journal_pump import DiskSync, Durability, JournalPump, Sync
 from semel.broker.limits import Limits, log_settings
 from semel.broker.members import Members
 from semel.broker.metrics import Metrics
@@ -37,11 +40,17 @@ from semel.broker.sessions import FetchSessions
 from semel.broker.transactions import TransactionCoordinator
 from semel.broker.turns import Turns
 from semel.compaction.opening import KeyChecks
+from semel.core.slots import BrokenHistory
 from semel.core.steps import Pace
+from semel.replica.journal import SlotJournal
+from semel.replica.membership import cluster_of
+from semel.replica.reader import SlotReader
+from semel.replica.writer import Fenced, SlotWriter
 from semel.security.listeners import Listener, check_listeners
 from semel.storage.files import DiskFiles, Files, MemoryFiles
 from semel.storage.log import Log, LogSettings, Torn
 from semel.storage.segment import Stretch
+from semel.store import Store, StoreError
 from semel.wire.errors import ProtocolError
 
 STOP_SECONDS_MAX: Final = 1.5
@@ -49,6 +58,10 @@ STOP_SECONDS_MAX: Final = 1.5
 
 class BrokerFailed(Exception):
     """The broker had to stop, most often because the disk failed; the message says how."""
+
+
+class BrokerFenced(BrokerFailed):
+    """Another broker on the same store has taken over; this one may be started again."""
 
 
 class Broker:
@@ -63,6 +76,8 @@ class Broker:
         listeners: Sequence[Listener] = (),
         insecure: bool = False,
         durability: Durability = "fsync",
+        store: Store | None = None,
+        commit_interval_seconds: float = 0.0,
         auto_create_topics: bool = True,
         partitions_default: int = 1,
         access_rules: bool = False,
@@ -81,13 +96,17 @@ class Broker:
 
         With `access_rules` a client may do what the access rules in the log allow; `super_users`, such as
         "User:admin", may do everything.
+
+        With a `store` the journal lies there, and `data` is a cache. Changes wait `commit_interval_seconds` for others
+        that share their object.
         """
         self.limits = limits or Limits()
         self.metrics = Metrics()
         self.events = Events()
         self.listeners = list(listeners) or [Listener(host=host, port=port)]
         check_listeners(self.listeners, insecure=insecure)
-        self.durability: Durability = durability
+        # A store answers when it has what it was given; its disks are its own business.
+        self.durability: Durability = durability if store is None else "fsync"
         self.pace = pace or Pace()
         self.auto_create_topics = auto_create_topics
         self.partitions_default = partitions_default
@@ -114,8 +133,10 @@ class Broker:
         self.failed: asyncio.Future[None]
         self._data = data
         self._files = files
+        self._store = store
+        self._commit_interval_seconds = commit_interval_seconds
         settings = settings or log_settings(self.limits, in_memory=data is None and files is None)
-        self._settings = replace(settings, acknowledges_unsynced=durability == "os")
+        self._settings = replace(settings, acknowledges_unsynced=self.durability == "os")
         self._time_of_day = clock
         self._disk_threads = disk_threads
         # In the order in which they came, so that the same events have the same outcome.
@@ -140,18 +161,28 @@ class Broker:
         await self.stop()
 
     def recover(self, on_progress: Callable[[int], None] | None = None) -> None:
-        """Take the data directory and bring back what is in it. `start` does it unless it was done before."""
-        files = self._files or (MemoryFiles() if self._data is None else DiskFiles(self._data))
-        cluster_id = secrets.token_urlsafe(16)
-        self.log = Log.open(files, new_cluster_id=cluster_id, settings=self._settings, on_progress=on_progress)
+        """Take the data directory and bring back what is in it. `start` does it unless it was done before, and for a
+        broker on a store.
+        """
+        self.log = Log.open(
+            self._open_files(), new_cluster_id=_new_cluster_id(), settings=self._settings, on_progress=on_progress
+        )
+
+    def _open_files(self) -> Files:
+        return self._files or (MemoryFiles() if self._data is None else DiskFiles(self._data))
 
     async def start(self) -> None:
-        """Recover, listen, serve. OSError if the port is not free; then nothing is left behind."""
+        """Recover, listen, serve. OSError if the port is not free, with nothing left behind; StoreError or BrokenHistory
+        if the store cannot be used.
+        """
         self._loop = asyncio.get_running_loop()
         self.failed = self._loop.create_future()
-        if not hasattr(self, "log"):
-            self.recover()
-        self._wire()
+        if self._store is not None:
+            self._wire(await self._take_over(self._store))
+        else:
+            if not hasattr(self, "log"):
+                self.recover()
+            self._wire(DiskSync(self.log, self._thread("sync")))
         self.transactions.begin()
         self.groups.begin()
         self.consumer_groups.begin()
@@ -167,6 +198,20 @@ class Broker:
         recovery |= {"replayed_bytes": log.replayed_bytes, "leader_epoch": log.state.partitions.leader_epoch}
         for listener in self.listeners:
             self.events.tell(logging.INFO, "started", listener=listener.name, address=listener.address, **recovery)
+
+    async def _take_over(self, store: Store) -> Sync:
+        """Read all that the store has, and be the active broker from there on."""
+        journal = SlotJournal(self.limits.store_pending_bytes_max)
+        cluster_id = await cluster_of(store, _new_cluster_id())
+        self.log = Log.beside(self._open_files(), journal, cluster_id=cluster_id, settings=self._settings)
+        try:
+            reader = SlotReader(store, journal, self.log)
+            await reader.take_over()
+        except BaseException:
+            self.log.abandon()
+            raise
+        self.log.show_all()
+        return SlotWriter(store, journal, reader.history)
 
     async def _listen(self, number: int) -> None:
         """Take connections on one of the listeners, which learns its port here."""
@@ -186,13 +231,12 @@ class Broker:
         self._servers.append(server)
         self.listeners[number] = listener.bound_to(server.sockets[0].getsockname()[1])
 
-    def _wire(self) -> None:
+    def _thread(self, name: str) -> DiskThread:
+        return self._disk_threads(f"semel-{name}", self._loop)
+
+    def _wire(self, sync: Sync) -> None:
         """Make the threads, and the objects that work on the log."""
-
-        def thread(name: str) -> DiskThread:
-            return self._disk_threads(f"semel-{name}", self._loop)
-
-        syncer, checkpointer, self._reader, self._opener = map(thread, ("sync", "checkpoint", "read", "open"))
+        checkpointer, self._reader, self._opener = map(self._thread, ("checkpoint", "read", "open"))
         self._threads_running = True
         self.clock = Clock(self._time_of_day, self._loop)
         self.turns = Turns(self._note_progress, self._opener.run, self.pace.pieces_per_turn)
@@ -203,10 +247,11 @@ class Broker:
             turns=self.turns,
             metrics=self.metrics,
             events=self.events,
-            syncer=syncer,
+            sync=sync,
             checkpointer=checkpointer,
             fail=self.fail,
             note_progress=self._note_progress,
+            gather_seconds=self._commit_interval_seconds,
         )
         self.runtime = Runtime(
             self.log,
@@ -228,13 +273,18 @@ class Broker:
         self.transactions = TransactionCoordinator(self.runtime)
         self.consumer_groups = ConsumerGroupCoordinator(self.runtime, self.members)
         self.groups = ClassicGroupCoordinator(self.runtime, self.members, self.consumer_groups)
-        self.compactor.begin(self.runtime, thread("compact"))
+        self.compactor.begin(self.runtime, self._thread("compact"))
         self._chores = Chores(self.runtime, self.compactor, self.receive_memory, self._connections)
 
     @property
     def bootstrap(self) -> str:
         """What clients of the first listener put into `bootstrap.servers`."""
         return self.listeners[0].bootstrap
+
+    @property
+    def epoch(self) -> int:
+        """Which of the brokers that one after the other were active on the store this is; 0 without a store."""
+        return self.log.state.partitions.leader_epoch if self._store is not None else 0
 
     async def stop(self) -> None:
         """Answer what is under way, as far as that takes no more than a moment, then leave everything durable."""
@@ -260,6 +310,8 @@ class Broker:
             self.log.abandon()
         else:
             self.log.close()
+        if self._store is not None:
+            await self._store.close()
         self.events.tell(logging.INFO, "stopped", journal_position=self.log.end)
 
     async def _until(self, condition: Callable[[], bool]) -> None:
@@ -305,12 +357,15 @@ class Broker:
         if self.failed.done():
             return
         cause = error if isinstance(error, Torn) else repr(error)
-        reason = f"the disk failed: {error}" if isinstance(error, OSError) else f"a fault of its own: {cause}"
+        if isinstance(error, Fenced | StoreError | BrokenHistory):
+            reason = str(error)
+        else:
+            reason = f"the disk failed: {error}" if isinstance(error, OSError) else f"a fault of its own: {cause}"
         # A torn log says by itself what broke off, and an operator needs no more than that line.
-        mistake = None if isinstance(error, OSError | Torn) else error
+        mistake = None if isinstance(error, OSError | Torn | Fenced | StoreError | BrokenHistory) else error
         self.events.tell(logging.CRITICAL, "stopped_serving", error=mistake, reason=reason)
         self.events.tell(logging.DEBUG, "stopped_where", error=error)
-        self.failed.set_exception(BrokerFailed(reason))
+        self.failed.set_exception(BrokerFenced(reason) if isinstance(error, Fenced) else BrokerFailed(reason))
         # Looked at here, so that asyncio does not report it as never retrieved.
         self.failed.exception()
         self._note_progress()
@@ -363,3 +418,7 @@ class Broker:
                 self.log.warm(stretches)
 
         self._reader.run(read, lambda _: done())
+
+
+def _new_cluster_id() -> str:
+    return secrets.token_urlsafe(16)

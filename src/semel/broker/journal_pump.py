@@ -1,8 +1,10 @@
 """Makes what was appended durable, over and over, and then lets the waiting answers leave.
 
-One thread syncs the journal; everything that was appended during a sync shares the next one. Another thread writes
-checkpoints, which give files of the journal back. If a sync fails, or the log is torn, the broker has to stop: this
-calls `fail`, and begins nothing any more. This file must never know what an entry says or which request waits for it.
+How a part of the journal becomes durable is the business of a `Sync`: on a disk one thread syncs the journal, and
+everything that was appended during a sync shares the next one; in a store of objects several parts are under way at
+once. Another thread writes checkpoints, which give files of the journal back. If a sync fails, or the log is torn, the
+broker has to stop: this calls `fail`, and begins nothing any more. This file must never know what an entry says or
+which request waits for it.
 """
 
 import asyncio
@@ -18,7 +20,6 @@ from semel.broker.turns import Turns
 from semel.core.steps import Steps
 from semel.storage.checkpoint import CheckpointJob
 from semel.storage.files import OUT_OF_SPACE
-from semel.storage.journal import SyncJob
 from semel.storage.log import Log
 
 Durability = Literal["fsync", "os"]
@@ -26,6 +27,60 @@ Durability = Literal["fsync", "os"]
 # Turns of the event loop that a sync waits at most. Clients send a request for each partition, one right behind the
 # other: a sync that begins with the first has the others wait for two. More turns would leave the disk idle under load.
 GATHERING_TURNS_MAX: Final = 8
+
+
+class Sync(Protocol):
+    """Makes the journal durable, part by part."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether no part can be begun now."""
+
+    @property
+    def has_work(self) -> bool:
+        """Whether there is something that is neither durable nor under way."""
+
+    def begin(self, done: Callable[[int, Outcome], None]) -> int:
+        """Begin with the next part; answer the position behind it. `done` gets that position when all before it is
+        durable, or the reason why it never will be."""
+
+    def stop(self) -> None:
+        """Begin nothing any more, and return when what is under way on the disk is done."""
+
+
+class DiskSync:
+    """The sync of a journal in the directory."""
+
+    def __init__(self, log: Log, thread: DiskThread) -> None:
+        self.is_busy = False
+        self._log = log
+        self._thread = thread
+
+    @property
+    def has_work(self) -> bool:
+        """Whether something was appended since the last sync was begun, or is not durable."""
+        return self._log.end > self._log.synced
+
+    def begin(self, done: Callable[[int, Outcome], None]) -> int:
+        """Sync all that is there."""
+        job = self._log.begin_sync()
+        self.is_busy = True
+
+        def end(error: Outcome) -> None:
+            self.is_busy = False
+            if error is None:
+                try:
+                    self._log.finish_sync(job)
+                except Exception as slip:
+                    error = slip
+            done(job.target, error)
+
+        self._thread.run(job.run, end)
+        return job.target
+
+    def stop(self) -> None:
+        """Wait for the disk."""
+        self._thread.stop()
 
 
 class Waiter(Protocol):
@@ -47,12 +102,14 @@ class JournalPump:
         turns: Turns,
         metrics: Metrics,
         events: Events,
-        syncer: DiskThread,
+        sync: Sync,
         checkpointer: DiskThread,
         fail: Callable[[BaseException], None],
         note_progress: Callable[[], None],
+        gather_seconds: float = 0.0,
     ) -> None:
-        """`fail` stops the broker for good; `note_progress` is called when answers may have left."""
+        """`fail` stops the broker for good; `note_progress` is called when answers may have left. What waits for company
+        waits `gather_seconds`, or without them a turn or two of the event loop."""
         # The position of the journal before which every change counts: answers that depend on it may go.
         self.settled = log.end
         self._log = log
@@ -61,13 +118,15 @@ class JournalPump:
         self._turns = turns
         self._metrics = metrics
         self._events = events
-        self._syncer = syncer
+        self._sync = sync
+        self._gather_seconds = gather_seconds
+        # Up to where the journal is durable or on its way there.
+        self._begun = log.synced
         self._checkpointer = checkpointer
         self._fail = fail
         self._note_progress = note_progress
         # In the order in which they came, so that the same events have the same outcome.
         self._waiting: dict[Waiter, None] = {}
-        self._sync_under_way = False
         self._sync_scheduled = False
         self._makes_checkpoints = True
         self._halted = False
@@ -97,9 +156,13 @@ class JournalPump:
         if self._durability == "os" and self._log.identity_end <= self._log.synced:
             self._settle(self._log.end)
             self._checkpoint_if_due()
-        elif not self._sync_scheduled and not self._sync_under_way:
+        elif not self._sync_scheduled and not self._sync.is_busy:
             self._sync_scheduled = True
-            asyncio.get_running_loop().call_soon(self._gather_for_sync, -1, GATHERING_TURNS_MAX)
+            loop = asyncio.get_running_loop()
+            if self._gather_seconds:
+                loop.call_later(self._gather_seconds, self._begin_sync)
+            else:
+                loop.call_soon(self._gather_for_sync, -1, GATHERING_TURNS_MAX)
 
     def write_refused(self, error: OSError) -> None:
         """A write was refused, most often by a full disk: nothing was changed, and the client is told to try again."""
@@ -122,7 +185,7 @@ class JournalPump:
         """Write a checkpoint, unless one is under way or the last one found no space a moment ago."""
         if not self._makes_checkpoints or self._halted or self._checkpoint_postponed or self._log.checkpoint_running:
             return
-        if self._durability == "os" and not self._sync_under_way:
+        if self._durability == "os" and not self._sync.is_busy:
             # No answer waits for this one; it closes the journal's files that are full.
             self._begin_sync()
         self._turns.begin(self._checkpoint(), self._fail_over)
@@ -138,7 +201,7 @@ class JournalPump:
     def stop(self) -> None:
         """Begin nothing any more, and return when what is under way in the threads is done."""
         self.halt()
-        self._syncer.stop()
+        self._sync.stop()
         self._checkpointer.stop()
 
     # -- syncs --------------------------------------------------------------------------------------------------
@@ -153,28 +216,30 @@ class JournalPump:
 
     def _begin_sync(self) -> None:
         self._sync_scheduled = False
-        if self._log.end == self._log.synced or self._halted:
-            return
-        self._sync_under_way = True
-        job = self._log.begin_sync()
-        self._metrics.syncs += 1
-        self._metrics.synced_entries_bytes += job.target - self._log.synced
-        self._syncer.run(job.run, self._or_fail(lambda error: self._end_sync(job, error)))
+        while self._sync.has_work and not self._sync.is_busy and not self._halted:
+            target = self._sync.begin(self._end_sync)
+            self._metrics.syncs += 1
+            self._metrics.synced_entries_bytes += target - self._begun
+            self._begun = target
 
-    def _end_sync(self, job: SyncJob, error: Outcome) -> None:
-        self._sync_under_way = False
-        if error is not None:
-            self._fail(error)
-            return
-        self._log.finish_sync(job)
-        self._metrics.sync_waiters += len(self._waiting)
-        if self._durability == "os":
-            self.follow()
-        else:
-            self._settle(job.target)
-            if self._log.end > self._log.synced:
-                self._begin_sync()
-        self._checkpoint_if_due()
+    def _end_sync(self, target: int, error: Outcome) -> None:
+        """If this breaks off in the middle, what is durable is unknown, and clients would wait."""
+        try:
+            if error is not None:
+                self._fail(error)
+                return
+            self._metrics.sync_waiters += len(self._waiting)
+            if self._durability == "os":
+                self.follow()
+            else:
+                self._settle(target)
+                if self._gather_seconds:
+                    self.follow()
+                else:
+                    self._begin_sync()
+            self._checkpoint_if_due()
+        except Exception as slip:
+            self._fail(slip)
 
     def _settle(self, position: int) -> None:
         self.settled = position

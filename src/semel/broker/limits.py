@@ -24,6 +24,9 @@ class Limits:
     small_request_bytes_max: int = 4 * 1024 * 1024
     # Receive buffers of all connections together; beyond it large requests are read one at a time.
     receive_bytes_max: int = 256 * 1024 * 1024
+    # What was appended and waits for a store, with `--store`; beyond it producers are told to try again. Twelve
+    # producers that send as fast as they can have so much under way.
+    store_pending_bytes_max: int = 64 * 1024 * 1024
     # Requests of one connection that may be under way at once; the next one waits unread. Clients keep 5 or so.
     requests_in_flight_max: int = 128
     # One fetch answer. Clients ask for 50 MB and are content with less.

@@ -1,7 +1,8 @@
 """The command line: one file for each command, imported only when that command is used.
 
 A command's module has an `EXAMPLE`, `configure` to declare its arguments, and `run` to do the work and answer the exit
-code: 0 when done, 1 when it failed, 2 when it was called wrongly. Whatever goes wrong is one line on standard error.
+code: 0 when done, 1 when it failed, 2 when it was called wrongly, 3 when another process has taken over. Whatever goes
+wrong is one line on standard error.
 """
 
 import argparse
@@ -161,7 +162,7 @@ def _run(words: list[str]) -> int:
         sys.stdout.flush()
     except Failure as failure:
         print(f"semel: {printable(str(failure), keep=LINE_END)}", file=sys.stderr)
-        return 1
+        return failure.exit_code
     except KeyboardInterrupt:
         # From Spark, which answers Ctrl-C in its own way where it runs in this process.
         return 128 + signal.SIGINT

@@ -17,16 +17,17 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
 from semel.cli.addresses import listening_address
-from semel.cli.errors import Failure
+from semel.cli.errors import Failure, Fenced
 from semel.cli.garbage import Garbage
 from semel.cli.listeners import LISTEN_DEFAULT, listeners_of
 from semel.cli.progress import Progress
-from semel.cli.subcommands import positive
+from semel.cli.subcommands import count, positive
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
     from semel.broker.limits import Limits
     from semel.security.listeners import Listener
+    from semel.store import Store
 
 EXAMPLE: Final = "  semel serve --listen 127.0.0.1:9092 --data ./data"
 
@@ -81,6 +82,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default="fsync",
         help="acks=all is answered after the disk has it (fsync, the default) or after it was written (os)",
     )
+    add(
+        "--store",
+        metavar="URL",
+        help="keep the log in a store of objects, file:///dir, and in --data only a copy that may be lost; the whole "
+        "journal stays there, and a start reads all of it",
+    )
+    add(
+        "--commit-interval",
+        type=count,
+        default=0,
+        metavar="MS",
+        help="with --store: how long a change waits for others that share its object (0)",
+    )
     add("--metrics", metavar="HOST:PORT", help="serve metrics in Prometheus' text format here; port 0 picks a free one")
     add("--partitions", type=positive, default=1, metavar="N", help="partitions of topics made without a number (1)")
     add("--no-auto-create-topics", action="store_true", help="do not make topics merely because a client asks for them")
@@ -120,6 +134,8 @@ def run(options: argparse.Namespace) -> int:
             listeners=listeners,
             insecure=options.insecure,
             durability=options.durability,
+            store=_store(options),
+            commit_interval_seconds=options.commit_interval / 1000,
             auto_create_topics=not options.no_auto_create_topics,
             partitions_default=options.partitions,
             access_rules=options.access_rules,
@@ -127,9 +143,10 @@ def run(options: argparse.Namespace) -> int:
             limits=limits,
         )
         # Before there are handlers for signals: to end a recovery at once costs nothing, the next one starts again.
-        progress = Progress("recovering")
-        broker.recover(on_progress=progress.show)
-        progress.end()
+        if not options.store:
+            progress = Progress("recovering")
+            broker.recover(on_progress=progress.show)
+            progress.end()
         import uvloop
 
         garbage.keep()
@@ -163,7 +180,8 @@ async def _serve(broker: "Broker", garbage: Garbage, metrics: tuple[str, int] | 
                 metrics_server = await serve_metrics(broker, *metrics)
             port = metrics_server.sockets[0].getsockname()[1]
             metrics_place = f", metrics on {shown_address(metrics[0], port)}"
-        print(f"semel ready on {_shown(broker.listeners)} in {_age_seconds():.2f} s{metrics_place}", flush=True)
+        ready = f"semel ready on {_shown(broker.listeners)} in {_age_seconds():.2f} s"
+        print(f"{ready}{_role(broker)}{metrics_place}", flush=True)
         await asyncio.wait((stop, broker.failed), return_when="FIRST_COMPLETED")
     finally:
         if metrics_server is not None:
@@ -173,14 +191,33 @@ async def _serve(broker: "Broker", garbage: Garbage, metrics: tuple[str, int] | 
         broker.failed.result()
 
 
+def _store(options: argparse.Namespace) -> "Store | None":
+    """The store of --store, if it is given."""
+    from semel.store import open_store
+
+    if not options.store:
+        if options.commit_interval:
+            raise Failure("--commit-interval is for a broker on a store: it needs --store URL")
+        return None
+    if options.durability == "os":
+        raise Failure("--durability os is for a log in --data: a store answers when an object is durable")
+    return open_store(options.store)
+
+
 @contextlib.contextmanager
 def _readable_errors(options: argparse.Namespace) -> Iterator[None]:
     """Whatever keeps the broker from serving, as one line."""
-    from semel.broker.broker import BrokerFailed
+    from semel.broker.broker import BrokerFailed, BrokerFenced
+    from semel.core.slots import BrokenHistory
     from semel.storage.journal import Damaged, Misfit
+    from semel.store import StoreError
 
     try:
         yield
+    except BrokerFenced as error:
+        raise Fenced(str(error)) from None
+    except (StoreError, BrokenHistory) as error:
+        raise Failure(f"the store cannot be used: {error}") from None
     except BrokerFailed as error:
         raise Failure(str(error)) from None
     except Misfit as error:
@@ -207,6 +244,11 @@ def _listening(address: str = "") -> Iterator[None]:
             raise Failure(f"{address} is in use; choose another port, or 0 for any") from None
         reason = os.strerror(error.errno) if error.errno else error
         raise Failure(f"cannot listen on {address}: {reason}") from None
+
+
+def _role(broker: "Broker") -> str:
+    """What a broker is among several on one store."""
+    return f" (active, epoch {broker.epoch})" if broker.epoch else ""
 
 
 def _shown(listeners: "list[Listener]") -> str:
@@ -241,11 +283,11 @@ def _limits(assignments: list[str]) -> "Limits":
 def _raise_open_files() -> None:
     """Take all the open files that the system allows: every connection and every segment in use is one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    for count in (hard, *(tried for tried in _OPEN_FILES_TRIED if hard == resource.RLIM_INFINITY and tried > soft)):
-        if count == soft:
+    for limit in (hard, *(tried for tried in _OPEN_FILES_TRIED if hard == resource.RLIM_INFINITY and tried > soft)):
+        if limit == soft:
             return
         with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
             return
 
 

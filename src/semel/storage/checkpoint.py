@@ -72,6 +72,9 @@ class CheckpointJob:
 
     def run(self) -> None:
         """Sync what the checkpoint will name, then replace the checkpoint. For a thread; takes as long as the disk."""
+        if not self.state:
+            # The directory is a cache: there is nothing to sync, only files to remove.
+            return
         try:
             self._sync()
         except OSError as error:

@@ -36,7 +36,7 @@ import contextlib
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from crc32c import crc32c
 
@@ -119,6 +119,27 @@ class Sight(NamedTuple):
     is_roll: bool
     # How many bytes in front of it hold no valid entry.
     skipped: int
+
+
+class Entries(Protocol):
+    """What the log asks of the journal that it appends to: the one here, or one in a store of objects."""
+
+    @property
+    def end(self) -> int:
+        """The position behind the last entry."""
+
+    @property
+    def synced(self) -> int:
+        """The position before which everything is durable."""
+
+    def append(self, kind: int, parts: list[Buffer]) -> int:
+        """Add an entry; answer the position behind it. OSError means that nothing was appended."""
+
+    def recycle(self, below: int) -> None:
+        """Nothing before position `below` will be read again."""
+
+    def close(self) -> None:
+        """Close what is open."""
 
 
 class Journal:

@@ -41,15 +41,16 @@ from semel.core.topics import Catalog, Topic
 from semel.core.transaction_rules import TRANSACTION_BOUNDS, TransactionBounds
 from semel.storage import journal
 from semel.storage.aborted_blocks import BLOCK_LAYOUT, BlockLayout
+from semel.storage.cache import refuse_cache, take_as_cache
 from semel.storage.checkpoint import CheckpointJob, PartitionParts
 from semel.storage.encoding import BATCH_HEAD, BATCH_KIND, encode, name_of
 from semel.storage.files import Files
-from semel.storage.journal import Journal, SyncJob
+from semel.storage.journal import Entries, Journal, SyncJob
 from semel.storage.markers import PreparedEnd, prepare_end, write_markers
 from semel.storage.partition_log import PartitionLog
-from semel.storage.recovery import recover, remove_strangers, take_partitions
+from semel.storage.recovery import recover, remove_strangers, replay, take_partitions
 from semel.storage.repair import Repair
-from semel.storage.segment import Mark, Segment, SegmentFiles, Stretch, directory_of
+from semel.storage.segment import Mark, Segment, SegmentFiles, Stretch, directory_of, warm
 
 # How much a checkpoint may be behind with the time in which there was a broker: a crash counts that as an absence.
 SEEN_MS_MAX: Final = 86_400_000
@@ -120,7 +121,9 @@ class Log:
         self._index_bytes = 0
         # Why nothing that is in memory counts any more, once that is so.
         self.torn: Torn | None = None
-        self._journal: Journal
+        self._journal: Entries
+        # Whether the journal lies elsewhere: what is in the directory is a copy then, and nothing starts from it.
+        self._is_cache = False
 
     # -- opening and closing ------------------------------------------------------------------------------------
 
@@ -147,13 +150,40 @@ class Log:
             raise
         return log
 
+    @classmethod
+    def beside(cls, files: Files, entries: Entries, *, cluster_id: str, settings: LogSettings | None = None) -> "Log":
+        """A log whose journal is `entries`, and begins empty: `replay` fills it. The directory is only a cache of the
+        records, and what an earlier broker has left there is removed.
+        """
+        log = cls(files, settings or LogSettings())
+        take_as_cache(files)
+        remove_strangers(files, log._segment_files, log.state)
+        log.state.cluster_id = cluster_id
+        log._journal = entries
+        log._is_cache = True
+        return log
+
+    def replay(self, kind: int, payload: memoryview) -> None:
+        """Make an entry true that another broker has written. Raises CannotFollow."""
+        replay(self.state, kind, payload)
+
+    def enter_epoch(self, epoch: int) -> None:
+        """What comes from now on was decided by the broker of this epoch."""
+        self.state.partitions.leader_epoch = epoch
+
+    def show_all(self) -> None:
+        """Let everything be read that was replayed."""
+        for partition in self.state.partitions.all():
+            partition.readable = partition.end_mark()
+            partition.stable = partition.stable_mark(partition.readable)
+
     def _recover(self, new_cluster_id: str, on_progress: Callable[[int], None] | None, repair: Repair) -> None:
+        refuse_cache(self.files)
         recovered = recover(self.files, self.state, new_cluster_id, on_progress, repair)
         self.replayed_bytes = recovered.replayed_bytes
         for partition in self.state.partitions.all():
             partition.cut_behind_end()
-            partition.readable = partition.end_mark()
-            partition.stable = partition.stable_mark(partition.readable)
+        self.show_all()
         self._journal = Journal(self.files, recovered.life + 1, recovered.position, self.settings.journal_file_bytes)
         try:
             self.checkpoint_now()
@@ -173,7 +203,8 @@ class Log:
     def close(self) -> None:
         """Write a last checkpoint, so that the next start has nothing to replay; then release the directory."""
         try:
-            self.checkpoint_now(clean=True)
+            if not self._is_cache:
+                self.checkpoint_now(clean=True)
         finally:
             self.abandon()
 
@@ -360,10 +391,12 @@ class Log:
     # -- syncing ------------------------------------------------------------------------------------------------
 
     def begin_sync(self) -> SyncJob:
-        """What to run, in any thread, so that everything up to `end` is durable."""
+        """What to run, in any thread, so that everything up to `end` is durable. For a journal in the directory."""
+        assert isinstance(self._journal, Journal)
         return self._journal.begin_sync()
 
     def finish_sync(self, job: SyncJob) -> None:
+        assert isinstance(self._journal, Journal)
         self._journal.finish_sync(job)
 
     def sync_now(self) -> None:
@@ -375,14 +408,7 @@ class Log:
 
     def warm(self, stretches: list[Stretch]) -> None:
         """Have the disk bring these parts of segments into memory. For a thread; takes as long as the disk."""
-        for path, position, size in stretches:
-            # The read that follows will find whatever is wrong with it.
-            with contextlib.suppress(OSError):
-                file = self.files.open(path)
-                try:
-                    file.read_at(size, position)
-                finally:
-                    file.close()
+        warm(self.files, stretches)
 
     # -- checkpoints --------------------------------------------------------------------------------------------
 
@@ -391,6 +417,8 @@ class Log:
         """Whether the journal has grown so much, or files wait to be removed, that it is time for a checkpoint."""
         if self.checkpoint_running:
             return False
+        if self._is_cache:
+            return bool(self._segment_files.unnamed)
         if (self.state.silence.seen_ms or 0) - self._checkpoint_seen_ms >= SEEN_MS_MAX:
             return True
         # Where there are very many producers or growing segments a checkpoint is large, and made so much more rarely.
@@ -413,6 +441,8 @@ class Log:
         dirty, files.dirty = files.dirty, set()
         grown, files.grown = files.grown, set()
         unnamed, files.unnamed = files.unnamed, []
+        if not isinstance(self._journal, Journal):
+            return CheckpointJob(self.files, self.end, frozenset(), frozenset(), {}, [], unnamed)
         state = {
             "journal": self._journal.bookmark,
             "clean": clean,

@@ -25,6 +25,15 @@ from semel.storage.segment import TOPICS, SegmentFiles
 _SNAPSHOT_PIECES: Final = 5
 
 
+class CannotFollow(Exception):
+    """An entry cannot be made true behind those before it."""
+
+    def __init__(self, name: str, why: object) -> None:
+        super().__init__(f"{name}: {why}")
+        self.name = name
+        self.why = why
+
+
 class Recovered(NamedTuple):
     """Where the journal goes on, and how many bytes of it were replayed."""
 
@@ -126,11 +135,11 @@ def _bring_back(
         raise Damaged(f"{files.describe(checkpoint.NAME)}: {error!r}") from error
 
 
-def _replay(files: Files, state: State[PartitionLog], stored: journal.JournalEntry) -> None:
-    """Make an entry of the journal true, or say which one cannot be."""
-    name = f"kind {stored.kind}"
+def replay(state: State[PartitionLog], kind: int, payload: memoryview) -> None:
+    """Make an entry true that is read back, with its records. Raises CannotFollow."""
+    name = f"kind {kind}"
     try:
-        entry = decode(stored.kind, stored.payload)
+        entry = decode(kind, payload)
         name = name_of(entry)
         state.check(entry)
         _write_again(state, entry)
@@ -138,8 +147,15 @@ def _replay(files: Files, state: State[PartitionLog], stored: journal.JournalEnt
     except (OSError, Damaged):
         raise
     except Exception as error:
-        why = error if isinstance(error, ValueError) else repr(error)
-        raise journal.Misfit(files, stored, name, why) from error
+        raise CannotFollow(name, error if isinstance(error, ValueError) else repr(error)) from error
+
+
+def _replay(files: Files, state: State[PartitionLog], stored: journal.JournalEntry) -> None:
+    """Make an entry of the journal true, or say which one cannot be."""
+    try:
+        replay(state, stored.kind, stored.payload)
+    except CannotFollow as error:
+        raise journal.Misfit(files, stored, error.name, error.why) from error
 
 
 def _write_again(state: State[PartitionLog], entry: Entry) -> None:

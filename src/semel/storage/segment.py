@@ -333,3 +333,15 @@ def headers(chunk: Buffer, segment: Segment, position: int) -> Iterator[tuple[in
         at += header.batch_bytes
     if at == 0:
         raise Damaged(f"{segment.path}: ends at offset {position + len(chunk)}, in the middle of a batch")
+
+
+def warm(files: Files, stretches: list[Stretch]) -> None:
+    """Have the disk bring these parts of segments into memory."""
+    for path, position, size in stretches:
+        # The read that follows will find whatever is wrong with it.
+        with contextlib.suppress(OSError):
+            file = files.open(path)
+            try:
+                file.read_at(size, position)
+            finally:
+                file.close()

@@ -24,8 +24,11 @@ from typing import Final, Self
 
 from semel.chaos.undisturbed import undisturbed
 
-# What `semel serve` prints when clients can connect: the addresses, the seconds it took, the address of the metrics.
-READY_LINE: Final = re.compile(r"semel ready on (.+:\d+) in ([\d.]+) s(?:, metrics on (\S+))?$", re.MULTILINE)
+# What `semel serve` prints when clients can connect: the addresses, the seconds it took, which of the brokers on one
+# store it is, the address of the metrics.
+READY_LINE: Final = re.compile(
+    r"semel ready on (.+:\d+) in ([\d.]+) s(?: \(active, epoch \d+\))?(?:, metrics on (\S+))?$", re.MULTILINE
+)
 
 # A start takes a fraction of a second; the recovery of a large log on a busy machine takes many.
 READY_SECONDS_MAX: Final = 120.0
@@ -127,6 +130,14 @@ class ServedBroker:
     def kill(self) -> None:
         """Send SIGKILL: the broker ends at once, whatever it is doing."""
         self._end(signal.SIGKILL)
+
+    def wait(self) -> int:
+        """Wait for a process that ends by itself; answer its exit code."""
+        if self._process is not None:
+            self._process.wait(self._ready_seconds_max)
+            self._end(signal.SIGKILL)
+        assert self._exit_code is not None, "the broker was never started"
+        return self._exit_code
 
     def restart(self) -> None:
         """Stop and start again, at the same address and with the same data."""

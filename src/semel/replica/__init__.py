@@ -1,0 +1,5 @@
+"""The journal in a store of objects: brokers that write it one after the other, each fenced by the next.
+
+`slot` is the form of an object, `journal` holds what was appended until a slot takes it, `writer` creates slots,
+`reader` follows them and takes over. This room must never know a socket or a request.
+"""

@@ -1,0 +1,60 @@
+"""The journal of a broker on a store: what was appended, until slots have taken it and are known to be durable.
+
+It takes the place of `semel.storage.journal.Journal`, and holds its bytes in memory: they are the only copy, and none
+of them is acknowledged. Beyond a limit it takes no more, so that a store that does not answer costs clients a retry and
+the broker no memory.
+"""
+
+import errno
+from collections import deque
+
+from semel.replica.slot import encode_entry
+from semel.storage.files import Buffer
+
+
+class SlotJournal:
+    """Positions are counts of bytes in the bodies of all slots."""
+
+    def __init__(self, pending_bytes_max: int) -> None:
+        """Holds so many bytes at most, but always one entry."""
+        self._pending_bytes_max = pending_bytes_max
+        self._entries: deque[bytes] = deque()
+        self.end = 0
+        # Behind the last entry that was taken.
+        self.taken = 0
+        self.synced = 0
+
+    def append(self, kind: int, parts: list[Buffer]) -> int:
+        """Hold an entry; answer the position behind it. OSError means that nothing was appended."""
+        entry = encode_entry(kind, parts)
+        pending = self.end - self.synced
+        if pending and pending + len(entry) > self._pending_bytes_max:
+            raise OSError(errno.EBUSY, f"{pending} bytes wait for the store, and no more are taken")
+        self._entries.append(entry)
+        self.end += len(entry)
+        return self.end
+
+    def take(self, bytes_max: int) -> list[bytes]:
+        """The oldest entries that no slot has yet: so many bytes at most, or one entry."""
+        taken: list[bytes] = []
+        size = 0
+        while self._entries and (not taken or size + len(self._entries[0]) <= bytes_max):
+            entry = self._entries.popleft()
+            size += len(entry)
+            taken.append(entry)
+        self.taken += size
+        return taken
+
+    def note_synced(self, position: int) -> None:
+        """All before this position is durable."""
+        self.synced = position
+
+    def follow(self, position: int) -> None:
+        """Another broker's slots were read up to this position."""
+        self.end = self.taken = self.synced = position
+
+    def recycle(self, below: int) -> None:
+        """Slots stay."""
+
+    def close(self) -> None:
+        """Nothing is open."""

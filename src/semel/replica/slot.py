@@ -1,0 +1,89 @@
+"""The object in a slot: a head, and the entries of the journal that it carries.
+
+    head    magic, version, CRC-32C of the rest of the head, and the fields of `core.slots.SlotHead`
+    body    entries, one behind the other: the size of the payload, the kind, three bytes of nothing, the payload
+
+The digests are the first 16 bytes of SHA-256.
+"""
+
+import hashlib
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from semel.core.slots import DIGEST_BYTES, BrokenHistory, SlotHead
+from semel.storage.files import Buffer
+
+VERSION: Final = 1
+_MAGIC: Final = b"semel-sl"
+_PREFIX: Final = struct.Struct("<8sII")
+_HEAD: Final = struct.Struct("<QQ16s16sQQ16s")
+HEAD_BYTES: Final = _PREFIX.size + _HEAD.size
+_ENTRY: Final = struct.Struct("<IB3x")
+ENTRY_HEAD_BYTES: Final = _ENTRY.size
+
+
+class Slot(NamedTuple):
+    """An object as it was read."""
+
+    head: SlotHead
+    # The digest of the head.
+    digest: bytes
+    body: memoryview
+
+
+def key_of(slot: int) -> str:
+    """The key of a slot. Buckets spread their load by the first characters of a key, and list in their order."""
+    return f"journal/{slot:012d}"
+
+
+def digest_of(parts: Sequence[Buffer]) -> bytes:
+    """The digest of these bytes, one behind the other."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    return digest.digest()[:DIGEST_BYTES]
+
+
+def encode_head(head: SlotHead) -> bytes:
+    """The head as it lies in the object."""
+    fields = _HEAD.pack(*head)
+    return _PREFIX.pack(_MAGIC, VERSION, crc32c(fields)) + fields
+
+
+def encode_entry(kind: int, parts: Sequence[Buffer]) -> bytes:
+    """An entry as it lies in the body: a copy, for the parts are views of what a client has sent."""
+    size = sum(len(part) for part in parts)
+    return b"".join((_ENTRY.pack(size, kind), *parts))
+
+
+def decode(slot: int, content: bytes) -> Slot:
+    """The object that was found in this slot; BrokenHistory if it is none, or is not whole."""
+    if len(content) < HEAD_BYTES or not content.startswith(_MAGIC):
+        raise BrokenHistory(f"slot {slot} holds what is no part of a journal")
+    _, version, checksum = _PREFIX.unpack_from(content)
+    if version != VERSION:
+        raise BrokenHistory(f"slot {slot} is of version {version}, and this semel knows version {VERSION}")
+    view = memoryview(content)
+    if crc32c(view[_PREFIX.size : HEAD_BYTES]) != checksum:
+        raise BrokenHistory(f"slot {slot} is damaged: the checksum does not match its head")
+    head = SlotHead(*_HEAD.unpack_from(content, _PREFIX.size))
+    body = view[HEAD_BYTES:]
+    if len(body) != head.body_bytes or digest_of([body]) != head.body_digest:
+        raise BrokenHistory(f"slot {slot} is damaged: the digest does not match its entries")
+    return Slot(head, digest_of([view[:HEAD_BYTES]]), body)
+
+
+def entries(slot: int, body: memoryview) -> Iterator[tuple[int, memoryview]]:
+    """Kind and payload of each entry in a body."""
+    at = 0
+    while at < len(body):
+        if at + ENTRY_HEAD_BYTES > len(body):
+            raise BrokenHistory(f"slot {slot} ends in the middle of an entry")
+        size, kind = _ENTRY.unpack_from(body, at)
+        at += ENTRY_HEAD_BYTES + size
+        if at > len(body):
+            raise BrokenHistory(f"slot {slot} ends in the middle of an entry")
+        yield kind, body[at - size : at]

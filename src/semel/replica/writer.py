@@ -1,0 +1,118 @@
+"""Creates slots: several at once, in their order, and each of them exactly once whatever the store answers.
+
+A slot is sent when the one `DEPTH` before it is known to be created, and counts when all before it count. No answer
+means that the same bytes go to the same key again. If the slot then holds exactly these bytes, it is ours; anything
+else there was written by a broker that took over, and this one is fenced: what it holds in memory may not be durable,
+so it must answer nobody any more.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from semel.core.slots import DEPTH, History
+from semel.replica.journal import SlotJournal
+from semel.replica.slot import digest_of, encode_head, key_of
+from semel.store import Exists, Missing, Store, Unsure
+
+# Large enough to make many bytes of one PUT, and small enough that four of them are soon there.
+SLOT_BYTES_MAX: Final = 4 * 1024 * 1024
+_AGAIN_SECONDS_MIN: Final = 0.05
+_AGAIN_SECONDS_MAX: Final = 1.0
+
+Done = Callable[[int, BaseException | None], None]
+
+
+class Fenced(Exception):
+    """Another broker has taken over; one line says where that was seen."""
+
+
+async def create_surely(store: Store, key: str, content: bytes) -> bool:
+    """Create an object; True if it is there and is exactly this one, however often that had to be sent, False if it is
+    another one. Takes as long as the store does not answer."""
+    pause = _AGAIN_SECONDS_MIN
+    while True:
+        try:
+            await store.create(key, content)
+            return True
+        except Exists:
+            pass
+        except Unsure:
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _AGAIN_SECONDS_MAX)
+            continue
+        try:
+            return (await store.get(key)).body == content
+        except Missing:
+            # It was there a moment ago, and only a broker that has taken over removes slots.
+            return False
+        except Unsure:
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _AGAIN_SECONDS_MAX)
+
+
+class SlotWriter:
+    """The slots of the broker that is active, from behind its fence on."""
+
+    def __init__(self, store: Store, journal: SlotJournal, history: History) -> None:
+        self._store = store
+        self._journal = journal
+        # Beyond the last slot that was sent.
+        self._history = history
+        # The slots under way, in their order: the position behind each, and how it ended once that is known.
+        self._under_way: dict[int, tuple[int, BaseException | None, bool]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._failed = False
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether no further slot may be sent now."""
+        return self._failed or len(self._under_way) >= DEPTH
+
+    @property
+    def has_work(self) -> bool:
+        """Whether there are entries that no slot has yet."""
+        return self._journal.end > self._journal.taken
+
+    def begin(self, done: Done) -> int:
+        """Send one more slot; answer the position up to which it goes. `done` gets that position when everything before
+        it is durable, or the reason why it is not."""
+        body = self._journal.take(SLOT_BYTES_MAX)
+        head = self._history.following(sum(map(len, body)), digest_of(body))
+        encoded = encode_head(head)
+        self._history.take(head, digest_of([encoded]))
+        target = self._journal.taken
+        self._under_way[head.slot] = (target, None, False)
+        task = asyncio.get_running_loop().create_task(self._create(head.slot, b"".join((encoded, *body)), done))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return target
+
+    def stop(self) -> None:
+        """Send nothing any more. Whether what is under way becomes durable is not known here any more."""
+        self._failed = True
+        for task in self._tasks:
+            task.cancel()
+
+    async def _create(self, slot: int, content: bytes, done: Done) -> None:
+        error: BaseException | None = None
+        try:
+            if not await create_surely(self._store, key_of(slot), content):
+                error = Fenced(f"another broker has taken over: slot {slot} of {self._store.describe()} is not ours")
+        except Exception as refused:
+            error = refused
+        self._under_way[slot] = (self._under_way[slot][0], error, True)
+        self._settle(done)
+
+    def _settle(self, done: Done) -> None:
+        """Tell of the slots that have ended and have nothing before them."""
+        while self._under_way and not self._failed:
+            slot, (target, error, has_ended) = next(iter(self._under_way.items()))
+            if not has_ended:
+                return
+            del self._under_way[slot]
+            if error is None:
+                self._journal.note_synced(target)
+            else:
+                self._failed = True
+            done(target, error)

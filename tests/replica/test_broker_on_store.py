@@ -1,0 +1,156 @@
+"""A broker whose journal lies in a store: nothing that was acknowledged depends on its own disk, and of two brokers one
+writes.
+"""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from asking import Asker, ConnectionEnded, at
+from producing import deliver, idempotent_producer
+from semel.broker.broker import Broker, BrokerFenced
+from semel.core.slots import BrokenHistory
+from semel.replica.slot import key_of
+from semel.storage.files import MemoryFiles
+from semel.storage.journal import Damaged
+from semel.testing.served import ServedBroker
+from semel.testing.stores import MemoryStore
+from semel.wire.records import decode_batches
+from semel_command import semel_failure
+
+T = TypeVar("T")
+
+
+async def asking(broker: Broker, work: Callable[[Asker], T]) -> T:
+    """What a client gets from the broker, which serves meanwhile."""
+
+    def run() -> T:
+        with Asker(broker.bootstrap) as asker:
+            return work(asker)
+
+    return await asyncio.to_thread(run)
+
+
+def records_of(asker: Asker, topic: str) -> int:
+    """How many records a consumer gets."""
+    return sum(len(batch.records) for batch in decode_batches(asker.fetch(topic).records))
+
+
+def pay(asker: Asker, *sequences: int) -> list[int]:
+    """The offsets of the payments of one idempotent producer."""
+    return [
+        asker.produce("payments", at(1), producer_id=0, producer_epoch=0, base_sequence=sequence)
+        for sequence in sequences
+    ]
+
+
+def test_what_was_acknowledged_is_there_again_on_an_empty_disk() -> None:
+    """Records, and the five batches of a producer that are recognised."""
+
+    async def scenario() -> None:
+        store = MemoryStore()
+        async with Broker(store=store) as first:
+            cluster_id = first.log.state.cluster_id
+            await asking(first, lambda asker: asker.create("payments"))
+            assert await asking(first, lambda asker: pay(asker, 0, 1, 2, 3, 4)) == [0, 1, 2, 3, 4]
+            await first.kill()
+        async with Broker(store=store) as second:
+            assert second.log.state.cluster_id == cluster_id
+            assert (first.epoch, second.epoch) == (1, 2)
+            assert await asking(second, lambda asker: records_of(asker, "payments")) == 5
+            assert await asking(second, lambda asker: pay(asker, 0, 1, 2, 3, 4, 5)) == [0, 1, 2, 3, 4, 5]
+
+    asyncio.run(scenario())
+
+
+def test_the_broker_before_is_fenced_by_its_next_change_and_answers_nothing() -> None:
+    async def scenario() -> None:
+        store = MemoryStore()
+        async with Broker(store=store) as first, Broker(store=store) as second:
+            with pytest.raises((ConnectionEnded, ConnectionError)):
+                await asking(first, lambda asker: asker.create("lost"))
+            with pytest.raises(BrokerFenced, match="another broker has taken over: slot 4 of memory"):
+                await first.failed
+            await asking(second, lambda asker: asker.create("kept"))
+            assert [topic.name for topic in second.log.state.catalog] == ["kept"]
+
+    asyncio.run(scenario())
+
+
+def test_a_store_of_another_version_is_refused() -> None:
+    async def scenario() -> None:
+        store = MemoryStore()
+        await store.create("format", b'{"version":2,"depth":4,"cluster_id":"x"}')
+        with pytest.raises(BrokenHistory, match="version 2"):
+            await Broker(store=store).start()
+        store = MemoryStore()
+        await store.create("format", b"something else")
+        with pytest.raises(BrokenHistory, match="none of semel's"):
+            await Broker(store=store).start()
+
+    asyncio.run(scenario())
+
+
+def test_a_damaged_slot_is_named_and_refused() -> None:
+    async def scenario() -> None:
+        store = MemoryStore()
+        async with Broker(store=store) as broker:
+            await asking(broker, lambda asker: asker.create("payments"))
+        body, version = await store.get(key_of(4))
+        await store.replace(key_of(4), body[:-1] + b"?", version)
+        with pytest.raises(BrokenHistory, match="slot 4 is damaged"):
+            await Broker(store=store).start()
+
+    asyncio.run(scenario())
+
+
+def test_a_directory_is_either_a_log_or_the_cache_of_one() -> None:
+    """A log of its own would be thrown away as a cache, and a cache lacks what its store has."""
+
+    async def scenario() -> None:
+        own, cache = MemoryFiles(), MemoryFiles()
+        async with Broker(files=own):
+            pass
+        with pytest.raises(Damaged, match="holds a log of its own"):
+            await Broker(files=own, store=MemoryStore()).start()
+        async with Broker(files=cache, store=MemoryStore()):
+            pass
+        with pytest.raises(Damaged, match="holds the cache of a log in a store"):
+            await Broker(files=cache).start()
+
+    asyncio.run(scenario())
+
+
+def test_semel_serve_goes_on_from_its_store_when_its_machine_is_gone(tmp_path: Path) -> None:
+    """Killed, and another directory: the same records, and a third broker fences the second, which ends with code 3."""
+    store = f"--store=file://{tmp_path}/store"
+    first = ServedBroker(tmp_path / "a", store).start()
+    producer = idempotent_producer(first)
+    assert deliver(producer, "payments", [b"1", b"2"]) == [0, 1]
+    first.kill()
+    with ServedBroker(tmp_path / "c", store) as second:
+        with Asker(second.bootstrap) as asker:
+            assert records_of(asker, "payments") == 2
+        with ServedBroker(tmp_path / "d", store) as third:
+            with Asker(second.bootstrap) as asker, pytest.raises((ConnectionEnded, ConnectionError)):
+                asker.produce("payments", at(1))
+            assert second.wait() == 3
+            assert "another broker has taken over" in second.output.splitlines()[-1]
+            with Asker(third.bootstrap) as asker:
+                assert records_of(asker, "payments") == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--store=ftp://x"], "names no store"),
+        (["--store=file://x"], "three slashes"),
+        (["--store=file:///x", "--durability=os"], "--durability os is for a log in --data"),
+        (["--commit-interval=5"], "needs --store"),
+    ],
+)
+def test_options_that_cannot_be_meant_are_one_line(tmp_path: Path, options: list[str], reason: str) -> None:
+    assert reason in semel_failure("serve", f"--data={tmp_path}", "--listen=127.0.0.1:0", *options)
