@@ -11,8 +11,8 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 import semel
 from asking import Asker
 from producing import deliver, idempotent_producer
+from semel.broker.refusal import refusal
 from semel.testing.broker import FaultyBroker
-from semel.testing.refusal import refusal
 from semel.wire import messages
 from semel.wire.errors import ErrorCode
 from semel.wire.frames import parse_response_header

@@ -30,23 +30,23 @@ from semel.broker.disk_thread import DiskThread
 from semel.broker.events import Events
 from semel.broker.guard import Guard
 from semel.broker.journal_pump import DiskSync, Durability, JournalPump, Sync
-from semel.broker.limits import Limits, log_settings
+from semel.broker.limits import NODE_ID, Limits, log_settings
 from semel.broker.members import Members
 from semel.broker.metrics import Metrics
 from semel.broker.receive_buffer import ReceiveMemory
+from semel.broker.role import Role
 from semel.broker.runtime import Runtime
 from semel.broker.serving import serve_on
 from semel.broker.sessions import FetchSessions
+from semel.broker.standby import ANSWERED, refused_by_a_standby
 from semel.broker.transactions import TransactionCoordinator
 from semel.broker.turns import Turns
 from semel.compaction.opening import KeyChecks
 from semel.core.slots import BrokenHistory
 from semel.core.steps import Pace
-from semel.replica.journal import SlotJournal
-from semel.replica.membership import cluster_of
-from semel.replica.reader import SlotReader
-from semel.replica.writer import Fenced, SlotWriter
-from semel.security.listeners import Listener, check_listeners
+from semel.replica.lease import LEASE_SECONDS, Lease
+from semel.replica.writer import Fenced
+from semel.security.listeners import Listener, check_listeners, shown_address
 from semel.storage.files import DiskFiles, Files, MemoryFiles
 from semel.storage.log import Log, LogSettings, Torn
 from semel.storage.segment import Stretch
@@ -78,6 +78,7 @@ class Broker:
         durability: Durability = "fsync",
         store: Store | None = None,
         commit_interval_seconds: float = 0.0,
+        lease_seconds: float = LEASE_SECONDS,
         auto_create_topics: bool = True,
         partitions_default: int = 1,
         access_rules: bool = False,
@@ -98,7 +99,8 @@ class Broker:
         "User:admin", may do everything.
 
         With a `store` the journal lies there, and `data` is a cache. Changes wait `commit_interval_seconds` for others
-        that share their object.
+        that share their object. A broker that finds another one active there stands by, and takes over when that one
+        has been silent for its `lease_seconds`.
         """
         self.limits = limits or Limits()
         self.metrics = Metrics()
@@ -131,10 +133,13 @@ class Broker:
         self.groups: ClassicGroupCoordinator
         self.consumer_groups: ConsumerGroupCoordinator
         self.failed: asyncio.Future[None]
+        # Done when this broker is the active one.
+        self.activated: asyncio.Future[None]
         self._data = data
         self._files = files
-        self._store = store
         self._commit_interval_seconds = commit_interval_seconds
+        # Without a store there is but this broker.
+        self._role = None if store is None else Role(store, lease_seconds, self.limits.store_pending_bytes_max)
         settings = settings or log_settings(self.limits, in_memory=data is None and files is None)
         self._settings = replace(settings, acknowledges_unsynced=self.durability == "os")
         self._time_of_day = clock
@@ -172,46 +177,63 @@ class Broker:
         return self._files or (MemoryFiles() if self._data is None else DiskFiles(self._data))
 
     async def start(self) -> None:
-        """Recover, listen, serve. OSError if the port is not free, with nothing left behind; StoreError or BrokenHistory
-        if the store cannot be used.
+        """Recover, listen, serve. OSError if the port is not free; then nothing is left behind. StoreError or
+        BrokenHistory if the store cannot be used.
         """
         self._loop = asyncio.get_running_loop()
         self.failed = self._loop.create_future()
-        if self._store is not None:
-            self._wire(await self._take_over(self._store))
+        self.activated = self._loop.create_future()
+        if self._role is not None:
+            await self._join(self._role)
         else:
             if not hasattr(self, "log"):
                 self.recover()
             self._wire(DiskSync(self.log, self._thread("sync")))
+            self._begin()
+        try:
+            for number in range(len(self.listeners)):
+                await self._listen(number)
+            if self._role is None:
+                self._tell_started()
+            else:
+                await self._role.find(self.listeners, self._become_active, self._note_active, self.fail)
+                for server in self._servers:
+                    await server.start_serving()
+        except BaseException:
+            await self.kill()
+            raise
+
+    def _begin(self) -> None:
+        """The log is whole, and this is the broker that changes it."""
         self.transactions.begin()
         self.groups.begin()
         self.consumer_groups.begin()
         self._chores.begin()
-        try:
-            for number in range(len(self.listeners)):
-                await self._listen(number)
-        except BaseException:
-            await self.kill()
-            raise
+
+    def _tell_started(self) -> None:
         log = self.log
         recovery: dict[str, Any] = {"topics": len(log.state.catalog), "journal_position": log.end}
         recovery |= {"replayed_bytes": log.replayed_bytes, "leader_epoch": log.state.partitions.leader_epoch}
         for listener in self.listeners:
             self.events.tell(logging.INFO, "started", listener=listener.name, address=listener.address, **recovery)
+        self.activated.set_result(None)
 
-    async def _take_over(self, store: Store) -> Sync:
-        """Read all that the store has, and be the active broker from there on."""
-        journal = SlotJournal(self.limits.store_pending_bytes_max)
-        cluster_id = await cluster_of(store, _new_cluster_id())
-        self.log = Log.beside(self._open_files(), journal, cluster_id=cluster_id, settings=self._settings)
-        try:
-            reader = SlotReader(store, journal, self.log)
-            await reader.take_over()
-        except BaseException:
-            self.log.abandon()
-            raise
+    async def _join(self, role: Role) -> None:
+        """Become a broker of the cluster that has this store, with an empty log."""
+        cluster_id = await role.cluster_id(_new_cluster_id())
+        self.log = Log.beside(self._open_files(), role.journal, cluster_id=cluster_id, settings=self._settings)
+        role.fill(self.log)
+        self._wire(role.writer)
+
+    def _become_active(self) -> None:
+        """All that was written before has been read, and nobody else writes any more."""
         self.log.show_all()
-        return SlotWriter(store, journal, reader.history)
+        self.pump.begin_here()
+        self._begin()
+        self._tell_started()
+
+    def _note_active(self, lease: Lease) -> None:
+        self.events.tell(logging.INFO, "standing_by", active=self.active_bootstrap, epoch=lease.epoch)
 
     async def _listen(self, number: int) -> None:
         """Take connections on one of the listeners, which learns its port here."""
@@ -222,7 +244,12 @@ class Broker:
 
         try:
             server = await self._loop.create_server(
-                connection, listener.host, listener.port, backlog=512, reuse_address=True
+                connection,
+                listener.host,
+                listener.port,
+                backlog=512,
+                reuse_address=True,
+                start_serving=self._role is None,
             )
         except OSError as error:
             # So that the message can say which of the addresses it is.
@@ -283,8 +310,27 @@ class Broker:
 
     @property
     def epoch(self) -> int:
-        """Which of the brokers that one after the other were active on the store this is; 0 without a store."""
-        return self.log.state.partitions.leader_epoch if self._store is not None else 0
+        """How many brokers were active on the store up to this one; 0 while it stands by, and without a store."""
+        return 0 if self._role is None else self._role.epoch
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this is the broker that may change things."""
+        return self._role is None or self._role.epoch > 0
+
+    @property
+    def node_id(self) -> int:
+        """The number of the broker that is active."""
+        return NODE_ID if self._role is None else self._role.node_id
+
+    def active_at(self, listener: Listener) -> tuple[str, int]:
+        """Where clients of this listener reach the active broker."""
+        return listener.reached_at if self._role is None else self._role.active_at(listener)
+
+    @property
+    def active_bootstrap(self) -> str:
+        """What clients of the first listener would put into `bootstrap.servers` to reach the active broker at once."""
+        return shown_address(*self.active_at(self.listeners[0]))
 
     async def stop(self) -> None:
         """Answer what is under way, as far as that takes no more than a moment, then leave everything durable."""
@@ -294,11 +340,15 @@ class Broker:
         self._stop_beginning()
         for connection in self._connections:
             connection.stop_serving()
-        self.groups.stop()
+        if self.is_active:
+            self.groups.stop()
         try:
             async with asyncio.timeout(STOP_SECONDS_MAX):
                 await self._until(lambda: self.turns.is_idle or self.failed.done())
                 await self._until(lambda: not self.pump.is_waited_for or self.failed.done())
+                if self.epoch:
+                    # What nobody waits for has no other place to become durable in.
+                    await self._until(lambda: self.pump.settled == self.log.end or self.failed.done())
                 for connection in list(self._connections):
                     connection.close()
                 await self._until(lambda: not self._connections)
@@ -310,8 +360,8 @@ class Broker:
             self.log.abandon()
         else:
             self.log.close()
-        if self._store is not None:
-            await self._store.close()
+        if self._role is not None:
+            await self._role.leave(is_clean=not self.failed.done() and self.pump.settled == self.log.end)
         self.events.tell(logging.INFO, "stopped", journal_position=self.log.end)
 
     async def _until(self, condition: Callable[[], bool]) -> None:
@@ -332,9 +382,13 @@ class Broker:
             connection.abort()
         await self._stop_threads()
         self.log.abandon()
+        if self._role is not None:
+            await self._role.leave(is_clean=False)
 
     def _stop_beginning(self) -> None:
         """Take no more connections, and begin nothing that no client asked for."""
+        if self._role is not None:
+            self._role.stop()
         self.runtime.alarm.stop()
         self._chores.stop()
         self.pump.make_no_more_checkpoints()
@@ -407,7 +461,14 @@ class Broker:
 
     def serve(self, exchange: Exchange, body: memoryview, done: Callable[[], None]) -> None:
         """Have a request answered by the handler of its API; `done` is called when the next one may be begun."""
-        serve_on(self, exchange, served_by_its_handler(self, exchange, body), done)
+        if not self.is_active:
+            # What was read is durable, or it would not be there.
+            self.pump.begin_here()
+        if self._role is None or self._role.may_serve or exchange.api_key in ANSWERED:
+            steps = served_by_its_handler(self, exchange, body)
+        else:
+            steps = refused_by_a_standby(exchange, body)
+        serve_on(self, exchange, steps, done)
 
     def warm(self, stretches: list[Stretch], done: Callable[[], None]) -> None:
         """Have records brought from the disk into memory without waiting for it, then call `done`."""

@@ -108,8 +108,8 @@ class JournalPump:
         note_progress: Callable[[], None],
         gather_seconds: float = 0.0,
     ) -> None:
-        """`fail` stops the broker for good; `note_progress` is called when answers may have left. What waits for company
-        waits `gather_seconds`, or without them a turn or two of the event loop."""
+        """`fail` stops the broker for good; `note_progress` is called when answers may have left. A sync waits
+        `gather_seconds` for more to share it, or without them a turn or two of the event loop."""
         # The position of the journal before which every change counts: answers that depend on it may go.
         self.settled = log.end
         self._log = log
@@ -138,6 +138,10 @@ class JournalPump:
     @property
     def is_waited_for(self) -> bool:
         return bool(self._waiting)
+
+    def begin_here(self) -> None:
+        """All that is in the log by now is durable: it was read from there."""
+        self.settled = self._begun = self._log.end
 
     def wait(self, waiter: Waiter) -> None:
         """`waiter` has answers that may go once more of the journal is settled."""
@@ -248,7 +252,7 @@ class JournalPump:
             waiting, self._waiting = self._waiting, {}
             for waiter in waiting:
                 waiter.send_answers()
-            self._note_progress()
+        self._note_progress()
 
     # -- checkpoints --------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from semel.core.partition import PRODUCER_EXPIRATION_MS
 from semel.core.transaction_rules import TransactionBounds
 from semel.storage.log import LogSettings
 
-# There is one broker, and this is its number.
+# The number of a broker that is the only one. On a store it is the epoch: each takeover has another.
 NODE_ID: Final = 1
 
 

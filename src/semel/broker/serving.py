@@ -56,6 +56,17 @@ class Serving(Protocol):
     auto_create_topics: bool
     partitions_default: int
 
+    @property
+    def node_id(self) -> int:
+        """The number of the broker that is active: of this one, unless it stands by."""
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this is the broker that may change things."""
+
+    def active_at(self, listener: Listener) -> tuple[str, int]:
+        """The host and the port by which clients of this listener reach the active broker."""
+
     def warm(self, stretches: list[Stretch], done: Callable[[], None]) -> None:
         """Have records brought from the disk into memory without waiting for it, then call `done`."""
 

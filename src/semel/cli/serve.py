@@ -85,8 +85,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add(
         "--store",
         metavar="URL",
-        help="keep the log in a store of objects, file:///dir, and in --data only a copy that may be lost; the whole "
-        "journal stays there, and a start reads all of it",
+        help="keep the log in a store of objects, file:///dir, and in --data only a copy that may be lost; stand by "
+        "while another broker is active there. The whole journal stays in the store, and a start reads all of it",
     )
     add(
         "--commit-interval",
@@ -94,6 +94,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=0,
         metavar="MS",
         help="with --store: how long a change waits for others that share its object (0)",
+    )
+    add(
+        "--lease-seconds",
+        type=positive,
+        default=3,
+        metavar="N",
+        help="with --store: how long the active broker may be silent before one that stands by takes over (3)",
     )
     add("--metrics", metavar="HOST:PORT", help="serve metrics in Prometheus' text format here; port 0 picks a free one")
     add("--partitions", type=positive, default=1, metavar="N", help="partitions of topics made without a number (1)")
@@ -136,6 +143,7 @@ def run(options: argparse.Namespace) -> int:
             durability=options.durability,
             store=_store(options),
             commit_interval_seconds=options.commit_interval / 1000,
+            lease_seconds=options.lease_seconds,
             auto_create_topics=not options.no_auto_create_topics,
             partitions_default=options.partitions,
             access_rules=options.access_rules,
@@ -180,9 +188,13 @@ async def _serve(broker: "Broker", garbage: Garbage, metrics: tuple[str, int] | 
                 metrics_server = await serve_metrics(broker, *metrics)
             port = metrics_server.sockets[0].getsockname()[1]
             metrics_place = f", metrics on {shown_address(metrics[0], port)}"
-        ready = f"semel ready on {_shown(broker.listeners)} in {_age_seconds():.2f} s"
-        print(f"{ready}{_role(broker)}{metrics_place}", flush=True)
-        await asyncio.wait((stop, broker.failed), return_when="FIRST_COMPLETED")
+        if not broker.is_active:
+            where = _shown(broker.listeners)
+            print(f"semel standing by on {where}{metrics_place}, active is {broker.active_bootstrap}", flush=True)
+            await asyncio.wait((stop, broker.failed, broker.activated), return_when="FIRST_COMPLETED")
+        if broker.activated.done():
+            _tell_ready(broker, metrics_place)
+            await asyncio.wait((stop, broker.failed), return_when="FIRST_COMPLETED")
     finally:
         if metrics_server is not None:
             metrics_server.close()
@@ -244,6 +256,11 @@ def _listening(address: str = "") -> Iterator[None]:
             raise Failure(f"{address} is in use; choose another port, or 0 for any") from None
         reason = os.strerror(error.errno) if error.errno else error
         raise Failure(f"cannot listen on {address}: {reason}") from None
+
+
+def _tell_ready(broker: "Broker", metrics_place: str) -> None:
+    ready = f"semel ready on {_shown(broker.listeners)} in {_age_seconds():.2f} s"
+    print(f"{ready}{_role(broker)}{metrics_place}", flush=True)
 
 
 def _role(broker: "Broker") -> str:

@@ -1,20 +1,28 @@
-"""What brokers on one store have in common: the object `format`, made by the first of them.
+"""What a broker on a store does beside serving: it joins the cluster, stands by, takes over, and keeps the lease.
 
-It says which cluster the store belongs to, in which version everything else is written, and how many slots a broker may
-have under way. A store in another version, or with another number, must never be used.
+The object `format`, made by the first broker, says which cluster the store belongs to, in which version everything else
+is written, and how many slots a broker may have under way. A store in another version, or with another number, must
+never be used.
 """
 
 import asyncio
+import contextlib
 import json
+import secrets
+from collections.abc import Callable
 from typing import Any, Final
 
 from semel.core.slots import DEPTH, BrokenHistory
+from semel.replica.lease import Addresses, Lease, LeaseHolder, LeaseWatch, boot_seconds
+from semel.replica.reader import SlotReader
 from semel.replica.slot import VERSION
-from semel.replica.writer import create_surely
-from semel.store import Missing, Store, Unsure
+from semel.replica.writer import Fenced, create_surely
+from semel.store import Missing, Store, StoreError, Unsure
 
 FORMAT_KEY: Final = "format"
 _AGAIN_SECONDS: Final = 0.2
+# Slots that are read before the lease is looked at again.
+_SLOTS_PER_LOOK: Final = 50
 
 
 async def cluster_of(store: Store, new_cluster_id: str) -> str:
@@ -41,3 +49,78 @@ def _cluster_in(content: bytes, where: str) -> str:
     if (version, depth) != (VERSION, DEPTH) or not isinstance(cluster_id, str):
         raise BrokenHistory(f"{where}: in version {version!r} with depth {depth!r}; this semel has {VERSION}, {DEPTH}")
     return cluster_id
+
+
+class Membership:
+    """One broker's part, from the moment it joins."""
+
+    def __init__(
+        self,
+        store: Store,
+        reader: SlotReader,
+        addresses: Addresses,
+        lease_seconds: float,
+        clock: Callable[[], float] = boot_seconds,
+    ) -> None:
+        self._store = store
+        self._reader = reader
+        self._clock = clock
+        self._holder = LeaseHolder(store, secrets.token_hex(8), addresses, lease_seconds)
+
+    @property
+    def may_serve(self) -> bool:
+        """Whether no other broker can have begun to serve, by the lease."""
+        return self._holder.is_held(self._clock())
+
+    async def stand_by(self, note_active: Callable[[Lease], None]) -> None:
+        """Follow the broker that is active, and return when the lease is ours because nobody held it any more.
+        `note_active` hears who is active, at first and whenever that changes."""
+        watch = LeaseWatch(self._store)
+        noted: Lease | None = None
+        while True:
+            is_behind = False
+            try:
+                is_behind = await self._read_on()
+                await watch.look(self._clock())
+                epoch = self._reader.history.epoch + 1
+                if watch.is_over and not is_behind and await self._holder.claim(epoch, watch.version, self._clock()):
+                    return
+            except Unsure:
+                pass
+            lease = watch.lease
+            if lease is not None and (noted is None or lease.addresses != noted.addresses or lease.epoch > noted.epoch):
+                noted = lease
+                note_active(lease)
+            if not is_behind:
+                await asyncio.sleep(watch.pause_seconds)
+
+    async def _read_on(self) -> bool:
+        """Take in some of the slots that are there; whether there may be more."""
+        for _ in range(_SLOTS_PER_LOOK):
+            if not await self._reader.read_next():
+                return False
+        return True
+
+    async def take_over(self) -> int:
+        """Read what is left and create the fence; answer the epoch in which this broker is active."""
+        while True:
+            try:
+                return await self._reader.take_over()
+            except Unsure:
+                await asyncio.sleep(_AGAIN_SECONDS)
+
+    async def keep_lease(self, epoch: int) -> None:
+        """Replace the lease, over and over. Raises Fenced when another broker has it."""
+        while True:
+            try:
+                is_ours = await self._holder.renew(epoch, self._clock())
+            except Unsure:
+                is_ours = True
+            if not is_ours:
+                raise Fenced(f"another broker has taken over: it has the lease in {self._store.describe()}")
+            await asyncio.sleep(self._holder.pause_seconds)
+
+    async def leave(self) -> None:
+        """Let another broker take over at once. If the store does not take that, it waits for the end of the lease."""
+        with contextlib.suppress(StoreError):
+            await self._holder.release()

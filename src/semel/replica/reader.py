@@ -9,10 +9,11 @@ import asyncio
 import secrets
 from typing import Final, Protocol
 
-from semel.core.slots import NONCE_BYTES, History
+from semel.core.slots import NONCE_BYTES, BrokenHistory, History
 from semel.replica.journal import SlotJournal
 from semel.replica.slot import decode, digest_of, encode_head, entries, key_of
 from semel.replica.writer import create_surely
+from semel.storage.recovery import CannotFollow
 from semel.store import Missing, Store
 
 # Entries that go into the log in one turn of the event loop.
@@ -52,7 +53,10 @@ class SlotReader:
         if head.epoch > epoch:
             self._log.enter_epoch(head.epoch)
         for count, (kind, payload) in enumerate(entries(slot, body), start=1):
-            self._log.replay(kind, payload)
+            try:
+                self._log.replay(kind, payload)
+            except CannotFollow as error:
+                raise BrokenHistory(f"slot {slot}: {error}") from error
             if count % ENTRIES_PER_TURN == 0:
                 await asyncio.sleep(0)
         self._journal.follow(self.history.position)

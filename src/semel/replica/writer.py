@@ -52,7 +52,8 @@ async def create_surely(store: Store, key: str, content: bytes) -> bool:
 
 
 class SlotWriter:
-    """The slots of the broker that is active, from behind its fence on."""
+    """The slots of the broker that is active, from behind its fence on. Busy until it is opened: who stands by must
+    not write."""
 
     def __init__(self, store: Store, journal: SlotJournal, history: History) -> None:
         self._store = store
@@ -63,11 +64,16 @@ class SlotWriter:
         self._under_way: dict[int, tuple[int, BaseException | None, bool]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._failed = False
+        self._is_open = False
+
+    def open(self) -> None:
+        """The fence is there, and the history goes up to it."""
+        self._is_open = True
 
     @property
     def is_busy(self) -> bool:
         """Whether no further slot may be sent now."""
-        return self._failed or len(self._under_way) >= DEPTH
+        return self._failed or not self._is_open or len(self._under_way) >= DEPTH
 
     @property
     def has_work(self) -> bool:

@@ -19,12 +19,12 @@ from typing import Final, NamedTuple
 from semel.broker.apis.create_topics import create
 from semel.broker.broker import Broker
 from semel.broker.connection import Buffer, Exchange
+from semel.broker.refusal import refusal
 from semel.core.batch import BatchHeader
 from semel.core.batch_checks import check_sent
 from semel.core.entries import GroupDeleted
 from semel.embedded import EmbeddedBroker
 from semel.storage.partition_log import PartitionLog
-from semel.testing.refusal import refusal
 from semel.wire import messages, versions
 from semel.wire.errors import ErrorCode
 from semel.wire.records import Record, decode_batches, encode_batch

@@ -30,6 +30,9 @@ READY_LINE: Final = re.compile(
     r"semel ready on (.+:\d+) in ([\d.]+) s(?: \(active, epoch \d+\))?(?:, metrics on (\S+))?$", re.MULTILINE
 )
 
+# What it prints before that, where another broker on the same store is active.
+STANDBY_LINE: Final = re.compile(r"semel standing by on (.+:\d+?)(?:, metrics on (\S+))?, active is \S+$", re.MULTILINE)
+
 # A start takes a fraction of a second; the recovery of a large log on a busy machine takes many.
 READY_SECONDS_MAX: Final = 120.0
 # A stop writes one checkpoint.
@@ -62,6 +65,7 @@ class ServedBroker:
         self._addresses = ""
         self._metrics_address: str | None = None
         self._ready_seconds = 0.0
+        self._is_standing_by = False
         self._process: subprocess.Popen[str] | None = None
         # The file that the process has for its standard error.
         self._errors = 0
@@ -117,7 +121,7 @@ class ServedBroker:
                     # Ctrl-C is for the program that has started the broker, and that program ends it.
                     process_group=0,
                 )
-            self._wait_until_ready(self._process)
+            self._hear(self._process)
         except BaseException:
             self.kill()
             raise
@@ -130,6 +134,33 @@ class ServedBroker:
     def kill(self) -> None:
         """Send SIGKILL: the broker ends at once, whatever it is doing."""
         self._end(signal.SIGKILL)
+
+    @property
+    def is_standing_by(self) -> bool:
+        """Whether another broker on the same store was active when this one was heard of last."""
+        return self._is_standing_by
+
+    def wait_until_active(self) -> None:
+        """Return when a broker that stands by has taken over."""
+        assert self._process is not None, "the broker is not running"
+        while self._is_standing_by:
+            self._hear(self._process)
+
+    def pause(self) -> None:
+        """Send SIGSTOP: the process stands still without noticing until `resume`."""
+        self._send(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Send SIGCONT."""
+        self._send(signal.SIGCONT)
+
+    def terminate(self) -> None:
+        """Send SIGTERM and do not wait for the end; `wait` does."""
+        self._send(signal.SIGTERM)
+
+    def _send(self, number: signal.Signals) -> None:
+        assert self._process is not None, "the broker is not running"
+        self._process.send_signal(number)
 
     def wait(self) -> int:
         """Wait for a process that ends by itself; answer its exit code."""
@@ -158,17 +189,28 @@ class ServedBroker:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _wait_until_ready(self, process: subprocess.Popen[str]) -> None:
+    def _hear(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
         with selectors.DefaultSelector() as selector:
             selector.register(process.stdout, selectors.EVENT_READ)
             if not selector.select(self._ready_seconds_max):
                 raise ServeFailed(f"semel serve was not ready after {self._ready_seconds_max:g} s{self._last_line()}")
-        ready = READY_LINE.match(process.stdout.readline())
+        line = process.stdout.readline()
+        standing_by = STANDBY_LINE.match(line)
+        if standing_by is not None:
+            self._is_standing_by = True
+            self._note_addresses(standing_by[1], standing_by[2])
+            return
+        ready = READY_LINE.match(line)
         if ready is None:
             process.wait(STOP_SECONDS_MAX)
             raise ServeFailed(f"semel serve did not start{self._last_line()}")
-        self._addresses, self._ready_seconds, self._metrics_address = ready[1], float(ready[2]), ready[3]
+        self._is_standing_by = False
+        self._ready_seconds = float(ready[2])
+        self._note_addresses(ready[1], ready[3])
+
+    def _note_addresses(self, addresses: str, metrics_address: str | None) -> None:
+        self._addresses, self._metrics_address = addresses, metrics_address
         self._bootstrap = self._addresses.partition(", ")[0].rpartition("/")[2]
 
     def _end(self, number: signal.Signals) -> None:

@@ -52,7 +52,7 @@ def _alter(broker: Serving, exchange: Exchange, item: Any, twice: bool, wish: Wi
         raise Refused(ErrorCode.INVALID_REQUEST, "the resource is named more than once")
     if item.resource_type == BROKER:
         broker.guard.check(exchange, ALTER_CLUSTER_CONFIGS)
-        check_broker(item.resource_name)
+        check_broker(broker, item.resource_name)
         raise Refused(ErrorCode.INVALID_REQUEST, "the broker's configurations are set when it is started")
     if item.resource_type == GROUP:
         broker.guard.check(exchange, ALTER_GROUP_CONFIGS, item.resource_name)

@@ -38,7 +38,7 @@ def _grow(broker: Serving, exchange: Exchange, item: Any, twice: bool, validate_
         if len(item.assignments) != more:
             message = f"{more} more partitions and {len(item.assignments)} assignments"
             raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
-        check_assignments(assignment.broker_ids for assignment in item.assignments)
+        check_assignments(broker, (assignment.broker_ids for assignment in item.assignments))
     if not validate_only:
         broker.runtime.commit(entry)
     return {}

@@ -14,7 +14,6 @@ from semel.broker.apis.configurations import of_topic
 from semel.broker.apis.lookup import repeated
 from semel.broker.connection import Exchange
 from semel.broker.guard import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC_CONFIGS
-from semel.broker.limits import NODE_ID
 from semel.broker.serving import Serving
 from semel.core.entries import TopicCreated
 from semel.core.refusals import Refused
@@ -91,13 +90,13 @@ def _partition_count(broker: Serving, item: Any) -> int:
     count = len(item.assignments)
     if {assignment.partition_index for assignment in item.assignments} != set(range(count)):
         raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the partitions must be numbered 0, 1, 2 and so on")
-    check_assignments(assignment.broker_ids for assignment in item.assignments)
+    check_assignments(broker, (assignment.broker_ids for assignment in item.assignments))
     return count
 
 
-def check_assignments(assignments: Iterable[Sequence[int]]) -> None:
+def check_assignments(broker: Serving, assignments: Iterable[Sequence[int]]) -> None:
     """Refuse partitions that are not to be on this broker, or not on it alone."""
     for broker_ids in assignments:
-        if tuple(broker_ids) != (NODE_ID,):
-            message = f"brokers {list(broker_ids)}: there is one broker, number {NODE_ID}"
+        if tuple(broker_ids) != (broker.node_id,):
+            message = f"brokers {list(broker_ids)}: there is one broker, number {broker.node_id}"
             raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)

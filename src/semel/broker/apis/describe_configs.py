@@ -51,7 +51,7 @@ def _configurations(broker: Serving, exchange: Exchange, item: Any) -> list[conf
         return configurations.of_topic(broker.log.state.catalog.existing(item.resource_name).configs)
     if item.resource_type == configurations.BROKER:
         broker.guard.check(exchange, DESCRIBE_CLUSTER_CONFIGS)
-        configurations.check_broker(item.resource_name)
+        configurations.check_broker(broker, item.resource_name)
         return configurations.of_broker(broker)
     if item.resource_type == configurations.GROUP:
         broker.guard.check(exchange, DESCRIBE_GROUP_CONFIGS, item.resource_name)

@@ -8,7 +8,6 @@ from typing import Any, Final
 from semel.broker.apis.answers import Fields, answered_in_steps, attempted
 from semel.broker.connection import Exchange
 from semel.broker.guard import CLUSTER_ACTION, DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID
-from semel.broker.limits import NODE_ID
 from semel.broker.serving import Serving
 from semel.core.refusals import INVALID_REQUEST, Refused
 from semel.core.steps import Steps, each
@@ -45,5 +44,5 @@ def _find(broker: Serving, exchange: Exchange, key_type: int, key: str) -> Field
         broker.guard.check(exchange, CLUSTER_ACTION)
     else:
         broker.guard.check(exchange, DESCRIBE_GROUP if key_type == _GROUP else DESCRIBE_TRANSACTIONAL_ID, key)
-    host, port = exchange.listener.reached_at
-    return {"node_id": NODE_ID, "host": host, "port": port}
+    host, port = broker.active_at(exchange.listener)
+    return {"node_id": broker.node_id, "host": host, "port": port}

@@ -73,8 +73,10 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
         else:
             exchange.reply_nothing()
         return
+    # The end of a transaction waits for all before it: it must not be the first that a takeover finds.
+    waits = acks == ACKS_ALL or request.transactional_id is not None
     answer = yield from encode_response_in_steps(version, exchange.correlation_id, answers)
-    exchange.reply((answer,), after=broker.log.end if acks == ACKS_ALL else 0)
+    exchange.reply((answer,), after=broker.log.end if waits else 0)
 
 
 def _is_transactional(of_topic: ProduceTopic) -> bool:

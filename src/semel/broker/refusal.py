@@ -1,4 +1,4 @@
-"""The answer of any API that says the same error about everything in a request: what a test makes a broker say.
+"""The answer of any API that says the same error about everything in a request.
 
 It is read off kio's schemas: an array of the answer mirrors the request's array of the same things. It must never say
 that anything was done.

@@ -1,0 +1,108 @@
+"""Which of the brokers on a store this one is: it stands by while another is active, and becomes active after it.
+
+Everything that changes then is handed in: this file must never know what a request is, or how the broker begins.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from semel.replica.journal import SlotJournal
+from semel.replica.lease import Lease
+from semel.replica.membership import Membership, cluster_of
+from semel.replica.reader import SlotReader
+from semel.replica.writer import SlotWriter
+from semel.security.listeners import Listener
+from semel.storage.log import Log
+from semel.store import Store
+
+
+class Role:
+    """The role of one broker. It stands by until `epoch` is more than 0."""
+
+    def __init__(self, store: Store, lease_seconds: float, pending_bytes_max: int) -> None:
+        self.epoch = 0
+        self.journal = SlotJournal(pending_bytes_max)
+        # Since the log is there.
+        self.writer: SlotWriter
+        self._reader: SlotReader
+        self._store = store
+        self._lease_seconds = lease_seconds
+        self._membership: Membership
+        self._task: asyncio.Task[None] | None = None
+        # The lease of the broker that is active while this one stands by.
+        self._active: Lease | None = None
+
+    async def cluster_id(self, new_cluster_id: str) -> str:
+        """The id of the cluster that the store belongs to; the new one if it belongs to none."""
+        return await cluster_of(self._store, new_cluster_id)
+
+    def fill(self, log: Log) -> None:
+        """The log that gets what other brokers have written, and whose entries this one writes later."""
+        self._reader = SlotReader(self._store, self.journal, log)
+        self.writer = SlotWriter(self._store, self.journal, self._reader.history)
+
+    async def find(
+        self,
+        listeners: Sequence[Listener],
+        become_active: Callable[[], None],
+        note_active: Callable[[Lease], None],
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        """Return when this broker is active, or knows which one is; go on with it in the background. `note_active`
+        gets the lease of another one that is; `fail` is called when this broker has to end."""
+        addresses = {listener.name: listener.reached_at for listener in listeners}
+        self._membership = membership = Membership(self._store, self._reader, addresses, self._lease_seconds)
+        known = asyncio.get_running_loop().create_future()
+
+        def note(lease: Lease) -> None:
+            self._active = lease
+            note_active(lease)
+            if not known.done():
+                known.set_result(None)
+
+        async def belong() -> None:
+            try:
+                await membership.stand_by(note)
+                self.epoch = await membership.take_over()
+                self._active = None
+                self.writer.open()
+                become_active()
+                if not known.done():
+                    known.set_result(None)
+                await membership.keep_lease(self.epoch)
+            except Exception as error:
+                if known.done():
+                    fail(error)
+                else:
+                    known.set_exception(error)
+
+        self._task = asyncio.get_running_loop().create_task(belong())
+        await known
+
+    @property
+    def may_serve(self) -> bool:
+        """Whether this broker is active, and no other can have begun to serve."""
+        return self.epoch > 0 and self._membership.may_serve
+
+    @property
+    def node_id(self) -> int:
+        """The number of the broker that is active: its epoch, so that each takeover has another."""
+        return self.epoch if self._active is None else self._active.epoch
+
+    def active_at(self, listener: Listener) -> tuple[str, int]:
+        """Where clients of this listener reach the active broker."""
+        if self._active is None:
+            return listener.reached_at
+        addresses = self._active.addresses
+        return addresses.get(listener.name) or next(iter(addresses.values()))
+
+    def stop(self) -> None:
+        """Neither follow nor keep the lease any more."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def leave(self, *, is_clean: bool) -> None:
+        """Close the store. If all is durable, say first that nobody needs to wait for this broker."""
+        if is_clean and self.epoch:
+            await self._membership.leave()
+        await self._store.close()

@@ -1,0 +1,59 @@
+"""What a broker answers that is not the active one: who is, and to all the rest that it is somebody else.
+
+A client that is told so asks for Metadata or FindCoordinator again, gets the address of the active broker, and goes on
+there. Nothing here may change anything.
+"""
+
+from typing import Final
+
+from semel.broker.connection import Exchange
+from semel.broker.refusal import refusal
+from semel.core.steps import Steps
+from semel.wire import messages, versions
+from semel.wire.errors import ErrorCode
+
+# What is answered as the active broker would answer it, with the active broker's address.
+ANSWERED: Final = frozenset(
+    (
+        *(versions.API_VERSIONS, versions.METADATA, versions.FIND_COORDINATOR, versions.DESCRIBE_CLUSTER),
+        *(versions.SASL_HANDSHAKE, versions.SASL_AUTHENTICATE),
+    )
+)
+_LEADERS: Final = frozenset(
+    (
+        *(versions.PRODUCE, versions.FETCH, versions.LIST_OFFSETS, versions.OFFSET_FOR_LEADER_EPOCH),
+        *(versions.DELETE_RECORDS, versions.DESCRIBE_PRODUCERS),
+    )
+)
+_COORDINATORS: Final = frozenset(
+    (
+        *(versions.OFFSET_COMMIT, versions.OFFSET_FETCH, versions.OFFSET_DELETE, versions.JOIN_GROUP),
+        *(versions.SYNC_GROUP, versions.HEARTBEAT, versions.LEAVE_GROUP, versions.DESCRIBE_GROUPS),
+        *(versions.LIST_GROUPS, versions.DELETE_GROUPS, versions.CONSUMER_GROUP_HEARTBEAT),
+        *(versions.CONSUMER_GROUP_DESCRIBE, versions.INIT_PRODUCER_ID, versions.ADD_PARTITIONS_TO_TXN),
+        *(versions.ADD_OFFSETS_TO_TXN, versions.TXN_OFFSET_COMMIT, versions.END_TXN),
+        *(versions.DESCRIBE_TRANSACTIONS, versions.LIST_TRANSACTIONS),
+    )
+)
+
+
+def refused_by_a_standby(exchange: Exchange, body: memoryview) -> Steps[None]:
+    """Say of everything in a request that this is not the broker for it."""
+    api_key, version = exchange.api_key, exchange.version
+    request = yield from messages.decode_request_in_steps(api_key, version, body)
+    if api_key == versions.PRODUCE and request.acks == 0:
+        # There is no other way to make such a client look for its leader.
+        exchange.reply_by_hanging_up()
+        return
+    if api_key == versions.INIT_PRODUCER_ID and request.transactional_id is None:
+        # Any broker gives one, so there is no coordinator to look for.
+        error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    elif api_key in _LEADERS:
+        error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    elif api_key in _COORDINATORS:
+        error = ErrorCode.NOT_COORDINATOR
+    else:
+        error = ErrorCode.NOT_CONTROLLER
+    fields = refusal(api_key, version, request, error)
+    encoded = yield from messages.encode_response_in_steps(api_key, version, exchange.correlation_id, fields)
+    exchange.reply((encoded,))

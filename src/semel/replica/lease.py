@@ -1,0 +1,158 @@
+"""The lease: an object that says which broker is active and where, and that it was there a moment ago.
+
+It is a hint and no authority: what decides who writes is the fence in the journal. The active broker replaces it three
+times in its period; who stands by waits until it has not changed for a whole period in which the store could be read.
+Reads end with the lease: an active broker that could not put it counts from before the last put was sent, so it falls
+silent before anybody else begins. Times come from a clock that goes on while the machine sleeps.
+"""
+
+import json
+import time
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from semel.core.slots import BrokenHistory
+from semel.store import Changed, Exists, Missing, Store
+
+LEASE_KEY: Final = "lease"
+LEASE_SECONDS: Final = 3.0
+# Puts in a period: two of them may fail.
+_PUTS: Final = 3
+# Looks in a period, by those who stand by.
+_LOOKS: Final = 10
+
+Addresses = Mapping[str, tuple[str, int]]
+
+
+def boot_seconds() -> float:
+    """A clock that cannot be set and goes on while the machine sleeps."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+class Lease(NamedTuple):
+    """What the object says."""
+
+    # The epoch of the broker that is active, or was about to be when it put this.
+    epoch: int
+    # By the names of its listeners: where clients reach it.
+    addresses: Addresses
+    seconds: float
+    # It has stopped, and waits for nobody.
+    is_released: bool
+    # The process, and how often it has put the lease: no two puts are alike.
+    nonce: str
+    puts: int
+
+    def encode(self) -> bytes:
+        """As it lies in the store."""
+        return json.dumps(self._asdict()).encode()
+
+
+def decode_lease(content: bytes) -> Lease:
+    """The lease that was read; BrokenHistory if it is none."""
+    try:
+        fields: dict[str, Any] = json.loads(content)
+        addresses = {str(name): (str(host), int(port)) for name, (host, port) in fields.pop("addresses").items()}
+        return Lease(addresses=addresses, **fields)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise BrokenHistory(f"the object {LEASE_KEY!r} is none of semel's: {error}") from None
+
+
+class LeaseWatch:
+    """What somebody who stands by sees of the lease."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._version: str | None = None
+        self._looked_at = 0.0
+        self._silent_seconds = 0.0
+        self.lease: Lease | None = None
+
+    @property
+    def version(self) -> str | None:
+        """The version of the object that was seen last; None if there was none."""
+        return self._version
+
+    @property
+    def pause_seconds(self) -> float:
+        """How long to wait for the next look."""
+        return (self.lease.seconds if self.lease is not None else LEASE_SECONDS) / _LOOKS
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody holds the lease any more."""
+        return self.lease is None or self.lease.is_released or self._silent_seconds >= self.lease.seconds
+
+    async def look(self, now: float) -> None:
+        """Look at the lease. Raises StoreError: then the time since the last look does not count."""
+        looked_at, self._looked_at = self._looked_at, now
+        try:
+            content, version = await self._store.get(LEASE_KEY)
+        except Missing:
+            self.lease, self._version = None, None
+            return
+        if version != self._version:
+            self.lease, self._version = decode_lease(content), version
+            self._silent_seconds = 0.0
+        elif self.lease is not None:
+            # A process that was stopped, or a store that did not answer, did not see that time.
+            self._silent_seconds += min(now - looked_at, 2 * self.pause_seconds)
+
+
+class LeaseHolder:
+    """The lease in the hands of the broker that is active, or is about to be."""
+
+    def __init__(self, store: Store, nonce: str, addresses: Addresses, seconds: float) -> None:
+        self._store = store
+        self._next = Lease(0, addresses, seconds, is_released=False, nonce=nonce, puts=0)
+        self._version: str | None = None
+        # Until when it is held for certain.
+        self._held_until = 0.0
+
+    @property
+    def pause_seconds(self) -> float:
+        """How long to wait for the next put."""
+        return self._next.seconds / _PUTS
+
+    def is_held(self, now: float) -> bool:
+        """Whether nobody else can have begun to serve."""
+        return now < self._held_until
+
+    async def claim(self, epoch: int, version: str | None, now: float) -> bool:
+        """Put the lease in the place of the one with this version; False if somebody was faster."""
+        self._version = version
+        self._next = self._next._replace(epoch=epoch)
+        return await self._put(now)
+
+    async def renew(self, epoch: int, now: float) -> bool:
+        """Replace it; False if the lease is somebody else's by now. Raises Unsure if the store did not answer."""
+        self._next = self._next._replace(epoch=epoch)
+        if await self._put(now):
+            return True
+        # An answer may have been lost: then the lease is our own.
+        try:
+            content, self._version = await self._store.get(LEASE_KEY)
+        except Missing:
+            self._version = None
+            return await self._put(now)
+        return decode_lease(content).nonce == self._next.nonce and await self._put(now)
+
+    async def release(self) -> None:
+        """Let others begin at once. Raises StoreError if the store did not take that."""
+        self._held_until = 0.0
+        self._next = self._next._replace(is_released=True)
+        await self._put(0.0)
+
+    async def _put(self, now: float) -> bool:
+        self._next = self._next._replace(puts=self._next.puts + 1)
+        content = self._next.encode()
+        try:
+            if self._version is None:
+                self._version = await self._store.create(LEASE_KEY, content)
+            else:
+                self._version = await self._store.replace(LEASE_KEY, content, self._version)
+        except (Exists, Changed, Missing):
+            return False
+        if not self._next.is_released:
+            self._held_until = max(self._held_until, now + self._next.seconds)
+        return True

@@ -1,0 +1,143 @@
+"""Who may serve, by the lease: never two at once, and nobody takes over from a broker that is heard of."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from semel.core.slots import BrokenHistory
+from semel.replica.lease import LEASE_KEY, LeaseHolder, LeaseWatch
+from semel.store import Unsure
+from semel.testing.stores import MemoryStore
+
+SECONDS = 3.0
+ADDRESSES = {"PLAINTEXT": ("127.0.0.1", 9092)}
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(scenario)
+
+
+async def held(store: MemoryStore, now: float, nonce: str = "a") -> LeaseHolder:
+    """A lease that was claimed at this time."""
+    holder = LeaseHolder(store, nonce, ADDRESSES, SECONDS)
+    watch = LeaseWatch(store)
+    await watch.look(now)
+    assert await holder.claim(1, watch.version, now)
+    return holder
+
+
+@given(st.lists(st.tuples(st.floats(0.01, 4), st.sampled_from(["renew", "look", "both"])), max_size=40))
+def test_while_a_standby_believes_the_lease_to_be_over_its_holder_does_not_serve(
+    steps: list[tuple[float, str]],
+) -> None:
+    """However often each of them gets to run, and whoever misses the other's turns."""
+
+    async def scenario() -> None:
+        store = MemoryStore()
+        now = 0.0
+        holder = await held(store, now)
+        watch = LeaseWatch(store)
+        for seconds, what in steps:
+            now += seconds
+            if what != "look":
+                await holder.renew(1, now)
+            if what != "renew":
+                await watch.look(now)
+                assert not (watch.is_over and holder.is_held(now))
+
+    run(scenario())
+
+
+def test_a_holder_that_is_silent_for_the_whole_lease_is_given_up() -> None:
+    async def scenario() -> None:
+        store = MemoryStore()
+        await held(store, 0.0)
+        watch = LeaseWatch(store)
+        looks = 0
+        now = 0.0
+        while not watch.is_over or looks == 0:
+            await watch.look(now)
+            looks += 1
+            now += watch.pause_seconds
+        assert looks in (11, 12), "ten looks in a period, one to begin with, and what rounding makes of it"
+
+    run(scenario())
+
+
+def test_time_in_which_a_standby_did_not_look_does_not_count() -> None:
+    """It was stopped, or the store did not answer: the holder may have been there all the time."""
+
+    async def scenario() -> None:
+        store = MemoryStore()
+        await held(store, 0.0)
+        watch = LeaseWatch(store)
+        await watch.look(0.0)
+        await watch.look(1000.0)
+        assert not watch.is_over
+
+    run(scenario())
+
+
+def test_of_two_standbys_one_gets_the_lease() -> None:
+    async def scenario() -> None:
+        store = MemoryStore()
+        first = await held(store, 0.0)
+        watch = LeaseWatch(store)
+        await watch.look(0.0)
+        both = [LeaseHolder(store, nonce, ADDRESSES, SECONDS) for nonce in "bc"]
+        assert [await one.claim(2, watch.version, 5.0) for one in both] == [True, False]
+        assert [one.is_held(5.0) for one in both] == [True, False]
+        assert not await first.renew(1, 5.0), "it is somebody else's"
+
+    run(scenario())
+
+
+def test_a_lost_answer_is_not_the_loss_of_the_lease() -> None:
+    class LosesOneAnswer(MemoryStore):
+        loses = False
+
+        async def replace(self, key: str, body: bytes | bytearray | memoryview, version: str) -> str:
+            replaced = await super().replace(key, body, version)
+            if self.loses:
+                self.loses = False
+                raise Unsure("the answer was lost")
+            return replaced
+
+    async def scenario() -> None:
+        store = LosesOneAnswer()
+        holder = await held(store, 0.0)
+        store.loses = True
+        with pytest.raises(Unsure):
+            await holder.renew(1, 1.0)
+        assert not holder.is_held(3.5), "what is not known does not count"
+        assert await holder.renew(1, 2.0)
+        assert holder.is_held(3.5)
+
+    run(scenario())
+
+
+def test_a_lease_that_was_released_is_over_at_once() -> None:
+    async def scenario() -> None:
+        store = MemoryStore()
+        holder = await held(store, 0.0)
+        await holder.release()
+        watch = LeaseWatch(store)
+        await watch.look(0.0)
+        assert watch.is_over
+        assert not holder.is_held(0.0)
+
+    run(scenario())
+
+
+def test_a_lease_that_is_none_is_named() -> None:
+    async def scenario() -> None:
+        store = MemoryStore()
+        await store.create(LEASE_KEY, b'{"epoch": 1}')
+        with pytest.raises(BrokenHistory, match="'lease' is none of semel's"):
+            await LeaseWatch(store).look(0.0)
+
+    run(scenario())

@@ -1,0 +1,231 @@
+"""Two brokers on one store, as processes, under real producers: whichever of them dies or stands still, what was
+acknowledged is there once, and the clients go on by themselves.
+"""
+
+import fcntl
+import threading
+from collections.abc import Iterator
+from itertools import cycle
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from asking import Asker, at
+from eventually import eventually
+from semel.testing.served import ServedBroker
+from semel.wire.errors import ErrorCode
+from semel.wire.records import decode_batches, encode_batch
+from semel.wire.versions import CREATE_TOPICS, DESCRIBE_CLUSTER, FIND_COORDINATOR, METADATA, OFFSET_FETCH, PRODUCE
+from semel_command import semel_failure
+
+# A second is the least that an operator can choose; a broker that was killed is given up after it.
+LEASE = "--lease-seconds=1"
+SETTINGS = {"log_level": 0, "retry.backoff.ms": 20, "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 50}
+
+
+class Pair:
+    """The active broker, and the one that stands by."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._disks = iter(range(100))
+        self.active = self.fresh().start()
+        self.standby = self.fresh().start()
+        self.addresses = [self.active.bootstrap, self.standby.bootstrap]
+        assert (self.active.is_standing_by, self.standby.is_standing_by) == (False, True)
+
+    def fresh(self) -> ServedBroker:
+        """A broker that has never seen the log."""
+        return ServedBroker(
+            self._directory / f"disk{next(self._disks)}", f"--store=file://{self._directory}/store", LEASE
+        )
+
+    def take_over(self, how: str) -> int:
+        """Have the standby take over; answer how the other one ended. It is back as the standby then."""
+        gone = self.active
+        if how == "kill":
+            gone.kill()
+            self.standby.wait_until_active()
+        elif how == "stop":
+            gone.terminate()
+            self.standby.wait_until_active()
+        else:
+            # A process that stands still with the lock of the directory would keep the standby waiting for it.
+            with (self._directory / "store/.lock").open("a") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                gone.pause()
+            self.standby.wait_until_active()
+            gone.resume()
+        code = gone.wait()
+        self.active, self.standby = self.standby, gone
+        gone.start()
+        assert gone.is_standing_by
+        return code
+
+    def end(self) -> None:
+        for broker in (self.standby, self.active):
+            broker.kill()
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    pair = Pair(tmp_path)
+    yield pair
+    pair.end()
+
+
+def values_of(bootstrap: str, topic: str) -> list[bytes]:
+    """What a consumer of committed records reads, in its order."""
+    consumer = Consumer({**SETTINGS, "bootstrap.servers": bootstrap, "group.id": "reader"})
+    partition = TopicPartition(topic, 0, 0)
+    consumer.assign([partition])
+    _, end = consumer.get_watermark_offsets(partition, timeout=30)
+    values: list[bytes] = []
+    try:
+        while consumer.position([partition])[0].offset < end:
+            message = consumer.poll(1)
+            if message is not None and message.error() is None:
+                values.append(message.value() or b"")
+        return values
+    finally:
+        consumer.close()
+
+
+def test_a_standby_says_who_is_active_and_refuses_the_rest(pair: Pair) -> None:
+    host, _, port = pair.active.bootstrap.rpartition(":")
+    with Asker(pair.active.bootstrap) as asker:
+        asker.create("payments")
+        asker.produce("payments", at(1))
+    with Asker(pair.standby.bootstrap) as asker:
+
+        def knows_topic() -> bool:
+            metadata = asker(
+                METADATA, 12, topics=None, allow_auto_topic_creation=True, include_topic_authorized_operations=False
+            )
+            assert [(b.node_id, b.host, b.port) for b in metadata.brokers] == [(1, host, int(port))]
+            return [topic.name for topic in metadata.topics] == ["payments"]
+
+        assert eventually(knows_topic)
+        (coordinator,) = asker(FIND_COORDINATOR, 4, key_type=0, coordinator_keys=["group"]).coordinators
+        assert (coordinator.error_code, coordinator.port) == (0, int(port))
+        assert [
+            broker.port for broker in asker(DESCRIBE_CLUSTER, 0, include_cluster_authorized_operations=False).brokers
+        ] == [int(port)]
+        assert asker.fetch("payments").error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        data = [{"name": "payments", "partition_data": [{"index": 0, "records": bytes(encode_batch(at(1)))}]}]
+        (produced,) = asker(PRODUCE, 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data).responses
+        assert produced.partition_responses[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        (refused,) = asker(OFFSET_FETCH, 8, groups=[{"group_id": "group", "topics": None}], require_stable=True).groups
+        assert refused.error_code == ErrorCode.NOT_COORDINATOR
+        wanted = {"name": "more", "num_partitions": 1, "replication_factor": -1, "assignments": [], "configs": []}
+        (created,) = asker(CREATE_TOPICS, topics=[wanted], timeout=1000).topics
+        assert created.error_code == ErrorCode.NOT_CONTROLLER
+
+
+def test_an_idempotent_producer_goes_on_over_every_kind_of_takeover(pair: Pair) -> None:
+    """Killed with its disk, stopped, and standing still until another has taken over: nothing lost, nothing twice."""
+    producer = Producer({**SETTINGS, "bootstrap.servers": ",".join(pair.addresses), "enable.idempotence": True})
+    sent: list[bytes] = []
+    acknowledged: list[bytes] = []
+    over = threading.Event()
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        assert error is None, error
+        acknowledged.append(message.value() or b"")
+
+    def send() -> None:
+        while not over.is_set() and len(sent) < 20_000:
+            value = b"%d" % len(sent)
+            producer.produce("payments", value, callback=delivered)
+            sent.append(value)
+            producer.poll(0.002)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    codes = []
+    for how in ("kill", "stop", "pause"):
+        before = len(acknowledged)
+        assert eventually(lambda before=before: len(acknowledged) > before + 20), "the producer goes on"
+        codes.append(pair.take_over(how))
+    before = len(acknowledged)
+    assert eventually(lambda: len(acknowledged) > before + 20), "the producer goes on"
+    over.set()
+    sender.join()
+    assert producer.flush(60) == 0
+    assert codes == [-9, 0, 3]
+    assert "another broker has taken over" in pair.standby.output or pair.standby.is_standing_by
+    assert acknowledged == sent
+    assert values_of(",".join(pair.addresses), "payments") == sent
+
+
+def test_a_transactional_producer_goes_on_and_every_transaction_is_there_as_a_whole(pair: Pair) -> None:
+    producer = Producer(
+        {**SETTINGS, "bootstrap.servers": ",".join(pair.addresses), "transactional.id": "t", "compression.type": "none"}
+    )
+    producer.init_transactions(60)
+    committed: list[bytes] = []
+    hows = cycle(["kill", "pause", "stop"])
+    for number in range(30):
+        values = [b"%d.%d" % (number, part) for part in range(3)]
+        in_the_middle = number % 10 == 5
+        if write(producer, values, pair, next(hows) if in_the_middle else None):
+            committed += values
+    assert values_of(",".join(pair.addresses), "payments") == committed
+    assert len(committed) > 60
+
+
+def write(producer: Producer, values: list[bytes], pair: Pair, how: str | None) -> bool:
+    """Whether these were committed together. Over a takeover the producer may have to abort, as its protocol says."""
+    producer.begin_transaction()
+    try:
+        for value in values:
+            producer.produce("payments", value)
+        if how is not None:
+            pair.take_over(how)
+        while True:
+            try:
+                producer.commit_transaction(60)
+                return True
+            except KafkaException as error:
+                if not error.args[0].retriable():
+                    raise
+    except KafkaException as error:
+        if not error.args[0].txn_requires_abort():
+            raise
+        producer.abort_transaction(60)
+        return False
+
+
+def test_five_batches_that_were_acknowledged_before_a_takeover_are_duplicates_after_it(pair: Pair) -> None:
+    def pay(asker: Asker) -> list[int]:
+        return [
+            asker.produce("payments", at(1), producer_id=0, producer_epoch=0, base_sequence=sequence)
+            for sequence in range(5)
+        ]
+
+    with Asker(pair.active.bootstrap) as asker:
+        asker.create("payments")
+        assert pay(asker) == [0, 1, 2, 3, 4]
+    pair.take_over("kill")
+    with Asker(pair.active.bootstrap) as asker:
+        assert pay(asker) == [0, 1, 2, 3, 4]
+        assert sum(len(batch.records) for batch in decode_batches(asker.fetch("payments").records)) == 5
+
+
+def test_each_takeover_raises_the_leaders_epoch_and_the_number_of_the_broker(pair: Pair) -> None:
+    with Asker(pair.active.bootstrap) as asker:
+        asker.create("payments")
+    pair.take_over("stop")
+    with Asker(pair.active.bootstrap) as asker:
+        metadata = asker(
+            METADATA, 12, topics=None, allow_auto_topic_creation=False, include_topic_authorized_operations=False
+        )
+        (partition,) = metadata.topics[0].partitions
+        assert (metadata.controller_id, partition.leader_id, partition.leader_epoch) == (2, 2, 2)
+
+
+def test_a_store_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    message = semel_failure("serve", f"--data={tmp_path}/d", "--listen=127.0.0.1:0", f"--store=file://{tmp_path}/file")
+    assert message.startswith("the store cannot be used: ")
