@@ -31,6 +31,7 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "semel.publish": (),
     "semel.outbox": (),
     "semel.inbox": (),
+    "semel.offsets": (),
     "semel.http": (),
     "semel.http.client": (),
     "semel.retries": (),

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parent.parent.parent
 GUIDES = (
     *("test-your-code", "exactly-once", "settings", "audit", "http", "http-client", "outbox", "inbox", "watch"),
     "recover-a-producer",
+    "offsets",
 )
 pytest_plugins = ["pytester"]
 

@@ -19,7 +19,7 @@ EXAMPLE: Final = """  semel schema --database sqlite:///app.db
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("rooms", nargs="*", metavar="ROOM", help="outbox, inbox or http; all, if none is named")
+    parser.add_argument("rooms", nargs="*", metavar="ROOM", help="outbox, inbox, http, offsets; all, if none is named")
     add_database(parser)
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument(

@@ -33,6 +33,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from semel.database import UnknownDatabase, within
 from semel.http.tables import metadata as http_metadata
 from semel.inbox.tables import metadata as inbox_metadata
+from semel.offsets.tables import metadata as offsets_metadata
 from semel.outbox.tables import metadata as outbox_metadata
 
 # Leads the tables of a room from one version to the next, in the transaction in which the version is noted.
@@ -56,7 +57,12 @@ class Room:
         return self.metadata.sorted_tables
 
 
-ROOMS: Final = (Room("outbox", outbox_metadata), Room("inbox", inbox_metadata), Room("http", http_metadata))
+ROOMS: Final = (
+    Room("outbox", outbox_metadata),
+    Room("inbox", inbox_metadata),
+    Room("http", http_metadata),
+    Room("offsets", offsets_metadata),
+)
 
 
 def _combined() -> MetaData:

@@ -1,0 +1,79 @@
+"""The claim of a place: the record at an offset is accepted if no record at it, or behind it, was accepted before.
+
+One statement compares and moves the row, so of two consumers that have the partition for a moment, as around a
+rebalance, one does the effect: the other one waits for its commit, and then gets a duplicate. Offsets have holes, where
+transactions ended or compaction took a record, so the next one need not be one more.
+"""
+
+from typing import Any, Final
+
+from sqlalchemy import BigInteger, Connection, Executable, bindparam, delete, select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from semel.database import AsyncHandle, Handle, within, within_async
+from semel.offsets.tables import offsets
+
+OFFSET_MAX: Final = 2**63 - 2
+
+
+class OffsetsDoNotFit(RuntimeError):
+    """The partition does not have what the table says was read, or no longer what follows it."""
+
+
+def _advance(insert: Any) -> Executable:
+    moved = insert.on_conflict_do_update(
+        index_elements=list(offsets.primary_key.columns),
+        set_={"next_offset": insert.excluded.next_offset},
+        where=offsets.c.next_offset <= bindparam("of_offset", type_=BigInteger),
+    )
+    statement: Executable = moved.inline().execution_options(preserve_rowcount=True)
+    return statement
+
+
+_ADVANCE: Final = {
+    "postgresql": _advance(postgresql.insert(offsets)),
+    "sqlite": _advance(sqlite.insert(offsets)),
+}
+
+
+def advance(handle: Handle, consumer: str, topic: str, partition: int, offset: int) -> bool:
+    """Whether the effect of this record is due; note that it was read, in the caller's transaction."""
+    row = _row(consumer, topic, partition, offset)
+    with within(handle) as connection:
+        return _moved(connection, row)
+
+
+async def advance_async(handle: AsyncHandle, consumer: str, topic: str, partition: int, offset: int) -> bool:
+    """`advance` on an asynchronous connection or session."""
+    row = _row(consumer, topic, partition, offset)
+    return await within_async(handle, lambda connection: _moved(connection, row))
+
+
+def next_offsets(connection: Connection, consumer: str) -> dict[tuple[str, int], int]:
+    """Where this consumer goes on in each partition of which it has read something: at least here."""
+    rows = connection.execute(select(offsets).where(offsets.c.consumer == consumer))
+    return {(row.topic, row.partition): row.next_offset for row in rows}
+
+
+def forget(handle: Handle, consumer: str, topic: str) -> None:
+    """Begin again with this topic, where `auto.offset.reset` says: for a topic that was made again."""
+    with within(handle) as connection:
+        connection.execute(delete(offsets).where(offsets.c.consumer == consumer, offsets.c.topic == topic))
+
+
+def _row(consumer: str, topic: str, partition: int, offset: int) -> dict[str, object]:
+    if not consumer or not topic:
+        raise ValueError("an offset belongs to a consumer and a topic, which both have names")
+    if partition < 0 or not 0 <= offset <= OFFSET_MAX:
+        raise ValueError(f"there is no offset {offset} in a partition {partition}")
+    return {
+        "consumer": consumer,
+        "topic": topic,
+        "partition": partition,
+        "next_offset": offset + 1,
+        "of_offset": offset,
+    }
+
+
+def _moved(connection: Connection, row: dict[str, object]) -> bool:
+    return connection.execute(_ADVANCE[connection.dialect.name], row).rowcount > 0
