@@ -5,19 +5,21 @@ that never got any.
 """
 
 import asyncio
-import contextlib
 import random
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import httpx
 
 from payments.trial.plan import Manner, Request
+from semel.http.client import AsyncCaller, GaveUp, is_replay
+from semel.retries import Retries, RetryBudget
 
 PATIENCE_SECONDS: Final = 60.0
 ATTEMPT_SECONDS: Final = 10.0
-WAIT_SECONDS: Final = (0.05, 1.0)
+RETRIES: Final = Retries(attempts=8, first_wait_ms=50, wait_ms_max=1_000)
 AT_ONCE: Final = 3
 RUNNING: Final = 409
 
@@ -35,6 +37,8 @@ class Counts:
     replays: int = 0
     # The service said that something failed on its side.
     failures: int = 0
+    # Calls that ended without an answer, by the number of their attempts or because the retry budget was used up.
+    given_up: int = 0
 
 
 class Clients:
@@ -43,8 +47,11 @@ class Clients:
     def __init__(self, address: str, seed: int) -> None:
         self.answers: dict[Request, set[Answer]] = {}
         self.counts = Counts()
-        self._chance = random.Random(seed)
-        self._http = httpx.AsyncClient(base_url=address, timeout=ATTEMPT_SECONDS)
+        hooks: dict[str, list[Callable[..., Any]]] = {"request": [self._sent], "response": [self._seen]}
+        self._http = httpx.AsyncClient(base_url=address, timeout=ATTEMPT_SECONDS, event_hooks=hooks)
+        self._caller = AsyncCaller(
+            self._http, retries=RETRIES, budget=RetryBudget(), pause=self._pause, chance=random.Random(seed).random
+        )
 
     async def close(self) -> None:
         await self._http.aclose()
@@ -71,36 +78,54 @@ class Clients:
             pass
 
     async def _ask(self, request: Request) -> None:
+        """The caller tries again by itself, as far as the budget of all clients goes; then it is asked again later."""
         deadline = time.monotonic() + PATIENCE_SECONDS
-        wait_seconds, wait_seconds_max = WAIT_SECONDS
-        while True:
-            told_to_wait_seconds = 0.0
-            with contextlib.suppress(httpx.TransportError):
-                answered = await self._post(request)
-                if self._note(request, answered):
-                    return
-                told_to_wait_seconds = float(answered.headers.get("retry-after", 0))
-            if time.monotonic() > deadline:
+        while time.monotonic() < deadline:
+            try:
+                self._note(
+                    request,
+                    await self._caller.post(
+                        "/payments",
+                        key=request.key,
+                        json=_body(request),
+                        headers={"X-API-Key": request.caller},
+                    ),
+                )
                 return
-            self.counts.retries += 1
-            await asyncio.sleep(max(told_to_wait_seconds, wait_seconds * self._chance.uniform(0.5, 1)))
-            wait_seconds = min(wait_seconds * 2, wait_seconds_max)
+            except GaveUp:
+                self.counts.given_up += 1
+                await self._pause(RETRIES.wait_ms_max / 1000)
+
+    async def _pause(self, seconds: float) -> None:
+        self.counts.retries += 1
+        await asyncio.sleep(seconds)
+
+    async def _seen(self, answered: httpx.Response) -> None:
+        self.counts.failures += answered.status_code >= 500
+
+    async def _sent(self, _: httpx.Request) -> None:
+        self.counts.attempts += 1
+
+    async def figures(self) -> dict[str, float]:
+        """What the API shows to Prometheus, without the labels."""
+        shown = await self._http.get("/metrics/")
+        lines = (line.rpartition(" ") for line in shown.text.splitlines() if line.startswith("semel_"))
+        return {name: float(value) for name, _, value in lines}
 
     async def _post(self, request: Request, read_seconds: float = ATTEMPT_SECONDS) -> httpx.Response:
-        self.counts.attempts += 1
         return await self._http.post(
             "/payments",
-            json={"payer": request.payer, "payee": request.payee, "amount_cents": request.amount_cents},
+            json=_body(request),
             headers={"X-API-Key": request.caller, "Idempotency-Key": f'"{request.key}"'},
             timeout=httpx.Timeout(ATTEMPT_SECONDS, read=read_seconds),
         )
 
-    def _note(self, request: Request, answered: httpx.Response) -> bool:
-        """False where it says to ask again: it still runs, or something failed."""
-        status = answered.status_code
-        self.counts.failures += status >= 500
-        if status == RUNNING or status >= 500:
-            return False
-        self.counts.replays += answered.headers.get("idempotency-replayed") == "true"
-        self.answers[request].add((status, answered.content))
-        return True
+    def _note(self, request: Request, answered: httpx.Response) -> None:
+        """On record is what was final: not that it still runs, nor that something failed."""
+        if answered.status_code != RUNNING and answered.status_code < 500:
+            self.counts.replays += is_replay(answered)
+            self.answers[request].add((answered.status_code, answered.content))
+
+
+def _body(request: Request) -> dict[str, str | int]:
+    return {"payer": request.payer, "payee": request.payee, "amount_cents": request.amount_cents}

@@ -31,6 +31,7 @@ def report(outcome: Outcome, mistakes: Sequence[str]) -> str:
             f"moment, {counts.lost_answers:,} answers lost; {counts.replays:,} answers were replays",
             f"kill -9: {', '.join(f'{process.name} {process.kills}' for process in outcome.processes)}",
             f"the ledger got at least {_redelivered(outcome.processes):,} events again and knew them",
+            *([f"{counts.given_up:,} calls gave up, and were made again"] if counts.given_up else []),
             *([f"{counts.failures:,} answers said that something had failed"] if counts.failures else []),
             *_ended_by_themselves(outcome.processes),
             f"{outcome.seconds:.0f} s",

@@ -24,6 +24,7 @@ DRAIN_SECONDS_MAX: Final = 90.0
 # A kill waits so long for a payment to arrive: where none does it strikes all the same.
 ARRIVE_SECONDS_MAX: Final = 10.0
 LOOK_EVERY_SECONDS: Final = 0.02
+TIDY_SECONDS_MAX: Final = 10.0
 
 Say = Callable[[str], None]
 
@@ -39,6 +40,8 @@ class Outcome:
     # Payer, payee and amount of each payment.
     payments: dict[str, tuple[str, str, int]]
     books: Books
+    # What the API showed to Prometheus at the end.
+    figures: dict[str, float]
     processes: Sequence[Process]
     seconds: float
 
@@ -51,13 +54,15 @@ async def run(steps: Sequence[Step], seed: int, databases: Databases, directory:
         clients = Clients(f"http://{service.address}", seed)
         try:
             await _Load(service, clients, steps, say).run()
+            say("all requests are done; now the last events have to arrive")
+            events = await _drained(service)
+            figures = await _figures(clients)
         finally:
             await clients.close()
-        say("all requests are done; now the last events have to arrive")
-        events = await _drained(service)
     with databases.seen() as connection:
         accepted, found = books.accepted(connection), books.read(connection)
-    return Outcome(steps, clients, events, accepted, found, list(service.processes.values()), time.monotonic() - began)
+    seconds = time.monotonic() - began
+    return Outcome(steps, clients, events, accepted, found, figures, list(service.processes.values()), seconds)
 
 
 class _Load:
@@ -142,3 +147,13 @@ async def _drained(service: Service) -> Counter[str]:
     finally:
         await asyncio.to_thread(topic.close)
     return topic.events
+
+
+async def _figures(clients: Clients) -> dict[str, float]:
+    """Of a moment when nothing waits any more, or when the time is up: the relay tidies up behind the last event."""
+    deadline = time.monotonic() + TIDY_SECONDS_MAX
+    while True:
+        figures = await clients.figures()
+        if not figures.get("semel_outbox_waiting") or time.monotonic() > deadline:
+            return figures
+        await asyncio.sleep(LOOK_EVERY_SECONDS)

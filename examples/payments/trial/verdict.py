@@ -17,6 +17,8 @@ def wrong(outcome: Outcome) -> Iterator[str]:
         yield "the books are not balanced"
     yield from _wrong_answers(outcome)
     yield from _wrong_payments("the topic tells of", outcome.events, outcome.payments)
+    if (outcome.figures.get("semel_watch_up"), outcome.figures.get("semel_outbox_waiting")) != (1, 0):
+        yield "the API does not show to Prometheus that nothing waits"
     planned = Counter(step.victim for step in outcome.steps if isinstance(step, Kill))
     for process in outcome.processes:
         if process.had_to_be_killed:
