@@ -148,13 +148,21 @@ def producer_configuration(bootstrap: str, *, idempotent: bool) -> dict[str, str
 
 
 def one_at_a_time(
-    bootstrap: str, topic: str, partitions: Sequence[int], value_bytes: int, warm: int, count: int, barrier: Barrier
+    bootstrap: str,
+    topic: str,
+    partitions: Sequence[int],
+    value_bytes: int,
+    warm: int,
+    count: int,
+    barrier: Barrier,
+    *,
+    idempotent: bool = True,
 ) -> array[float]:
-    """Send one idempotent message, wait for its acknowledgement, send the next, on the partitions in turn. Returns the
+    """Send one message, wait for its acknowledgement, send the next, on the partitions in turn. Returns the
     time that each took in microseconds: the time a user waits who needs to know that it is stored."""
     from confluent_kafka import Producer
 
-    producer = Producer({**producer_configuration(bootstrap, idempotent=True), "linger.ms": 0})
+    producer = Producer({**producer_configuration(bootstrap, idempotent=idempotent), "linger.ms": 0})
     value = b"x" * value_bytes
     answered: list[KafkaError | None] = []
 
