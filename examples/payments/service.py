@@ -32,7 +32,7 @@ logger = logging.getLogger("payments")
 engine = engine_of(PAYMENTS_DATABASE)
 # A real service takes the caller from its authentication, which lies outside: see docs/how-to/http.md. Here he says so
 # himself.
-idempotency = Idempotency(engine, scope=lambda request: request.headers.get("x-api-key"))
+idempotency = Idempotency(engine, scope=lambda request: request.headers.get("x-api-key"), steps=("/receipts",))
 
 
 class Payment(BaseModel):
@@ -43,6 +43,10 @@ class Payment(BaseModel):
 
 
 class Accepted(BaseModel):
+    payment: str
+
+
+class Receipt(BaseModel):
     payment: str
 
 
@@ -92,3 +96,18 @@ def look_up(payment_id: str) -> dict[str, str | int]:
     if found is None:
         raise HTTPException(404, "There is no such payment.")
     return dict(found)
+
+
+@app.post("/receipts", status_code=202)
+def mail_receipt(receipt: Receipt, request: Request) -> Accepted:
+    """A mail takes no key, so this one call may happen twice. `unkeyed` says so: each time that it may have happened, a
+    warning and a counter tell. A transaction would not help: what is outside of the database, none can take back."""
+    with idempotency.key(request).step("mail", unkeyed=True) as step:
+        if step.first:
+            send_mail(receipt.payment)
+    return Accepted(payment=receipt.payment)
+
+
+def send_mail(payment: str) -> None:
+    """In the place of a mail server."""
+    logger.info("a receipt for payment %s was mailed", payment)
