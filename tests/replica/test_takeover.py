@@ -5,6 +5,7 @@ acknowledged is there once, and the clients go on by themselves.
 import fcntl
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import cycle
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from asking import Asker, at
 from eventually import eventually
+from producing import deliver
+from semel.testing.seaweedfs import SeaweedMissing, SeaweedServer
 from semel.testing.served import ServedBroker
 from semel.wire.errors import ErrorCode
 from semel.wire.records import decode_batches, encode_batch
@@ -27,8 +30,9 @@ SETTINGS = {"log_level": 0, "retry.backoff.ms": 20, "reconnect.backoff.ms": 10, 
 class Pair:
     """The active broker, and the one that stands by."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, store: str = "") -> None:
         self._directory = directory
+        self._store = store or f"file://{directory}/store"
         self._disks = iter(range(100))
         self.active = self.fresh().start()
         self.standby = self.fresh().start()
@@ -37,9 +41,7 @@ class Pair:
 
     def fresh(self) -> ServedBroker:
         """A broker that has never seen the log."""
-        return ServedBroker(
-            self._directory / f"disk{next(self._disks)}", f"--store=file://{self._directory}/store", LEASE
-        )
+        return ServedBroker(self._directory / f"disk{next(self._disks)}", f"--store={self._store}", LEASE)
 
     def take_over(self, how: str) -> int:
         """Have the standby take over; answer how the other one ended. It is back as the standby then."""
@@ -51,9 +53,7 @@ class Pair:
             gone.terminate()
             self.standby.wait_until_active()
         else:
-            # A process that stands still with the lock of the directory would keep the standby waiting for it.
-            with (self._directory / "store/.lock").open("a") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
+            with self._lock():
                 gone.pause()
             self.standby.wait_until_active()
             gone.resume()
@@ -63,9 +63,35 @@ class Pair:
         assert gone.is_standing_by
         return code
 
+    @contextmanager
+    def _lock(self) -> Iterator[None]:
+        """A process that stands still with the lock of the directory would keep the standby waiting for it."""
+        path = self._directory / "store/.lock"
+        if not path.exists():
+            yield
+            return
+        with path.open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
     def end(self) -> None:
         for broker in (self.standby, self.active):
             broker.kill()
+
+
+@pytest.fixture
+def bucket_pair(tmp_path: Path) -> Iterator[Pair]:
+    """The same on a bucket of a real SeaweedFS."""
+    try:
+        server = SeaweedServer()
+    except SeaweedMissing as missing:
+        pytest.skip(str(missing))
+    try:
+        pair = Pair(tmp_path, server.url("bucket/prefix"))
+        yield pair
+        pair.end()
+    finally:
+        server.stop()
 
 
 @pytest.fixture
@@ -157,6 +183,18 @@ def test_an_idempotent_producer_goes_on_over_every_kind_of_takeover(pair: Pair) 
     assert "another broker has taken over" in pair.standby.output or pair.standby.is_standing_by
     assert acknowledged == sent
     assert values_of(",".join(pair.addresses), "payments") == sent
+
+
+def test_a_bucket_is_all_that_two_machines_need_to_have_in_common(bucket_pair: Pair) -> None:
+    settings = {**SETTINGS, "bootstrap.servers": ",".join(bucket_pair.addresses), "enable.idempotence": True}
+    producer = Producer(settings)
+    sent: list[bytes] = []
+    for how in ("kill", "pause", "stop"):
+        values = [f"{how} {number}".encode() for number in range(20)]
+        assert deliver(producer, "payments", values) == list(range(len(sent), len(sent) + 20))
+        sent += values
+        bucket_pair.take_over(how)
+    assert values_of(",".join(bucket_pair.addresses), "payments") == sent
 
 
 def test_a_transactional_producer_goes_on_and_every_transaction_is_there_as_a_whole(pair: Pair) -> None:

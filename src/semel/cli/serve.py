@@ -85,8 +85,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add(
         "--store",
         metavar="URL",
-        help="keep the log in a store of objects, file:///dir, and in --data only a copy that may be lost; stand by "
-        "while another broker is active there. The whole journal stays in the store, and a start reads all of it",
+        help="keep the log in a store of objects, file:///dir or s3://bucket/prefix, and in --data only a copy that "
+        "may be lost; stand by while another broker is active there. The whole journal stays in the store, and a start "
+        "reads all of it",
     )
     add(
         "--commit-interval",
