@@ -47,7 +47,7 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "semel.testing.broker": ("FaultyBroker", "StoredRecord"),
     "semel.testing.served": ("ServedBroker", "ServeFailed"),
     "semel.testing.clock": ("Clock",),
-    "semel.testing.stores": ("MemoryStore",),
+    "semel.testing.stores": ("MemoryStore", "FaultyStore", "StoreFault"),
     "semel.testing.virtual_loop": ("VirtualLoop", "Deadlock", "NoEnd"),
     "semel.testing.checkers": (
         *("Event", "Seen", "Truth", "lost_writes", "duplicates", "disorder", "unfaithful_reads", "stuck"),
@@ -65,6 +65,7 @@ FOR_PROGRAMS: Final = {
     "ChaosProxy": {"start", "stop", "bootstrap", "arm", "fired"},
     "Fault": set[str](),
     "FaultPlan": {"arm", "calm", "fired"},
+    "FaultyStore": {"arm", "calm", "fired"},
     "FaultyFiles": {"arm", "survivors", "fired"},
     "Idempotency": {"connection", "key"},
     "Place": set[str](),

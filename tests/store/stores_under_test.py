@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from semel.store import Store, open_store
-from semel.testing.stores import MemoryStore
+from semel.testing.stores import FaultyStore, MemoryStore
 
 Story = Callable[[Store, Store], Awaitable[None]]
 
@@ -46,6 +46,13 @@ def in_memory(_: Any, __: Path) -> Iterator[Place]:
 
 
 @contextmanager
+def behind_a_network(_: Any, __: Path) -> Iterator[Place]:
+    """The faulty double while nothing goes wrong, and as fast as it can."""
+    stores: dict[str, Store] = {}
+    yield Place(lambda part: stores.setdefault(part, FaultyStore(latency_seconds=0)))
+
+
+@contextmanager
 def in_a_directory(_: Any, directory: Path) -> Iterator[Place]:
     yield Place(lambda part: open_store(f"file://{directory}/{part}"))
 
@@ -59,4 +66,9 @@ def in_seaweedfs(request: Any, _: Path) -> Iterator[Place]:
     yield Place(lambda part: open_store(server.url(f"contract/{prefix}/{part}")), races=2)
 
 
-ENGINES: Final = {"memory": in_memory, "directory": in_a_directory, "seaweedfs": in_seaweedfs}
+ENGINES: Final = {
+    "memory": in_memory,
+    "network": behind_a_network,
+    "directory": in_a_directory,
+    "seaweedfs": in_seaweedfs,
+}

@@ -3,12 +3,27 @@
     store = MemoryStore()
     await store.create("journal/0", b"the first object")
 
-It keeps the contract of `semel.store` to the letter, on any event loop, the one of virtual time included.
+It keeps the contract of `semel.store` to the letter, on any event loop, the one of virtual time included. `FaultyStore`
+is as bad as the contract allows, when it is told to:
+
+    store = FaultyStore(seed=7)
+    store.arm(StoreFault("late", call="create", key="journal/*", chance=0.1))
+    run(store)                                  # who hears Unsure, sends again or looks, or loses what it promised
+    assert store.fired["late"]                  # a fault that never fired proves nothing
+
+Each call of it is a message on a wire: it lands once its time has come, and whether the caller still waits for the
+answer, or was cancelled, makes no difference. This must never break the contract: no object is half there, no refusal
+is wrong, and nobody reads what an earlier call has replaced.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from itertools import count
+from random import Random
+from typing import Final, Literal, TypeVar
 
 from semel.store.contract import (
     Buffer,
@@ -17,78 +32,243 @@ from semel.store.contract import (
     Found,
     Listed,
     Missing,
+    StoreError,
+    Unsure,
     check_body,
     check_folder,
     check_key,
     check_range,
 )
 
+CallName = Literal["create", "replace", "get", "get_range", "list", "delete"]
+StoreFaultKind = Literal[
+    "late", "lost request", "lost answer", "conflict", "throttled", "slow", "landed again", "stale list"
+]
+Result = TypeVar("Result")
+
+_WRITES: Final = frozenset({"create", "replace", "delete"})
+_SINGLE: Final = _WRITES | {"get", "get_range"}
+# The calls that each kind of fault can strike at all.
+STRIKES: Final[dict[StoreFaultKind, frozenset[str]]] = {
+    "late": _WRITES,
+    "lost request": _SINGLE,
+    "lost answer": _SINGLE,
+    "conflict": frozenset({"create", "replace"}),
+    "throttled": _SINGLE | {"list"},
+    "slow": _SINGLE | {"list"},
+    "landed again": _WRITES,
+    "stale list": frozenset({"list"}),
+}
+# A stale listing lacks up to so many of the last changes.
+STALE_CHANGES_MAX: Final = 8
+
+
+class Objects:
+    """The objects of a store, and what each call does to them at the moment at which it lands."""
+
+    def __init__(self) -> None:
+        self._objects: dict[str, Found] = {}
+        self._versions = count(1)
+        # What came and went, in order: the key, and what it was before.
+        self._changes: list[tuple[str, Found | None]] = []
+
+    def create(self, key: str, body: bytes) -> str:
+        if key in self._objects:
+            raise Exists(f"{key} exists in memory")
+        return self._put(key, body)
+
+    def replace(self, key: str, body: bytes, version: str) -> str:
+        if self.get(key).version != version:
+            raise Changed(f"{key} in memory was replaced by somebody else")
+        return self._put(key, body)
+
+    def get(self, key: str) -> Found:
+        if key not in self._objects:
+            raise Missing(f"{key} is not in memory")
+        return self._objects[key]
+
+    def list(self, folder: str, changes_ago: int = 0) -> list[Listed]:
+        """As of so many changes ago."""
+        undone = self._changes[-changes_ago:] if changes_ago else []
+        seen: dict[str, Found | None] = {**self._objects, **dict(reversed(undone))}
+        beginning = f"{folder}/" if folder else ""
+        return [Listed(key, len(found.body)) for key, found in seen.items() if found and key.startswith(beginning)]
+
+    def delete(self, key: str) -> None:
+        before = self._objects.pop(key, None)
+        if before is not None:
+            self._note(key, before)
+
+    def _put(self, key: str, body: bytes) -> str:
+        self._note(key, self._objects.get(key))
+        self._objects[key] = Found(body, str(next(self._versions)))
+        return self._objects[key].version
+
+    def _note(self, key: str, before: Found | None) -> None:
+        self._changes.append((key, before))
+        del self._changes[:-STALE_CHANGES_MAX]
+
 
 class MemoryStore:
     """A `Store` that lives and dies with the process. Every call lets the event loop turn once before it happens."""
 
     def __init__(self) -> None:
-        self._objects: dict[str, Found] = {}
-        self._versions = count(1)
+        self.objects: Final = Objects()
 
     async def create(self, key: str, body: Buffer) -> str:
         """As in the contract."""
         check_key(key)
-        check_body(body)
-        await asyncio.sleep(0)
-        if key in self._objects:
-            raise Exists(f"{key} exists in {self.describe()}")
-        return self._put(key, body)
+        copied = bytes(check_body(body))
+        return await self._send("create", key, lambda: self.objects.create(key, copied))
 
     async def replace(self, key: str, body: Buffer, version: str) -> str:
         """As in the contract."""
         check_key(key)
-        check_body(body)
-        await asyncio.sleep(0)
-        if self._object(key).version != version:
-            raise Changed(f"{key} in {self.describe()} was replaced by somebody else")
-        return self._put(key, body)
+        copied = bytes(check_body(body))
+        return await self._send("replace", key, lambda: self.objects.replace(key, copied, version))
 
     async def get(self, key: str) -> Found:
         """As in the contract."""
         check_key(key)
-        await asyncio.sleep(0)
-        return self._object(key)
+        return await self._send("get", key, lambda: self.objects.get(key))
 
     async def get_range(self, key: str, start: int, size: int) -> bytes:
         """As in the contract."""
         check_key(key)
         wanted = check_range(start, size)
-        await asyncio.sleep(0)
-        return self._object(key).body[wanted]
+        return await self._send("get_range", key, lambda: self.objects.get(key).body[wanted])
 
     async def list(self, folder: str) -> AsyncIterator[Listed]:
         """As in the contract."""
         check_folder(folder)
-        await asyncio.sleep(0)
-        beginning = f"{folder}/" if folder else ""
-        for key, (body, _) in list(self._objects.items()):
-            if key.startswith(beginning):
-                yield Listed(key, len(body))
+        for listed in await self._send("list", folder, lambda: self.objects.list(folder)):
+            yield listed
 
     async def delete(self, key: str) -> None:
         """As in the contract."""
         check_key(key)
-        await asyncio.sleep(0)
-        self._objects.pop(key, None)
+        await self._send("delete", key, lambda: self.objects.delete(key))
 
     async def close(self) -> None:
-        """What it holds stays: another broker may open it again."""
+        """What it holds stays: another broker may go on with it."""
 
     def describe(self) -> str:
         """It has no address."""
         return "memory"
 
-    def _object(self, key: str) -> Found:
-        if key not in self._objects:
-            raise Missing(f"{key} is not in {self.describe()}")
-        return self._objects[key]
+    async def _send(self, call: CallName, key: str, land: Callable[[], Result]) -> Result:
+        await asyncio.sleep(0)
+        return land()
 
-    def _put(self, key: str, body: Buffer) -> str:
-        self._objects[key] = Found(bytes(body), str(next(self._versions)))
-        return self._objects[key].version
+
+@dataclass(frozen=True, slots=True)
+class StoreFault:
+    """Something that goes wrong with calls of this name on keys that match, each time with this chance, so many times.
+
+    - `late`: the caller is left unsure, and the call lands later, when nobody thinks of it any more;
+    - `lost request`: the caller is left unsure, and nothing ever happens;
+    - `lost answer`: the call happens, and the caller is left unsure;
+    - `conflict`, `throttled`: nothing happens, and the answer says to try again;
+    - `slow`: the call takes as long as one in ten thousand does;
+    - `landed again`: all is well, and the same call lands a second time, later;
+    - `stale list`: the listing is one of a moment ago.
+    """
+
+    kind: StoreFaultKind
+    call: CallName | None = None
+    key: str | None = None
+    chance: float = 1.0
+    times: int | None = None
+
+    def may_strike(self, call: CallName, key: str) -> bool:
+        """Whether this call is one that it is for."""
+        return (
+            call in STRIKES[self.kind]
+            and self.call in (None, call)
+            and (self.key is None or fnmatchcase(key, self.key))
+        )
+
+
+class FaultyStore(MemoryStore):
+    """A `MemoryStore` behind a bad network. The same calls at the same times have the same faults."""
+
+    def __init__(self, seed: int = 0, *, latency_seconds: float = 0.002, late_seconds: float = 0.5) -> None:
+        """A message takes up to `latency_seconds` each way; one that is slow or late up to `late_seconds`."""
+        super().__init__()
+        # How often each kind of fault has struck.
+        self.fired: Counter[StoreFaultKind] = Counter()
+        self._random = Random(seed)
+        self._latency_seconds = latency_seconds
+        self._late_seconds = late_seconds
+        self._armed: list[tuple[StoreFault, int]] = []
+
+    def arm(self, fault: StoreFault) -> None:
+        """From now on this goes wrong; of several faults, the first to be armed that strikes a call is the one."""
+        self._armed.append((fault, 0))
+
+    def calm(self) -> None:
+        """From now on nothing goes wrong. What is late is still on its way."""
+        self._armed.clear()
+
+    async def list(self, folder: str) -> AsyncIterator[Listed]:
+        """As in the contract."""
+        check_folder(folder)
+        kind = self._strike("list", folder)
+        changes_ago = self._random.randint(1, STALE_CHANGES_MAX) if kind == "stale list" else 0
+        for listed in await self._travel(kind, lambda: self.objects.list(folder, changes_ago), folder):
+            yield listed
+
+    async def _send(self, call: CallName, key: str, land: Callable[[], Result]) -> Result:
+        return await self._travel(self._strike(call, key), land, f"{call} of {key}")
+
+    async def _travel(self, kind: StoreFaultKind | None, land: Callable[[], Result], what: str) -> Result:
+        loop = asyncio.get_running_loop()
+        outcome: asyncio.Future[Result] = loop.create_future()
+
+        def leave_unsure() -> Result:
+            raise Unsure(f"{what}: {kind}")
+
+        if kind in ("late", "lost request", "conflict", "throttled"):
+            loop.call_later(self._soon(), _arrive, leave_unsure, outcome)
+        else:
+            loop.call_later(self._later() if kind == "slow" else self._soon(), _arrive, land, outcome)
+        if kind in ("late", "landed again"):
+            loop.call_later(self._later(), _arrive, land, None)
+        # The answer has a way to go, whatever it says.
+        await asyncio.wait([outcome])
+        await asyncio.sleep(self._soon())
+        if kind == "lost answer":
+            # Or the loop would complain that nobody looked at a refusal.
+            outcome.exception()
+            leave_unsure()
+        return outcome.result()
+
+    def _strike(self, call: CallName, key: str) -> StoreFaultKind | None:
+        for place, (fault, times) in enumerate(self._armed):
+            if (
+                fault.may_strike(call, key)
+                and (fault.times is None or times < fault.times)
+                and self._random.random() < fault.chance
+            ):
+                self._armed[place] = (fault, times + 1)
+                self.fired[fault.kind] += 1
+                return fault.kind
+        return None
+
+    def _soon(self) -> float:
+        return self._random.uniform(0, self._latency_seconds)
+
+    def _later(self) -> float:
+        return self._random.uniform(self._latency_seconds, self._late_seconds)
+
+
+def _arrive(land: Callable[[], Result], outcome: "asyncio.Future[Result] | None") -> None:
+    """A message arrives; `outcome` is where its sender waits, if it still does."""
+    try:
+        result = land()
+    except StoreError as refusal:
+        if outcome is not None and not outcome.done():
+            outcome.set_exception(refusal)
+    else:
+        if outcome is not None and not outcome.done():
+            outcome.set_result(result)

@@ -1,0 +1,116 @@
+"""Whether a store keeps its contract, tried on the store itself before anything is entrusted to it.
+
+A store that takes conditional writes and does not heed them, or heeds them by looking first and acting then, loses what
+was acknowledged as soon as two brokers write. So this has several calls race for one key. A probe cannot prove that a
+store never lies; it finds the ones that usually do. It writes below `probe/`, under a name that nobody else uses, and
+must remove what it wrote.
+"""
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Awaitable, Sequence
+from typing import Final
+
+from semel.store.contract import Changed, Exists, Missing, Store, StoreError, StoreRefused, Unsure
+
+FOLDER: Final = "probe"
+# Enough for a start: a store that looks first and acts then loses nearly every race.
+ROUNDS: Final = 3
+# Some stores decide a race of two in milliseconds, and one of eight in seconds.
+RACERS: Final = 2
+
+
+async def probe(store: Store, *, rounds: int = ROUNDS, racers: int = RACERS) -> None:
+    """Raises StoreRefused with what the store did wrong; Unsure, if it cannot be reached."""
+    await _Probe(store, f"{FOLDER}/{secrets.token_hex(8)}").run(rounds, racers)
+
+
+class _Probe:
+    def __init__(self, store: Store, folder: str) -> None:
+        self._store = store
+        self._folder = folder
+        self._keys: list[str] = []
+
+    async def run(self, rounds: int, racers: int) -> None:
+        try:
+            await self._alone()
+            for _ in range(rounds):
+                await self._race_to_create(racers)
+                await self._race_to_replace(racers)
+        finally:
+            for key in self._keys:
+                with contextlib.suppress(StoreError):
+                    await self._store.delete(key)
+
+    def _key(self) -> str:
+        self._keys.append(f"{self._folder}/{len(self._keys)}")
+        return self._keys[-1]
+
+    async def _alone(self) -> None:
+        """One call after another."""
+        key, body = self._key(), b"first body"
+        if await _refusal(self._store.get(key)) is not Missing:
+            raise self._lies("it has an object under a key that nobody has used")
+        version = await self._store.create(key, body)
+        await self._holds(key, body, "it does not show what was just created")
+        if await self._store.get_range(key, 6, 100) != body[6:]:
+            raise self._lies("it does not keep to the range that it is asked for")
+        if await _refusal(self._store.create(key, b"second body")) is not Exists:
+            raise self._lies("it creates an object that exists: it does not heed If-None-Match")
+        await self._holds(key, body, "a refused create changes the object")
+        newer = await self._store.replace(key, b"third body", version)
+        await self._holds(key, b"third body", "it does not show what was just replaced")
+        if await _refusal(self._store.replace(key, b"fourth body", version)) is not Changed:
+            raise self._lies("it replaces an object that has changed: it does not heed If-Match")
+        await self._holds(key, b"third body", "a refused replace changes the object")
+        await self._store.replace(key, b"fifth body", newer)
+        await self._store.delete(key)
+        if await _refusal(self._store.get(key)) is not Missing:
+            raise self._lies("it still shows what was just deleted")
+
+    async def _race_to_create(self, racers: int) -> None:
+        key, bodies = self._key(), _bodies(racers)
+        await self._decided(key, bodies, [self._store.create(key, body) for body in bodies], "creates")
+
+    async def _race_to_replace(self, racers: int) -> None:
+        key, bodies = self._key(), _bodies(racers)
+        version = await self._store.create(key, b"before")
+        await self._decided(key, bodies, [self._store.replace(key, body, version) for body in bodies], "replaces")
+
+    async def _decided(self, key: str, bodies: Sequence[bytes], calls: Sequence[Awaitable[str]], what: str) -> None:
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException) and not isinstance(outcome, Exists | Changed | Unsure):
+                raise outcome
+        winners = [body for body, outcome in zip(bodies, outcomes, strict=True) if isinstance(outcome, str)]
+        if len(winners) > 1:
+            raise self._lies(f"{len(winners)} of {len(bodies)} {what} of one object at once succeeded")
+        if winners:
+            await self._holds(key, winners[0], f"of several {what} at once it keeps another than the one it accepted")
+        elif not any(isinstance(outcome, Unsure) for outcome in outcomes):
+            raise self._lies(f"of {len(bodies)} {what} of one object at once none succeeded")
+
+    async def _holds(self, key: str, body: bytes, otherwise: str) -> None:
+        try:
+            found = await self._store.get(key)
+        except Missing:
+            raise self._lies(otherwise) from None
+        if found.body != body:
+            raise self._lies(otherwise)
+
+    def _lies(self, how: str) -> StoreRefused:
+        return StoreRefused(f"{self._store.describe()} cannot hold a log: {how}")
+
+
+async def _refusal(call: Awaitable[object]) -> type[StoreError] | None:
+    """As what the call was refused; None if it succeeded."""
+    try:
+        await call
+    except (Exists, Missing, Changed) as refusal:
+        return type(refusal)
+    return None
+
+
+def _bodies(racers: int) -> list[bytes]:
+    return [f"racer {number} {secrets.token_hex(4)}".encode() for number in range(racers)]
