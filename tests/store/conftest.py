@@ -1,10 +1,13 @@
 """The places of all engines, one for each module of tests."""
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
-from stores_under_test import ENGINES, Place
+from stores_under_test import ENGINES, Place, name_standby
 
+from semel.store import open_store
+from semel.testing.postgres import PostgresMissing, PostgresServer
 from semel.testing.seaweedfs import SeaweedMissing, SeaweedServer
 
 
@@ -15,8 +18,24 @@ def seaweedfs() -> Iterator[SeaweedServer]:
         server = SeaweedServer()
     except SeaweedMissing as missing:
         pytest.skip(str(missing))
+    # It makes a bucket when something is put into it, and not when something is read.
+    asyncio.run(open_store(server.url("contract/made")).create("made", b""))
     yield server
     server.stop()
+
+
+@pytest.fixture(scope="session")
+def servers() -> Iterator[list[PostgresServer]]:
+    """A PostgreSQL and the standby that it waits for."""
+    try:
+        primary = PostgresServer()
+    except PostgresMissing as missing:
+        pytest.skip(str(missing))
+    standby = primary.new_standby("follower")
+    name_standby(primary, "follower")
+    yield [primary, standby]
+    standby.stop()
+    primary.stop()
 
 
 @pytest.fixture(scope="module", params=ENGINES)

@@ -8,7 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import psycopg
+
 from semel.store import Store, open_store
+from semel.testing.postgres import PostgresServer
 from semel.testing.stores import FaultyStore, MemoryStore
 
 Story = Callable[[Store, Store], Awaitable[None]]
@@ -66,9 +69,30 @@ def in_seaweedfs(request: Any, _: Path) -> Iterator[Place]:
     yield Place(lambda part: open_store(server.url(f"contract/{prefix}/{part}")), races=2)
 
 
+@contextmanager
+def in_postgres(request: Any, _: Path) -> Iterator[Place]:
+    url = request.getfixturevalue("servers")[0].new_database()
+    yield Place(lambda part: open_store(f"{url}?prefix={part}"))
+
+
+@contextmanager
+def in_postgres_alone(request: Any, _: Path) -> Iterator[Place]:
+    url = request.getfixturevalue("postgres").new_database()
+    yield Place(lambda part: open_store(f"{url}?allow_async=1&prefix={part}"))
+
+
+def name_standby(server: PostgresServer, name: str) -> None:
+    """The server waits for this one from now on, or for none; sessions learn it before one of their next statements."""
+    with psycopg.connect(server.url(), autocommit=True) as connection:
+        connection.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{name}'".encode())
+        connection.execute("SELECT pg_reload_conf()")
+
+
 ENGINES: Final = {
     "memory": in_memory,
     "network": behind_a_network,
     "directory": in_a_directory,
     "seaweedfs": in_seaweedfs,
+    "postgres": in_postgres,
+    "postgres alone": in_postgres_alone,
 }

@@ -8,16 +8,18 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from semel.store.bucket import BucketStore
 from semel.store.contract import Store, StoreRefused, check_folder
 from semel.store.directory import DirectoryStore
+from semel.store.postgres import PostgresStore
 from semel.store.threads import ThreadedStore
 
-EXAMPLES: Final = "file:///srv/semel or s3://bucket/prefix"
+EXAMPLES: Final = "file:///srv/semel, s3://bucket/prefix or postgresql://user@host/database?prefix=name"
 # What a URL may say besides; else the AWS_* variables of the environment count.
 BUCKET_OPTIONS: Final = ("endpoint", "region", "access_key_id", "secret_access_key")
 
 
 def open_store(url: str) -> Store:
-    """The store at this URL: `file:///dir`, or `s3://bucket/prefix`, with `?endpoint=http://host:port` where the store
-    is not Amazon's. Raises StoreRefused."""
+    """The store at this URL: `file:///dir`; `s3://bucket/prefix`, with `?endpoint=http://host:port` where the store is
+    not Amazon's; or `postgresql://user@host/database?prefix=name`, with `&allow_async=1` where no standby is to be
+    waited for. Raises StoreRefused."""
     try:
         parts = urlsplit(url)
     except ValueError as error:
@@ -26,6 +28,8 @@ def open_store(url: str) -> Store:
         return _directory(url, parts)
     if parts.scheme == "s3":
         return _bucket(parts)
+    if parts.scheme in ("postgresql", "postgres"):
+        return ThreadedStore(PostgresStore(parts))
     raise StoreRefused(f"{url!r} names no store that semel knows: write {EXAMPLES}")
 
 

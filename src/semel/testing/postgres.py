@@ -10,6 +10,8 @@ never touch a server that it has not started.
 """
 
 import contextlib
+import copy
+import os
 import shutil
 import signal
 import socket
@@ -36,6 +38,8 @@ START_SECONDS: Final = 200.0
 _END_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.05
 _DATABASE: Final = "postgres"
+# What of a running server's data means nothing to another one.
+_IN_USE: Final = shutil.ignore_patterns("postmaster.pid", "postmaster.opts", "pgsql_tmp*")
 
 
 class PostgresServer:
@@ -107,6 +111,33 @@ class PostgresServer:
         with psycopg.connect(self.url(), autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {name}".encode())
         return self.url(name)
+
+    def new_standby(self, name: str) -> "PostgresServer":
+        """A server that follows this one, as `name` in `synchronous_standby_names`. The caller stops it."""
+        import psycopg
+
+        standby = copy.copy(self)
+        standby._port = _free_port()
+        standby._ground = find_ground(self._ground.programs)
+        follows = f"host=127.0.0.1 port={self._port} user=semel application_name={name}"
+        standby._settings = {
+            **self._settings,
+            "port": str(standby._port),
+            "primary_conninfo": follows,
+            "synchronous_standby_names": "",
+        }
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute("SELECT pg_backup_start('standby', fast => true)")
+            shutil.copytree(self._ground.data, standby._ground.data, dirs_exist_ok=True, ignore=_IN_USE)
+            label = connection.execute("SELECT labelfile FROM pg_backup_stop(wait_for_archive => false)").fetchone()
+        (standby._ground.data / "backup_label").write_text(str(label[0]) if label else "")
+        (standby._ground.data / "standby.signal").touch()
+        account = standby._ground.account
+        if account is not None:
+            for path in standby._ground.data.rglob("*"):
+                os.chown(path, account.user_id, account.group_id)
+        standby.start()
+        return standby
 
     def crash(self) -> None:
         """Stops as after a crash: no checkpoint, all connections cut, and the next start has to recover."""

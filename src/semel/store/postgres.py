@@ -1,0 +1,311 @@
+"""The engine for PostgreSQL with a synchronous standby: one table of keys and bodies.
+
+A create is an insert that does nothing where the key exists. All that makes this more than five statements is failover:
+
+- A commit that waited for the standby and was cancelled succeeds, with a warning. Nobody knows then whether a failover
+  would keep it, so the caller is left unsure.
+- What such a commit has written is visible, and so is what a server that was restarted after a crash has not sent to
+  its standby yet; and a server that was replaced goes on answering. So a read commits something as well, and counts
+  when that commit was clean: then the standby has all that the read saw, and has not taken over.
+- Who runs the server may take the name of the standby away, and commits do not wait any more. So each answer says
+  whether one was named.
+
+This must never say that something happened unless a standby has it, but where the user has allowed that.
+"""
+
+import contextlib
+import hashlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import SplitResult, parse_qsl, urlencode
+
+from semel.store.contract import (
+    Buffer,
+    Changed,
+    Exists,
+    Found,
+    Listed,
+    Missing,
+    StoreError,
+    StoreRefused,
+    Unsure,
+    check_folder,
+)
+
+if TYPE_CHECKING:
+    import psycopg
+
+TABLE: Final = "semel_objects"
+PAGE_OBJECTS: Final = 1000
+# A statement is given up after this, and its end unknown. PostgreSQL's own timeout ends before the commit begins, and
+# without its standby a commit waits for ever: so each statement is watched from here as well.
+STATEMENT_SECONDS_MAX: Final = 20
+CONNECT_SECONDS_MAX: Final = 5
+
+_SHA256: Final = "encode(sha256(body), 'hex')"
+_NAMED: Final = "current_setting('synchronous_standby_names') <> ''"
+# No byte of a body, if there is a body.
+_NOTHING: Final = "substring(body FOR 0)"
+# Something to commit; a transaction that only reads waits for nobody.
+_MESSAGE: Final = "pg_logical_emit_message(true, 'semel', '')"
+# The number of the lock under which the table is made: two that make it at once get in each other's way.
+_LOCK: Final = 0x73656D656C
+_ALONE: Final = (
+    "what is acknowledged lies on this server alone: set synchronous_standby_names there, "
+    "or add ?allow_async=1 to the URL to lose it with the server"
+)
+# Classes of SQLSTATE: connection, transaction rolled back, resources, the operator's intervention; and the code of a
+# server that may not write, which is a standby.
+_PASSING: Final = ("08", "40", "53", "57", "55P03", "25006", "58030")
+# What the client library says where there is no code.
+_FOR_A_PERSON: Final = ("authentication failed", "does not exist", "no password", "invalid", "certificate")
+
+
+class PostgresStore:
+    """A `BlockingStore`."""
+
+    def __init__(self, parts: SplitResult, *, statement_seconds_max: float = STATEMENT_SECONDS_MAX) -> None:
+        """Nothing is sent before the first call."""
+        try:
+            import psycopg
+        except ImportError as error:
+            raise StoreRefused(
+                f"a store at postgresql:// needs psycopg ({error}): pip install 'semel[postgres]'"
+            ) from None
+        self._psycopg = psycopg
+        options = dict(parse_qsl(parts.query, keep_blank_values=True))
+        self._prefix = options.pop("prefix", "")
+        allow_async = options.pop("allow_async", "0")
+        self._address = f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        try:
+            check_folder(self._prefix)
+            if allow_async not in ("0", "1"):
+                raise ValueError("allow_async is 1 or 0")
+            self._conninfo = psycopg.conninfo.make_conninfo(
+                parts._replace(query=urlencode(options)).geturl(),
+                application_name="semel",
+                connect_timeout=CONNECT_SECONDS_MAX,
+                target_session_attrs="read-write",
+                # A server that is gone without a word.
+                keepalives_idle=CONNECT_SECONDS_MAX,
+                keepalives_interval=CONNECT_SECONDS_MAX,
+                keepalives_count=3,
+                tcp_user_timeout=int(statement_seconds_max * 1000),
+                options=f"-c statement_timeout={int(statement_seconds_max * 1000)} -c synchronous_commit=on",
+            )
+        except (ValueError, psycopg.Error) as error:
+            reason = str(error).splitlines()[0]
+            raise StoreRefused(
+                f"{self._address}: {reason}: write postgresql://user@host/database?prefix=name"
+            ) from None
+        self._needs_standby = allow_async == "0"
+        self._statement_seconds_max = statement_seconds_max
+        self._lock = threading.Lock()
+        self._busy: dict[_Session, float] = {}
+        self._closed = threading.Event()
+        self._watch: threading.Thread | None = None
+        self._idle: list[_Session] = []
+        self._prepared = False
+
+    def create(self, key: str, body: Buffer) -> str:
+        with self._session(key) as session:
+            statement = f"INSERT INTO {TABLE} (key, body) VALUES (%s, %b) ON CONFLICT DO NOTHING RETURNING {_NAMED}"
+            if self._committed(session, statement, self._key(key), body) is None:
+                # What the caller reads there next has to be as durable as what is created.
+                self._read(session, key, _NOTHING)
+                raise Exists(f"{key} exists in {self._address}")
+        return _version(body)
+
+    def replace(self, key: str, body: Buffer, version: str) -> str:
+        with self._session(key) as session:
+            statement = f"UPDATE {TABLE} SET body = %b WHERE key = %s AND {_SHA256} = %s RETURNING {_NAMED}"
+            if self._committed(session, statement, body, self._key(key), version) is None:
+                self._read(session, key, _NOTHING)
+                raise Changed(f"{key} in {self._address} was replaced by somebody else")
+        return _version(body)
+
+    def get(self, key: str) -> Found:
+        with self._session(key) as session:
+            body = self._read(session, key, "body")
+        return Found(body, _version(body))
+
+    def get_range(self, key: str, start: int, size: int) -> bytes:
+        with self._session(key) as session:
+            return self._read(session, key, f"substring(body FROM {int(start) + 1} FOR {int(size)})")
+
+    def list(self, folder: str) -> Iterator[list[Listed]]:
+        beginning = self._key(f"{folder}/" if folder else "")
+        # The character behind the slash; all there is, without a prefix and a folder.
+        end = f"{beginning[:-1]}0" if beginning else "\U0010ffff"
+        after, page = beginning, [Listed("", 0)]
+        while page:
+            with self._session(folder or "/") as session:
+                statement = (
+                    f"SELECT key, octet_length(body) FROM {TABLE} WHERE key > %s AND key < %s ORDER BY key LIMIT %s"
+                )
+                rows = session.run(statement, after, end, PAGE_OBJECTS)
+            page = [Listed(key[len(self._key("")) :], size) for key, size in rows]
+            if page:
+                after = rows[-1][0]
+                yield page
+
+    def delete(self, key: str) -> None:
+        with self._session(key) as session:
+            self._committed(session, f"DELETE FROM {TABLE} WHERE key = %s RETURNING {_NAMED}", self._key(key))
+
+    def close(self) -> None:
+        self._close_idle()
+        self._closed.set()
+        if self._watch is not None:
+            self._watch.join()
+
+    def describe(self) -> str:
+        return f"{self._address}?prefix={self._prefix}" if self._prefix else self._address
+
+    def _key(self, key: str) -> str:
+        return f"{self._prefix}/{key}" if self._prefix else key
+
+    def _read(self, session: "_Session", key: str, what: str) -> bytes:
+        """What is asked of the object, as the standby has it, too."""
+        if not self._needs_standby:
+            rows = session.run(f"SELECT {what} FROM {TABLE} WHERE key = %s", self._key(key))
+            found = rows[0][0] if rows else None
+        else:
+            # The message is written before the commit that ends this statement, and behind all that it has seen.
+            statement = (
+                f"WITH message AS MATERIALIZED (SELECT {_MESSAGE} AS position) "
+                f"SELECT {_NAMED}, {what}, position FROM message LEFT JOIN {TABLE} ON key = %s"
+            )
+            found = self._committed(session, statement, self._key(key))
+        if found is None:
+            raise Missing(f"{key} is not in {self._address}")
+        return bytes(found)
+
+    def _committed(self, session: "_Session", statement: str, *parameters: Any) -> Any:
+        """The second column of the first row, or else its first, of a statement that has to reach the standby."""
+        rows = session.run(statement, *parameters)
+        if self._needs_standby and session.warned:
+            raise Unsure(f"{self._address}: the synchronous standby did not confirm it: see whether it is running")
+        if not rows:
+            return None
+        if self._needs_standby and not rows[0][0]:
+            raise StoreRefused(f"{self._address}: {_ALONE}")
+        return rows[0][min(1, len(rows[0]) - 1)]
+
+    @contextlib.contextmanager
+    def _session(self, what: str) -> Iterator["_Session"]:
+        """A session for one call; after anything unforeseen it is closed, and the next call opens another."""
+        session: _Session | None = None
+        try:
+            session = self._idle.pop() if self._idle else self._opened()
+        except IndexError:
+            session = self._opened()
+        except self._psycopg.Error as error:
+            raise self._translated(what, error) from error
+        self._busy[session] = time.monotonic()
+        try:
+            yield session
+        except StoreError:
+            self._idle.append(session)
+            raise
+        except self._psycopg.Error as error:
+            session.close()
+            # The others were probably cut off as well, and each would fail one more call.
+            self._close_idle()
+            raise self._translated(what, error) from error
+        except BaseException:
+            session.close()
+            raise
+        else:
+            self._idle.append(session)
+        finally:
+            self._busy.pop(session, None)
+
+    def _opened(self) -> "_Session":
+        session = _Session(self._psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=2))
+        with self._lock:
+            if not self._prepared:
+                self._prepare(session)
+                self._prepared = True
+                self._watch = threading.Thread(target=self._end_overdue, name="semel-store-watch", daemon=True)
+                self._watch.start()
+        return session
+
+    def _end_overdue(self) -> None:
+        """Cancel what takes too long, and cut off what cannot be cancelled."""
+        while not self._closed.wait(self._statement_seconds_max / 4):
+            for session, began in list(self._busy.items()):
+                seconds = time.monotonic() - began
+                if seconds > 2 * self._statement_seconds_max:
+                    session.cut_off()
+                elif seconds > self._statement_seconds_max:
+                    session.cancel()
+
+    def _close_idle(self) -> None:
+        while self._idle:
+            with contextlib.suppress(IndexError):
+                self._idle.pop().close()
+
+    def _prepare(self, session: "_Session") -> None:
+        """Make the table, if there is none."""
+        if not self._needs_standby or session.run(f"SELECT {_NAMED}")[0][0]:
+            if not session.run("SELECT to_regclass(%s) IS NOT NULL", TABLE)[0][0]:
+                with session.connection.transaction():
+                    session.run("SELECT pg_advisory_xact_lock(%s)", _LOCK)
+                    session.run(
+                        f'CREATE TABLE IF NOT EXISTS {TABLE} (key text COLLATE "C" PRIMARY KEY, body bytea NOT NULL)'
+                    )
+                    # What brokers write is compressed already, and a range of what is not is read without the rest.
+                    session.run(f"ALTER TABLE {TABLE} ALTER body SET STORAGE EXTERNAL")
+            return
+        session.close()
+        raise StoreRefused(f"{self._address}: {_ALONE}")
+
+    def _translated(self, what: str, error: "psycopg.Error") -> StoreError:
+        code = error.sqlstate or ""
+        reason = f"{self._address}: {what}: {' '.join(str(error).split())}"
+        passing = code.startswith(_PASSING) if code else not any(words in str(error) for words in _FOR_A_PERSON)
+        if passing:
+            return Unsure(reason)
+        return StoreRefused(f"{reason}: correct the URL, or give its user the right to make and change {TABLE}")
+
+
+class _Session:
+    """A connection that notes whether the last statement came with a warning."""
+
+    def __init__(self, connection: "psycopg.Connection[Any]") -> None:
+        self.connection = connection
+        self.warned = False
+        connection.add_notice_handler(self._note)
+
+    def run(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        """The rows that it returns."""
+        self.warned = False
+        with self.connection.cursor(binary=True) as cursor:
+            cursor.execute(statement.encode(), parameters)
+            return cursor.fetchall() if cursor.description else []
+
+    def cancel(self) -> None:
+        """End its statement; a commit that waits succeeds then, with a warning."""
+        with contextlib.suppress(Exception):
+            self.connection.cancel_safe(timeout=CONNECT_SECONDS_MAX)
+
+    def cut_off(self) -> None:
+        """As if the network had broken: the thread that waits for an answer learns it."""
+        with contextlib.suppress(Exception), socket.socket(fileno=os.dup(self.connection.fileno())) as connected:
+            connected.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def _note(self, notice: "psycopg.errors.Diagnostic") -> None:
+        # That the table exists is a notice as well.
+        self.warned |= notice.severity_nonlocalized == "WARNING"
+
+
+def _version(body: Buffer) -> str:
+    return hashlib.sha256(body).hexdigest()

@@ -1,0 +1,139 @@
+"""Holds what the engine for PostgreSQL makes of standbys: nothing counts that the server alone has."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import closing
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+from stores_under_test import name_standby
+
+from eventually import eventually
+from semel.store.contract import Exists, Missing, StoreRefused, Unsure
+from semel.store.postgres import PostgresStore
+from semel.testing.postgres import PostgresServer
+
+# Longer than it takes a standby, and a test waits it out where there is none.
+CANCELLED_SECONDS = 1.0
+
+
+def opened(url: str) -> PostgresStore:
+    return PostgresStore(urlsplit(url), statement_seconds_max=CANCELLED_SECONDS)
+
+
+def test_nothing_is_said_to_have_happened_that_no_standby_has(servers: list[PostgresServer]) -> None:
+    """The server has it, shows it, and would lose it in a failover: a cancelled wait ends in a warning."""
+    primary, standby = servers
+    with closing(opened(f"{primary.url()}?prefix=cancelled")) as store:
+        version = store.create("floor", b"before")
+        standby.crash()
+        try:
+            with pytest.raises(Unsure, match="the synchronous standby did not confirm it"):
+                store.create("journal/0", b"zero")
+            # It is there: and neither a refusal nor a read says so.
+            with psycopg.connect(primary.url()) as connection:
+                query = "SELECT body FROM semel_objects WHERE key = 'cancelled/journal/0'"
+                assert connection.execute(query).fetchone() == (b"zero",)
+            with pytest.raises(Unsure):
+                store.create("journal/0", b"zero")
+            with pytest.raises(Unsure):
+                store.get("journal/0")
+            with pytest.raises(Unsure):
+                store.get("journal/1")
+            with pytest.raises(Unsure):
+                store.replace("floor", b"after", "another version")
+            with pytest.raises(Unsure):
+                store.delete("floor")
+        finally:
+            standby.start()
+
+        def is_known() -> bool:
+            with pytest.raises((Exists, Unsure)) as refusal:
+                store.create("journal/0", b"zero")
+            return refusal.type is Exists
+
+        eventually(is_known)
+        assert store.get("journal/0").body == b"zero"
+        with pytest.raises(Missing):
+            store.replace("floor", b"after", version)
+
+
+def test_a_server_that_no_longer_waits_for_a_standby_is_refused(servers: list[PostgresServer]) -> None:
+    """Some tools that watch over PostgreSQL take the name away when the standby is gone."""
+    url = f"{servers[0].url()}?prefix=emptied"
+    with closing(opened(url)) as store:
+        version = store.create("floor", b"one")
+        name_standby(servers[0], "")
+        try:
+
+            def is_refused() -> bool:
+                try:
+                    store.get("floor")
+                except StoreRefused as refusal:
+                    return "what is acknowledged lies on this server alone" in str(refusal)
+                return False
+
+            assert eventually(is_refused)
+            for call in (lambda: store.create("journal/0", b"x"), lambda: store.replace("floor", b"two", version)):
+                with pytest.raises(StoreRefused, match="allow_async=1"):
+                    call()
+            with closing(opened(url)) as other, pytest.raises(StoreRefused, match="set synchronous_standby_names"):
+                other.get("floor")
+            with closing(opened(f"{url}&allow_async=1")) as alone:
+                alone.create("alone", b"x")
+        finally:
+            name_standby(servers[0], "follower")
+
+
+def test_a_standby_is_not_read(servers: list[PostgresServer]) -> None:
+    """It may not have what the server has; and after a failover, the next try finds the new server."""
+    with closing(opened(f"{servers[1].url()}?prefix=all")) as store, pytest.raises(Unsure, match="read-only"):
+        store.get("floor")
+
+
+def test_after_a_crash_of_the_server_the_next_calls_find_it_again(postgres_to_crash: PostgresServer) -> None:
+    with closing(opened(f"{postgres_to_crash.url()}?allow_async=1")) as store:
+        store.create("floor", b"one")
+        postgres_to_crash.crash()
+        for _ in range(2):
+            with pytest.raises(Unsure):
+                store.get("floor")
+        postgres_to_crash.start()
+        assert store.get("floor").body == b"one"
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda url: url.replace("/postgres", "/nowhere"), 'database "nowhere" does not exist'),
+        (lambda url: url.replace("semel@", "nobody:hidden@"), 'role "nobody" does not exist'),
+        (lambda url: url.replace("semel@", "reader:hidden@"), "permission denied"),
+    ],
+)
+def test_what_a_person_has_to_change_is_named_in_one_line(postgres: PostgresServer, change: object, says: str) -> None:
+    with psycopg.connect(postgres.url()) as connection:
+        connection.execute("DO $$ BEGIN CREATE ROLE reader LOGIN; EXCEPTION WHEN duplicate_object THEN END $$")
+    assert callable(change)
+    refused = pytest.raises(StoreRefused, match=says)
+    with closing(opened(f"{change(postgres.url())}?allow_async=1")) as store, refused as refusal:
+        store.get("floor")
+    assert "\n" not in str(refusal.value)
+    assert "hidden" not in str(refusal.value)
+
+
+def test_a_server_that_hangs_leaves_the_caller_unsure(postgres_to_crash: PostgresServer) -> None:
+    with closing(opened(f"{postgres_to_crash.url()}?allow_async=1")) as store:
+        store.create("floor", b"one")
+        with psycopg.connect(postgres_to_crash.url()) as connection:
+            query = "SELECT pid FROM pg_stat_activity WHERE application_name = 'semel'"
+            ((session,),) = connection.execute(query).fetchall()
+        os.kill(session, signal.SIGSTOP)
+        try:
+            with pytest.raises(Unsure):
+                store.get("floor")
+        finally:
+            os.kill(session, signal.SIGCONT)
+        assert store.get("floor").body == b"one"
