@@ -49,6 +49,7 @@ PARTS: Final = (
     Part("Java clients and Kafka's console tools", make("test-java")),
     Part("the payment service under load", make("example")),
     Part("the same verdicts by access rules as Apache Kafka's", make("verdicts")),
+    Part("every state of the replicated journal", make("failover")),
     Part("the same tests against Apache Kafka", make("test-kafka")),
     Part(
         "all tests, the slow ones too, with new examples",

@@ -1,0 +1,471 @@
+"""A model of the replicated journal: who may write which slot of the store, and what a takeover reads.
+
+It is small enough to look at every state that there is. A few writers share one store with few slots. Each step of a
+writer is a step of the model, and any of them may be the last one of its writer: that is how processes die here, or
+pause. Whatever a writer has sent may land at any later time, any number of times, with or without its sender seeing the
+answer. What may be deleted may be deleted at any time.
+
+What must hold in every state: what a writer has acknowledged, with all that stands before it in its log, is the
+beginning of what a recovery from the store would read now (`violation`).
+
+Not in the model: bodies and digests, consumers, the contents of the journal, time. The lease appears only in the rule
+that nobody trusts it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Final, NamedTuple
+
+Steps = Iterator[tuple[str, "World"]]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The rules of the protocol. A run leaves one of them out by setting it to False: then it has to fail."""
+
+    # An answer leaves when its slot and all slots before it are created.
+    answers_leave_in_order: bool = True
+    # A refused create counts as its own only if the slot holds the writer's very object.
+    refusals_are_compared: bool = True
+    # Slot n is sent only when slot n - depth is known to be created.
+    slots_wait_for_the_depth: bool = True
+    # A fence has a higher epoch than all that was read.
+    fences_raise_the_epoch: bool = True
+    # Nobody writes before its own fence is created, whatever the lease says.
+    fences_come_before_writing: bool = True
+    # A fence goes into the first slot that is missing.
+    fences_go_into_the_first_missing_slot: bool = True
+    # A writer that has created its fence reads the floor, and begins again if the fence lies below it.
+    fences_are_checked_against_the_floor: bool = True
+    # What was read in a slot, or found missing, counts if the floor, read afterwards, is below.
+    reads_are_checked_against_the_floor: bool = True
+    # The depth - 1 slots behind a fence are closed: nobody reads them.
+    closed_slots_are_skipped: bool = True
+    # Garbage collection deletes no fence of the journal's history.
+    fences_stay: bool = True
+    # Garbage collection deletes nothing that the checkpoint does not cover.
+    deletion_ends_at_the_checkpoint: bool = True
+    # When the floor moves, all that its checkpoint covers is settled. Two rules see to it, and each alone is enough
+    # here: a checkpoint holds only what is settled, and the floor waits for the entry that announces it.
+    floors_cover_what_is_settled: bool = True
+    # The floor never falls.
+    floors_only_rise: bool = True
+    # A process that comes back with a disk keeps of it what the store holds, and no more.
+    caches_are_cut: bool = True
+
+
+ALL_RULES: Final = Rules()
+RULES: Final = tuple(field.name for field in fields(Rules))
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large the world is."""
+
+    writers: int = 3
+    slots: int = 7
+    depth: int = 2
+    # What each writer sends at most.
+    entries: int = 2
+    checkpoints: int = 1
+    # Whether the first writer has to put up a fence as well; otherwise it is active from the beginning.
+    from_empty: bool = False
+
+
+class Object(NamedTuple):
+    """What lies in a slot of the journal. The writer's number stands for its nonce."""
+
+    epoch: int
+    writer: int
+    kind: str
+    # Of an entry, its name. Of an announcement, how many slots its checkpoint covers.
+    value: int
+
+
+FENCE: Final = "fence"
+ENTRY: Final = "entry"
+ANNOUNCEMENT: Final = "announcement"
+
+
+class Checkpoint(NamedTuple):
+    """The state as of a slot; `floor` names one, and the model takes its content to lie there, too."""
+
+    # How many slots it covers: everything below this slot may be deleted, but for fences.
+    covers: int
+    epoch: int
+    log: tuple[int, ...]
+    # Where a recovery reads on.
+    read_on: int
+    # The fences of the history: slot and writer.
+    fences: tuple[tuple[int, int], ...]
+
+
+class UnderWay(NamedTuple):
+    """A create whose answer has not left yet."""
+
+    slot: int
+    object: Object
+    # Of an announcement.
+    checkpoint: Checkpoint | None
+    settled: bool
+
+
+IDLE: Final = "idle"
+READING: Final = "reading"
+FENCING: Final = "fencing"
+CHECKING: Final = "checking"
+ACTIVE: Final = "active"
+FENCED: Final = "fenced"
+
+
+class Writer(NamedTuple):
+    """One life of a broker."""
+
+    phase: str
+    epoch: int = 0
+    # Every entry that it knows, in order, and how many of them it has acknowledged or found durable.
+    log: tuple[int, ...] = ()
+    acknowledged: int = 0
+    # While it reads, the slot to be read next; while it is active, the first slot that is not settled.
+    position: int = 0
+    # What it has read there, before it looked at the floor.
+    has_read: Object | str | None = None
+    fence_slot: int = 0
+    next_slot: int = 0
+    under_way: tuple[UnderWay, ...] = ()
+    # A checkpoint that is announced, for the floor.
+    announced: Checkpoint | None = None
+    entries: int = 0
+    checkpoints: int = 0
+    # All that it ever put on the wire.
+    sent: tuple[tuple[int, Object], ...] = ()
+    fences: tuple[tuple[int, int], ...] = ()
+
+
+MISSING: Final = "missing"
+
+
+class World(NamedTuple):
+    """A state of the model."""
+
+    slots: tuple[Object | None, ...]
+    floor: Checkpoint
+    writers: tuple[Writer, ...]
+
+
+class Lie(Exception):
+    """The store shows something that the protocol says cannot be."""
+
+
+class Protocol:
+    """The steps that there are from each state."""
+
+    def __init__(self, size: Size, rules: Rules = ALL_RULES) -> None:
+        self.size = size
+        self.rules = rules
+
+    def beginning(self) -> World:
+        if self.size.from_empty:
+            floor = Checkpoint(0, 0, (), 0, ())
+            writers = [Writer(IDLE)] * self.size.writers
+        else:
+            floor = Checkpoint(0, 1, (), 0, ())
+            writers = [Writer(ACTIVE, epoch=1), *[Writer(IDLE)] * (self.size.writers - 1)]
+        return World((None,) * self.size.slots, floor, tuple(writers))
+
+    def steps(self, world: World) -> Steps:
+        """Everything that can happen next, in words and as the state that follows. Raises Lie."""
+        for number, writer in enumerate(world.writers):
+            match writer.phase:
+                case "idle":
+                    # Writers that have not begun are all the same, so they begin in their order.
+                    if number == 0 or world.writers[number - 1].phase != IDLE:
+                        yield from self._begins(world, number)
+                case "reading":
+                    yield from self._reads(world, number, writer)
+                case "fencing":
+                    yield from self._fences(world, number, writer)
+                case "checking":
+                    yield from self._checks(world, number, writer)
+                case "active":
+                    yield from self._sends(world, number, writer)
+                    yield from self._announces(world, number, writer)
+                    yield from self._raises_the_floor(world, number, writer)
+                    yield from self._learns(world, number, writer)
+            for slot, sent in writer.sent:
+                if world.slots[slot] is None:
+                    yield f"the {name_of(sent)} of writer {number} lands in slot {slot}", _with_slot(world, slot, sent)
+        yield from self._deletes(world)
+
+    # -- taking over --------------------------------------------------------------------------------------------
+
+    def _begins(self, world: World, number: int) -> Steps:
+        yield f"writer {number} starts: it reads from the floor", _with(world, number, _from(world.floor, Writer(IDLE)))
+        disk = world.writers[0]
+        if not self.rules.caches_are_cut and number and disk.phase in (ACTIVE, FENCED):
+            kept = [slot for slot, sent in disk.sent if sent.kind != FENCE]
+            if kept:
+                back = Writer(READING, epoch=disk.epoch, log=disk.log, position=kept[-1] + 1, fences=disk.fences)
+                yield f"writer {number} starts with the disk of writer 0, as it is", _with(world, number, back)
+
+    def _reads(self, world: World, number: int, writer: Writer) -> Steps:
+        slot = writer.position
+        if slot >= self.size.slots:
+            return
+        found: Object | str = world.slots[slot] or MISSING
+        if self.rules.reads_are_checked_against_the_floor:
+            if writer.has_read is None:
+                what = name_of(found) if isinstance(found, Object) else "nothing"
+                yield (
+                    f"writer {number} reads slot {slot}: {what}",
+                    _with(world, number, writer._replace(has_read=found)),
+                )
+                return
+            found = writer.has_read
+        missing = not isinstance(found, Object)
+        if world.floor.covers > slot and (self.rules.reads_are_checked_against_the_floor or missing):
+            yield (
+                f"writer {number} finds slot {slot} below the floor, and begins again",
+                _with(world, number, _from(world.floor, writer)),
+            )
+        elif isinstance(found, Object):
+            yield f"writer {number} applies slot {slot}", _with(world, number, self._applied(writer, slot, found))
+        else:
+            yield from self._wants_to_take_over(world, number, writer, slot)
+
+    def _applied(self, writer: Writer, slot: int, found: Object) -> Writer:
+        if found.epoch < writer.epoch:
+            raise Lie(f"a reader meets epoch {found.epoch} behind epoch {writer.epoch} in slot {slot}")
+        writer = writer._replace(epoch=found.epoch, has_read=None, position=slot + 1)
+        if found.kind == FENCE:
+            behind = slot + self.size.depth if self.rules.closed_slots_are_skipped else slot + 1
+            return writer._replace(position=behind, fences=(*writer.fences, (slot, found.writer)))
+        return writer._replace(log=(*writer.log, found.value)) if found.kind == ENTRY else writer
+
+    def _wants_to_take_over(self, world: World, number: int, writer: Writer, slot: int) -> Steps:
+        if not self.rules.fences_come_before_writing:
+            active = writer._replace(phase=ACTIVE, epoch=writer.epoch + 1, next_slot=slot, has_read=None)
+            yield (
+                f"writer {number} sees an old lease and is active",
+                _with(world, number, active._replace(acknowledged=len(writer.log))),
+            )
+            return
+        if not self.rules.fences_go_into_the_first_missing_slot:
+            # Behind the last one that a listing shows.
+            slot = max([slot, *(place + 1 for place in range(slot, self.size.slots) if world.slots[place])])
+            if slot >= self.size.slots:
+                return
+        sending = (slot, self._fence_of(number, writer))
+        sent = writer.sent if sending in writer.sent else (*writer.sent, sending)
+        yield (
+            f"writer {number} sends a fence to slot {slot}",
+            _with(world, number, writer._replace(phase=FENCING, fence_slot=slot, has_read=None, sent=sent)),
+        )
+
+    def _fence_of(self, number: int, writer: Writer) -> Object:
+        return Object(writer.epoch + 1 if self.rules.fences_raise_the_epoch else writer.epoch, number, FENCE, 0)
+
+    def _fences(self, world: World, number: int, writer: Writer) -> Steps:
+        slot, fence = writer.fence_slot, self._fence_of(number, writer)
+        if world.slots[slot] not in (None, fence):
+            reading = writer._replace(phase=READING, position=slot, fence_slot=0)
+            yield f"writer {number} hears that slot {slot} is taken, and reads it", _with(world, number, reading)
+            return
+        checking = writer._replace(
+            phase=CHECKING, epoch=fence.epoch, fences=(*writer.fences, (slot, number)), has_read=None
+        )
+        if not self.rules.fences_are_checked_against_the_floor:
+            checking = self._active(checking)
+        yield (
+            f"writer {number} knows that its fence is in slot {slot}",
+            _with(_with_slot(world, slot, fence), number, checking),
+        )
+
+    def _checks(self, world: World, number: int, writer: Writer) -> Steps:
+        if world.floor.covers > writer.fence_slot:
+            yield (
+                f"writer {number} finds its fence below the floor, and begins again",
+                _with(world, number, _from(world.floor, writer)),
+            )
+        else:
+            yield (
+                f"writer {number} finds its fence above the floor: it is active",
+                _with(world, number, self._active(writer)),
+            )
+
+    def _active(self, writer: Writer) -> Writer:
+        """It may write behind the slots that its fence closes, and serves what it has read."""
+        first = writer.fence_slot + self.size.depth
+        return writer._replace(phase=ACTIVE, position=first, next_slot=first, acknowledged=len(writer.log))
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    def _has_room(self, writer: Writer) -> bool:
+        depth = self.size.depth if self.rules.slots_wait_for_the_depth else self.size.depth + 1
+        return writer.next_slot < self.size.slots and len(writer.under_way) < depth
+
+    def _sends(self, world: World, number: int, writer: Writer) -> Steps:
+        if not self._has_room(writer) or writer.entries == self.size.entries:
+            return
+        label = (number + 1) * 10 + writer.entries
+        grown = writer._replace(log=(*writer.log, label), entries=writer.entries + 1)
+        entry = Object(writer.epoch, number, ENTRY, label)
+        yield (
+            f"writer {number} sends entry {label} to slot {writer.next_slot}",
+            _with(world, number, _sent(grown, entry, None)),
+        )
+
+    def _announces(self, world: World, number: int, writer: Writer) -> Steps:
+        if not self._has_room(writer) or writer.checkpoints == self.size.checkpoints:
+            return
+        if self.rules.floors_cover_what_is_settled:
+            covers, log = writer.position, writer.log[: writer.acknowledged]
+        else:
+            covers, log = writer.next_slot, writer.log
+        if covers <= world.floor.covers or not log:
+            return
+        checkpoint = Checkpoint(covers, writer.epoch, log, covers, writer.fences)
+        announcement = Object(writer.epoch, number, ANNOUNCEMENT, covers)
+        announced = writer._replace(checkpoints=writer.checkpoints + 1)
+        if not self.rules.floors_cover_what_is_settled:
+            announced = announced._replace(announced=checkpoint)
+        yield (
+            f"writer {number} announces in slot {writer.next_slot} a checkpoint of the slots below {covers}",
+            _with(world, number, _sent(announced, announcement, checkpoint)),
+        )
+
+    def _raises_the_floor(self, world: World, number: int, writer: Writer) -> Steps:
+        announced = writer.announced
+        if announced is None:
+            return
+        rises = announced.covers > world.floor.covers
+        if rises or (not self.rules.floors_only_rise and announced != world.floor):
+            yield f"writer {number} moves the floor to slot {announced.covers}", world._replace(floor=announced)
+
+    def _learns(self, world: World, number: int, writer: Writer) -> Steps:
+        """What became of its creates. No answer, or one that leaves it unsure, is no step at all."""
+        for place, (slot, sent, checkpoint, settled) in enumerate(writer.under_way):
+            if settled:
+                continue
+            lying = world.slots[slot]
+            if lying is None or lying == sent or not self.rules.refusals_are_compared:
+                under_way = list(writer.under_way)
+                under_way[place] = UnderWay(slot, sent, checkpoint, True)
+                settled_writer = self._answered(writer._replace(under_way=tuple(under_way)))
+                yield (
+                    f"writer {number} knows that slot {slot} is created",
+                    _with(_with_slot(world, slot, lying or sent), number, settled_writer),
+                )
+            elif lying.epoch < writer.epoch:
+                raise Lie(f"writer {number} of epoch {writer.epoch} meets epoch {lying.epoch} in slot {slot}")
+            else:
+                dead = writer._replace(phase=FENCED, under_way=(), announced=None)
+                yield f"writer {number} finds slot {slot} taken: it is fenced, and ends", _with(world, number, dead)
+
+    def _answered(self, writer: Writer) -> Writer:
+        """The answers leave that may."""
+        acknowledged, position, announced = writer.acknowledged, writer.position, writer.announced
+        under_way = list(writer.under_way)
+        if not self.rules.answers_leave_in_order:
+            for waiting in under_way:
+                if waiting.settled and waiting.object.kind == ENTRY:
+                    acknowledged = max(acknowledged, writer.log.index(waiting.object.value) + 1)
+        while under_way and under_way[0].settled:
+            done = under_way.pop(0)
+            position = done.slot + 1
+            if done.object.kind == ENTRY:
+                acknowledged = max(acknowledged, writer.log.index(done.object.value) + 1)
+            else:
+                announced = done.checkpoint
+        return writer._replace(
+            acknowledged=acknowledged, position=position, announced=announced, under_way=tuple(under_way)
+        )
+
+    # -- clearing up --------------------------------------------------------------------------------------------
+
+    def _deletes(self, world: World) -> Steps:
+        covers = world.floor.covers
+        if not covers:
+            return
+        end = covers if self.rules.deletion_ends_at_the_checkpoint else covers + 1
+        for slot, lying in enumerate(world.slots[:end]):
+            if lying is None:
+                continue
+            # A fence that landed late in an empty slot belongs to no history.
+            if self.rules.fences_stay and lying.kind == FENCE and (slot, lying.writer) in world.floor.fences:
+                continue
+            yield f"the {name_of(lying)} in slot {slot} is deleted", _with_slot(world, slot, None)
+
+    # -- what must hold -----------------------------------------------------------------------------------------
+
+    def recovered(self, world: World) -> tuple[int, ...]:
+        """The log that a recovery from the store would have now."""
+        reader = _from(world.floor, Writer(READING))
+        while reader.position < self.size.slots and (found := world.slots[reader.position]) is not None:
+            reader = self._applied(reader, reader.position, found)
+        return reader.log
+
+    def violation(self, world: World) -> str:
+        """What is wrong with this state; nothing if all is well."""
+        try:
+            recovered = self.recovered(world)
+        except Lie as lie:
+            return str(lie)
+        if len(set(recovered)) != len(recovered):
+            return f"a recovery reads {_shown(recovered)}: an entry twice"
+        epochs = [writer.epoch for writer in world.writers if writer.phase == ACTIVE]
+        if len(set(epochs)) != len(epochs):
+            return "two writers are active in one epoch"
+        for number, writer in enumerate(world.writers):
+            acknowledged = writer.log[: writer.acknowledged]
+            if recovered[: len(acknowledged)] != acknowledged:
+                return f"writer {number} acknowledged {_shown(acknowledged)}, a recovery reads {_shown(recovered)}"
+            reads = writer.phase in (READING, FENCING) and self.rules.reads_are_checked_against_the_floor
+            if reads and recovered[: len(writer.log)] != writer.log:
+                return f"writer {number} has read {_shown(writer.log)}, a recovery reads {_shown(recovered)}"
+        return ""
+
+
+def _from(floor: Checkpoint, writer: Writer) -> Writer:
+    """A reader that begins with the checkpoint that the floor names."""
+    return Writer(
+        READING,
+        epoch=floor.epoch,
+        log=floor.log,
+        position=floor.read_on,
+        fences=floor.fences,
+        sent=writer.sent,
+        entries=writer.entries,
+        checkpoints=writer.checkpoints,
+    )
+
+
+def _sent(writer: Writer, sending: Object, checkpoint: Checkpoint | None) -> Writer:
+    slot = writer.next_slot
+    return writer._replace(
+        next_slot=slot + 1,
+        under_way=(*writer.under_way, UnderWay(slot, sending, checkpoint, False)),
+        sent=(*writer.sent, (slot, sending)),
+    )
+
+
+def _with(world: World, number: int, writer: Writer) -> World:
+    return world._replace(writers=(*world.writers[:number], writer, *world.writers[number + 1 :]))
+
+
+def _with_slot(world: World, slot: int, lying: Object | None) -> World:
+    if world.slots[slot] == lying:
+        return world
+    return world._replace(slots=(*world.slots[:slot], lying, *world.slots[slot + 1 :]))
+
+
+def name_of(lying: Object) -> str:
+    if lying.kind == ENTRY:
+        return f"entry {lying.value}"
+    return f"{lying.kind} of epoch {lying.epoch}"
+
+
+def _shown(log: tuple[int, ...]) -> str:
+    return f"[{' '.join(map(str, log))}]"

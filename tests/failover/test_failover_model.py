@@ -1,0 +1,69 @@
+"""Holds that the protocol of the replicated journal loses nothing, in every state of small worlds, and that each of its
+rules is needed: left out, it leads to a state that a person can follow step by step."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from failover.protocol import RULES, Protocol, Size
+from failover.search import exhaust, reached, shortest, without
+from failover.worlds import SMALL, world_without
+
+
+@pytest.mark.parametrize("size", SMALL, ids=str)
+def test_in_no_state_is_anything_lost_that_was_acknowledged(size: Size) -> None:
+    outcome = exhaust(size)
+    assert not outcome.violation, outcome.told()
+    # A search that ended early would have found nothing, too.
+    assert outcome.states > 5_000
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_each_rule_is_missed_when_it_is_left_out(rule: str) -> None:
+    outcome = shortest(world_without(rule), without(rule))
+    assert outcome.violation, f"nobody notices that {rule} is left out"
+    assert len(outcome.trace) < 25
+    assert outcome.told().count("\n") == len(outcome.trace)
+
+
+def test_all_that_can_happen_does_happen_in_the_small_world() -> None:
+    """A step that no state has would prove nothing about the rule that it belongs to."""
+    steps = {re.sub(r"\d+", "N", step) for step, _ in reached(Protocol(SMALL[0]))}
+    assert steps == {
+        "writer N starts: it reads from the floor",
+        "writer N reads slot N: nothing",
+        "writer N reads slot N: entry N",
+        "writer N reads slot N: announcement of epoch N",
+        "writer N reads slot N: fence of epoch N",
+        "writer N applies slot N",
+        "writer N finds slot N below the floor, and begins again",
+        "writer N sends a fence to slot N",
+        "writer N hears that slot N is taken, and reads it",
+        "writer N knows that its fence is in slot N",
+        "writer N finds its fence above the floor: it is active",
+        "writer N finds its fence below the floor, and begins again",
+        "writer N sends entry N to slot N",
+        "writer N announces in slot N a checkpoint of the slots below N",
+        "writer N moves the floor to slot N",
+        "writer N knows that slot N is created",
+        "writer N finds slot N taken: it is fenced, and ends",
+        "the entry N of writer N lands in slot N",
+        "the announcement of epoch N of writer N lands in slot N",
+        "the fence of epoch N of writer N lands in slot N",
+        "the entry N in slot N is deleted",
+        "the announcement of epoch N in slot N is deleted",
+        "the fence of epoch N in slot N is deleted",
+    }
+
+
+def test_a_search_finds_the_shortest_way_there_is() -> None:
+    outcome = shortest(SMALL[0], without("answers_leave_in_order"))
+    assert outcome.trace == (
+        "writer 0 sends entry 10 to slot 0",
+        "writer 0 sends entry 11 to slot 1",
+        "writer 0 knows that slot 1 is created",
+    )
+    assert outcome.violation == "writer 0 acknowledged [10 11], a recovery reads []"
+    assert exhaust(SMALL[0], without("answers_leave_in_order")).violation == outcome.violation

@@ -1,0 +1,34 @@
+"""The worlds that are searched, and in which of them each rule that is left out must be missed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from failover.protocol import RULES, Size
+from failover.search import Outcome, shortest, without
+
+# Searched by the ordinary tests, in seconds.
+SMALL: Final = (
+    Size(writers=2, slots=6, depth=2),
+    Size(writers=2, slots=6, depth=2, from_empty=True),
+    Size(writers=2, slots=7, depth=3),
+)
+# Searched by `make failover`, in minutes. A pipeline of four needs three entries and a checkpoint to be full.
+LARGE: Final = (
+    Size(writers=3, slots=7, depth=2),
+    Size(writers=2, slots=10, depth=4, entries=3),
+)
+# More than a writer may have under way shows only if it has more to send than that.
+_WIDE: Final = Size(writers=2, slots=7, depth=2, entries=3)
+
+
+def world_without(rule: str) -> Size:
+    """The world in which leaving this rule out leads to something wrong."""
+    return _WIDE if rule == "slots_wait_for_the_depth" else SMALL[0]
+
+
+def omissions() -> Iterator[tuple[str, Outcome]]:
+    """Each rule, and what the protocol comes to without it."""
+    for rule in RULES:
+        yield rule, shortest(world_without(rule), without(rule))
