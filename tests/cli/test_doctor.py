@@ -12,7 +12,7 @@ from semel_command import semel, semel_lines
 
 def examined(capsys: pytest.CaptureFixture[str], data: Path) -> tuple[int, dict[str, str]]:
     """The exit code, and what is said about each thing, its mark in front."""
-    code = doctor.run(Namespace(data=str(data)))
+    code = doctor.run(Namespace(store=None, data=str(data)))
     lines = capsys.readouterr().out.splitlines()
     return code, {line[4:].split("  ")[0]: f"{line[:2]} {line[4:].split('  ', 1)[1].strip()}" for line in lines}
 

@@ -113,6 +113,6 @@ def test_a_store_that_cannot_be_reached_is_not_called_a_liar() -> None:
 
 def test_a_conflict_in_a_race_is_no_verdict() -> None:
     store = FaultyStore(latency_seconds=0, late_seconds=0)
-    store.arm(StoreFault("conflict", call="create", key="probe/*/1"))
+    store.arm(StoreFault("conflict", call="create", key="probe/*-1"))
     asyncio.run(probe(store, rounds=1))
     assert store.fired["conflict"] == 2

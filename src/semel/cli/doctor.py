@@ -1,4 +1,4 @@
-"""`semel doctor`: what this machine has for semel, what it lacks, and how to get it.
+"""`semel doctor`: what this machine has for semel, what it lacks, and how to get it; or what a store can do.
 
 Every finding is one line; what is missing is followed by what to do. Only what keeps the broker from working makes the
 exit code 1: the pipeline's Java, say, is not missed by somebody who only wants the log. This command must leave nothing
@@ -15,14 +15,16 @@ import statistics
 import sys
 import tempfile
 import time
-from enum import StrEnum
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
+from semel.cli.findings import Finding, Mark, print_findings
+from semel.cli.store_checks import store_findings
 from semel.storage.files import DiskFiles, not_promised
 from semel.testing.postgres_programs import PostgresMissing, find_ground
 
-EXAMPLE: Final = "  semel doctor --data ./data"
+EXAMPLE: Final = """  semel doctor --data ./data
+  semel doctor s3://bucket/prefix"""
 
 PYTHON_MIN: Final = (3, 11)
 PANDAS_MAX: Final = 2
@@ -37,31 +39,17 @@ SYNC_WRITES: Final = 20
 _SYNC_BYTES: Final = 4096
 
 
-class Mark(StrEnum):
-    GOOD = "ok"
-    # Something that only some of semel needs, or that works but not well.
-    WANTING = "--"
-    # The broker does not work without it.
-    BAD = "!!"
-
-
-class Finding(NamedTuple):
-    mark: Mark
-    what: str
-    state: str
-    remedy: str = ""
-
-
 def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("store", nargs="?", metavar="URL", help="examine this store of objects, and not the machine")
     parser.add_argument("--data", default=".", metavar="DIR", help="where the log is or will be (here)")
 
 
 def run(options: argparse.Namespace) -> int:
-    findings = [_python(), *_packages(), _open_files(), *_disk(Path(options.data)), *_application(), *_pipeline()]
-    width = max(len(finding.what) for finding in findings)
-    for mark, what, state, remedy in findings:
-        print(f"{mark}  {what:{width}}  {state}" + (f": {remedy}" if remedy else ""))
-    return 1 if any(finding.mark is Mark.BAD for finding in findings) else 0
+    if options.store is not None:
+        return print_findings(store_findings(options.store))
+    return print_findings(
+        [_python(), *_packages(), _open_files(), *_disk(Path(options.data)), *_application(), *_pipeline()]
+    )
 
 
 def _python() -> Finding:
@@ -158,6 +146,7 @@ def _pipeline() -> list[Finding]:
         _java(),
         _package("deltalake", "deltalake", "for the sink into Delta tables", "semel[delta]"),
         _package("psycopg", "psycopg", "for PostgreSQL", "semel[postgres]"),
+        _package("obstore", "obstore", "for a store in a bucket", "semel[store]"),
         _postgres(),
     ]
     return findings

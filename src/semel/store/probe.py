@@ -27,9 +27,9 @@ async def probe(store: Store, *, rounds: int = ROUNDS, racers: int = RACERS) -> 
 
 
 class _Probe:
-    def __init__(self, store: Store, folder: str) -> None:
+    def __init__(self, store: Store, name: str) -> None:
         self._store = store
-        self._folder = folder
+        self._name = name
         self._keys: list[str] = []
 
     async def run(self, rounds: int, racers: int) -> None:
@@ -44,7 +44,7 @@ class _Probe:
                     await self._store.delete(key)
 
     def _key(self) -> str:
-        self._keys.append(f"{self._folder}/{len(self._keys)}")
+        self._keys.append(f"{self._name}-{len(self._keys)}")
         return self._keys[-1]
 
     async def _alone(self) -> None:

@@ -1,0 +1,28 @@
+"""What `semel doctor` finds: each thing is one line, and what is missing is followed by what to do."""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Mark(StrEnum):
+    GOOD = "ok"
+    # Something that only some of semel needs, or that works but not well.
+    WANTING = "--"
+    # It does not work without it.
+    BAD = "!!"
+
+
+class Finding(NamedTuple):
+    mark: Mark
+    what: str
+    state: str
+    remedy: str = ""
+
+
+def print_findings(findings: Sequence[Finding]) -> int:
+    """The exit code: 1 if something is missing that nothing works without."""
+    width = max(len(finding.what) for finding in findings)
+    for mark, what, state, remedy in findings:
+        print(f"{mark}  {what:{width}}  {state}" + (f": {remedy}" if remedy else ""))
+    return 1 if any(finding.mark is Mark.BAD for finding in findings) else 0

@@ -1,0 +1,124 @@
+"""`semel doctor URL`: what a store of objects can do, whether it keeps what it has to, how fast it is, and what lies in
+it. This must leave nothing behind, and never touch an object that it has not made.
+"""
+
+import asyncio
+import contextlib
+import secrets
+import statistics
+import time
+from collections import Counter
+from collections.abc import Awaitable
+from typing import Final
+
+from semel.cli.findings import Finding, Mark
+from semel.store import Missing, Store, StoreError, StoreRefused, Unsure, open_store
+from semel.store.probe import FOLDER, probe
+
+# More than at the start of a broker: somebody looks on, and has time.
+ROUNDS: Final = 5
+RACERS: Final = 4
+SMALL_CREATES: Final = 20
+_SMALL_BYTES: Final = 1024
+# As a broker under load: so many objects at once, of such a size.
+LARGE_CREATES: Final = 4
+_LARGE_BYTES: Final = 4 * 1024 * 1024
+# Amazon's buckets take less; a client that waits for each message waits this long each time.
+CREATE_MS_WANTED: Final = 100.0
+
+
+def store_findings(url: str) -> list[Finding]:
+    """One line for each thing, in the order in which they were tried. What hangs is given up by the store itself."""
+    try:
+        store = open_store(url)
+    except StoreError as refusal:
+        return [Finding(Mark.BAD, "store", str(refusal))]
+    return asyncio.run(examined(store))
+
+
+async def examined(store: Store) -> list[Finding]:
+    """What is found on a store, which is closed then."""
+    findings = []
+    try:
+        for examine in (_opened, _contract, _speed, _contents):
+            findings += await examine(store)
+    except Unsure as unsure:
+        remedy = "see whether it is running and can be reached, then try again"
+        findings.append(Finding(Mark.BAD, "store", str(unsure), remedy))
+    except StoreError as refusal:
+        findings.append(Finding(Mark.BAD, "store", str(refusal)))
+    finally:
+        await store.close()
+    return findings
+
+
+async def _opened(store: Store) -> list[Finding]:
+    """A key that nobody has used: whether there is a store at all, and whether it lets us in."""
+    with contextlib.suppress(Missing):
+        await store.get(f"{FOLDER}/{secrets.token_hex(8)}")
+    return [Finding(Mark.GOOD, "store", store.describe())]
+
+
+async def _contract(store: Store) -> list[Finding]:
+    try:
+        await probe(store, rounds=ROUNDS, racers=RACERS)
+    except StoreRefused as refusal:
+        return [Finding(Mark.BAD, "contract", str(refusal))]
+    return [
+        Finding(Mark.GOOD, "contract", "conditional creates and replaces, ranges, deletes"),
+        Finding(Mark.GOOD, "races", f"{2 * ROUNDS} races of {RACERS}, one winner each"),
+    ]
+
+
+async def _speed(store: Store) -> list[Finding]:
+    name = f"{FOLDER}/{secrets.token_hex(8)}"
+    small = [f"{name}-small-{number}" for number in range(SMALL_CREATES)]
+    large = [f"{name}-large-{number}" for number in range(LARGE_CREATES)]
+    try:
+        create_ms = statistics.median([await _timed(store.create(key, bytes(_SMALL_BYTES))) for key in small]) * 1000
+        get_ms = statistics.median([await _timed(store.get(key)) for key in small]) * 1000
+        body = secrets.token_bytes(_LARGE_BYTES)
+        began = time.perf_counter()
+        await asyncio.gather(*(store.create(key, body) for key in large))
+        rate = LARGE_CREATES * _LARGE_BYTES / 1e6 / (time.perf_counter() - began)
+    finally:
+        for key in [*small, *large]:
+            await store.delete(key)
+    state = f"{create_ms:.1f} ms, the median of {SMALL_CREATES}"
+    if create_ms > CREATE_MS_WANTED:
+        remedy = "every acks=all waits this long; a store that is nearer is faster"
+        create = Finding(Mark.WANTING, "create", state, remedy)
+    else:
+        create = Finding(Mark.GOOD, "create", state)
+    return [
+        create,
+        Finding(Mark.GOOD, "get", f"{get_ms:.1f} ms, the median of {SMALL_CREATES}"),
+        Finding(Mark.GOOD, "throughput", f"{rate:.0f} MB/s, {LARGE_CREATES} objects of 4 MiB at once"),
+    ]
+
+
+async def _contents(store: Store) -> list[Finding]:
+    """By the first part of the key."""
+    objects: Counter[str] = Counter()
+    size_bytes: Counter[str] = Counter()
+    async for listed in store.list(""):
+        name = listed.key.partition("/")[0]
+        objects[name] += 1
+        size_bytes[name] += listed.size_bytes
+    left = objects.pop(FOLDER, 0)
+    findings = [
+        Finding(Mark.GOOD, name, f"{number} object{'s' if number > 1 else ''}, {size_bytes[name] / 1e6:.1f} MB")
+        for name, number in sorted(objects.items())
+    ]
+    if not objects:
+        findings.append(Finding(Mark.GOOD, "contents", "empty"))
+    if left:
+        state = f"{left} objects of a check that was interrupted"
+        findings.append(Finding(Mark.WANTING, FOLDER, state, f"delete what is below {FOLDER}/"))
+    return findings
+
+
+async def _timed(call: Awaitable[object]) -> float:
+    began = time.perf_counter()
+    await call
+    return time.perf_counter() - began
