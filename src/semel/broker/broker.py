@@ -36,6 +36,7 @@ from semel.broker.metrics import Metrics
 from semel.broker.receive_buffer import ReceiveMemory
 from semel.broker.role import Role
 from semel.broker.runtime import Runtime
+from semel.broker.security_log import SecurityLog
 from semel.broker.serving import serve_on
 from semel.broker.sessions import FetchSessions
 from semel.broker.standby import ANSWERED, refused_by_a_standby
@@ -83,6 +84,7 @@ class Broker:
         partitions_default: int = 1,
         access_rules: bool = False,
         super_users: Collection[str] = (),
+        security_log: SecurityLog | None = None,
         limits: Limits | None = None,
         files: Files | None = None,
         settings: LogSettings | None = None,
@@ -96,7 +98,7 @@ class Broker:
         listener without a login is refused unless `insecure` says that the network is trusted.
 
         With `access_rules` a client may do what the access rules in the log allow; `super_users`, such as
-        "User:admin", may do everything.
+        "User:admin", may do everything. What is denied is told to `security_log`.
 
         With a `store` the journal lies there, and `data` is a cache. Changes wait `commit_interval_seconds` for others
         that share their object. A broker that finds another one active there stands by, and takes over when that one
@@ -104,7 +106,8 @@ class Broker:
         """
         self.limits = limits or Limits()
         self.metrics = Metrics()
-        self.events = Events()
+        self.events = Events(security_log=security_log)
+        self._security_log = security_log
         self.listeners = list(listeners) or [Listener(host=host, port=port)]
         check_listeners(self.listeners, insecure=insecure)
         # A store answers when it has what it was given; its disks are its own business.
@@ -295,6 +298,7 @@ class Broker:
             in_force=self._access_rules,
             super_users=self._super_users,
             metrics=self.metrics,
+            events=self.events,
         )
         self.members = Members(self.runtime)
         self.transactions = TransactionCoordinator(self.runtime)
@@ -363,6 +367,8 @@ class Broker:
         if self._role is not None:
             await self._role.leave(is_clean=not self.failed.done() and self.pump.settled == self.log.end)
         self.events.tell(logging.INFO, "stopped", journal_position=self.log.end)
+        if self._security_log is not None:
+            self._security_log.close()
 
     async def _until(self, condition: Callable[[], bool]) -> None:
         """Return when `condition` holds; it is looked at whenever a connection ends or answers leave."""

@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from semel.broker.security_log import SECURITY_EVENTS, SecurityLog
+
 logger = logging.getLogger("semel")
 
 # Lines of one kind of event in a period; the first line of the next period says how many were left out.
@@ -24,12 +26,16 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_.:/+\[\]-]+")
 class Events:
     """The events of one broker."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, security_log: SecurityLog | None = None) -> None:
+        """Events about rights and logins go into the security log, too, whatever the level of this one."""
         self._clock = clock
+        self._security_log = security_log
         self._periods: dict[str, _Period] = {}
 
     def tell(self, level: int, event: str, *, error: BaseException | None = None, **fields: object) -> None:
         """Log an event by its name, with its fields. `error` adds a traceback, and is only for bugs in semel."""
+        if self._security_log is not None and event in SECURITY_EVENTS:
+            self._write_security(event, fields)
         if not logger.isEnabledFor(level):
             return
         now = self._clock()
@@ -41,6 +47,13 @@ class Events:
         period.lines += 1
         if period.lines <= LINES_MAX:
             logger.log(level, line(event, fields), exc_info=error)
+
+    def _write_security(self, event: str, fields: dict[str, object]) -> None:
+        log = self._security_log
+        assert log is not None
+        log.write(event, fields)
+        if log.failure is not None:
+            self.tell(logging.ERROR, "security_log_failed", reason=log.failure)
 
 
 class _Period:

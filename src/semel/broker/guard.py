@@ -8,12 +8,15 @@ without an authorizer. Super users have every right, whatever the rules say.
 A right is asked for again behind every step, as everything is that may change meanwhile. Nothing here may know an API.
 """
 
-from collections.abc import Callable, Collection
-from typing import Final, NamedTuple
+import logging
+from collections.abc import Collection
+from typing import Any, Final, NamedTuple
 
 from semel.broker.connection import Exchange
+from semel.broker.events import Events
 from semel.broker.metrics import Metrics
 from semel.core.access import CLUSTER_NAME, AccessRules, Asker, Operation, ResourceType
+from semel.core.entries import AccessRulesAdded, AccessRulesRemoved
 from semel.core.refusals import Refused
 from semel.wire.errors import ErrorCode
 
@@ -73,9 +76,6 @@ _SHOWN_OPERATIONS: Final = {
 # What stands in an answer to a client that did not ask what it may do.
 NOT_ASKED: Final = -(2**31)
 
-# Is told who was denied what.
-NoteDenied = Callable[[Exchange, Right, str], None]
-
 
 class Guard:
     """Answers whether the client of a request has a right."""
@@ -87,13 +87,13 @@ class Guard:
         in_force: bool,
         super_users: Collection[str],
         metrics: Metrics,
-        note_denied: NoteDenied | None = None,
+        events: Events,
     ) -> None:
         self.in_force = in_force
         self._access = access
         self._super_users = frozenset(super_users)
         self._metrics = metrics
-        self._note_denied = note_denied
+        self._events = events
 
     def allows(self, exchange: Exchange, right: Right, name: str = CLUSTER_NAME) -> bool:
         """Whether the client has this right. If not, that is counted and noted: it gets an error."""
@@ -140,8 +140,18 @@ class Guard:
 
     def _note(self, exchange: Exchange, right: Right, name: str) -> None:
         self._metrics.access_denied += 1
-        if self._note_denied is not None:
-            self._note_denied(exchange, right, name)
+        operation, resource = right.operation.name, right.resource_type.name
+        self._tell(exchange, "access_denied", {"operation": operation, "resource": resource, "name": name})
+
+    def note_change(self, exchange: Exchange, entry: AccessRulesAdded | AccessRulesRemoved) -> None:
+        """The client has changed the rules."""
+        event = "access_rules_added" if isinstance(entry, AccessRulesAdded) else "access_rules_removed"
+        self._tell(exchange, event, {"rules": entry.rules})
+
+    def _tell(self, exchange: Exchange, event: str, fields: dict[str, Any]) -> None:
+        asked: dict[str, Any] = {"client": exchange.client_id, "api": exchange.api_key}
+        who: dict[str, Any] = {"peer": exchange.peer, "principal": str(exchange.principal)}
+        self._events.tell(logging.WARNING, event, **who, **asked, **fields)
 
 
 def _asker(exchange: Exchange) -> Asker:

@@ -26,6 +26,7 @@ from semel.cli.subcommands import count, positive
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
     from semel.broker.limits import Limits
+    from semel.broker.security_log import SecurityLog
     from semel.security.listeners import Listener
     from semel.store import Store
 
@@ -75,6 +76,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="User:NAME",
         help="a principal that may do everything, whatever the access rules say; any number of times",
+    )
+    add(
+        "--security-log",
+        metavar="FILE",
+        help="append refused logins, denied requests and changes of rules and users here, as JSON lines",
     )
     add(
         "--durability",
@@ -149,6 +155,7 @@ def run(options: argparse.Namespace) -> int:
             partitions_default=options.partitions,
             access_rules=options.access_rules,
             super_users=[_principal(text) for text in options.super_user],
+            security_log=_security_log(options.security_log),
             limits=limits,
         )
         # Before there are handlers for signals: to end a recovery at once costs nothing, the next one starts again.
@@ -274,6 +281,15 @@ def _shown(listeners: "list[Listener]") -> str:
     if len(listeners) == 1:
         return listeners[0].address
     return ", ".join(f"{listener.name}={listener.protocol}://{listener.address}" for listener in listeners)
+
+
+def _security_log(path: str | None) -> "SecurityLog | None":
+    from semel.broker.security_log import SecurityLog
+
+    try:
+        return SecurityLog(path) if path is not None else None
+    except OSError as error:
+        raise Failure(f"{path}: the security log cannot be written: {error.strerror}") from None
 
 
 def _principal(text: str) -> str:

@@ -38,6 +38,7 @@ def _check(broker: Serving, exchange: Exchange, right: Right) -> Fields:
 
 def changed(
     broker: Serving,
+    exchange: Exchange,
     rules: Iterable[AccessRule],
     decide: Callable[[Iterable[AccessRule]], AccessRulesAdded | AccessRulesRemoved | None],
 ) -> Steps[dict[AccessRule, Fields]]:
@@ -47,6 +48,7 @@ def changed(
         entry = decide(some)
         if entry is not None:
             broker.runtime.commit(entry)
+            broker.guard.note_change(exchange, entry)
         return {}
 
     outcomes: dict[AccessRule, Fields] = {}

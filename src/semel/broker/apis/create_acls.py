@@ -35,7 +35,7 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
         results.append(fields)
         yield 2
     denying_first = sorted(rules.values(), key=lambda rule: rule.permission)
-    outcomes = yield from changed(broker, denying_first, broker.log.state.access.decide_add)
+    outcomes = yield from changed(broker, exchange, denying_first, broker.log.state.access.decide_add)
     for place, rule in rules.items():
         results[place] = outcomes[rule]
     return {"results": results}

@@ -21,15 +21,15 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     refused = refusal(broker, exchange, ALTER_CLUSTER)
     results = []
     for item in request.filters:
-        outcome = refused or (yield from attempted_in_steps(_delete(broker, item)))
+        outcome = refused or (yield from attempted_in_steps(_delete(broker, exchange, item)))
         results.append({"matching_acls": [], **outcome})
         yield 1
     return {"filter_results": results}
 
 
-def _delete(broker: Serving, item: Any) -> Steps[Fields]:
+def _delete(broker: Serving, exchange: Exchange, item: Any) -> Steps[Fields]:
     access = broker.log.state.access
     rules = yield from access.matching(filter_of(item))
     allowing_first = sorted(rules, key=lambda rule: -rule.permission)
-    outcomes = yield from changed(broker, allowing_first, access.decide_remove)
+    outcomes = yield from changed(broker, exchange, allowing_first, access.decide_remove)
     return {"matching_acls": [{**resource_fields(rule), **entry_fields(rule), **outcomes[rule]} for rule in rules]}

@@ -1,0 +1,121 @@
+"""The security log has each denied request and each change of rules, once, in lines that no client can forge."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from guarded import STRANGER, TOPIC, GuardedBroker, create_topic, rule
+from semel.broker.security_log import LINES_MAX, PERIOD_SECONDS, SecurityLog
+from semel.core.access import Operation
+from semel.wire.versions import CREATE_ACLS, DELETE_ACLS, METADATA
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+class Moved:
+    """A clock that stands still until it is moved."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_denied_request_is_told_with_who_what_and_whence(tmp_path: Path) -> None:
+    path = tmp_path / "security.log"
+    with GuardedBroker(security_log=SecurityLog(path)) as broker, broker.stranger() as stranger:
+        create_topic(stranger, "orders")
+    (told,) = lines(path)
+    assert told.pop("at").endswith("Z")
+    assert told.pop("peer").startswith(f"{STRANGER}:")
+    assert told == {
+        "event": "access_denied",
+        "principal": "User:ANONYMOUS",
+        "client": "asker",
+        "api": 19,
+        "operation": "CREATE",
+        "resource": "TOPIC",
+        "name": "orders",
+    }
+
+
+def test_what_only_leaves_a_list_shorter_is_not_told(tmp_path: Path) -> None:
+    path = tmp_path / "security.log"
+    with GuardedBroker(security_log=SecurityLog(path)) as broker, broker.stranger() as stranger:
+        with broker.administrator() as admin:
+            admin.create("orders")
+        wish = {"include_topic_authorized_operations": True, "allow_auto_topic_creation": False}
+        assert stranger(METADATA, 12, topics=None, **wish).topics == ()
+    assert lines(path) == []
+
+
+def test_a_change_of_rules_is_told_and_one_that_changes_nothing_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "security.log"
+    fields = {"resource_type": 2, "resource_name": "orders", "resource_pattern_type": 3, "principal": "User:app"}
+    creation = {**fields, "host": "*", "operation": 4, "permission_type": 3}
+    wanted = {"resource_type_filter": 1, "resource_name_filter": "orders", "pattern_type_filter": 1}
+    wanted |= {"principal_filter": None, "host_filter": None, "operation": 1, "permission_type": 1}
+    with GuardedBroker(security_log=SecurityLog(path)) as broker, broker.administrator() as admin:
+        for _ in range(2):
+            admin(CREATE_ACLS, creations=[creation])
+        for _ in range(2):
+            admin(DELETE_ACLS, filters=[wanted])
+    added, removed = lines(path)
+    assert (added["event"], removed["event"]) == ("access_rules_added", "access_rules_removed")
+    assert added["principal"] == "User:ANONYMOUS"
+    assert added["rules"] == removed["rules"] == [[2, "orders", 3, "User:app", "*", 4, 3]]
+
+
+@pytest.mark.parametrize("name", ['a"}\n{"event":"login', "\u2028\u0085\r\n", "ä\x00\x1b[31m"])
+def test_no_name_makes_a_line_of_its_own(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "security.log"
+    with GuardedBroker(security_log=SecurityLog(path)) as broker, broker.stranger() as stranger:
+        create_topic(stranger, name)
+    assert path.read_bytes().count(b"\n") == 1
+    assert path.read_text().isascii()
+    assert lines(path)[0]["name"] == name
+
+
+def test_a_flood_is_cut_off_and_counted(tmp_path: Path) -> None:
+    clock = Moved()
+    log = SecurityLog(tmp_path / "log", time_of_day=lambda: 0.0, clock=clock)
+    for number in range(LINES_MAX + 5):
+        log.write("access_denied", {"number": number})
+    assert len(lines(tmp_path / "log")) == LINES_MAX
+    clock.now = PERIOD_SECONDS
+    log.write("access_denied", {})
+    log.write("access_denied", {})
+    *_, first, second = lines(tmp_path / "log")
+    assert first == {"at": "1970-01-01T00:00:00.000Z", "event": "access_denied", "left_out": 5}
+    assert "left_out" not in second
+
+
+def test_a_file_that_was_rotated_is_made_again_and_only_its_owner_may_read_it(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    log = SecurityLog(path)
+    log.write("access_denied", {"number": 1})
+    os.rename(path, tmp_path / "log.1")
+    log.write("access_denied", {"number": 2})
+    log.close()
+    log.write("access_denied", {"number": 3})
+    assert [line["number"] for line in lines(tmp_path / "log.1")] == [1]
+    assert [line["number"] for line in lines(path)] == [2, 3]
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_disk_that_refuses_a_line_keeps_no_request_from_being_served(tmp_path: Path) -> None:
+    directory = tmp_path / "gone"
+    directory.mkdir()
+    log = SecurityLog(directory / "log")
+    with GuardedBroker(security_log=log) as broker, broker.stranger() as stranger:
+        (directory / "log").unlink()
+        directory.rmdir()
+        create_topic(stranger, "orders")
+        assert isinstance(log.failure, FileNotFoundError)
+        broker.add(rule(TOPIC, "orders", Operation.CREATE))
+        assert create_topic(stranger, "orders") == 0
