@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from refusal import refused
 from semel.core.access import (
-    ANSWERS_MAX,
     AccessRules,
     Asker,
     Operation,
@@ -134,13 +133,6 @@ def test_a_change_of_the_rules_counts_from_the_next_question_on() -> None:
         assert access.allows(APP, WRITE, TOPIC, "orders")
         assert access.allows_some(APP, WRITE, TOPIC)
         remove(access, rule())
-
-
-def test_no_more_answers_are_kept_than_are_allowed() -> None:
-    access = holding(rule("*"))
-    for number in range(ANSWERS_MAX + 10):
-        assert access.allows(APP, WRITE, TOPIC, f"topic-{number}")
-    assert len(access._answers) <= ANSWERS_MAX
 
 
 def test_a_right_to_some_topic_is_none_where_every_such_topic_is_denied() -> None:

@@ -27,7 +27,13 @@ ACCESS_BUGS: Final[tuple[Bug, ...]] = (
         "name",
         _RULES,
     ),
-    Bug("an answer is kept for ever", "semel.core.access:AccessRules.apply", "self._answers.clear()", "None", _RULES),
+    Bug(
+        "an answer is kept for ever",
+        "semel.broker.guard:Guard._answer",
+        "self._as_of != self._access.changes",
+        "False",
+        ("tests/broker/test_guard.py",),
+    ),
     Bug(
         "the right to read does not imply the right to describe",
         "semel.core.access",
@@ -65,7 +71,7 @@ ACCESS_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a right to some topic ignores what is denied",
-        "semel.core.access:AccessRules._finds_some",
+        "semel.core.access:AccessRules.allows_some",
         "not is_denied(pattern, name)",
         "True",
         _RULES,
@@ -123,7 +129,7 @@ ACCESS_BUGS: Final[tuple[Bug, ...]] = (
     # -- the guard --------------------------------------------------------------------------------------------------
     Bug(
         "a super user is one by name alone",
-        "semel.broker.guard:Guard.sees",
+        "semel.broker.guard:Guard._decide",
         "asker.principal in self._super_users",
         'asker.principal.partition(":")[2] in self._super_users',
         _APIS,

@@ -17,6 +17,7 @@ from semel.broker.events import Events
 from semel.broker.metrics import Metrics
 from semel.core.access import CLUSTER_NAME, AccessRules, Asker, Operation, ResourceType
 from semel.core.entries import AccessRulesAdded, AccessRulesRemoved
+from semel.core.principal import Principal
 from semel.core.refusals import Refused
 from semel.wire.errors import ErrorCode
 
@@ -52,6 +53,10 @@ DESCRIBE_CLUSTER_CONFIGS: Final = Right(Operation.DESCRIBE_CONFIGS, ResourceType
 ALTER_CLUSTER_CONFIGS: Final = Right(Operation.ALTER_CONFIGS, ResourceType.CLUSTER)
 IDEMPOTENT_WRITE: Final = Right(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER)
 
+# Answers that are kept, or asking would cost a tenth of what it costs to take in a small batch: what ten thousand
+# clients ask for over and over. A longer name is not kept, or a client could fill the memory with them.
+ANSWERS_MAX: Final = 10_000
+NAME_CHARACTERS_MAX: Final = 1_024
 # What a client is answered that lacks a right.
 _ERRORS: Final = {
     ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -94,6 +99,9 @@ class Guard:
         self._super_users = frozenset(super_users)
         self._metrics = metrics
         self._events = events
+        # The answers that were given as of this number of changes.
+        self._answers: dict[tuple[Principal, str, Right, str | None], bool] = {}
+        self._as_of = -1
 
     def allows(self, exchange: Exchange, right: Right, name: str = CLUSTER_NAME) -> bool:
         """Whether the client has this right. If not, that is counted and noted: it gets an error."""
@@ -117,17 +125,14 @@ class Guard:
         """The same where a client without the right gets no error, but less."""
         if not self.in_force:
             return True
-        asker = _asker(exchange)
-        return asker.principal in self._super_users or self._access.allows(asker, *right, name)
+        return self._answer(exchange, right, name)
 
     def check_some(self, exchange: Exchange, right: Right) -> None:
         """Refused with the cluster's error unless the client has the right for some resource, whichever it is."""
-        if self.in_force:
-            asker = _asker(exchange)
-            if asker.principal not in self._super_users and not self._access.allows_some(asker, *right):
-                self._note(exchange, right, "*")
-                message = f"{asker.principal} from {asker.host} lacks {right.operation.name} on any"
-                raise Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{message} {right.resource_type.name}")
+        if self.in_force and not self._answer(exchange, right, None):
+            self._note(exchange, right, "*")
+            message = f"{exchange.principal} from {exchange.client_host} lacks {right.operation.name} on any"
+            raise Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{message} {right.resource_type.name}")
 
     def operations(self, exchange: Exchange, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
         """What the client may do with a resource, as the bits of Kafka's authorized operations."""
@@ -137,6 +142,31 @@ class Guard:
     def cluster_operations(self, exchange: Exchange) -> int:
         """The same of the cluster; nothing for a client that may not describe it."""
         return self.operations(exchange, ResourceType.CLUSTER) if self.sees(exchange, DESCRIBE_CLUSTER) else 0
+
+    def _answer(self, exchange: Exchange, right: Right, name: str | None) -> bool:
+        """Whether the client has the right for the resource of this name, or for any: as answered before, until a rule
+        changes.
+        """
+        if self._as_of != self._access.changes:
+            self._answers.clear()
+            self._as_of = self._access.changes
+        question = exchange.principal, exchange.client_host, right, name
+        answer = self._answers.get(question)
+        if answer is None:
+            answer = self._decide(exchange, right, name)
+            if name is None or len(name) <= NAME_CHARACTERS_MAX:
+                if len(self._answers) >= ANSWERS_MAX:
+                    self._answers.clear()
+                self._answers[question] = answer
+        return answer
+
+    def _decide(self, exchange: Exchange, right: Right, name: str | None) -> bool:
+        asker = Asker(str(exchange.principal), exchange.client_host)
+        if asker.principal in self._super_users:
+            return True
+        if name is None:
+            return self._access.allows_some(asker, *right)
+        return self._access.allows(asker, *right, name)
 
     def _note(self, exchange: Exchange, right: Right, name: str) -> None:
         self._metrics.access_denied += 1
@@ -152,7 +182,3 @@ class Guard:
         asked: dict[str, Any] = {"client": exchange.client_id, "api": exchange.api_key}
         who: dict[str, Any] = {"peer": exchange.peer, "principal": str(exchange.principal)}
         self._events.tell(logging.WARNING, event, **who, **asked, **fields)
-
-
-def _asker(exchange: Exchange) -> Asker:
-    return Asker(str(exchange.principal), exchange.client_host)

@@ -14,7 +14,7 @@ of Kafka 4.3:
 operation is allowed? There the operation is taken as it is, without what point 3 adds.
 
 There may be a hundred thousand rules, and every request asks. So the rules are found by principal and host, and among
-them by name and by those lengths of prefixes that there are; and an answer is kept until a rule comes or goes. This
+them by name and by those lengths of prefixes that there are. This
 file must never know which API needs what, or who is a super user.
 """
 
@@ -32,8 +32,6 @@ from semel.core.steps import Steps
 RULES_MAX: Final = 100_000
 # The bytes of a resource's name, a principal or a host, in UTF-8: more than any of them may have elsewhere.
 TEXT_BYTES_MAX: Final = 1_024
-# Answers that are kept: what ten thousand clients ask for over and over, in 3 MB.
-ANSWERS_MAX: Final = 10_000
 # The name of the one resource of type CLUSTER.
 CLUSTER_NAME: Final = "kafka-cluster"
 EVERYTHING: Final = "*"
@@ -204,7 +202,8 @@ class AccessRules:
         # In the order in which they came.
         self._rules: dict[AccessRule, None] = {}
         self._alike: dict[tuple[int, str, str, int], _Rules] = {}
-        self._answers: dict[tuple[str, str, int, int, str | None], bool] = {}
+        # Rises when a rule comes or goes, so that a caller may keep the answers that it was given.
+        self.changes = 0
 
     def __len__(self) -> int:
         return len(self._rules)
@@ -256,7 +255,7 @@ class AccessRules:
         change = self._add if isinstance(entry, AccessRulesAdded) else self._remove
         for rule in entry.rules:
             change(AccessRule(*rule))
-        self._answers.clear()
+        self.changes += 1
 
     def _add(self, rule: AccessRule) -> None:
         if rule not in self._rules:
@@ -275,12 +274,7 @@ class AccessRules:
 
     def allows(self, asker: Asker, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Whether somebody may do this with the resource of this name."""
-        question = asker.principal, asker.host, operation, resource_type, name
-        answer = self._answers.get(question)
-        if answer is None:
-            answer = self.verdict(asker, operation, resource_type, name).is_allowed
-            self._keep(question, answer)
-        return answer
+        return self.verdict(asker, operation, resource_type, name).is_allowed
 
     def verdict(self, asker: Asker, operation: Operation, resource_type: ResourceType, name: str) -> Verdict:
         """The same, with the rule that decides."""
@@ -296,14 +290,6 @@ class AccessRules:
 
     def allows_some(self, asker: Asker, operation: Operation, resource_type: ResourceType) -> bool:
         """Whether somebody may do this with any resource of this type, whether there is one or not."""
-        question = asker.principal, asker.host, operation, resource_type, None
-        answer = self._answers.get(question)
-        if answer is None:
-            answer = self._finds_some(asker, operation, resource_type)
-            self._keep(question, answer)
-        return answer
-
-    def _finds_some(self, asker: Asker, operation: Operation, resource_type: ResourceType) -> bool:
         operations = _DENIED_BY[operation]
         denying = self._about(asker, resource_type, Permission.DENY)
         allowing = self._about(asker, resource_type, Permission.ALLOW)
@@ -336,11 +322,6 @@ class AccessRules:
             for from_host in (host, EVERYTHING)
         )
         return [rules for key in keys if (rules := self._alike.get(key)) is not None]
-
-    def _keep(self, question: tuple[str, str, int, int, str | None], answer: bool) -> None:
-        if len(self._answers) >= ANSWERS_MAX:
-            self._answers.clear()
-        self._answers[question] = answer
 
     # Checkpoints
 
