@@ -8,6 +8,7 @@ from saboteurs.broker_bugs import BROKER_BUGS
 from saboteurs.http_bugs import HTTP_BUGS
 from saboteurs.inbox_bugs import INBOX_BUGS
 from saboteurs.journal_bugs import JOURNAL_BUGS
+from saboteurs.kit_bugs import KIT_BUGS
 from saboteurs.lane_bugs import LANE_BUGS
 from saboteurs.outbox_bugs import OUTBOX_BUGS
 from saboteurs.pipeline_bugs import PIPELINE_BUGS
@@ -31,4 +32,5 @@ ALL_BUGS: Final[tuple[Bug, ...]] = (
     *INBOX_BUGS,
     *OUTBOX_BUGS,
     *SCHEMA_BUGS,
+    *KIT_BUGS,
 )

@@ -21,7 +21,8 @@ from semel.metrics import Count, hook
 from semel.metrics.counters import CATALOG
 from semel.outbox.tables import quarantine
 from semel.testing.clock import Clock
-from semel.watch import gauges
+from semel.watch import Gauge, gauges
+from semel.watch.collectors import known
 from semel.watch.gauges import GAUGES
 
 ROOT: Final = Path(__file__).parent.parent.parent
@@ -107,8 +108,10 @@ def test_both_collectors_show_them_and_survive_a_database_that_is_away(tmp_path:
 
 def test_the_figures_themselves_raise_what_the_database_says(tmp_path: Path) -> None:
     (tmp_path / "app.db").mkdir()
+    away = engine_of(f"sqlite:///{tmp_path}/app.db")
     with pytest.raises(OperationalError):
-        gauges(engine_of(f"sqlite:///{tmp_path}/app.db"))
+        gauges(away)
+    assert known(away) == [Gauge("semel_watch_up", {}, 0)], "as a collector gets them"
 
 
 def test_verdicts_of_the_inbox_are_counted(url: str) -> None:
