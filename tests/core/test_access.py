@@ -300,6 +300,7 @@ def test_every_verdict_is_that_of_apache_kafka_after_every_change(
     restored.restore([list(kept) for kept in access.snapshot()])
     assert list(restored) == list(access)
     assert restored.snapshot() == access.snapshot()
+    assert restored.changes != AccessRules().changes, "answers from before are kept by nobody"
 
 
 # -- filters -------------------------------------------------------------------------------------------------------

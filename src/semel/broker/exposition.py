@@ -197,6 +197,7 @@ def _connections(broker: Broker) -> Iterator[str]:
 
 def _state(broker: Broker) -> Iterator[str]:
     log = broker.log
+    yield from _family("gauge", "access_rules", "Access rules that are kept.", len(log.state.access))
     yield from _family("gauge", "topics", "Topics.", len(log.state.catalog))
     yield from _family("gauge", "partitions", "Partitions of all topics.", log.state.catalog.partition_count)
     states = log.state.partitions.producer_count

@@ -333,6 +333,7 @@ class AccessRules:
         """Become what `snapshot` says. Nothing may have been here before."""
         for rule in snapshot:
             self._add(AccessRule(*rule))  # type: ignore[arg-type]
+        self.changes += 1
 
 
 def checked(rule: AccessRule) -> AccessRule:
