@@ -17,6 +17,7 @@ from saboteurs.publish_bugs import PUBLISH_BUGS
 from saboteurs.schema_bugs import SCHEMA_BUGS
 from saboteurs.sink_bugs import SINK_BUGS
 from saboteurs.step_bugs import STEP_BUGS
+from saboteurs.store_bugs import STORE_BUGS
 
 ALL_BUGS: Final[tuple[Bug, ...]] = (
     *BROKER_BUGS,
@@ -24,6 +25,7 @@ ALL_BUGS: Final[tuple[Bug, ...]] = (
     *ABORTED_BUGS,
     *JOURNAL_BUGS,
     *STEP_BUGS,
+    *STORE_BUGS,
     *PIPELINE_BUGS,
     *SINK_BUGS,
     *LANE_BUGS,

@@ -1,0 +1,47 @@
+"""The planted bugs of the store of objects: what would let two brokers believe that they wrote one slot."""
+
+from typing import Final
+
+from saboteurs.planting import Bug
+
+_BUCKET: Final = "tests/store/test_bucket.py"
+_DIRECTORY: Final = "tests/store/test_directory.py"
+_POSTGRES: Final = "tests/store/test_postgres_store.py"
+
+STORE_BUGS: Final[tuple[Bug, ...]] = (
+    Bug(
+        "a bucket takes a conflict for an object that exists",
+        "semel.store.bucket:BucketStore.create",
+        "failure(error).status == 412",
+        "failure(error).status in (409, 412)",
+        (_BUCKET,),
+    ),
+    Bug(
+        "a directory gives an object its name before its bytes are on the disk",
+        "semel.store.directory:DirectoryStore._written",
+        "self._sync(descriptor)",
+        "",
+        (_DIRECTORY,),
+    ),
+    Bug(
+        "a directory syncs again after a sync has failed",
+        "semel.store.directory:DirectoryStore._sync_folder",
+        "self._sync_failed = True",
+        "",
+        (_DIRECTORY,),
+    ),
+    Bug(
+        "a store in PostgreSQL counts a commit whose wait was cancelled",
+        "semel.store.postgres:PostgresStore._committed",
+        "self._needs_standby and session.warned",
+        "False",
+        (_POSTGRES,),
+    ),
+    Bug(
+        "a store in PostgreSQL goes on when its server waits for no standby any more",
+        "semel.store.postgres:PostgresStore._committed",
+        "self._needs_standby and not rows[0][0]",
+        "False",
+        (_POSTGRES,),
+    ),
+)
