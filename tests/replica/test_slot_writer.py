@@ -8,6 +8,7 @@ import pytest
 
 from semel.core.slots import DEPTH
 from semel.replica.journal import SlotJournal
+from semel.replica.membership import cluster_of
 from semel.replica.reader import SlotReader
 from semel.replica.slot import key_of
 from semel.replica.writer import Fenced, SlotWriter
@@ -155,6 +156,18 @@ def test_of_two_that_take_over_at_once_each_has_an_epoch_of_its_own() -> None:
         both = [Active(store), Active(store)]
         epochs = await asyncio.gather(*(one.reader.take_over() for one in both))
         assert sorted(epochs) == [1, 2]
+
+    run(scenario())
+
+
+def test_a_start_on_a_store_that_does_not_answer_ends_and_says_so() -> None:
+    class Silent(MemoryStore):
+        async def create(self, key: str, body: bytes | bytearray | memoryview) -> str:
+            raise Unsure("connection refused")
+
+    async def scenario() -> None:
+        with pytest.raises(Unsure, match="memory has not answered for 30 s"):
+            await cluster_of(Silent(), "a new one")
 
     run(scenario())
 

@@ -21,13 +21,23 @@ from semel.store import Missing, Store, StoreError, Unsure
 
 FORMAT_KEY: Final = "format"
 _AGAIN_SECONDS: Final = 0.2
+# An operator who names a store that is not there has to learn that; later a broker waits for its store.
+_ANSWER_SECONDS_MAX: Final = 30.0
 # Slots that are read before the lease is looked at again.
 _SLOTS_PER_LOOK: Final = 50
 
 
 async def cluster_of(store: Store, new_cluster_id: str) -> str:
     """The id of the cluster that the store belongs to; the new one if there is none. Raises BrokenHistory for a store
-    that this semel must not use."""
+    that this semel must not use, and Unsure if the store does not answer."""
+    try:
+        async with asyncio.timeout(_ANSWER_SECONDS_MAX):
+            return await _cluster_of(store, new_cluster_id)
+    except TimeoutError:
+        raise Unsure(f"{store.describe()} has not answered for {_ANSWER_SECONDS_MAX:g} s") from None
+
+
+async def _cluster_of(store: Store, new_cluster_id: str) -> str:
     content = json.dumps({"version": VERSION, "depth": DEPTH, "cluster_id": new_cluster_id}).encode()
     if await create_surely(store, FORMAT_KEY, content):
         return new_cluster_id
