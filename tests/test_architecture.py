@@ -36,7 +36,8 @@ ARROWS: dict[str, set[str]] = {
     "schema": {"database", "outbox.tables", "inbox.tables", "http.tables", "offsets.tables"},
     "watch": {"database", "outbox.tables", "inbox.tables", "http.tables"},
     "settings": set(),
-    "client": {"wire", "core.batch"},
+    # What salts a password and derives keys from it is the same on both sides of a login.
+    "client": {"wire", "core.batch", "core.users"},
     "spark": {"client", "wire", "core.producers"},
     "audit": {"client", "wire"},
     "chaos": set(),

@@ -14,6 +14,7 @@ import asyncio
 import logging
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -43,11 +44,14 @@ from semel.broker.standby import ANSWERED, refused_by_a_standby
 from semel.broker.transactions import TransactionCoordinator
 from semel.broker.turns import Turns
 from semel.compaction.opening import KeyChecks
+from semel.core.entries import LoginSecretMade
 from semel.core.slots import BrokenHistory
 from semel.core.steps import Pace
+from semel.core.users import SECRET_BYTES
 from semel.replica.lease import LEASE_SECONDS, Lease
 from semel.replica.writer import Fenced
 from semel.security.listeners import Listener, check_listeners, shown_address
+from semel.security.login import Login
 from semel.storage.files import DiskFiles, Files, MemoryFiles
 from semel.storage.log import Log, LogSettings, Torn
 from semel.storage.segment import Stretch
@@ -149,6 +153,9 @@ class Broker:
         self._disk_threads = disk_threads
         # In the order in which they came, so that the same events have the same outcome.
         self._connections: dict[Connection, None] = {}
+        # Those whose clients have yet to log in, and how many there are of each address.
+        self._unknown_connections: set[Connection] = set()
+        self._unknown: Counter[str] = Counter()
         self._servers: list[asyncio.Server] = []
         self._loop: asyncio.AbstractEventLoop
         self._chores: Chores
@@ -208,6 +215,9 @@ class Broker:
 
     def _begin(self) -> None:
         """The log is whole, and this is the broker that changes it."""
+        if not self.log.state.users.secret and any(listener.protocol.uses_sasl for listener in self.listeners):
+            self.runtime.commit(LoginSecretMade(secrets.token_bytes(SECRET_BYTES)))
+            self.pump.follow()
         self.transactions.begin()
         self.groups.begin()
         self.consumer_groups.begin()
@@ -243,7 +253,7 @@ class Broker:
         listener = self.listeners[number]
 
         def connection() -> Connection:
-            return Connection(self, self.listeners[number])
+            return Connection(self, self.listeners[number], self._new_login(listener))
 
         try:
             server = await self._loop.create_server(
@@ -439,21 +449,51 @@ class Broker:
 
     def welcome(self, connection: Connection) -> bool:
         """A client has connected; False if there are too many."""
-        if len(self._connections) >= self.limits.connections_max or self._stopping or self.failed.done():
+        is_full = len(self._connections) >= self.limits.connections_max
+        is_full = is_full or (connection.is_unknown and not self._has_room_for_unknown(connection))
+        if is_full or self._stopping or self.failed.done():
             self.metrics.connections_refused += 1
             self.events.tell(
                 logging.WARNING, "connection_refused", peer=connection.peer, connections=len(self._connections)
             )
             return False
         self._connections[connection] = None
+        if connection.is_unknown:
+            self._unknown_connections.add(connection)
+            self._unknown[connection.address] += 1
         self.metrics.connections_opened += 1
         self.metrics.connections_open += 1
         connection.number = self.metrics.connections_opened
         return True
 
+    def _new_login(self, listener: Listener) -> Login | None:
+        if not listener.protocol.uses_sasl:
+            return None
+        return Login(listener.mechanisms, self.log.state.users, secrets.token_urlsafe)
+
+    def _has_room_for_unknown(self, connection: Connection) -> bool:
+        """Whether one more client may take its time to say who it is."""
+        of_address = self._unknown[connection.address]
+        return (
+            self._unknown.total() < self.limits.unknown_connections_max
+            and of_address < self.limits.unknown_connections_per_address_max
+        )
+
+    def note_login(self, connection: Connection) -> None:
+        self._forget_unknown(connection)
+
+    def _forget_unknown(self, connection: Connection) -> None:
+        """A client has said who it is, or is gone."""
+        if connection in self._unknown_connections:
+            self._unknown_connections.remove(connection)
+            self._unknown[connection.address] -= 1
+            if not self._unknown[connection.address]:
+                del self._unknown[connection.address]
+
     def farewell(self, connection: Connection) -> None:
         if connection in self._connections:
             del self._connections[connection]
+            self._forget_unknown(connection)
             self.metrics.connections_open -= 1
             self.groups.connection_lost(connection.number)
         self._note_progress()

@@ -83,12 +83,16 @@ class Chores:
     def _keep_house(self) -> Steps[None]:
         """End connections that hold things up, forget what has become too old, and checkpoint if it is time."""
         runtime = self._runtime
-        limits, now = runtime.limits, runtime.clock.uptime()
+        limits, now, now_ms = runtime.limits, runtime.clock.uptime(), runtime.clock.steady_ms()
         for connection in list(self._connections):
             connection.look()
             silent = now - connection.last_progress_at
             if connection.is_stalled and silent > limits.stalled_connection_ms_max / 1000:
                 reason = f"no progress for {silent:.0f} s in the middle of a message"
+                runtime.events.tell(logging.WARNING, "connection_closed", peer=connection.peer, reason=reason)
+                connection.abort()
+            elif connection.is_unknown and now_ms - connection.began_ms > limits.login_ms_max:
+                reason = f"no login after {(now_ms - connection.began_ms) // 1000} s"
                 runtime.events.tell(logging.WARNING, "connection_closed", peer=connection.peer, reason=reason)
                 connection.abort()
             elif silent > limits.idle_connection_ms_max / 1000 and not connection.is_waiting:

@@ -26,9 +26,10 @@ from semel.broker.turns import Turns
 from semel.core.principal import ANONYMOUS, Principal
 from semel.core.shares import address_of
 from semel.security.listeners import Listener
+from semel.security.login import Login
 from semel.wire.errors import ProtocolError
 from semel.wire.frames import SIZE_BYTES, RequestHeader, frame_size, parse_request_header
-from semel.wire.versions import PRODUCE
+from semel.wire.versions import API_VERSIONS, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE
 
 Buffer = bytes | bytearray | memoryview
 
@@ -41,6 +42,9 @@ UNSENT_BYTES_HIGH: Final = 1024 * 1024
 UNSENT_BYTES_NOTED: Final = 4 * 1024
 # A client that sends or takes this much has got on, or one byte a minute would hold a connection for ever.
 PROGRESS_BYTES: Final = 64 * 1024
+
+# What a client may ask for before it is logged in.
+BEFORE_LOGIN: Final = frozenset((API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE))
 
 # Stands for an answer that cannot be given.
 _HANGING_UP: Final[Sequence[Buffer]] = (b"",)
@@ -63,6 +67,9 @@ class Host(Protocol):
 
     def farewell(self, connection: "Connection") -> None:
         """A connection has ended."""
+
+    def note_login(self, connection: "Connection") -> None:
+        """A client has logged in."""
 
     def protocol_error(self, connection: "Connection", error: ProtocolError) -> None:
         """A client has sent what is no request."""
@@ -125,6 +132,11 @@ class Exchange:
         self._connection.stop_serving()
         self.reply(_HANGING_UP, after)
 
+    def end_connection(self) -> None:
+        """Serve no request that comes behind this one, and end the connection when its answer has gone."""
+        self._connection.stop_serving()
+        self._connection._finished = True
+
     def refuse(self, error: ProtocolError) -> None:
         """These bytes are no request, and it is unknown where the next one begins."""
         self._connection.stop_serving()
@@ -171,6 +183,15 @@ class Exchange:
         return self._connection.principal
 
     @property
+    def login(self) -> Login | None:
+        """The login of the connection; None where the listener asks for none."""
+        return self._connection.login
+
+    def note_login(self) -> None:
+        """The client is logged in now."""
+        self._connection.note_login()
+
+    @property
     def connection_number(self) -> int:
         """Which connection it came over: a later one has a higher number."""
         return self._connection.number
@@ -179,10 +200,13 @@ class Exchange:
 class Connection(asyncio.BufferedProtocol):
     """The protocol object of one socket."""
 
-    def __init__(self, host: Host, listener: Listener) -> None:
+    def __init__(self, host: Host, listener: Listener, login: Login | None = None) -> None:
+        """`login` is asked before anything is served, if there is one."""
         self.host = host
         self.listener = listener
-        self.principal = ANONYMOUS
+        self.login = login
+        self._frame_bytes_max = host.limits.frame_bytes_max if login is None else host.limits.login_frame_bytes_max
+        self.began_ms = host.clock.steady_ms()
         self._transport: asyncio.Transport | None = None
         self._buffer = ReceiveBuffer(host.receive_memory, lambda: self._processing or self._has_to_wait, self._process)
         self._exchanges: deque[Exchange] = deque()
@@ -298,7 +322,7 @@ class Connection(asyncio.BufferedProtocol):
             if available < SIZE_BYTES:
                 buffer.fit(SIZE_BYTES)
                 return
-            size = frame_size(buffer.bytes, buffer.begin, self.host.limits.frame_bytes_max) + SIZE_BYTES
+            size = frame_size(buffer.bytes, buffer.begin, self._frame_bytes_max) + SIZE_BYTES
             if available < size:
                 self._check_size(size, available)
                 buffer.fit(size)
@@ -309,10 +333,32 @@ class Connection(asyncio.BufferedProtocol):
 
     def _serve(self, frame: memoryview) -> None:
         header = parse_request_header(frame)
+        if self.login is not None:
+            self._check_login(self.login, header.api_key)
         exchange = Exchange(self, header)
         self._exchanges.append(exchange)
         self._has_to_wait = True
         self.host.serve(exchange, frame[header.body :], self._go_on)
+
+    def _check_login(self, login: Login, api_key: int) -> None:
+        """Refuse what may not be asked before a login."""
+        if api_key not in BEFORE_LOGIN and not login.is_valid_at(self.host.clock.steady_ms()):
+            when = "after its login has expired" if login.is_over else "before a login"
+            raise ProtocolError(f"a request of API {api_key} {when}")
+
+    def note_login(self) -> None:
+        """The client is logged in now."""
+        self._frame_bytes_max = self.host.limits.frame_bytes_max
+        self.host.note_login(self)
+
+    @property
+    def principal(self) -> Principal:
+        return ANONYMOUS if self.login is None else self.login.principal
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether the client has to log in, and has not done so."""
+        return self.login is not None and not self.login.is_over
 
     def _go_on(self) -> None:
         """The handler has finished with the request, which may not be answered yet."""

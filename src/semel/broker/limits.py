@@ -17,6 +17,20 @@ class Limits:
 
     # Connections cost a socket and a receive buffer each; one process on one machine serves this many with ease.
     connections_max: int = 2_000
+    # Connections whose clients have yet to log in, in all and from one address: what strangers can take.
+    unknown_connections_max: int = 500
+    unknown_connections_per_address_max: int = 100
+    # How long a client may take from its connection to the end of its login; looked at every five seconds.
+    login_ms_max: int = 20_000
+    # The largest request of a client that has not logged in: what proves a user is far smaller.
+    login_frame_bytes_max: int = 32 * 1024
+    # The answer to a login that fails comes this much later, as in Apache Kafka, so that passwords are guessed slowly.
+    failed_login_delay_ms: int = 100
+    # How long a login is good for; then the client has to repeat it over the same connection (KIP-368), as clients do
+    # by themselves, or the connection is closed. As in Apache Kafka (connections.max.reauth.ms): 0 is for ever.
+    login_lifetime_ms: int = 0
+    # Users who can log in, each of which stands in every checkpoint.
+    users_max: int = 10_000
     # The largest request, which is one that carries records. As in Apache Kafka (socket.request.max.bytes), so that
     # every client's settings fit.
     frame_bytes_max: int = 100 * 1024 * 1024
@@ -134,6 +148,7 @@ def log_settings(limits: Limits, *, in_memory: bool) -> LogSettings:
         groups_max=limits.groups_max,
         group_name_bytes_max=limits.group_name_bytes_max,
         group_offsets_max=limits.group_offsets_max,
+        users_max=limits.users_max,
         transactions=TransactionBounds(
             ids_max=limits.transactional_ids_max,
             id_bytes_max=limits.transactional_id_bytes_max,

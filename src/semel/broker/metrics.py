@@ -57,8 +57,10 @@ class Metrics:
         "gap_batches",
         "group_events",
         "latencies",
+        "logins",
         "protocol_errors",
         "refused_batches",
+        "refused_logins",
         "refused_producers",
         "storage_errors",
         "sync_waiters",
@@ -88,6 +90,8 @@ class Metrics:
         self.connections_opened = 0
         self.connections_refused = 0
         self.protocol_errors = 0
+        self.logins = 0
+        self.refused_logins = 0
         self.storage_errors = 0
         self.checkpoints = 0
         # Passes over partitions, what they read and took away, and batches that stayed as they could not be opened.

@@ -32,6 +32,7 @@ GROUPS: Final = {
         "produce": "write lines to a topic, each exactly once",
         "tail": "read a topic, with the numbers its deduplication goes by",
         "groups": "list, describe, reset and delete consumer groups",
+        "users": "list, add and remove the users who can log in",
         "transactions": "list and describe transactions, and abort those that nobody will end",
         "acls": "list, add and remove access rules, and say which of them decides",
         "dump": "look into a data directory: journal, segments, producers",

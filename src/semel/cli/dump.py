@@ -20,7 +20,7 @@ from semel.core.entries import BatchAppended, Entry, TopicCreated
 from semel.core.producers import advance, epoch_of, last_heard_ms, window_of
 from semel.core.topics import Catalog
 from semel.storage import journal
-from semel.storage.encoding import decode
+from semel.storage.encoding import SECRET_FIELDS, decode
 from semel.storage.examination import Examined, StoredBatch, examine, segment_paths, walk_segment
 from semel.storage.files import Files, ReadOnlyFiles
 from semel.storage.journal import Damaged
@@ -162,8 +162,14 @@ def _describe_entry(entry: journal.JournalEntry, names: dict[int, str]) -> str:
     if isinstance(change, TopicCreated):
         names.setdefault(change.number, change.name)
     values = ((name, getattr(change, name)) for name in change.__slots__)
-    shown = (f"{name}={value.hex() if isinstance(value, bytes) else value}" for name, value in values)
+    shown = (f"{name}={_shown_value(name, value)}" for name, value in values)
     return " ".join([type(change).__name__, *shown])
+
+
+def _shown_value(name: str, value: object) -> object:
+    if name in SECRET_FIELDS:
+        return "(hidden)"
+    return value.hex() if isinstance(value, bytes) else value
 
 
 def _describe_batch(header: BatchHeader) -> str:

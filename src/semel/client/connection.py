@@ -20,6 +20,7 @@ from semel.wire.fetch import FetchPartitionAnswer
 from semel.wire.frames import parse_response_header, read_frame
 from semel.wire.versions import (
     ADD_PARTITIONS_TO_TXN,
+    ALTER_USER_SCRAM_CREDENTIALS,
     API_VERSIONS,
     CONSUMER_GROUP_DESCRIBE,
     CREATE_ACLS,
@@ -33,6 +34,7 @@ from semel.wire.versions import (
     DESCRIBE_GROUPS,
     DESCRIBE_PRODUCERS,
     DESCRIBE_TRANSACTIONS,
+    DESCRIBE_USER_SCRAM_CREDENTIALS,
     END_TXN,
     FETCH,
     FIND_COORDINATOR,
@@ -84,6 +86,8 @@ _SPOKEN: Final[dict[int, VersionRange]] = {
     # Later ones know topics by their ids alone.
     OFFSET_COMMIT: VersionRange(2, 9),
     OFFSET_FETCH: VersionRange(2, 9),
+    DESCRIBE_USER_SCRAM_CREDENTIALS: VersionRange(0, 0),
+    ALTER_USER_SCRAM_CREDENTIALS: VersionRange(0, 0),
     SASL_HANDSHAKE: VersionRange(1, 1),
     SASL_AUTHENTICATE: VersionRange(0, 2),
 }

@@ -325,6 +325,36 @@ class AccessRulesRemoved:
     rules: tuple[AccessRule, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class UserCredentialSet:
+    """What proves the password of a user by one mechanism, in the place of what proved it before.
+
+    `mechanism` has the protocol's number. The password itself is nowhere, and cannot be computed from these.
+    """
+
+    user: str
+    mechanism: int
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+
+@dataclass(frozen=True, slots=True)
+class UserCredentialRemoved:
+    """A user cannot log in by this mechanism any more."""
+
+    user: str
+    mechanism: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoginSecretMade:
+    """The secret from which the salts of unknown users are derived: no client can tell them from those of users."""
+
+    secret: bytes
+
+
 Entry = (
     TopicCreated
     | TopicDeleted
@@ -346,4 +376,7 @@ Entry = (
     | ConsumerGroupChanged
     | AccessRulesAdded
     | AccessRulesRemoved
+    | UserCredentialSet
+    | UserCredentialRemoved
+    | LoginSecretMade
 )

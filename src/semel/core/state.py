@@ -21,6 +21,7 @@ from semel.core.entries import (
     Entry,
     GroupConfigsChanged,
     GroupDeleted,
+    LoginSecretMade,
     LogStartMoved,
     OffsetsCommitted,
     OffsetsForgotten,
@@ -34,6 +35,8 @@ from semel.core.entries import (
     TransactionalOffsets,
     TransactionEnded,
     TransactionGrew,
+    UserCredentialRemoved,
+    UserCredentialSet,
 )
 from semel.core.groups.groups import Groups
 from semel.core.partition import Partition
@@ -43,6 +46,7 @@ from semel.core.silence import Silence
 from semel.core.topics import Catalog, Topic
 from semel.core.transaction_rules import TRANSACTION_BOUNDS, TransactionBounds, TransactionRules
 from semel.core.transactions import Transactions
+from semel.core.users import USERS_MAX, Users
 
 
 class Holder(Protocol):
@@ -166,6 +170,7 @@ class State(Generic[H]):
         make: MakeHolders[H],
         transaction_bounds: TransactionBounds = TRANSACTION_BOUNDS,
         access_rules_max: int = RULES_MAX,
+        users_max: int = USERS_MAX,
     ) -> None:
         self.cluster_id = ""
         self.catalog = catalog
@@ -175,6 +180,7 @@ class State(Generic[H]):
         self.transaction_rules = TransactionRules(transactions, transaction_bounds)
         self.groups = groups
         self.access = AccessRules(access_rules_max)
+        self.users = Users(users_max)
         self.silence = Silence()
         self.producer_shares = producer_shares
         # For each entry the machines that take it in, in this order. A batch alone goes another way: `apply_batch`.
@@ -198,6 +204,9 @@ class State(Generic[H]):
             GroupDeleted: (groups,),
             AccessRulesAdded: (self.access,),
             AccessRulesRemoved: (self.access,),
+            UserCredentialSet: (self.users,),
+            UserCredentialRemoved: (self.users,),
+            LoginSecretMade: (self.users,),
         }
 
     def check(self, entry: Entry) -> None:
@@ -272,6 +281,7 @@ class State(Generic[H]):
             "transactions": self.transactions.snapshot(),
             "groups": self.groups.begin_snapshot(),
             "access": self.access.snapshot(),
+            "users": self.users.snapshot(),
             "silence": self.silence.snapshot(),
         }
 
@@ -285,6 +295,7 @@ class State(Generic[H]):
         self.transactions.restore(snapshot["transactions"])
         self.groups.restore(snapshot["groups"])
         self.access.restore(snapshot.get("access", ()))
+        self.users.restore(snapshot.get("users", {}))
         if "silence" in snapshot:
             self.silence.restore(snapshot["silence"])
         for topic in self.catalog:

@@ -8,12 +8,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from ipaddress import ip_address
+from typing import Final
+
+from semel.security.login import SCRAM_MECHANISMS
 
 
 class SecurityProtocol(StrEnum):
     """What goes over a listener's connections, by Kafka's names."""
 
     PLAINTEXT = "PLAINTEXT"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+
+    @property
+    def uses_sasl(self) -> bool:
+        """Whether a client has to log in."""
+        return self.name.startswith("SASL")
+
+
+_DANGERS: Final = {
+    SecurityProtocol.PLAINTEXT: "every client that reaches it may read and change everything",
+    SecurityProtocol.SASL_PLAINTEXT: "what its clients send, and what they prove to log in, can be read on the way",
+}
 
 
 def shown_address(host: str, port: int) -> str:
@@ -35,6 +50,11 @@ class Listener:
     port: int = 0
     advertised_host: str | None = None
     advertised_port: int | None = None
+
+    @property
+    def mechanisms(self) -> tuple[str, ...]:
+        """How its clients may log in."""
+        return tuple(SCRAM_MECHANISMS) if self.protocol.uses_sasl else ()
 
     @property
     def reached_at(self) -> tuple[str, int]:
@@ -76,7 +96,6 @@ def check_listeners(listeners: Sequence[Listener], *, insecure: bool) -> None:
     for listener in listeners:
         if not insecure and not listener.is_on_loopback:
             raise ListenersRefused(
-                f"listener {listener.name} on {listener.host or 'every address'} is {listener.protocol}: every client "
-                "that reaches it may read and change everything, and so may anybody on the way; "
-                "listen on 127.0.0.1, or say --insecure if the network is trusted"
+                f"listener {listener.name} on {listener.host or 'every address'} is {listener.protocol}: "
+                f"{_DANGERS[listener.protocol]}; listen on 127.0.0.1, or say --insecure if the network is trusted"
             )

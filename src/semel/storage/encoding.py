@@ -38,14 +38,19 @@ _KINDS: Final[dict[int, type[Any]]] = {
     18: entries.GroupConfigsChanged,
     19: entries.AccessRulesAdded,
     20: entries.AccessRulesRemoved,
+    21: entries.UserCredentialSet,
+    22: entries.UserCredentialRemoved,
+    23: entries.LoginSecretMade,
 }
 _KIND_OF: Final = {entry_type: kind for kind, entry_type in _KINDS.items()}
 _FIELD_NAMES: Final = {entry_type: tuple(field.name for field in fields(entry_type)) for entry_type in _KIND_OF}
 # The fields that say what an entry is about, where it has them.
 _KEYS: Final = (
     *("group", "name", "number", "partition", "transactional_id", "transactional_ids", "producer_id", "first"),
-    "committed",
+    *("committed", "user", "mechanism"),
 )
+# By these a password could be guessed offline, so no tool shows them.
+SECRET_FIELDS: Final = frozenset(("salt", "stored_key", "server_key", "secret"))
 # Made once, for `json.dumps` makes one each time. No entry can contain itself.
 _TO_JSON: Final = json.JSONEncoder(separators=(",", ":"), default=bytes.hex, check_circular=False).encode
 

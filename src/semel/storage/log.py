@@ -30,6 +30,8 @@ from semel.core.entries import (
     ProducerIdsReserved,
     TransactionalIdClaimed,
     TransactionEnded,
+    UserCredentialRemoved,
+    UserCredentialSet,
 )
 from semel.core.groups.groups import GROUP_NAME_BYTES_MAX, GROUP_OFFSETS_MAX, GROUPS_MAX, Groups
 from semel.core.partition import PRODUCER_EXPIRATION_MS, answered_timestamp
@@ -39,6 +41,7 @@ from semel.core.state import State
 from semel.core.steps import APPEND_PIECES, Steps, finish
 from semel.core.topics import Catalog, Topic
 from semel.core.transaction_rules import TRANSACTION_BOUNDS, TransactionBounds
+from semel.core.users import USERS_MAX
 from semel.storage import journal
 from semel.storage.aborted_blocks import BLOCK_LAYOUT, BlockLayout
 from semel.storage.cache import refuse_cache, take_as_cache
@@ -60,6 +63,10 @@ FORGOTTEN_AT_ONCE: Final = 200
 PRODUCER_STATE_BYTES: Final = 140
 
 
+# Entries by which somebody is somebody. A user who was removed must not come back with a loss of power.
+_IDENTITIES: Final = (ProducerIdsReserved, TransactionalIdClaimed, UserCredentialSet, UserCredentialRemoved)
+
+
 @dataclass(frozen=True, slots=True)
 class LogSettings:
     """The settings of the log; every number except those of blocks may change between two starts."""
@@ -78,6 +85,7 @@ class LogSettings:
     group_offsets_max: int = GROUP_OFFSETS_MAX
     transactions: TransactionBounds = TRANSACTION_BOUNDS
     access_rules_max: int = RULES_MAX
+    users_max: int = USERS_MAX
     # Whether answers go, and records are read, before the records are on disk (`--durability os`).
     acknowledges_unsynced: bool = False
 
@@ -104,6 +112,7 @@ class Log:
             self._new_partitions,
             settings.transactions,
             settings.access_rules_max,
+            settings.users_max,
         )
         # What recovery had to read, for the operator.
         self.replayed_bytes = 0
@@ -282,7 +291,7 @@ class Log:
             self.state.apply(entry)
             for partition in ended:
                 self._expect(end, partition)
-            if isinstance(entry, ProducerIdsReserved | TransactionalIdClaimed):
+            if isinstance(entry, _IDENTITIES):
                 self.identity_end = end
         except BaseException as error:
             self._note_broken_off(name_of(entry), end, error)

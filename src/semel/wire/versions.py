@@ -41,6 +41,8 @@ CREATE_PARTITIONS: Final = 37
 DELETE_GROUPS: Final = 42
 INCREMENTAL_ALTER_CONFIGS: Final = 44
 OFFSET_DELETE: Final = 47
+DESCRIBE_USER_SCRAM_CREDENTIALS: Final = 50
+ALTER_USER_SCRAM_CREDENTIALS: Final = 51
 DESCRIBE_CLUSTER: Final = 60
 DESCRIBE_PRODUCERS: Final = 61
 DESCRIBE_TRANSACTIONS: Final = 65
@@ -73,6 +75,8 @@ ANNOUNCED: Final[dict[int, VersionRange]] = {
     SYNC_GROUP: VersionRange(0, 5),
     DESCRIBE_GROUPS: VersionRange(0, 6),
     LIST_GROUPS: VersionRange(0, 5),
+    # librdkafka takes a broker that has no version 0 for one that knows no SASL; it is refused when it is used.
+    SASL_HANDSHAKE: VersionRange(0, 1),
     API_VERSIONS: VersionRange(0, 4),
     CREATE_TOPICS: VersionRange(2, 7),
     DELETE_TOPICS: VersionRange(1, 6),
@@ -90,10 +94,13 @@ ANNOUNCED: Final[dict[int, VersionRange]] = {
     DESCRIBE_CONFIGS: VersionRange(1, 4),
     ALTER_CONFIGS: VersionRange(0, 2),
     DESCRIBE_LOG_DIRS: VersionRange(1, 5),
+    SASL_AUTHENTICATE: VersionRange(0, 2),
     CREATE_PARTITIONS: VersionRange(0, 3),
     DELETE_GROUPS: VersionRange(0, 2),
     INCREMENTAL_ALTER_CONFIGS: VersionRange(0, 1),
     OFFSET_DELETE: VersionRange(0, 0),
+    DESCRIBE_USER_SCRAM_CREDENTIALS: VersionRange(0, 0),
+    ALTER_USER_SCRAM_CREDENTIALS: VersionRange(0, 0),
     DESCRIBE_CLUSTER: VersionRange(0, 2),
     DESCRIBE_PRODUCERS: VersionRange(0, 0),
     DESCRIBE_TRANSACTIONS: VersionRange(0, 0),
@@ -147,6 +154,8 @@ _FLEXIBLE_FROM: Final[dict[int, int]] = {
     CREATE_PARTITIONS: 2,
     DELETE_GROUPS: 2,
     INCREMENTAL_ALTER_CONFIGS: 1,
+    DESCRIBE_USER_SCRAM_CREDENTIALS: 0,
+    ALTER_USER_SCRAM_CREDENTIALS: 0,
     DESCRIBE_CLUSTER: 0,
     DESCRIBE_PRODUCERS: 0,
     DESCRIBE_TRANSACTIONS: 0,

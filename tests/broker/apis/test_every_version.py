@@ -10,6 +10,7 @@ from semel.wire.versions import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
     ALTER_CONFIGS,
+    ALTER_USER_SCRAM_CREDENTIALS,
     ANNOUNCED,
     API_VERSIONS,
     CONSUMER_GROUP_DESCRIBE,
@@ -29,6 +30,7 @@ from semel.wire.versions import (
     DESCRIBE_PRODUCERS,
     DESCRIBE_TOPIC_PARTITIONS,
     DESCRIBE_TRANSACTIONS,
+    DESCRIBE_USER_SCRAM_CREDENTIALS,
     END_TXN,
     FETCH,
     FIND_COORDINATOR,
@@ -47,6 +49,8 @@ from semel.wire.versions import (
     OFFSET_FOR_LEADER_EPOCH,
     PRODUCE,
     PRODUCE_SERVED_MIN,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
     SYNC_GROUP,
     TXN_OFFSET_COMMIT,
 )
@@ -219,6 +223,13 @@ def requests(topic_id: bytes, producer_id: int, member_id: str = "") -> dict[int
             "topic_partitions": [],
         },
         CONSUMER_GROUP_DESCRIBE: {"group_ids": ["consumers"], "include_authorized_operations": True},
+        DESCRIBE_USER_SCRAM_CREDENTIALS: {"users": []},
+        ALTER_USER_SCRAM_CREDENTIALS: {
+            "deletions": [],
+            "upsertions": [
+                {"name": "app", "mechanism": 1, "iterations": 4096, "salt": b"salt", "salted_password": bytes(32)}
+            ],
+        },
         DESCRIBE_TOPIC_PARTITIONS: {"topics": [{"name": "orders"}], "response_partition_limit": 10, "cursor": None},
     }
 
@@ -250,11 +261,14 @@ NEEDS_RULES = {CREATE_ACLS, DESCRIBE_ACLS, DELETE_ACLS}
 # Static members, which version 5 brought, are members at once.
 TOLD_AN_ID_FIRST = {(JOIN_GROUP, 4): ErrorCode.MEMBER_ID_REQUIRED}
 
+# Refused by a listener that asks for no login; tests/security asks them elsewhere.
+OF_A_LOGIN = {SASL_HANDSHAKE, SASL_AUTHENTICATE}
+
 VERSIONS = [
     (api_key, version)
     for api_key, announced in ANNOUNCED.items()
     for version in range(announced.min, announced.max + 1)
-    if (api_key, version) >= (PRODUCE, PRODUCE_SERVED_MIN)
+    if (api_key, version) >= (PRODUCE, PRODUCE_SERVED_MIN) and api_key not in OF_A_LOGIN
 ]
 
 

@@ -1,0 +1,58 @@
+"""AlterUserScramCredentials (51), version 0: sets passwords of users, and takes them away.
+
+The client sends a password salted and never as it is. The changes of one user are all judged before the first of them
+is made. As in Apache Kafka, two changes for one user and mechanism in one request leave open which is meant, and are
+refused.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from semel.broker.apis.answers import Fields, answered_in_steps, attempted
+from semel.broker.connection import Exchange
+from semel.broker.serving import Serving
+from semel.core.entries import Entry
+from semel.core.refusals import DUPLICATE_RESOURCE, UNACCEPTABLE_CREDENTIAL, Refused
+from semel.core.steps import APPEND_PIECES, Steps
+from semel.core.users import Users, check_mechanism, credential_of
+
+# Decides about one credential, or refuses.
+Change = Callable[[], Entry]
+
+
+@answered_in_steps
+def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
+    users = broker.log.state.users
+    changes: dict[str, list[Change]] = {}
+    for item in request.deletions:
+        changes.setdefault(item.name, []).append(partial(users.decide_remove, item.name, item.mechanism))
+        yield 1
+    for item in request.upsertions:
+        changes.setdefault(item.name, []).append(partial(_decide_set, users, item))
+        yield 1
+    counts = Counter((item.name, item.mechanism) for item in (*request.deletions, *request.upsertions))
+    twice = {user for (user, _), count in counts.items() if count > 1}
+    results = []
+    for user, wanted in changes.items():
+        results.append({"user": user, **attempted(_change, broker, wanted, user in twice)})
+        yield APPEND_PIECES * len(wanted)
+    return {"results": results}
+
+
+def _change(broker: Serving, wanted: list[Change], twice: bool) -> Fields:
+    if twice:
+        raise Refused(DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")
+    for entry in [decide() for decide in wanted]:
+        broker.runtime.commit(entry)
+    return {}
+
+
+def _decide_set(users: Users, item: Any) -> Entry:
+    mechanism = check_mechanism(item.name, item.mechanism)
+    if len(item.salted_password) != mechanism.key_bytes:
+        reason = f"a password salted for {mechanism.sasl_name} has {mechanism.key_bytes} bytes"
+        raise Refused(UNACCEPTABLE_CREDENTIAL, reason)
+    credential = credential_of(mechanism, bytes(item.salted_password), bytes(item.salt), item.iterations)
+    return users.decide_set(item.name, mechanism, credential)

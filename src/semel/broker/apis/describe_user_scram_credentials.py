@@ -1,0 +1,39 @@
+"""DescribeUserScramCredentials (50), version 0: which users can log in by which mechanism, with how many iterations.
+
+Nothing of a key or a salt is ever shown. A request that names no user is about all of them.
+"""
+
+from collections import Counter
+from typing import Any
+
+from semel.broker.apis.answers import Fields, answered_in_steps, attempted
+from semel.broker.connection import Exchange
+from semel.broker.serving import Serving
+from semel.core.refusals import DUPLICATE_RESOURCE, RESOURCE_NOT_FOUND, Refused
+from semel.core.steps import Steps, each
+
+
+@answered_in_steps
+def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
+    named = [item.name for item in request.users or ()]
+    counts = Counter(named or broker.log.state.users)
+    results = yield from each(
+        counts, lambda user: {"user": user, "credential_infos": [], **attempted(_describe, broker, user, counts[user])}
+    )
+    return {"results": results}
+
+
+def _describe(broker: Serving, user: str, times: int) -> Fields:
+    if times > 1:
+        raise Refused(
+            DUPLICATE_RESOURCE,
+            f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}",
+        )
+    credentials = broker.log.state.users.credentials(user)
+    if not credentials:
+        raise Refused(RESOURCE_NOT_FOUND, f"Attempt to describe a user credential that does not exist: {user}")
+    infos = [
+        {"mechanism": mechanism.value, "iterations": credential.iterations}
+        for mechanism, credential in sorted(credentials.items())
+    ]
+    return {"credential_infos": infos}

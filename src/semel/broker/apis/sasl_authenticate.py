@@ -1,0 +1,56 @@
+"""SaslAuthenticate (36), versions 0 to 2: one message of a login, and the answer to it.
+
+Since version 1 the answer says how long the login is good for. A login that fails is answered a little later, and then
+the connection ends: passwords are guessed slowly. The answer does not wait for the disk, because it tells of no
+change. What a client sends here to prove itself must never reach an event or an error.
+"""
+
+import asyncio
+import logging
+from typing import Any
+
+from semel.broker.apis.answers import answer, answer_in_steps, decoded
+from semel.broker.connection import Exchange
+from semel.broker.serving import Serving
+from semel.core.refusals import ILLEGAL_SASL_STATE, Refused
+from semel.core.steps import Steps
+from semel.security.login import Login
+
+
+def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
+    request = yield from decoded(exchange, body)
+    login = exchange.login
+    try:
+        if login is None:
+            raise Refused(ILLEGAL_SASL_STATE, "this listener asks for no login")
+        token = yield from login.respond(bytes(request.auth_bytes))
+    except Refused as refused:
+        _refuse(broker, exchange, refused)
+        return
+    lifetime_ms = _note_login(broker, exchange, login) if login.is_finished else 0
+    yield from answer_in_steps(exchange, {"auth_bytes": token, "session_lifetime": lifetime_ms})
+
+
+def _note_login(broker: Serving, exchange: Exchange, login: Login) -> int:
+    """The client is logged in; answers for how long that is good, in milliseconds."""
+    lifetime_ms = broker.limits.login_lifetime_ms
+    if lifetime_ms:
+        login.expires_at_ms = broker.clock.steady_ms() + lifetime_ms
+    broker.metrics.logins += 1
+    exchange.note_login()
+    return lifetime_ms
+
+
+def _refuse(broker: Serving, exchange: Exchange, refused: Refused) -> None:
+    broker.metrics.refused_logins += 1
+    user = "" if exchange.login is None else exchange.login.claimed_user
+    broker.runtime.events.tell(logging.WARNING, "login_refused", peer=exchange.peer, user=user, reason=refused)
+    exchange.end_connection()
+    fields: dict[str, Any] = {
+        "error_code": refused.error,
+        "error_message": refused.message,
+        "auth_bytes": b"",
+        "session_lifetime": 0,
+    }
+    delay_seconds = broker.limits.failed_login_delay_ms / 1000
+    asyncio.get_running_loop().call_later(delay_seconds, answer, exchange, fields)

@@ -1,0 +1,194 @@
+"""The users who may log in, and for each mechanism what proves a user's password; the password itself is nowhere.
+
+A password is proven by the keys of SCRAM (RFC 5802), derived from it with a salt and many iterations. For a user who
+does not exist, `found` makes keys up, with a salt that stays the same: a client that asks for a name again and again
+cannot tell whether there is such a user. This file must never see a password, and never make a random number.
+"""
+
+import hashlib
+import hmac
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from enum import IntEnum
+from typing import Any, Final, NamedTuple
+
+from semel.core.entries import LoginSecretMade, UserCredentialRemoved, UserCredentialSet
+from semel.core.refusals import (
+    POLICY_VIOLATION,
+    RESOURCE_NOT_FOUND,
+    UNACCEPTABLE_CREDENTIAL,
+    UNSUPPORTED_SASL_MECHANISM,
+    Refused,
+)
+
+# Each takes half a kilobyte and stands in every checkpoint.
+USERS_MAX: Final = 10_000
+# As in Apache Kafka: fewer are guessed too quickly, and more would let one login cost a client too much.
+ITERATIONS_MIN: Final = 4_096
+ITERATIONS_MAX: Final = 16_384
+# A user's name, in UTF-8, and a salt are no longer: more than any tool makes.
+NAME_BYTES_MAX: Final = 1_024
+SALT_BYTES_MAX: Final = 1_024
+# The salts that semel makes itself have so many.
+SALT_BYTES: Final = 32
+SECRET_BYTES: Final = 32
+
+
+class Mechanism(IntEnum):
+    """How a password is proven, by the protocol's numbers."""
+
+    SCRAM_SHA_256 = 1
+    SCRAM_SHA_512 = 2
+
+    @property
+    def sasl_name(self) -> str:
+        return self.name.replace("_", "-")
+
+    @property
+    def digest(self) -> str:
+        """The hash function, as hashlib calls it."""
+        return "sha256" if self is Mechanism.SCRAM_SHA_256 else "sha512"
+
+    @property
+    def key_bytes(self) -> int:
+        return 32 if self is Mechanism.SCRAM_SHA_256 else 64
+
+
+class Credential(NamedTuple):
+    """What proves a password by one mechanism."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+
+def credential_of(mechanism: Mechanism, salted_password: bytes, salt: bytes, iterations: int) -> Credential:
+    """The keys that are kept of a password that was salted already."""
+    client_key = hmac.digest(salted_password, b"Client Key", mechanism.digest)
+    stored_key = hashlib.new(mechanism.digest, client_key).digest()
+    return Credential(salt, stored_key, hmac.digest(salted_password, b"Server Key", mechanism.digest), iterations)
+
+
+def salted(mechanism: Mechanism, password: str, salt: bytes, iterations: int) -> bytes:
+    """A password as SCRAM salts it; this takes some milliseconds on purpose. It is taken as it is, without SASLprep, as
+    Apache Kafka's tools and librdkafka do it."""
+    return hashlib.pbkdf2_hmac(mechanism.digest, password.encode(), salt, iterations)
+
+
+class Users:
+    """Every user, with one credential for each mechanism."""
+
+    def __init__(self, users_max: int = USERS_MAX) -> None:
+        self._users_max = users_max
+        self._credentials: dict[str, dict[Mechanism, Credential]] = {}
+        # How many credentials are of which mechanism, with how many iterations: those that are made up are like most.
+        self._kinds: Counter[tuple[Mechanism, int]] = Counter()
+        self.secret = b""
+
+    def __len__(self) -> int:
+        return len(self._credentials)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._credentials)
+
+    def credentials(self, user: str) -> Mapping[Mechanism, Credential]:
+        """All that proves this user's password; empty if there is no such user."""
+        return self._credentials.get(user, {})
+
+    def found(self, user: str, mechanism: Mechanism) -> tuple[Credential, bool]:
+        """What proves this user's password, and whether there is such a user: if not, what comes is made up."""
+        credential = self.credentials(user).get(mechanism)
+        if credential is not None:
+            return credential, True
+        counts = {iterations: count for (one, iterations), count in self._kinds.items() if one is mechanism}
+        iterations = max(counts, key=counts.__getitem__, default=ITERATIONS_MIN)
+        name = f"{mechanism.sasl_name} {user}".encode()
+        salt, stored_key, server_key = (
+            hmac.digest(self.secret, what + name, "sha512") for what in (b"salt ", b"stored ", b"server ")
+        )
+        length = mechanism.key_bytes
+        return Credential(salt[:SALT_BYTES], stored_key[:length], server_key[:length], iterations), False
+
+    def mechanism_of(self, user: str) -> Mechanism:
+        """By which mechanism's keys a password of this user is to be checked, whether the user exists or not."""
+        held = self.credentials(user)
+        kinds = max(self._kinds, key=self._kinds.__getitem__, default=(Mechanism.SCRAM_SHA_512, 0))
+        return kinds[0] if not held or kinds[0] in held else next(iter(held))
+
+    # -- deciding -----------------------------------------------------------------------------------------------
+
+    def decide_set(self, user: str, mechanism: int, credential: Credential) -> UserCredentialSet:
+        """Let a user log in by this password; Refused for what no password may be kept as."""
+        known = check_mechanism(user, mechanism)
+        if not ITERATIONS_MIN <= credential.iterations <= ITERATIONS_MAX:
+            few = "few" if credential.iterations < ITERATIONS_MIN else "many"
+            raise Refused(UNACCEPTABLE_CREDENTIAL, f"Too {few} iterations")
+        if not 0 < len(credential.salt) <= SALT_BYTES_MAX:
+            raise Refused(UNACCEPTABLE_CREDENTIAL, f"a salt has 1 to {SALT_BYTES_MAX} bytes")
+        if {len(credential.stored_key), len(credential.server_key)} != {known.key_bytes}:
+            raise Refused(UNACCEPTABLE_CREDENTIAL, f"keys of {known.sasl_name} have {known.key_bytes} bytes")
+        if user not in self._credentials and len(self._credentials) >= self._users_max:
+            raise Refused(POLICY_VIOLATION, f"{self._users_max} users are on record, no more are allowed")
+        return UserCredentialSet(user, known, *credential)
+
+    def decide_remove(self, user: str, mechanism: int) -> UserCredentialRemoved:
+        """Have a user log in by this mechanism no more."""
+        known = check_mechanism(user, mechanism)
+        if known not in self.credentials(user):
+            raise Refused(RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
+        return UserCredentialRemoved(user, known)
+
+    # -- entries ------------------------------------------------------------------------------------------------
+
+    def check(self, entry: UserCredentialSet | UserCredentialRemoved | LoginSecretMade) -> None:
+        """ValueError for an entry that cannot follow on those before it."""
+        if isinstance(entry, LoginSecretMade):
+            if len(entry.secret) != SECRET_BYTES:
+                raise ValueError(f"a secret of {len(entry.secret)} bytes")
+            return
+        mechanism = Mechanism(entry.mechanism)
+        if isinstance(entry, UserCredentialRemoved) and mechanism not in self.credentials(entry.user):
+            raise ValueError(f"user {entry.user!r} has no credential for {mechanism.sasl_name}")
+
+    def apply(self, entry: UserCredentialSet | UserCredentialRemoved | LoginSecretMade) -> None:
+        if isinstance(entry, LoginSecretMade):
+            self.secret = entry.secret
+            return
+        mechanism = Mechanism(entry.mechanism)
+        credentials = self._credentials.setdefault(entry.user, {})
+        former = credentials.pop(mechanism, None)
+        if former is not None:
+            self._kinds -= Counter([(mechanism, former.iterations)])
+        if isinstance(entry, UserCredentialSet):
+            self._kinds[mechanism, entry.iterations] += 1
+            credentials[mechanism] = Credential(entry.salt, entry.stored_key, entry.server_key, entry.iterations)
+        elif not credentials:
+            del self._credentials[entry.user]
+
+    def snapshot(self) -> dict[str, Any]:
+        rows = [
+            [user, mechanism.value, *(key.hex() for key in credential[:3]), credential.iterations]
+            for user, credentials in self._credentials.items()
+            for mechanism, credential in credentials.items()
+        ]
+        return {"secret": self.secret.hex(), "credentials": rows}
+
+    def restore(self, snapshot: Mapping[str, Any]) -> None:
+        """Become what `snapshot` says; what a version before this one wrote has no users."""
+        self.secret = bytes.fromhex(snapshot.get("secret", ""))
+        rows: Sequence[Sequence[Any]] = snapshot.get("credentials", ())
+        for user, mechanism, salt, stored_key, server_key, iterations in rows:
+            salt, stored_key, server_key = map(bytes.fromhex, (salt, stored_key, server_key))
+            self.apply(UserCredentialSet(user, mechanism, salt, stored_key, server_key, iterations))
+
+
+def check_mechanism(user: str, mechanism: int) -> Mechanism:
+    """Refuse what is no user's name and what is no mechanism, in Apache Kafka's words."""
+    if not user:
+        raise Refused(UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+    if len(user.encode()) > NAME_BYTES_MAX:
+        raise Refused(UNACCEPTABLE_CREDENTIAL, f"a user's name has at most {NAME_BYTES_MAX} bytes")
+    if mechanism not in set(Mechanism):
+        raise Refused(UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+    return Mechanism(mechanism)

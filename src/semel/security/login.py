@@ -1,0 +1,122 @@
+"""The login of one connection: which mechanism, how far it has come, and who the client turned out to be.
+
+    nothing --handshake--> a mechanism --tokens--> logged in --handshake--> a mechanism --tokens--> logged in ...
+
+A client that is logged in may log in again over the same connection (KIP-368), by the same mechanism and as the same
+user; until then it is who it was. What is refused ends the connection. This file must never know a socket or a message
+of the protocol, and never put into an error what a client sent to prove itself.
+"""
+
+import hmac
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from semel.core.principal import ANONYMOUS, USER, Principal
+from semel.core.refusals import (
+    ILLEGAL_SASL_STATE,
+    SASL_AUTHENTICATION_FAILED,
+    UNSUPPORTED_SASL_MECHANISM,
+    Refused,
+)
+from semel.core.steps import Steps, elsewhere
+from semel.core.users import Credential, Mechanism, Users, credential_of, salted
+from semel.security.scram import ScramExchange, failed
+
+PLAIN: Final = "PLAIN"
+SCRAM_MECHANISMS: Final = {mechanism.sasl_name: mechanism for mechanism in Mechanism}
+MECHANISMS: Final = (PLAIN, *SCRAM_MECHANISMS)
+
+
+class Login:
+    """How far the client of one connection has come with saying who it is."""
+
+    def __init__(self, mechanisms: Sequence[str], users: Users, new_nonce: Callable[[], str]) -> None:
+        """`mechanisms` are those that the listener takes."""
+        self.mechanisms = mechanisms
+        self.principal: Principal = ANONYMOUS
+        # When this login has to be repeated, by the broker's steady clock; None: never.
+        self.expires_at_ms: int | None = None
+        self._users = users
+        self._new_nonce = new_nonce
+        # The mechanism of the login under way, and the one that has let the client in.
+        self._chosen: str | None = None
+        self._used: str | None = None
+        # Whom the client says it is, for the event that tells of a refusal.
+        self.claimed_user = ""
+        self._scram: ScramExchange | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the client is logged in."""
+        return self._used is not None
+
+    @property
+    def is_finished(self) -> bool:
+        """The same, and the client is not in the middle of logging in again."""
+        return self.is_over and self._chosen is None
+
+    def is_valid_at(self, now_ms: int) -> bool:
+        """Whether the client is logged in, and need not do it again."""
+        return self.is_over and (self.expires_at_ms is None or now_ms < self.expires_at_ms)
+
+    def choose(self, mechanism: str) -> None:
+        """The client begins to log in by this mechanism."""
+        if self._chosen is not None:
+            raise Refused(ILLEGAL_SASL_STATE, "a login by another mechanism is under way")
+        if mechanism not in self.mechanisms:
+            raise Refused(UNSUPPORTED_SASL_MECHANISM, f"the listener takes {', '.join(self.mechanisms)}")
+        if self._used not in (None, mechanism):
+            raise Refused(SASL_AUTHENTICATION_FAILED, f"the client logged in by {self._used}, and has to do so again")
+        self._chosen = mechanism
+        if mechanism in SCRAM_MECHANISMS:
+            self._scram = ScramExchange(SCRAM_MECHANISMS[mechanism], self._users, self._new_nonce())
+
+    def respond(self, token: bytes) -> Steps[bytes]:
+        """The answer to what the client sends to prove itself; Refused if it does not get in."""
+        if self._chosen is None:
+            raise Refused(ILLEGAL_SASL_STATE, "a mechanism has to be chosen first")
+        if self._scram is None:
+            user, password = _read_plain(token)
+            self.claimed_user = user
+            yield from _check_plain(user, password, self._users)
+            self._finish(user)
+            return b""
+        try:
+            answer = self._scram.respond(token)
+        finally:
+            self.claimed_user = self._scram.name
+        if self._scram.user is not None:
+            self._finish(self._scram.user)
+        return answer
+
+    def _finish(self, user: str) -> None:
+        principal = Principal(USER, user)
+        if self.is_over and principal != self.principal:
+            raise Refused(SASL_AUTHENTICATION_FAILED, "the user of a connection may not change")
+        self.principal = principal
+        self._used, self._chosen, self._scram = self._chosen, None, None
+
+
+def _read_plain(token: bytes) -> tuple[str, str]:
+    """The user and the password in a message of PLAIN (RFC 4616)."""
+    try:
+        acting, user, password = token.decode().split("\0")
+    except ValueError:
+        raise Refused(SASL_AUTHENTICATION_FAILED, "PLAIN: a message that cannot be read") from None
+    if not user or not password or acting not in ("", user):
+        raise failed(PLAIN)
+    return user, password
+
+
+def _check_plain(user: str, password: str, users: Users) -> Steps[None]:
+    """Refused unless this is the user's password. It takes as long for a user who does not exist."""
+    mechanism = users.mechanism_of(user)
+    credential, is_known = users.found(user, mechanism)
+
+    def stored_keys() -> Credential:
+        salted_password = salted(mechanism, password, credential.salt, credential.iterations)
+        return credential_of(mechanism, salted_password, credential.salt, credential.iterations)
+
+    stored = yield from elsewhere(stored_keys)
+    if not (hmac.compare_digest(stored.stored_key, credential.stored_key) and is_known):
+        raise failed(PLAIN)

@@ -1,0 +1,119 @@
+"""The broker's side of SCRAM (RFC 5802): two messages of a client come in, two answers go out, and a user is proven.
+
+    client: n,,n=app,r=<its nonce>              broker: r=<both nonces>,s=<salt>,i=<iterations>
+    client: c=biws,r=<both nonces>,p=<proof>    broker: v=<its own proof>
+
+An exchange is over when the second message has been judged, and only then does `user` have a name: that a client has
+finished is not that it has proven who it is. A user who does not exist gets an answer like any other, from keys that
+are made up, and fails at the proof. Nothing here may read a clock, a socket or a random number, and no message may say
+which part of a proof was wrong.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+from typing import Final
+
+from semel.core.refusals import SASL_AUTHENTICATION_FAILED, Refused
+from semel.core.users import Credential, Mechanism, Users
+
+_NONCE: Final = r"[\x21-\x2b\x2d-\x7e]{1,1024}"
+# The name of a user, in which a comma is =2C and an equals sign =3D.
+_NAME: Final = r"(?:[^,=\x00]|=2C|=3D)+"
+# No extension is known, and a mandatory one ("m=") has to be refused by who does not know it.
+_EXTENSIONS: Final = r"(?:,[A-Za-ln-z]=[^,\x00]+)*"
+_FIRST: Final = re.compile(
+    rf"(?P<header>[ny],(?:a=(?P<acting>{_NAME}))?,)(?P<bare>n=(?P<name>{_NAME}),r=(?P<nonce>{_NONCE}){_EXTENSIONS})"
+)
+_FINAL: Final = re.compile(
+    rf"(?P<bare>c=(?P<header>[A-Za-z0-9+/=]+),r=(?P<nonce>{_NONCE}){_EXTENSIONS}),p=(?P<proof>[A-Za-z0-9+/=]+)"
+)
+
+
+def failed(mechanism: str) -> Refused:
+    """What every client hears that cannot prove who it is, whatever is wrong."""
+    return Refused(SASL_AUTHENTICATION_FAILED, f"invalid credentials with SASL mechanism {mechanism}")
+
+
+class ScramExchange:
+    """One login by SCRAM."""
+
+    def __init__(self, mechanism: Mechanism, users: Users, nonce: str) -> None:
+        """`nonce` is the broker's, and must never have been used before."""
+        # The user who has been proven.
+        self.user: str | None = None
+        # Whom the client says it is.
+        self.name = ""
+        self._mechanism = mechanism
+        self._users = users
+        self._own_nonce = nonce
+        self._credential: Credential | None = None
+        self._is_known = False
+        self._header = ""
+        self._nonce = ""
+        self._said = ""
+        self._is_over = False
+
+    def respond(self, message: bytes) -> bytes:
+        """The answer to the client's next message; Refused if it does not get in."""
+        if self._is_over:
+            raise self._malformed("a message behind the last one")
+        try:
+            text = message.decode()
+        except UnicodeDecodeError:
+            self._is_over = True
+            raise self._malformed("a message that is not UTF-8") from None
+        if self._credential is None:
+            return self._first(text)
+        self._is_over = True
+        return self._final(text, self._credential)
+
+    def _first(self, text: str) -> bytes:
+        match = _FIRST.fullmatch(text)
+        if match is None:
+            self._is_over = True
+            raise self._malformed("a first message that cannot be read, or asks for what is not there")
+        self.name = _unescaped(match["name"])
+        if match["acting"] is not None and _unescaped(match["acting"]) != self.name:
+            self._is_over = True
+            raise self._malformed("a user who wants to act as another one")
+        self._header, self._nonce = match["header"], match["nonce"] + self._own_nonce
+        self._credential, self._is_known = self._users.found(self.name, self._mechanism)
+        salt = base64.b64encode(self._credential.salt).decode()
+        answer = f"r={self._nonce},s={salt},i={self._credential.iterations}"
+        self._said = f"{match['bare']},{answer}"
+        return answer.encode()
+
+    def _final(self, text: str, credential: Credential) -> bytes:
+        match = _FINAL.fullmatch(text)
+        if match is None:
+            raise self._malformed("a second message that cannot be read")
+        # Had anybody on the way changed how the connection is bound, the header would be another one.
+        if _decoded(match["header"]) != self._header.encode() or match["nonce"] != self._nonce:
+            raise failed(self._mechanism.sasl_name)
+        said = f"{self._said},{match['bare']}".encode()
+        digest = self._mechanism.digest
+        signature = hmac.digest(credential.stored_key, said, digest)
+        proof = _decoded(match["proof"]).ljust(len(signature), b"\0")
+        client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=False))
+        is_proven = hmac.compare_digest(hashlib.new(digest, client_key).digest(), credential.stored_key)
+        if not (is_proven and self._is_known and len(proof) == len(signature)):
+            raise failed(self._mechanism.sasl_name)
+        self.user = self.name
+        return b"v=" + base64.b64encode(hmac.digest(credential.server_key, said, digest))
+
+    def _malformed(self, what: str) -> Refused:
+        return Refused(SASL_AUTHENTICATION_FAILED, f"{self._mechanism.sasl_name}: {what}")
+
+
+def _unescaped(name: str) -> str:
+    return name.replace("=2C", ",").replace("=3D", "=")
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error:
+        return b""

@@ -1,0 +1,221 @@
+"""A client has to log in before it may ask for anything, real clients can, and a stranger costs little."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from asking import Asker, ConnectionEnded
+from eventually import eventually
+from secured import CLIENTS, PASSWORD, REFUSALS, WRONG, SecuredBroker, login, own_client
+from semel.broker.limits import Limits
+from semel.core.users import Mechanism
+from semel.wire.errors import ErrorCode
+from semel.wire.versions import (
+    ALTER_USER_SCRAM_CREDENTIALS,
+    API_VERSIONS,
+    DESCRIBE_USER_SCRAM_CREDENTIALS,
+    METADATA,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+)
+
+USER = "alice, a=1"
+MECHANISMS = [mechanism.sasl_name for mechanism in Mechanism]
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[SecuredBroker]:
+    with SecuredBroker() as running:
+        running.add_user(USER, PASSWORD)
+        # kafka-python sends a comma as it is.
+        running.add_user("alice", PASSWORD)
+        running.create_topic("logins")
+        yield running
+
+
+@pytest.fixture
+def ask(broker: SecuredBroker) -> Iterator[Asker]:
+    with Asker(broker.bootstrap) as asker:
+        yield asker
+
+
+def log_in(ask: Asker, mechanism: Mechanism, user: str = USER, password: str = PASSWORD) -> list[object]:
+    """The answers to the messages of a login by SCRAM."""
+    assert ask(SASL_HANDSHAKE, mechanism=mechanism.sasl_name).error_code == 0
+    steps = own_client(mechanism, user, password)
+    first = ask(SASL_AUTHENTICATE, auth_bytes=next(steps))
+    return [first, ask(SASL_AUTHENTICATE, auth_bytes=steps.send(first.auth_bytes))]
+
+
+def metadata(ask: Asker) -> object:
+    return ask(METADATA, 12, topics=[], allow_auto_topic_creation=False, include_topic_authorized_operations=False)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_real_client_gets_in_with_the_right_password_and_is_told_of_a_wrong_one(
+    client: str, mechanism: str, broker: SecuredBroker
+) -> None:
+    write = CLIENTS[client]
+    assert write(broker.bootstrap, login(mechanism, "alice", PASSWORD)) == "written"
+    assert write(broker.bootstrap, login(mechanism, "alice", WRONG)) in REFUSALS[client]
+
+
+def test_plain_is_not_taken_where_it_could_be_read_on_the_way(ask: Asker) -> None:
+    refused = ask(SASL_HANDSHAKE, mechanism="PLAIN")
+    assert refused.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
+    assert list(refused.mechanisms) == MECHANISMS
+    with pytest.raises(ConnectionEnded):
+        metadata(ask)
+
+
+@pytest.mark.parametrize("api_key", [METADATA, DESCRIBE_USER_SCRAM_CREDENTIALS])
+def test_before_a_login_a_client_may_ask_for_nothing_else(api_key: int, ask: Asker) -> None:
+    ask(API_VERSIONS, client_software_name="test", client_software_version="1")
+    with pytest.raises(ConnectionEnded):
+        metadata(ask) if api_key == METADATA else ask(api_key, users=None)
+
+
+def test_a_login_that_was_begun_is_not_one(ask: Asker) -> None:
+    mechanism = Mechanism.SCRAM_SHA_256
+    ask(SASL_HANDSHAKE, mechanism=mechanism.sasl_name)
+    ask(SASL_AUTHENTICATE, auth_bytes=next(own_client(mechanism, USER, PASSWORD)))
+    with pytest.raises(ConnectionEnded):
+        metadata(ask)
+
+
+def test_a_wrong_password_is_answered_in_words_and_ends_the_connection(ask: Asker) -> None:
+    *_, answer = log_in(ask, Mechanism.SCRAM_SHA_512, password=WRONG)
+    assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert answer.error_message == "invalid credentials with SASL mechanism SCRAM-SHA-512"
+    with pytest.raises((ConnectionEnded, ConnectionResetError)):
+        metadata(ask)
+
+
+def test_a_user_who_does_not_exist_gets_the_same_answers_as_one_with_a_wrong_password(broker: SecuredBroker) -> None:
+    answers = []
+    for user in (USER, "nobody"):
+        with Asker(broker.bootstrap) as ask:
+            answers.append(log_in(ask, Mechanism.SCRAM_SHA_256, user, WRONG))
+    (first, final), (first_unknown, final_unknown) = answers
+    assert final == final_unknown
+    assert len(first.auth_bytes) == len(first_unknown.auth_bytes)
+
+
+def test_messages_out_of_order_are_refused(broker: SecuredBroker) -> None:
+    with Asker(broker.bootstrap) as ask:
+        answer = ask(SASL_AUTHENTICATE, auth_bytes=b"n,,n=alice,r=abc")
+        assert answer.error_code == ErrorCode.ILLEGAL_SASL_STATE
+    with Asker(broker.bootstrap) as ask:
+        ask(SASL_HANDSHAKE, mechanism="SCRAM-SHA-256")
+        assert ask(SASL_HANDSHAKE, mechanism="SCRAM-SHA-512").error_code == ErrorCode.ILLEGAL_SASL_STATE
+    with Asker(broker.bootstrap) as ask:
+        assert ask(SASL_HANDSHAKE, 0, mechanism="SCRAM-SHA-256").error_code == ErrorCode.UNSUPPORTED_VERSION
+    with Asker(broker.open) as ask:
+        assert ask(SASL_HANDSHAKE, mechanism="SCRAM-SHA-256").error_code == ErrorCode.ILLEGAL_SASL_STATE
+    with Asker(broker.open) as ask:
+        assert ask(SASL_AUTHENTICATE, auth_bytes=b"x").error_code == ErrorCode.ILLEGAL_SASL_STATE
+
+
+def test_a_large_request_before_a_login_ends_the_connection_before_memory_is_taken_for_it(ask: Asker) -> None:
+    ask.post((33 * 1024).to_bytes(4) + bytes(100))
+    with pytest.raises(ConnectionEnded):
+        ask.read()
+
+
+def test_a_login_is_repeated_over_the_same_connection_and_the_user_stays(broker: SecuredBroker) -> None:
+    broker.add_user("bob", PASSWORD)
+    with Asker(broker.bootstrap) as ask:
+        log_in(ask, Mechanism.SCRAM_SHA_256)
+        metadata(ask)
+        *_, again = log_in(ask, Mechanism.SCRAM_SHA_256)
+        assert again.error_code == 0
+        metadata(ask)
+        *_, other = log_in(ask, Mechanism.SCRAM_SHA_256, "bob")
+        assert other.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert other.error_message == "the user of a connection may not change"
+        with pytest.raises(ConnectionEnded):
+            metadata(ask)
+    with Asker(broker.bootstrap) as ask:
+        log_in(ask, Mechanism.SCRAM_SHA_256)
+        refused = ask(SASL_HANDSHAKE, mechanism="SCRAM-SHA-512")
+        assert refused.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+def test_a_login_expires_and_a_client_that_repeats_it_goes_on() -> None:
+    with SecuredBroker(limits=Limits(login_lifetime_ms=60_000)) as broker:
+        broker.add_user(USER, PASSWORD)
+        with Asker(broker.bootstrap) as ask, Asker(broker.bootstrap) as forgetful:
+            *_, answer = log_in(ask, Mechanism.SCRAM_SHA_256)
+            assert answer.session_lifetime.total_seconds() == 60
+            log_in(forgetful, Mechanism.SCRAM_SHA_256)
+            broker.skip(61)
+            log_in(ask, Mechanism.SCRAM_SHA_256)
+            metadata(ask)
+            with pytest.raises(ConnectionEnded):
+                metadata(forgetful)
+
+
+def test_so_many_strangers_may_be_connected_and_those_who_log_in_make_room() -> None:
+    with SecuredBroker(limits=Limits(unknown_connections_per_address_max=2)) as broker:
+        broker.add_user(USER, PASSWORD)
+        with Asker(broker.bootstrap) as first, Asker(broker.bootstrap) as second:
+            for asker in (first, second):
+                asker(API_VERSIONS, client_software_name="test", client_software_version="1")
+            with Asker(broker.bootstrap) as third, pytest.raises((ConnectionEnded, ConnectionResetError)):
+                third(API_VERSIONS, client_software_name="test", client_software_version="1")
+            log_in(first, Mechanism.SCRAM_SHA_256)
+            with Asker(broker.bootstrap) as fourth:
+                fourth(API_VERSIONS, client_software_name="test", client_software_version="1")
+                assert broker.look(lambda b: len(b._unknown_connections)) == 2
+        eventually(lambda: broker.look(lambda b: not b._unknown_connections and not b._unknown))
+
+
+def test_a_client_that_does_not_log_in_in_time_is_sent_away() -> None:
+    with SecuredBroker() as broker, Asker(broker.bootstrap) as slow:
+        slow(API_VERSIONS, client_software_name="test", client_software_version="1")
+        broker.skip(21)
+        broker.look(lambda b: list(b._chores._keep_house()))
+        with pytest.raises((ConnectionEnded, ConnectionResetError)):
+            slow.read()
+
+
+def test_users_are_described_altered_and_removed(broker: SecuredBroker) -> None:
+    with Asker(broker.open) as ask:
+        key = {"name": "carol", "mechanism": 1}
+        upsertion = {**key, "iterations": 4096, "salt": b"salt", "salted_password": bytes(32)}
+
+        def alter(deletions: list[object], *upsertions: object) -> list[tuple[str, int]]:
+            answer = ask(ALTER_USER_SCRAM_CREDENTIALS, deletions=deletions, upsertions=upsertions)
+            return [(result.user, result.error_code) for result in answer.results]
+
+        def describe(*users: str) -> list[tuple[str, int, list[tuple[int, int]]]]:
+            answer = ask(DESCRIBE_USER_SCRAM_CREDENTIALS, users=[{"name": user} for user in users])
+            return [
+                (one.user, one.error_code, [(info.mechanism, info.iterations) for info in one.credential_infos])
+                for one in answer.results
+            ]
+
+        assert alter([], upsertion, {**upsertion, "mechanism": 2, "salted_password": bytes(64)}) == [("carol", 0)]
+        assert describe("carol") == [("carol", 0, [(1, 4096), (2, 4096)])]
+        assert describe("carol", "carol") == [("carol", ErrorCode.DUPLICATE_RESOURCE, [])]
+        assert describe("nobody") == [("nobody", ErrorCode.RESOURCE_NOT_FOUND, [])]
+        assert "carol" in [user for user, *_ in describe()]
+        assert alter([key], upsertion) == [("carol", ErrorCode.DUPLICATE_RESOURCE)]
+        bad = {**upsertion, "iterations": 1}
+        assert alter([{**key, "mechanism": 2}], bad) == [("carol", ErrorCode.UNACCEPTABLE_CREDENTIAL)]
+        assert describe("carol") == [("carol", 0, [(1, 4096), (2, 4096)])], "all of a user's changes, or none"
+        assert alter([], {**upsertion, "salted_password": b"short"}) == [("carol", ErrorCode.UNACCEPTABLE_CREDENTIAL)]
+        assert alter([], {**upsertion, "mechanism": 9}) == [("carol", ErrorCode.UNSUPPORTED_SASL_MECHANISM)]
+        assert alter([key, {**key, "mechanism": 2}]) == [("carol", 0)]
+        assert alter([key]) == [("carol", ErrorCode.RESOURCE_NOT_FOUND)]
+
+
+def test_no_part_of_a_password_or_a_key_is_shown_anywhere(
+    broker: SecuredBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Asker(broker.bootstrap) as ask:
+        log_in(ask, Mechanism.SCRAM_SHA_256, "mallory\nlevel=ERROR", WRONG)
+    eventually(lambda: "login_refused" in caplog.text)
+    assert WRONG not in caplog.text
+    assert "\nlevel=ERROR" not in caplog.text
