@@ -21,7 +21,7 @@ def test_the_first_user_is_made_offline_and_others_by_the_broker_that_runs(tmp_p
     data = f"--data={tmp_path / 'data'}"
     assert add("admin", data, "--iterations=4096") == ["user admin can log in by SCRAM-SHA-256, SCRAM-SHA-512"]
     logins = "--listen=LOGINS=SASL_PLAINTEXT://127.0.0.1:0"
-    with ServedBroker(tmp_path / "data", logins) as broker:
+    with ServedBroker(tmp_path / "data", logins, "--super-user=User:ANONYMOUS") as broker:
         address = broker.addresses.rpartition("//")[2]
         bootstrap = f"--bootstrap={broker.bootstrap}"
         assert add("app", bootstrap, "--mechanism=SCRAM-SHA-512") == ["user app can log in by SCRAM-SHA-512"]

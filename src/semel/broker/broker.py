@@ -305,7 +305,7 @@ class Broker:
         )
         self.guard = Guard(
             self.log.state.access,
-            in_force=self._access_rules,
+            in_force=self._access_rules or any(listener.protocol.uses_sasl for listener in self.listeners),
             super_users=self._super_users,
             metrics=self.metrics,
             events=self.events,

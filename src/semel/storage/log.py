@@ -63,10 +63,6 @@ FORGOTTEN_AT_ONCE: Final = 200
 PRODUCER_STATE_BYTES: Final = 140
 
 
-# Entries by which somebody is somebody. A user who was removed must not come back with a loss of power.
-_IDENTITIES: Final = (ProducerIdsReserved, TransactionalIdClaimed, UserCredentialSet, UserCredentialRemoved)
-
-
 @dataclass(frozen=True, slots=True)
 class LogSettings:
     """The settings of the log; every number except those of blocks may change between two starts."""
@@ -291,7 +287,9 @@ class Log:
             self.state.apply(entry)
             for partition in ended:
                 self._expect(end, partition)
-            if isinstance(entry, _IDENTITIES):
+            # A user who was removed must not come back with a loss of power either.
+            is_of_user = isinstance(entry, UserCredentialSet | UserCredentialRemoved)
+            if is_of_user or isinstance(entry, ProducerIdsReserved | TransactionalIdClaimed):
                 self.identity_end = end
         except BaseException as error:
             self._note_broken_off(name_of(entry), end, error)

@@ -223,6 +223,8 @@ def requests(topic_id: bytes, producer_id: int, member_id: str = "") -> dict[int
             "topic_partitions": [],
         },
         CONSUMER_GROUP_DESCRIBE: {"group_ids": ["consumers"], "include_authorized_operations": True},
+        SASL_HANDSHAKE: {"mechanism": "SCRAM-SHA-256"},
+        SASL_AUTHENTICATE: {"auth_bytes": b""},
         DESCRIBE_USER_SCRAM_CREDENTIALS: {"users": []},
         ALTER_USER_SCRAM_CREDENTIALS: {
             "deletions": [],

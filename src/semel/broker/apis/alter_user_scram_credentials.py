@@ -8,10 +8,11 @@ refused.
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answered_in_steps, attempted
 from semel.broker.connection import Exchange
+from semel.broker.guard import ALTER_CLUSTER
 from semel.broker.serving import Serving
 from semel.core.entries import Entry
 from semel.core.refusals import DUPLICATE_RESOURCE, UNACCEPTABLE_CREDENTIAL, Refused
@@ -20,6 +21,8 @@ from semel.core.users import Users, check_mechanism, credential_of
 
 # Decides about one credential, or refuses.
 Change = Callable[[], Entry]
+
+RIGHTS: Final = (ALTER_CLUSTER,)
 
 
 @answered_in_steps
@@ -36,12 +39,13 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     twice = {user for (user, _), count in counts.items() if count > 1}
     results = []
     for user, wanted in changes.items():
-        results.append({"user": user, **attempted(_change, broker, wanted, user in twice)})
+        results.append({"user": user, **attempted(_change, broker, exchange, wanted, user in twice)})
         yield APPEND_PIECES * len(wanted)
     return {"results": results}
 
 
-def _change(broker: Serving, wanted: list[Change], twice: bool) -> Fields:
+def _change(broker: Serving, exchange: Exchange, wanted: list[Change], twice: bool) -> Fields:
+    broker.guard.check(exchange, ALTER_CLUSTER)
     if twice:
         raise Refused(DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")
     for entry in [decide() for decide in wanted]:

@@ -4,17 +4,25 @@ Nothing of a key or a salt is ever shown. A request that names no user is about 
 """
 
 from collections import Counter
-from typing import Any
+from typing import Any, Final
 
-from semel.broker.apis.answers import Fields, answered_in_steps, attempted
+from semel.broker.apis.answers import Fields, answered_in_steps, attempted, attempted_in_steps
 from semel.broker.connection import Exchange
+from semel.broker.guard import DESCRIBE_CLUSTER
 from semel.broker.serving import Serving
 from semel.core.refusals import DUPLICATE_RESOURCE, RESOURCE_NOT_FOUND, Refused
 from semel.core.steps import Steps, each
 
+RIGHTS: Final = (DESCRIBE_CLUSTER,)
+
 
 @answered_in_steps
 def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
+    return {"results": [], **(yield from attempted_in_steps(_describe_users(broker, exchange, request)))}
+
+
+def _describe_users(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
+    broker.guard.check(exchange, DESCRIBE_CLUSTER)
     named = [item.name for item in request.users or ()]
     counts = Counter(named or broker.log.state.users)
     results = yield from each(

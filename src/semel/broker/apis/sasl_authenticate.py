@@ -7,7 +7,7 @@ change. What a client sends here to prove itself must never reach an event or an
 
 import asyncio
 import logging
-from typing import Any
+from typing import Any, Final
 
 from semel.broker.apis.answers import answer, answer_in_steps, decoded
 from semel.broker.connection import Exchange
@@ -15,6 +15,9 @@ from semel.broker.serving import Serving
 from semel.core.refusals import ILLEGAL_SASL_STATE, Refused
 from semel.core.steps import Steps
 from semel.security.login import Login
+
+# Every client may log in.
+RIGHTS: Final = ()
 
 
 def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:

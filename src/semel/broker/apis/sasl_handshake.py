@@ -13,6 +13,9 @@ from semel.broker.serving import Serving
 from semel.core.refusals import ILLEGAL_SASL_STATE, NONE, UNSUPPORTED_VERSION, Refused
 from semel.core.steps import Steps
 
+# Every client may log in.
+RIGHTS: Final = ()
+
 _WITH_HEADERS_FROM: Final = 1
 
 
