@@ -14,13 +14,13 @@ import asyncio
 import logging
 import secrets
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from semel.broker.apis import served_by_its_handler
+from semel.broker.certificates import TlsSettings
 from semel.broker.chores import Chores
 from semel.broker.classic_groups import ClassicGroupCoordinator
 from semel.broker.clock import Clock
@@ -28,6 +28,7 @@ from semel.broker.compactor import Compactor
 from semel.broker.connection import Connection, Exchange
 from semel.broker.consumer_groups import ConsumerGroupCoordinator
 from semel.broker.disk_thread import DiskThread
+from semel.broker.doors import Doors
 from semel.broker.events import Events
 from semel.broker.guard import Guard
 from semel.broker.journal_pump import DiskSync, Durability, JournalPump, Sync
@@ -51,7 +52,6 @@ from semel.core.users import SECRET_BYTES
 from semel.replica.lease import LEASE_SECONDS, Lease
 from semel.replica.writer import Fenced
 from semel.security.listeners import Listener, check_listeners, shown_address
-from semel.security.login import Login
 from semel.storage.files import DiskFiles, Files, MemoryFiles
 from semel.storage.log import Log, LogSettings, Torn
 from semel.storage.segment import Stretch
@@ -80,6 +80,7 @@ class Broker:
         port: int = 0,
         listeners: Sequence[Listener] = (),
         insecure: bool = False,
+        tls: TlsSettings | None = None,
         durability: Durability = "fsync",
         store: Store | None = None,
         commit_interval_seconds: float = 0.0,
@@ -99,7 +100,8 @@ class Broker:
         """`data` is the directory to keep the log in; without one it lives in memory, as long as the broker does.
 
         `listeners` take the place of `host` and `port`, where one plain listener is not enough. Beyond the loopback a
-        listener without a login is refused unless `insecure` says that the network is trusted.
+        listener without TLS is refused unless `insecure` says that the network is trusted. `tls` says where the
+        certificates lie that listeners with TLS need.
 
         With `access_rules` a client may do what the access rules in the log allow; `super_users`, such as
         "User:admin", may do everything. What is denied is told to `security_log`.
@@ -114,6 +116,7 @@ class Broker:
         self._security_log = security_log
         self.listeners = list(listeners) or [Listener(host=host, port=port)]
         check_listeners(self.listeners, insecure=insecure)
+        self.doors = Doors(self.listeners, tls, self.limits, self.metrics, self.events)
         # A store answers when it has what it was given; its disks are its own business.
         self.durability: Durability = durability if store is None else "fsync"
         self.pace = pace or Pace()
@@ -153,9 +156,6 @@ class Broker:
         self._disk_threads = disk_threads
         # In the order in which they came, so that the same events have the same outcome.
         self._connections: dict[Connection, None] = {}
-        # Those whose clients have yet to log in, and how many there are of each address.
-        self._unknown_connections: set[Connection] = set()
-        self._unknown: Counter[str] = Counter()
         self._servers: list[asyncio.Server] = []
         self._loop: asyncio.AbstractEventLoop
         self._chores: Chores
@@ -252,8 +252,8 @@ class Broker:
         """Take connections on one of the listeners, which learns its port here."""
         listener = self.listeners[number]
 
-        def connection() -> Connection:
-            return Connection(self, self.listeners[number], self._new_login(listener))
+        def connection() -> asyncio.BufferedProtocol:
+            return self.doors.connection(self, self.listeners[number], self.log.state.users)
 
         try:
             server = await self._loop.create_server(
@@ -305,7 +305,7 @@ class Broker:
         )
         self.guard = Guard(
             self.log.state.access,
-            in_force=self._access_rules or any(listener.protocol.uses_sasl for listener in self.listeners),
+            in_force=self._access_rules or self.doors.ask_who_comes,
             super_users=self._super_users,
             metrics=self.metrics,
             events=self.events,
@@ -315,7 +315,9 @@ class Broker:
         self.consumer_groups = ConsumerGroupCoordinator(self.runtime, self.members)
         self.groups = ClassicGroupCoordinator(self.runtime, self.members, self.consumer_groups)
         self.compactor.begin(self.runtime, self._thread("compact"))
-        self._chores = Chores(self.runtime, self.compactor, self.receive_memory, self._connections)
+        self._chores = Chores(
+            self.runtime, self.compactor, self.receive_memory, self._connections, self.doors.look_at_certificates
+        )
 
     @property
     def bootstrap(self) -> str:
@@ -450,7 +452,7 @@ class Broker:
     def welcome(self, connection: Connection) -> bool:
         """A client has connected; False if there are too many."""
         is_full = len(self._connections) >= self.limits.connections_max
-        is_full = is_full or (connection.is_unknown and not self._has_room_for_unknown(connection))
+        is_full = is_full or not self.doors.has_room(connection)
         if is_full or self._stopping or self.failed.done():
             self.metrics.connections_refused += 1
             self.events.tell(
@@ -458,42 +460,16 @@ class Broker:
             )
             return False
         self._connections[connection] = None
-        if connection.is_unknown:
-            self._unknown_connections.add(connection)
-            self._unknown[connection.address] += 1
+        self.doors.enter(connection)
         self.metrics.connections_opened += 1
         self.metrics.connections_open += 1
         connection.number = self.metrics.connections_opened
         return True
 
-    def _new_login(self, listener: Listener) -> Login | None:
-        if not listener.protocol.uses_sasl:
-            return None
-        return Login(listener.mechanisms, self.log.state.users, secrets.token_urlsafe)
-
-    def _has_room_for_unknown(self, connection: Connection) -> bool:
-        """Whether one more client may take its time to say who it is."""
-        of_address = self._unknown[connection.address]
-        return (
-            self._unknown.total() < self.limits.unknown_connections_max
-            and of_address < self.limits.unknown_connections_per_address_max
-        )
-
-    def note_login(self, connection: Connection) -> None:
-        self._forget_unknown(connection)
-
-    def _forget_unknown(self, connection: Connection) -> None:
-        """A client has said who it is, or is gone."""
-        if connection in self._unknown_connections:
-            self._unknown_connections.remove(connection)
-            self._unknown[connection.address] -= 1
-            if not self._unknown[connection.address]:
-                del self._unknown[connection.address]
-
     def farewell(self, connection: Connection) -> None:
         if connection in self._connections:
             del self._connections[connection]
-            self._forget_unknown(connection)
+            self.doors.note_known(connection)
             self.metrics.connections_open -= 1
             self.groups.connection_lost(connection.number)
         self._note_progress()

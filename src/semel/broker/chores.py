@@ -34,9 +34,15 @@ class Chores:
     """The chores of one broker."""
 
     def __init__(
-        self, runtime: Runtime, compactor: Compactor, memory: ReceiveMemory, connections: Iterable[Connection]
+        self,
+        runtime: Runtime,
+        compactor: Compactor,
+        memory: ReceiveMemory,
+        connections: Iterable[Connection],
+        look_at_certificates: Callable[[], None],
     ) -> None:
         """`connections` are those that there are at any time."""
+        self._look_at_certificates = look_at_certificates
         self._runtime = runtime
         self._compactor = compactor
         self._memory = memory
@@ -47,6 +53,7 @@ class Chores:
         """Do each of them whenever its time has come."""
         runtime, compactor = self._runtime, self._compactor
         self._every(HOUSEKEEPING_SECONDS, self._keep_house)
+        self._every(HOUSEKEEPING_SECONDS, lambda: at_once(self._look_at_certificates))
         self._every(RETENTION_SECONDS, lambda: runtime.log.retain(runtime.clock.now_ms()))
         self._every(compactor.look_seconds, lambda: at_once(compactor.look))
         self._every(FORGET_SECONDS, lambda: forget_silent_transactional_ids(runtime))

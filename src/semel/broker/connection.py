@@ -26,10 +26,11 @@ from semel.broker.turns import Turns
 from semel.core.principal import ANONYMOUS, Principal
 from semel.core.shares import address_of
 from semel.security.listeners import Listener
-from semel.security.login import Login
+from semel.security.login import Login, check_login
+from semel.security.names import NoName
 from semel.wire.errors import ProtocolError
 from semel.wire.frames import SIZE_BYTES, RequestHeader, frame_size, parse_request_header
-from semel.wire.versions import API_VERSIONS, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from semel.wire.versions import PRODUCE
 
 Buffer = bytes | bytearray | memoryview
 
@@ -43,11 +44,18 @@ UNSENT_BYTES_NOTED: Final = 4 * 1024
 # A client that sends or takes this much has got on, or one byte a minute would hold a connection for ever.
 PROGRESS_BYTES: Final = 64 * 1024
 
-# What a client may ask for before it is logged in.
-BEFORE_LOGIN: Final = frozenset((API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE))
-
 # Stands for an answer that cannot be given.
 _HANGING_UP: Final[Sequence[Buffer]] = (b"",)
+
+
+class Doors(Protocol):
+    """What a connection tells of how far its client has come with saying who it is."""
+
+    def note_known(self, connection: "Connection") -> None: ...
+
+    def principal_of(self, certificate: bytes | None) -> Principal: ...
+
+    def tls_failed(self, connection: "Connection", reason: str) -> None: ...
 
 
 class Host(Protocol):
@@ -59,6 +67,10 @@ class Host(Protocol):
     turns: Turns
     pump: JournalPump
     receive_memory: ReceiveMemory
+
+    @property
+    def doors(self) -> Doors: ...
+
     # Answers that were given but not taken yet, of all connections.
     unsent_bytes: int
 
@@ -67,9 +79,6 @@ class Host(Protocol):
 
     def farewell(self, connection: "Connection") -> None:
         """A connection has ended."""
-
-    def note_login(self, connection: "Connection") -> None:
-        """A client has logged in."""
 
     def protocol_error(self, connection: "Connection", error: ProtocolError) -> None:
         """A client has sent what is no request."""
@@ -202,6 +211,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, host: Host, listener: Listener, login: Login | None = None) -> None:
         """`login` is asked before anything is served, if there is one."""
+        self._is_shaking_hands = listener.protocol.uses_tls
+        self._certified: Principal = ANONYMOUS
         self.host = host
         self.listener = listener
         self.login = login
@@ -334,31 +345,40 @@ class Connection(asyncio.BufferedProtocol):
     def _serve(self, frame: memoryview) -> None:
         header = parse_request_header(frame)
         if self.login is not None:
-            self._check_login(self.login, header.api_key)
+            check_login(self.login, header.api_key, self.host.clock.steady_ms())
         exchange = Exchange(self, header)
         self._exchanges.append(exchange)
         self._has_to_wait = True
         self.host.serve(exchange, frame[header.body :], self._go_on)
 
-    def _check_login(self, login: Login, api_key: int) -> None:
-        """Refuse what may not be asked before a login."""
-        if api_key not in BEFORE_LOGIN and not login.is_valid_at(self.host.clock.steady_ms()):
-            when = "after its login has expired" if login.is_over else "before a login"
-            raise ProtocolError(f"a request of API {api_key} {when}")
-
     def note_login(self) -> None:
         """The client is logged in now."""
         self._frame_bytes_max = self.host.limits.frame_bytes_max
-        self.host.note_login(self)
+        self.host.doors.note_known(self)
+
+    def handshake_done(self, certificate: bytes | None) -> None:
+        """TLS is established; `certificate` is what the client has shown."""
+        self._is_shaking_hands = False
+        try:
+            self._certified = self.host.doors.principal_of(certificate)
+        except (NoName, ValueError) as error:
+            self.host.protocol_error(self, ProtocolError(f"the client's certificate: {error}"))
+            return
+        if not self.is_unknown:
+            self.host.doors.note_known(self)
+
+    def handshake_failed(self, reason: str) -> None:
+        """The client does not speak TLS, or not as it has to."""
+        self.host.doors.tls_failed(self, reason)
 
     @property
     def principal(self) -> Principal:
-        return ANONYMOUS if self.login is None else self.login.principal
+        return self._certified if self.login is None else self.login.principal
 
     @property
     def is_unknown(self) -> bool:
-        """Whether the client has to log in, and has not done so."""
-        return self.login is not None and not self.login.is_over
+        """Whether TLS is not established yet, or the client has to log in and has not done so."""
+        return self._is_shaking_hands or (self.login is not None and not self.login.is_over)
 
     def _go_on(self) -> None:
         """The handler has finished with the request, which may not be answered yet."""

@@ -189,6 +189,9 @@ def _connections(broker: Broker) -> Iterator[str]:
     )
     yield from _family("counter", "logins_total", "Logins that succeeded.", metrics.logins)
     yield from _family("counter", "logins_refused_total", "Logins that failed.", metrics.refused_logins)
+    yield from _family(
+        "counter", "handshakes_refused_total", "Handshakes of TLS that failed.", metrics.refused_handshakes
+    )
     yield from _family("counter", "received_bytes_total", "Bytes that clients sent.", metrics.bytes_in)
     yield from _family("counter", "sent_bytes_total", "Bytes that clients were sent.", metrics.bytes_out)
     yield from _family(

@@ -60,6 +60,7 @@ class Metrics:
         "logins",
         "protocol_errors",
         "refused_batches",
+        "refused_handshakes",
         "refused_logins",
         "refused_producers",
         "storage_errors",
@@ -92,6 +93,7 @@ class Metrics:
         self.protocol_errors = 0
         self.logins = 0
         self.refused_logins = 0
+        self.refused_handshakes = 0
         self.storage_errors = 0
         self.checkpoints = 0
         # Passes over partitions, what they read and took away, and batches that stayed as they could not be opened.

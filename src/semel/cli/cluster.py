@@ -12,11 +12,13 @@ from typing import Final, TypeVar
 
 from semel.cli.addresses import broker_address
 from semel.cli.errors import Failure
+from semel.cli.settings_file import read_client_settings
 from semel.client.cluster import Cluster
-from semel.client.errors import LogError, UnknownTopic
+from semel.client.errors import LogError, SettingsRefused, UnknownTopic
 from semel.client.patience import Patience
 from semel.client.places import Isolation, Position, Topic, TopicPartition
-from semel.client.settings import Address, ClientSettings
+from semel.client.settings import BOOTSTRAP as _BOOTSTRAP
+from semel.client.settings import PREFIX, Address, ClientSettings, from_options
 
 T = TypeVar("T")
 
@@ -29,22 +31,40 @@ _READY_MS_MAX: Final = 3_000
 
 def add_bootstrap(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--bootstrap",
-        default=BOOTSTRAP_DEFAULT,
-        metavar="HOST:PORT",
-        help=f"a broker of the cluster ({BOOTSTRAP_DEFAULT})",
+        "--bootstrap", metavar="HOST:PORT", help=f"a broker of the cluster ({BOOTSTRAP_DEFAULT}, or what the file says)"
+    )
+    parser.add_argument(
+        "--command-config",
+        metavar="FILE",
+        help="a client's settings for TLS and the login, as Kafka's own tools take them: properties, .json or .toml",
     )
 
 
 @contextmanager
-def cluster_at(bootstrap: str) -> Iterator[Cluster]:
-    """The cluster for the length of a block, which ends in a `Failure` where the client has one of its errors."""
-    settings = ClientSettings((broker_address(bootstrap),), client_id="semel", request_timeout_ms=_ANSWER_MS_MAX)
+def cluster_at(options: argparse.Namespace) -> Iterator[Cluster]:
+    """The cluster that the options of `add_bootstrap` name, for the length of a block, which ends in a `Failure` where
+    the client has one of its errors."""
+    settings = _settings(options.bootstrap, options.command_config)
     try:
         with Cluster(settings) as cluster:
             yield cluster
     except LogError as error:
         raise Failure(str(error)) from None
+
+
+def _settings(bootstrap: str | None, file: str | None) -> ClientSettings:
+    """What a command connects with. A setting that no client has is refused by its name."""
+    named = {} if file is None else read_client_settings(file)
+    if bootstrap is not None or _BOOTSTRAP not in named:
+        address, port = broker_address(bootstrap or BOOTSTRAP_DEFAULT)
+        named[_BOOTSTRAP] = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+    try:
+        settings = from_options({f"{PREFIX}{name}": str(value) for name, value in named.items()})
+    except SettingsRefused as error:
+        # In a file they stand without the prefix that they have as options of Spark.
+        reason = str(error).replace(f"option {PREFIX}", "setting ").replace(PREFIX, "")
+        raise Failure(f"{file}: {reason}") from None
+    return replace(settings, client_id="semel", request_timeout_ms=_ANSWER_MS_MAX)
 
 
 def soon(cluster: Cluster, attempt: Callable[[], T]) -> T:

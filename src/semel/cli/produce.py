@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
     except OSError as error:
         raise Failure(f"{options.file or 'standard input'}: {error.strerror}") from None
     key = None if options.key is None else options.key.encode()
-    with cluster_at(options.bootstrap) as cluster:
+    with cluster_at(options) as cluster:
         producer = _Producer(cluster, options.topic, key, options.partition)
         progress = Progress(f"producing to {options.topic}", size)
         sent_bytes = 0

@@ -22,6 +22,7 @@ from semel.cli.garbage import Garbage
 from semel.cli.listeners import LISTEN_DEFAULT, listeners_of
 from semel.cli.progress import Progress
 from semel.cli.subcommands import count, positive
+from semel.cli.tls import add_tls, tls_of
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -60,6 +61,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="[NAME=]HOST[:PORT]",
         help="the address clients of a listener are told to use, where it is not --listen",
     )
+    add_tls(parser)
     add(
         "--insecure",
         action="store_true",
@@ -134,6 +136,7 @@ def run(options: argparse.Namespace) -> int:
     if os.path.exists(options.data) and not os.path.isdir(options.data):
         raise Failure(f"{options.data}: this is a file; --data takes a directory, and makes one that is missing")
     listeners = listeners_of(options.listen, options.advertise, insecure=options.insecure)
+    tls = tls_of(options)
     metrics = listening_address(options.metrics) if options.metrics else None
     limits = _limits(options.limit)
     for sentence in not_promised():
@@ -147,6 +150,7 @@ def run(options: argparse.Namespace) -> int:
             options.data,
             listeners=listeners,
             insecure=options.insecure,
+            tls=tls,
             durability=options.durability,
             store=_store(options),
             commit_interval_seconds=options.commit_interval / 1000,
@@ -182,6 +186,8 @@ async def _serve(broker: "Broker", garbage: Garbage, metrics: tuple[str, int] | 
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, asked_to_stop)
+    if broker.doors.uses_tls:
+        loop.add_signal_handler(signal.SIGHUP, broker.doors.reload_certificates)
     with _listening():
         await broker.start()
     garbage.look_from_time_to_time(loop)
@@ -228,7 +234,9 @@ def _store(options: argparse.Namespace) -> "Store | None":
 def _readable_errors(options: argparse.Namespace) -> Iterator[None]:
     """Whatever keeps the broker from serving, as one line."""
     from semel.broker.broker import BrokerFailed, BrokerFenced
+    from semel.broker.certificates import CertificatesRefused
     from semel.core.slots import BrokenHistory
+    from semel.security.listeners import ListenersRefused
     from semel.storage.journal import Damaged, Misfit
     from semel.store import StoreError
 
@@ -238,7 +246,7 @@ def _readable_errors(options: argparse.Namespace) -> Iterator[None]:
         raise Fenced(str(error)) from None
     except (StoreError, BrokenHistory) as error:
         raise Failure(f"the store cannot be used: {error}") from None
-    except BrokerFailed as error:
+    except (BrokerFailed, CertificatesRefused, ListenersRefused) as error:
         raise Failure(str(error)) from None
     except Misfit as error:
         way_on = f"semel repair {options.data} shows a way on"

@@ -16,11 +16,23 @@ class SettingsFile(NamedTuple):
     form: str
 
 
+def read_client_settings(file: str) -> dict[str, object]:
+    """The settings of one client. A name without one of the known ends is a file of properties, as Kafka's tools have
+    it."""
+    form = Path(file).suffix.removeprefix(".")
+    by_role = _read(file, form if form in READ_FORMATS else "properties")
+    return dict(by_role[None])
+
+
 def read_settings_file(file: str) -> SettingsFile:
     form = Path(file).suffix.removeprefix(".")
     if form not in READ_FORMATS:
         raise Failure(f"{file}: its name has to end with one of .{', .'.join(READ_FORMATS)}")
+    return SettingsFile(_read(file, form), form)
+
+
+def _read(file: str, form: str) -> dict[Role | None, dict[str, object]]:
     try:
-        return SettingsFile(read(Path(file).read_text(encoding="utf-8"), form), form)
+        return read(Path(file).read_text(encoding="utf-8"), form)
     except (OSError, UnicodeDecodeError, NotAConfiguration) as error:
         raise Failure(f"{file}: {getattr(error, 'strerror', None) or error}") from error

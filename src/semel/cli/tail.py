@@ -89,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
     show = _as_json if options.format == "json" else _as_line
     left = options.count
     try:
-        with cluster_at(options.bootstrap) as cluster:
+        with cluster_at(options) as cluster:
             isolation = _ISOLATIONS[options.isolation]
             reader = _Reader(cluster, options.topic, options.partition, options.begin, options.follow, isolation)
             for batch in () if left == 0 else reader.batches():

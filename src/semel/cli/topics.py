@@ -42,7 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    with cluster_at(options.bootstrap) as cluster:
+    with cluster_at(options) as cluster:
         if options.action == "list":
             _list(cluster)
         elif options.action == "create":

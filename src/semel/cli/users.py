@@ -91,7 +91,7 @@ def _list(options: argparse.Namespace) -> None:
                 for user in users
             }
     else:
-        with cluster_at(options.bootstrap) as cluster:
+        with cluster_at(options) as cluster:
             found = client.users_of(cluster)
     rows = [("USER", "MECHANISMS", "ITERATIONS")]
     for user, held in sorted(found.items()):
@@ -101,7 +101,7 @@ def _list(options: argparse.Namespace) -> None:
 
 def _add(options: argparse.Namespace, password: str, chosen: list[Mechanism]) -> None:
     if not options.data:
-        with cluster_at(options.bootstrap) as cluster:
+        with cluster_at(options) as cluster:
             client.set_password(cluster, options.name, password, options.iterations, *chosen)
         return
     with _directory(options.data) as log:
@@ -119,7 +119,7 @@ def _remove(options: argparse.Namespace, chosen: list[Mechanism]) -> None:
             for mechanism in _held(options.name, held, chosen):
                 log.commit(log.state.users.decide_remove(options.name, mechanism))
         return
-    with cluster_at(options.bootstrap) as cluster:
+    with cluster_at(options) as cluster:
         wanted = _held(options.name, client.users_of(cluster).get(options.name, {}), chosen)
         client.remove_user(cluster, options.name, *wanted)
 

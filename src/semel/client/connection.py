@@ -231,7 +231,10 @@ class Connection:
             raise ConnectionLost(f"{self._where} answered request {correlation_id} instead of {self._expected_id}")
         return frame
 
-    def _lost(self, error: OSError) -> ConnectionLost:
+    def _lost(self, error: OSError) -> LogError:
+        if isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or ""):
+            # With TLS 1.3 a client learns only here that its certificate was refused.
+            return AuthenticationFailed(f"the broker at {self._where} ended TLS: {error.reason}")
         return ConnectionLost(f"the connection to {self._where} broke: {_reason(error)}")
 
 
@@ -245,7 +248,7 @@ def _connect(address: Address, settings: ClientSettings, where: str) -> socket.s
         if settings.receive_buffer_bytes > 0:
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, settings.receive_buffer_bytes)
         if settings.uses_tls:
-            connected = _tls(settings).wrap_socket(connected, server_hostname=address[0])
+            connected = _shake_hands(connected, address, settings, where)
         # A broker may hold a fetch back for as long as it was told, before it has anything to say.
         connected.settimeout((settings.request_timeout_ms + settings.fetch_wait_ms_max) / 1000)
     except BaseException as error:
@@ -256,6 +259,17 @@ def _connect(address: Address, settings: ClientSettings, where: str) -> socket.s
             raise ConnectionLost(f"cannot connect to {where}: {_reason(error)}") from None
         raise
     return connected
+
+
+def _shake_hands(connected: socket.socket, address: Address, settings: ClientSettings, where: str) -> socket.socket:
+    context = _tls(settings)
+    try:
+        return context.wrap_socket(connected, server_hostname=address[0])
+    except ssl.SSLCertVerificationError:
+        raise
+    except OSError as error:
+        reason = getattr(error, "reason", None) or _reason(error)
+        raise ConnectionLost(f"{where} broke off the handshake of TLS; does it speak TLS? ({reason})") from None
 
 
 def _tls(settings: ClientSettings) -> ssl.SSLContext:

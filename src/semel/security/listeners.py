@@ -10,19 +10,26 @@ from enum import StrEnum
 from ipaddress import ip_address
 from typing import Final
 
-from semel.security.login import SCRAM_MECHANISMS
+from semel.security.login import MECHANISMS, SCRAM_MECHANISMS
 
 
 class SecurityProtocol(StrEnum):
     """What goes over a listener's connections, by Kafka's names."""
 
     PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
     SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
 
     @property
     def uses_sasl(self) -> bool:
         """Whether a client has to log in."""
         return self.name.startswith("SASL")
+
+    @property
+    def uses_tls(self) -> bool:
+        """Whether its connections are encrypted."""
+        return self.name.endswith("SSL")
 
 
 _DANGERS: Final = {
@@ -54,7 +61,10 @@ class Listener:
     @property
     def mechanisms(self) -> tuple[str, ...]:
         """How its clients may log in."""
-        return tuple(SCRAM_MECHANISMS) if self.protocol.uses_sasl else ()
+        if not self.protocol.uses_sasl:
+            return ()
+        # By PLAIN the password itself is sent.
+        return MECHANISMS if self.protocol.uses_tls else tuple(SCRAM_MECHANISMS)
 
     @property
     def reached_at(self) -> tuple[str, int]:
@@ -94,7 +104,7 @@ def check_listeners(listeners: Sequence[Listener], *, insecure: bool) -> None:
         if names.count(name) > 1:
             raise ListenersRefused(f"two listeners are called {name}; give each a name of its own")
     for listener in listeners:
-        if not insecure and not listener.is_on_loopback:
+        if not insecure and not listener.is_on_loopback and not listener.protocol.uses_tls:
             raise ListenersRefused(
                 f"listener {listener.name} on {listener.host or 'every address'} is {listener.protocol}: "
                 f"{_DANGERS[listener.protocol]}; listen on 127.0.0.1, or say --insecure if the network is trusted"

@@ -3,8 +3,8 @@
     nothing --handshake--> a mechanism --tokens--> logged in --handshake--> a mechanism --tokens--> logged in ...
 
 A client that is logged in may log in again over the same connection (KIP-368), by the same mechanism and as the same
-user; until then it is who it was. What is refused ends the connection. This file must never know a socket or a message
-of the protocol, and never put into an error what a client sent to prove itself.
+user; until then it is who it was. What is refused ends the connection. This file must never know a socket, and never
+put into an error what a client sent to prove itself.
 """
 
 import hmac
@@ -21,9 +21,13 @@ from semel.core.refusals import (
 from semel.core.steps import Steps, elsewhere
 from semel.core.users import Credential, Mechanism, Users, credential_of, salted
 from semel.security.scram import ScramExchange, failed
+from semel.wire.errors import ProtocolError
+from semel.wire.versions import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 
 PLAIN: Final = "PLAIN"
 SCRAM_MECHANISMS: Final = {mechanism.sasl_name: mechanism for mechanism in Mechanism}
+# What a client may ask for before it is logged in.
+BEFORE_LOGIN: Final = frozenset((API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE))
 MECHANISMS: Final = (PLAIN, *SCRAM_MECHANISMS)
 
 
@@ -95,6 +99,13 @@ class Login:
             raise Refused(SASL_AUTHENTICATION_FAILED, "the user of a connection may not change")
         self.principal = principal
         self._used, self._chosen, self._scram = self._chosen, None, None
+
+
+def check_login(login: Login, api_key: int, now_ms: int) -> None:
+    """ProtocolError for a request that may not be sent before a login, or after it has expired."""
+    if api_key not in BEFORE_LOGIN and not login.is_valid_at(now_ms):
+        when = "after its login has expired" if login.is_over else "before a login"
+        raise ProtocolError(f"a request of API {api_key} {when}")
 
 
 def _read_plain(token: bytes) -> tuple[str, str]:

@@ -38,6 +38,10 @@ class RequestHeader(NamedTuple):
     body: int
 
 
+# How an alert and a handshake of TLS begin; as the size of a frame both are beyond 350 MB.
+_TLS_RECORDS: Final = (0x1503, 0x1603)
+
+
 def frame_size(buffer: Buffer, offset: int, frame_bytes_max: int) -> int:
     """How many bytes follow the size at `offset`; all four bytes of the size must be there."""
     try:
@@ -46,6 +50,8 @@ def frame_size(buffer: Buffer, offset: int, frame_bytes_max: int) -> int:
         raise ProtocolError("a frame's size takes four bytes") from error
     if size < 0:
         raise ProtocolError(f"a frame of negative size {size}")
+    if size >> 16 in _TLS_RECORDS:
+        raise ProtocolError("bytes of TLS where a frame begins: the other side speaks TLS here, and this side does not")
     if size > frame_bytes_max:
         raise ProtocolError(f"a frame of {size} bytes is larger than {frame_bytes_max}")
     return size

@@ -1,0 +1,125 @@
+"""The certificates of the broker: read from files, checked, and read again when the files change.
+
+What cannot be used is refused at the start with one line; later, what was read before stays in force and the reason is
+told. Connections that are open keep what they began with. This file must never put a password of a key into an error.
+"""
+
+import os
+import ssl
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from semel.core.principal import ANONYMOUS, USER, Principal
+from semel.security.names import rules_of, subject_of
+
+
+class ClientAuth(StrEnum):
+    """Whether clients show a certificate, as `ssl.client.auth` of Apache Kafka."""
+
+    NONE = "none"
+    REQUESTED = "requested"
+    REQUIRED = "required"
+
+
+class CertificatesRefused(ValueError):
+    """These files cannot be used for TLS; the message says which, and why."""
+
+
+@dataclass(frozen=True)
+class TlsSettings:
+    """Where certificates lie, and what is asked of clients. Files are PEM."""
+
+    certificate: str
+    key: str | None = None
+    key_password: str | None = field(default=None, repr=False)
+    client_auth: ClientAuth = ClientAuth.NONE
+    client_authority: str | None = None
+    principal_rules: str = "DEFAULT"
+
+    @property
+    def files(self) -> Sequence[str]:
+        return [file for file in (self.certificate, self.key, self.client_authority) if file is not None]
+
+
+class Certificates:
+    """What TLS is done with now."""
+
+    def __init__(self, settings: TlsSettings) -> None:
+        """CertificatesRefused if it cannot be done with these settings."""
+        self._settings = settings
+        try:
+            self._name_of: Callable[[str], str] = rules_of(settings.principal_rules)
+        except ValueError as error:
+            raise CertificatesRefused(str(error)) from None
+        if settings.client_auth != ClientAuth.NONE and settings.client_authority is None:
+            raise CertificatesRefused(
+                "certificates of clients are asked for, and no authority is named that may have signed them"
+            )
+        self._seen = self._look()
+        self.context = _context(settings)
+
+    def has_changed(self) -> bool:
+        """Whether a file is another one than when it was last read."""
+        return self._look() != self._seen
+
+    def read_again(self) -> None:
+        """Use what is in the files now for new connections. CertificatesRefused, and nothing has changed, if that
+        cannot be used; then it is tried again when a file changes."""
+        self._seen = self._look()
+        self.context = _context(self._settings)
+
+    def principal_of(self, certificate: bytes | None) -> Principal:
+        """Whom a client's certificate names. NoName or ValueError for one that names nobody."""
+        if certificate is None:
+            return ANONYMOUS
+        return Principal(USER, self._name_of(subject_of(certificate)))
+
+    def _look(self) -> list[tuple[int, int, int] | None]:
+        """What tells one state of the files from another."""
+        seen: list[tuple[int, int, int] | None] = []
+        for file in self._settings.files:
+            try:
+                stat = os.stat(file)
+                seen.append((stat.st_mtime_ns, stat.st_size, stat.st_ino))
+            except OSError:
+                seen.append(None)
+        return seen
+
+
+def _context(settings: TlsSettings) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+    for file in settings.files:
+        try:
+            Path(file).read_bytes()
+        except OSError as error:
+            raise CertificatesRefused(f"{file}: {error.strerror}") from None
+    try:
+        # An empty password instead of none, or OpenSSL would ask for one at the terminal.
+        context.load_cert_chain(settings.certificate, settings.key, settings.key_password or "")
+    except (ssl.SSLError, ValueError) as error:
+        files = " and ".join(dict.fromkeys((settings.certificate, settings.key or settings.certificate)))
+        is_locked = b"ENCRYPTED" in Path(settings.key or settings.certificate).read_bytes()
+        reason = "the key is encrypted, and the password is missing or wrong" if is_locked else _reason(error)
+        raise CertificatesRefused(f"{files} cannot be used for TLS: {reason}") from None
+    if settings.client_authority is not None:
+        try:
+            context.load_verify_locations(settings.client_authority)
+        except (ssl.SSLError, ValueError) as error:
+            raise CertificatesRefused(f"{settings.client_authority} holds no authority: {_reason(error)}") from None
+    context.verify_mode = {
+        ClientAuth.NONE: ssl.CERT_NONE,
+        ClientAuth.REQUESTED: ssl.CERT_OPTIONAL,
+        ClientAuth.REQUIRED: ssl.CERT_REQUIRED,
+    }[settings.client_auth]
+    return context
+
+
+def _reason(error: Exception) -> str:
+    reason = getattr(error, "reason", None)
+    if reason == "KEY_VALUES_MISMATCH":
+        return "the key is not that of the certificate"
+    return str(reason or error)

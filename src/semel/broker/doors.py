@@ -1,0 +1,109 @@
+"""The doors of a broker: TLS and logins of its listeners, and how many strangers may stand in them at once.
+
+A stranger is a client that has not established TLS yet, or has to log in and has not done so. This file must never see
+a request.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from semel.broker.certificates import Certificates, CertificatesRefused, TlsSettings
+from semel.broker.connection import Connection, Host
+from semel.broker.events import Events
+from semel.broker.limits import Limits
+from semel.broker.metrics import Metrics
+from semel.broker.tls import RECEIVED_BYTES, TlsLayer
+from semel.core.principal import ANONYMOUS, Principal
+from semel.core.users import Users
+from semel.security.listeners import Listener, ListenersRefused, SecurityProtocol
+from semel.security.login import Login
+
+
+class Doors:
+    """What a client passes before it is served."""
+
+    def __init__(
+        self, listeners: Sequence[Listener], tls: TlsSettings | None, limits: Limits, metrics: Metrics, events: Events
+    ) -> None:
+        """ListenersRefused or CertificatesRefused if there is no TLS where a listener needs it."""
+        for listener in listeners:
+            if listener.protocol.uses_tls and tls is None:
+                raise ListenersRefused(f"listener {listener.name} is {listener.protocol}, and no certificate is named")
+        # Then a client may do what the access rules allow, and nothing else.
+        self.ask_who_comes = any(listener.protocol is not SecurityProtocol.PLAINTEXT for listener in listeners)
+        self._certificates: Final = None if tls is None else Certificates(tls)
+        # Into which all layers of TLS receive, one after the other.
+        self._tls_bytes = memoryview(bytearray(RECEIVED_BYTES))
+        self._limits = limits
+        self._metrics = metrics
+        self._events = events
+        self.strangers: set[Connection] = set()
+        self._of_address: Counter[str] = Counter()
+
+    # -- how a connection begins --------------------------------------------------------------------------------------
+
+    def connection(self, host: Host, listener: Listener, users: Users) -> asyncio.BufferedProtocol:
+        """A new connection, with the login that its listener asks for, and behind TLS where the listener has it."""
+        login = Login(listener.mechanisms, users, secrets.token_urlsafe) if listener.protocol.uses_sasl else None
+        connection = Connection(host, listener, login)
+        if not listener.protocol.uses_tls or self._certificates is None:
+            return connection
+        return TlsLayer(connection, self._certificates.context, self._tls_bytes)
+
+    # -- strangers ----------------------------------------------------------------------------------------------------
+
+    def has_room(self, connection: Connection) -> bool:
+        """Whether one more client may take its time to say who it is."""
+        of_address = self._of_address[connection.address]
+        return not connection.is_unknown or (
+            len(self.strangers) < self._limits.unknown_connections_max
+            and of_address < self._limits.unknown_connections_per_address_max
+        )
+
+    def enter(self, connection: Connection) -> None:
+        """A client has connected."""
+        if connection.is_unknown:
+            self.strangers.add(connection)
+            self._of_address[connection.address] += 1
+
+    def note_known(self, connection: Connection) -> None:
+        """A client has said who it is, or is gone."""
+        if connection in self.strangers:
+            self.strangers.remove(connection)
+            self._of_address -= Counter([connection.address])
+
+    # -- TLS ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def uses_tls(self) -> bool:
+        """Whether there are certificates to read again."""
+        return self._certificates is not None
+
+    def principal_of(self, certificate: bytes | None) -> Principal:
+        """Whom a client's certificate names. NoName or ValueError for one that names nobody."""
+        return ANONYMOUS if self._certificates is None else self._certificates.principal_of(certificate)
+
+    def tls_failed(self, connection: Connection, reason: str) -> None:
+        """A client does not speak TLS, or not as it has to."""
+        self._metrics.refused_handshakes += 1
+        self._events.tell(logging.WARNING, "tls_refused", peer=connection.peer, reason=reason)
+
+    def reload_certificates(self) -> None:
+        """Read the files of TLS again, for connections to come. What cannot be used changes nothing, and is told."""
+        if self._certificates is None:
+            return
+        try:
+            self._certificates.read_again()
+        except CertificatesRefused as error:
+            self._events.tell(logging.ERROR, "certificates_refused", reason=error)
+        else:
+            self._events.tell(logging.INFO, "certificates_read")
+
+    def look_at_certificates(self) -> None:
+        """Read the files again if they are others than before."""
+        if self._certificates is not None and self._certificates.has_changed():
+            self.reload_certificates()

@@ -1,0 +1,162 @@
+"""The principal that a client's certificate names: its subject as text, and Kafka's rules that make a name of that.
+
+    RULE:^CN=([^,]+),.*$/$1/L, DEFAULT
+
+The subject is written as RFC 2253 has it, and as Java's X500Principal does, so that rules written for Apache Kafka give
+the same names here: the last part of the certificate's name first, an attribute without a short name by its number.
+Nothing here may open a file or a socket; and a certificate comes here only when TLS has verified it.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+_SEQUENCE, _SET, _VERSION, _OBJECT_ID, _BMP_STRING, _LATIN_STRING = 0x30, 0x31, 0xA0, 0x06, 0x1E, 0x14
+_TEXTS: Final = {0x0C: "utf-8", 0x13: "ascii", 0x16: "ascii", _LATIN_STRING: "latin-1", _BMP_STRING: "utf-16-be"}
+_SHORT_NAMES: Final = {
+    "2.5.4.3": "CN",
+    "2.5.4.6": "C",
+    "2.5.4.7": "L",
+    "2.5.4.8": "ST",
+    "2.5.4.9": "STREET",
+    "2.5.4.10": "O",
+    "2.5.4.11": "OU",
+    "0.9.2342.19200300.100.1.25": "DC",
+    "0.9.2342.19200300.100.1.1": "UID",
+}
+_RULE: Final = re.compile(r"(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)")
+_REFERENCE: Final = re.compile(r"\\(.)|\$(\d+)")
+
+
+class RulesRefused(ValueError):
+    """What is written is no rule for principals; the message says which part."""
+
+
+class NoName(Exception):
+    """A certificate that no rule makes a name of."""
+
+
+def rules_of(text: str) -> Callable[[str], str]:
+    """Makes the name of a principal of a subject, as `ssl.principal.mapping.rules` of Apache Kafka would: the first
+    rule that matches the whole subject counts. Raises `NoName` for a subject that none matches."""
+    rules = list(_parsed(text)) or [_name_itself]
+
+    def name_of(subject: str) -> str:
+        for rule in rules:
+            name = rule(subject)
+            if name is not None:
+                return name
+        raise NoName(f"no rule for principals matches the subject {subject!r}")
+
+    return name_of
+
+
+def _parsed(text: str) -> Iterator[Callable[[str], str | None]]:
+    text = text.strip()
+    place = 0
+    while place < len(text):
+        match = _RULE.match(text, place)
+        if match is None:
+            raise RulesRefused(f"{text[place:]!r} is no rule for principals: DEFAULT is, and RULE:pattern/name/[LU]")
+        place = match.end()
+        separator = re.compile(r"\s*(,\s*|$)").match(text, place)
+        if separator is None:
+            raise RulesRefused(f"{text[place:]!r} stands behind a rule for principals; a comma was expected")
+        place = separator.end()
+        yield _name_itself if match[1] else _rule(match[2], match[3], match[4])
+
+
+def _name_itself(subject: str) -> str:
+    return subject
+
+
+def _rule(pattern: str, name: str, case: str) -> Callable[[str], str | None]:
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        raise RulesRefused(f"{pattern!r} is no regular expression: {error}") from None
+
+    def apply(subject: str) -> str | None:
+        match = compiled.fullmatch(subject)
+        if match is None:
+            return None
+        made = _REFERENCE.sub(lambda one: _referred(one, match), name)
+        return made.lower() if case == "L" else made.upper() if case == "U" else made
+
+    return apply
+
+
+def _referred(reference: re.Match[str], match: re.Match[str]) -> str:
+    """What `$1` stands for; a number for which the pattern has no group stands for itself."""
+    if reference[1] is not None:
+        return str(reference[1])
+    number = int(reference[2])
+    return (match[number] or "") if number <= match.re.groups else str(reference[0])
+
+
+# -- the subject of a certificate -----------------------------------------------------------------------------------
+
+
+class _Element(NamedTuple):
+    """One element of DER: its tag, its content, and all of its bytes."""
+
+    tag: int
+    content: bytes
+    whole: bytes
+
+
+def subject_of(certificate: bytes) -> str:
+    """The subject of an X.509 certificate in DER. ValueError for what is none."""
+    try:
+        ((_, certificate_content, _),) = _elements(certificate)
+        to_be_signed = next(_elements(certificate_content))
+        fields = [field for field in _elements(to_be_signed.content) if field.tag != _VERSION]
+        # Behind the serial number, the signature's algorithm, the issuer, and how long it is valid.
+        relative_names = [list(_elements(relative.content)) for relative in _elements(fields[4].content)]
+        return ",".join("+".join(map(_attribute, relative)) for relative in reversed(relative_names))
+    except (IndexError, StopIteration, UnicodeDecodeError) as error:
+        raise ValueError(f"not a certificate: {error}") from None
+
+
+def _elements(data: bytes) -> Iterator[_Element]:
+    place = 0
+    while place < len(data):
+        tag, length, begin = data[place], data[place + 1], place + 2
+        if length & 0x80:
+            size = length & 0x7F
+            length = int.from_bytes(data[begin : begin + size])
+            begin += size
+        end = begin + length
+        if end > len(data):
+            raise ValueError("not a certificate: it ends too soon")
+        yield _Element(tag, data[begin:end], data[place:end])
+        place = end
+
+
+def _attribute(attribute: _Element) -> str:
+    kind, value = _elements(attribute.content)
+    number = _object_id(kind.content)
+    short = _SHORT_NAMES.get(number)
+    if short is None or value.tag not in _TEXTS:
+        return f"{short or number}=#{value.whole.hex()}"
+    return f"{short}={_escaped(value.content.decode(_TEXTS[value.tag]))}"
+
+
+def _object_id(content: bytes) -> str:
+    numbers, number = [], 0
+    for byte in content:
+        number = number << 7 | byte & 0x7F
+        if not byte & 0x80:
+            numbers.append(number)
+            number = 0
+    first = min(numbers[0] // 40, 2)
+    return ".".join(map(str, (first, numbers[0] - 40 * first, *numbers[1:])))
+
+
+def _escaped(text: str) -> str:
+    text = re.sub(r'([,+"\\<>;])', r"\\\1", text)
+    if text[:1] in ("#", " "):
+        text = f"\\{text}"
+    if text.endswith(" ") and not text.endswith("\\ "):
+        text = f"{text[:-1]}\\ "
+    return text

@@ -1,0 +1,97 @@
+"""Certificates for tests: an authority that signs them, made in a moment and trusted by nobody else.
+
+    authority = Authority(tmp_path)
+    broker_files = authority.issue("broker", "localhost", "127.0.0.1")
+
+It needs the package `cryptography`, which is imported here and nowhere else in semel. The keys lie unencrypted in the
+directory that the test names, so this file must never be used for anything but tests.
+"""
+
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+from typing import NamedTuple
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+_VALID: timedelta = timedelta(days=2)
+
+
+class Files(NamedTuple):
+    """Where a certificate and its key lie, as PEM."""
+
+    certificate: str
+    key: str
+
+
+class Authority:
+    """Signs certificates; `file` is what a client trusts."""
+
+    def __init__(self, directory: Path, name: str = "semel tests") -> None:
+        self._directory = directory
+        directory.mkdir(parents=True, exist_ok=True)
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        certificate = (
+            _begun(self._name, self._name, self._key.public_key(), timedelta())
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .sign(self._key, hashes.SHA256())
+        )
+        self.file = str(directory / f"{name.replace(' ', '-')}.pem")
+        Path(self.file).write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+
+    def issue(
+        self,
+        name: str,
+        *hosts: str,
+        subject: x509.Name | None = None,
+        key_password: str | None = None,
+        expired: bool = False,
+    ) -> Files:
+        """A certificate for this common name, or for a whole `subject`, that stands for these hosts."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        whole = subject or x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        since = -10 * _VALID if expired else timedelta()
+        certificate = _begun(whole, self._name, key.public_key(), since).add_extension(
+            x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False
+        )
+        if hosts:
+            certificate = certificate.add_extension(
+                x509.SubjectAlternativeName([_host(host) for host in hosts]), critical=False
+            )
+        signed = certificate.sign(self._key, hashes.SHA256())
+        files = Files(str(self._directory / f"{name}.pem"), str(self._directory / f"{name}.key"))
+        Path(files.certificate).write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+        encryption = (
+            serialization.NoEncryption()
+            if key_password is None
+            else serialization.BestAvailableEncryption(key_password.encode())
+        )
+        private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
+        Path(files.key).write_bytes(private)
+        return files
+
+
+def _begun(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, since: timedelta
+) -> x509.CertificateBuilder:
+    begin = datetime.now(UTC) - timedelta(hours=1) + since
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(begin)
+        .not_valid_after(begin + _VALID)
+    )
+
+
+def _host(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
