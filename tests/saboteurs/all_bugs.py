@@ -15,6 +15,7 @@ from saboteurs.pipeline_bugs import PIPELINE_BUGS
 from saboteurs.planting import Bug
 from saboteurs.publish_bugs import PUBLISH_BUGS
 from saboteurs.schema_bugs import SCHEMA_BUGS
+from saboteurs.security_bugs import SECURITY_BUGS
 from saboteurs.sink_bugs import SINK_BUGS
 from saboteurs.step_bugs import STEP_BUGS
 from saboteurs.store_bugs import STORE_BUGS
@@ -35,4 +36,5 @@ ALL_BUGS: Final[tuple[Bug, ...]] = (
     *OUTBOX_BUGS,
     *SCHEMA_BUGS,
     *KIT_BUGS,
+    *SECURITY_BUGS,
 )

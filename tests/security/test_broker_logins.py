@@ -7,8 +7,10 @@ import pytest
 from asking import Asker, ConnectionEnded
 from eventually import eventually
 from secured import CLIENTS, PASSWORD, REFUSALS, WRONG, SecuredBroker, login, own_client
+from semel.broker.broker import Broker
 from semel.broker.limits import Limits
 from semel.core.users import Mechanism
+from semel.security.listeners import ListenersRefused
 from semel.wire.errors import ErrorCode
 from semel.wire.versions import (
     ALTER_USER_SCRAM_CREDENTIALS,
@@ -76,6 +78,13 @@ def test_before_a_login_a_client_may_ask_for_nothing_else(api_key: int, ask: Ask
     ask(API_VERSIONS, client_software_name="test", client_software_version="1")
     with pytest.raises(GONE):
         metadata(ask) if api_key == METADATA else ask(api_key, users=None)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "", "10.1.2.3"])
+def test_a_broker_in_a_program_refuses_a_plain_listener_beyond_the_loopback(host: str) -> None:
+    with pytest.raises(ListenersRefused, match="--insecure"):
+        Broker(host=host)
+    assert Broker(host=host, insecure=True)
 
 
 def test_a_login_that_was_begun_is_not_one(ask: Asker) -> None:
@@ -169,8 +178,8 @@ def test_so_many_strangers_may_be_connected_and_those_who_log_in_make_room() -> 
             log_in(first, Mechanism.SCRAM_SHA_256)
             with Asker(broker.bootstrap) as fourth:
                 fourth(API_VERSIONS, client_software_name="test", client_software_version="1")
-                assert broker.look(lambda b: len(b._unknown_connections)) == 2
-        eventually(lambda: broker.look(lambda b: not b._unknown_connections and not b._unknown))
+                assert broker.look(lambda b: len(b.doors.strangers)) == 2
+        eventually(lambda: broker.look(lambda b: not b.doors.strangers and not b.doors._of_address))
 
 
 def test_a_client_that_does_not_log_in_in_time_is_sent_away() -> None:

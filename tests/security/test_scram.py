@@ -2,6 +2,8 @@
 
 import base64
 import contextlib
+import hashlib
+import hmac
 import itertools
 
 import pytest
@@ -175,6 +177,20 @@ def test_the_nonce_is_the_clients_followed_by_the_brokers() -> None:
     assert exchange.respond(b"n,,n=alice,r=abc").startswith(b"r=abcBROKER,s=")
     assert "invalid credentials" in failure(exchange, b"c=biws,r=abc,p=AAAA")
     failure(exchange, b"c=biws,r=abcBROKER,p=AAAA")
+
+
+@pytest.mark.parametrize("changes", [{"header": "eSws"}, {"nonce": "r=other"}])
+def test_the_header_and_the_nonce_of_the_second_message_are_those_of_the_first(changes: dict[str, str]) -> None:
+    """Even with a proof of just these messages, which only the user can compute."""
+    mechanism = Mechanism.SCRAM_SHA_256
+    exchange = exchange_of(mechanism)
+    first = exchange.respond(b"n,,n=alice=2C a=3D1,r=abc").decode()
+    final = f"c={changes.get('header', 'biws')},{changes.get('nonce', first.partition(',')[0])}"
+    said = f"n=alice=2C a=3D1,r=abc,{first},{final}".encode()
+    key = hmac.digest(SALTED[mechanism], b"Client Key", "sha256")
+    signature = hmac.digest(hashlib.sha256(key).digest(), said, "sha256")
+    proof = base64.b64encode(bytes(a ^ b for a, b in zip(key, signature, strict=True))).decode()
+    assert "invalid credentials" in failure(exchange, f"{final},p={proof}".encode())
 
 
 def test_our_client_leaves_a_broker_that_asks_for_too_many_iterations() -> None:

@@ -19,6 +19,7 @@ from semel.client.connection import ConnectionLost
 from semel.client.settings import from_options
 from semel.security.listeners import ListenersRefused, SecurityProtocol
 from semel.testing.certificates import Authority, Files
+from semel.wire.errors import ErrorCode
 from semel.wire.records import Record
 from semel.wire.versions import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 
@@ -76,6 +77,15 @@ def test_a_real_client_logs_in_over_tls(
     for password, outcomes in ((PASSWORD, {"written"}), (WRONG, REFUSALS[client])):
         settings = trusting(authority, login(mechanism, "alice", password, "SASL_SSL"))
         assert write(broker.bootstrap, settings) in outcomes
+
+
+@pytest.mark.parametrize("token", [f"\0alice\0{WRONG}", f"\0nobody\0{PASSWORD}", f"bob\0alice\0{PASSWORD}", "x"])
+def test_a_wrong_password_by_plain_is_refused(token: str, broker: SecuredBroker, authority: Authority) -> None:
+    with TlsAsker(broker.bootstrap, authority) as ask:
+        ask(SASL_HANDSHAKE, mechanism="PLAIN")
+        answer = ask(SASL_AUTHENTICATE, auth_bytes=token.encode())
+        assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert PASSWORD not in answer.error_message
 
 
 def test_a_large_answer_and_a_large_request_pass_whole(broker: SecuredBroker, authority: Authority) -> None:
@@ -225,13 +235,13 @@ def test_certificates_are_read_again_when_they_change_and_garbage_keeps_the_old_
     with SecuredBroker(SSL, tls=TlsSettings(*first)) as broker, TlsAsker(broker.bootstrap, authority) as ask:
         assert served_name(broker, authority) == "first"
         Path(first.certificate).write_text("garbage")
-        broker.look(lambda b: b._look_at_certificates())
+        broker.look(lambda b: b.doors.look_at_certificates())
         assert "event=certificates_refused" in caplog.text
         assert served_name(broker, authority) == "first"
         second = authority.issue("second", "localhost")
         Path(first.certificate).write_bytes(Path(second.certificate).read_bytes())
         Path(first.key).write_bytes(Path(second.key).read_bytes())
-        broker.look(lambda b: b._look_at_certificates())
+        broker.look(lambda b: b.doors.look_at_certificates())
         assert served_name(broker, authority) == "second"
         assert ask(API_VERSIONS, **VERSIONS_ASKED).error_code == 0, "the connection of before is still good"
 
@@ -269,14 +279,14 @@ def test_a_handshake_that_never_ends_is_sent_away_and_counts_as_a_stranger(files
             socket.create_connection((host, int(port)), 30) as one,
             socket.create_connection((host, int(port)), 30) as two,
         ):
-            eventually(lambda: broker.look(lambda b: len(b._unknown_connections)) == 2)
+            eventually(lambda: broker.look(lambda b: len(b.doors.strangers)) == 2)
             with socket.create_connection((host, int(port)), 30) as three:
                 assert received_end(three)
             broker.skip(21)
             broker.look(lambda b: list(b._chores._keep_house()))
             assert received_end(one)
             assert received_end(two)
-            assert broker.look(lambda b: len(b._unknown_connections)) == 0
+            assert broker.look(lambda b: len(b.doors.strangers)) == 0
 
 
 def received_end(connected: socket.socket) -> bool:

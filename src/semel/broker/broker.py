@@ -45,13 +45,11 @@ from semel.broker.standby import ANSWERED, refused_by_a_standby
 from semel.broker.transactions import TransactionCoordinator
 from semel.broker.turns import Turns
 from semel.compaction.opening import KeyChecks
-from semel.core.entries import LoginSecretMade
 from semel.core.slots import BrokenHistory
 from semel.core.steps import Pace
-from semel.core.users import SECRET_BYTES
 from semel.replica.lease import LEASE_SECONDS, Lease
 from semel.replica.writer import Fenced
-from semel.security.listeners import Listener, check_listeners, shown_address
+from semel.security.listeners import Listener, shown_address
 from semel.storage.files import DiskFiles, Files, MemoryFiles
 from semel.storage.log import Log, LogSettings, Torn
 from semel.storage.segment import Stretch
@@ -100,8 +98,7 @@ class Broker:
         """`data` is the directory to keep the log in; without one it lives in memory, as long as the broker does.
 
         `listeners` take the place of `host` and `port`, where one plain listener is not enough. Beyond the loopback a
-        listener without TLS is refused unless `insecure` says that the network is trusted. `tls` says where the
-        certificates lie that listeners with TLS need.
+        listener without TLS is refused unless `insecure` says that the network is trusted. `tls` names certificates.
 
         With `access_rules` a client may do what the access rules in the log allow; `super_users`, such as
         "User:admin", may do everything. What is denied is told to `security_log`.
@@ -115,8 +112,7 @@ class Broker:
         self.events = Events(security_log=security_log)
         self._security_log = security_log
         self.listeners = list(listeners) or [Listener(host=host, port=port)]
-        check_listeners(self.listeners, insecure=insecure)
-        self.doors = Doors(self.listeners, tls, self.limits, self.metrics, self.events)
+        self.doors = Doors(self.listeners, insecure, tls, self.limits, self.metrics, self.events)
         # A store answers when it has what it was given; its disks are its own business.
         self.durability: Durability = durability if store is None else "fsync"
         self.pace = pace or Pace()
@@ -215,9 +211,7 @@ class Broker:
 
     def _begin(self) -> None:
         """The log is whole, and this is the broker that changes it."""
-        if not self.log.state.users.secret and any(listener.protocol.uses_sasl for listener in self.listeners):
-            self.runtime.commit(LoginSecretMade(secrets.token_bytes(SECRET_BYTES)))
-            self.pump.follow()
+        self.doors.begin(self.runtime)
         self.transactions.begin()
         self.groups.begin()
         self.consumer_groups.begin()
@@ -451,8 +445,7 @@ class Broker:
 
     def welcome(self, connection: Connection) -> bool:
         """A client has connected; False if there are too many."""
-        is_full = len(self._connections) >= self.limits.connections_max
-        is_full = is_full or not self.doors.has_room(connection)
+        is_full = len(self._connections) >= self.limits.connections_max or not self.doors.has_room(connection)
         if is_full or self._stopping or self.failed.done():
             self.metrics.connections_refused += 1
             self.events.tell(

@@ -198,7 +198,9 @@ class Exchange:
 
     def note_login(self) -> None:
         """The client is logged in now."""
-        self._connection.note_login()
+        connection = self._connection
+        connection._frame_bytes_max = connection.host.limits.frame_bytes_max
+        connection.host.doors.note_known(connection)
 
     @property
     def connection_number(self) -> int:
@@ -350,11 +352,6 @@ class Connection(asyncio.BufferedProtocol):
         self._exchanges.append(exchange)
         self._has_to_wait = True
         self.host.serve(exchange, frame[header.body :], self._go_on)
-
-    def note_login(self) -> None:
-        """The client is logged in now."""
-        self._frame_bytes_max = self.host.limits.frame_bytes_max
-        self.host.doors.note_known(self)
 
     def handshake_done(self, certificate: bytes | None) -> None:
         """TLS is established; `certificate` is what the client has shown."""

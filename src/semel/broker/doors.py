@@ -16,10 +16,12 @@ from semel.broker.connection import Connection, Host
 from semel.broker.events import Events
 from semel.broker.limits import Limits
 from semel.broker.metrics import Metrics
+from semel.broker.runtime import Runtime
 from semel.broker.tls import RECEIVED_BYTES, TlsLayer
+from semel.core.entries import LoginSecretMade
 from semel.core.principal import ANONYMOUS, Principal
-from semel.core.users import Users
-from semel.security.listeners import Listener, ListenersRefused, SecurityProtocol
+from semel.core.users import SECRET_BYTES, Users
+from semel.security.listeners import Listener, ListenersRefused, SecurityProtocol, check_listeners
 from semel.security.login import Login
 
 
@@ -27,14 +29,22 @@ class Doors:
     """What a client passes before it is served."""
 
     def __init__(
-        self, listeners: Sequence[Listener], tls: TlsSettings | None, limits: Limits, metrics: Metrics, events: Events
+        self,
+        listeners: Sequence[Listener],
+        insecure: bool,
+        tls: TlsSettings | None,
+        limits: Limits,
+        metrics: Metrics,
+        events: Events,
     ) -> None:
-        """ListenersRefused or CertificatesRefused if there is no TLS where a listener needs it."""
+        """ListenersRefused or CertificatesRefused if the listeners cannot be served like this."""
+        check_listeners(listeners, insecure=insecure)
         for listener in listeners:
             if listener.protocol.uses_tls and tls is None:
                 raise ListenersRefused(f"listener {listener.name} is {listener.protocol}, and no certificate is named")
         # Then a client may do what the access rules allow, and nothing else.
         self.ask_who_comes = any(listener.protocol is not SecurityProtocol.PLAINTEXT for listener in listeners)
+        self._asks_for_logins = any(listener.protocol.uses_sasl for listener in listeners)
         self._certificates: Final = None if tls is None else Certificates(tls)
         # Into which all layers of TLS receive, one after the other.
         self._tls_bytes = memoryview(bytearray(RECEIVED_BYTES))
@@ -43,6 +53,12 @@ class Doors:
         self._events = events
         self.strangers: set[Connection] = set()
         self._of_address: Counter[str] = Counter()
+
+    def begin(self, runtime: Runtime) -> None:
+        """Make the secret of the log from which the salts of unknown users are derived, where there is none yet."""
+        if self._asks_for_logins and not runtime.log.state.users.secret:
+            runtime.commit(LoginSecretMade(secrets.token_bytes(SECRET_BYTES)))
+            runtime.pump.follow()
 
     # -- how a connection begins --------------------------------------------------------------------------------------
 

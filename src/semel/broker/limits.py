@@ -29,8 +29,6 @@ class Limits:
     # How long a login is good for; then the client has to repeat it over the same connection (KIP-368), as clients do
     # by themselves, or the connection is closed. As in Apache Kafka (connections.max.reauth.ms): 0 is for ever.
     login_lifetime_ms: int = 0
-    # Users who can log in, each of which stands in every checkpoint.
-    users_max: int = 10_000
     # The largest request, which is one that carries records. As in Apache Kafka (socket.request.max.bytes), so that
     # every client's settings fit.
     frame_bytes_max: int = 100 * 1024 * 1024
@@ -148,7 +146,6 @@ def log_settings(limits: Limits, *, in_memory: bool) -> LogSettings:
         groups_max=limits.groups_max,
         group_name_bytes_max=limits.group_name_bytes_max,
         group_offsets_max=limits.group_offsets_max,
-        users_max=limits.users_max,
         transactions=TransactionBounds(
             ids_max=limits.transactional_ids_max,
             id_bytes_max=limits.transactional_id_bytes_max,

@@ -90,7 +90,7 @@ def _add_resource(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     act: dict[str, Callable[[Cluster, argparse.Namespace], None]]
     act = {"add": _add, "remove": _remove, "list": _list, "explain": _explain}
-    with cluster_at(options.bootstrap) as cluster:
+    with cluster_at(options) as cluster:
         act[options.action](cluster, options)
     return 0
 

@@ -355,6 +355,9 @@ class LoginSecretMade:
     secret: bytes
 
 
+# A user who was removed must not come back with a loss of power, so both are durable before they are acknowledged.
+UserChange = UserCredentialSet | UserCredentialRemoved
+
 Entry = (
     TopicCreated
     | TopicDeleted

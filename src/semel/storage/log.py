@@ -30,8 +30,7 @@ from semel.core.entries import (
     ProducerIdsReserved,
     TransactionalIdClaimed,
     TransactionEnded,
-    UserCredentialRemoved,
-    UserCredentialSet,
+    UserChange,
 )
 from semel.core.groups.groups import GROUP_NAME_BYTES_MAX, GROUP_OFFSETS_MAX, GROUPS_MAX, Groups
 from semel.core.partition import PRODUCER_EXPIRATION_MS, answered_timestamp
@@ -41,7 +40,6 @@ from semel.core.state import State
 from semel.core.steps import APPEND_PIECES, Steps, finish
 from semel.core.topics import Catalog, Topic
 from semel.core.transaction_rules import TRANSACTION_BOUNDS, TransactionBounds
-from semel.core.users import USERS_MAX
 from semel.storage import journal
 from semel.storage.aborted_blocks import BLOCK_LAYOUT, BlockLayout
 from semel.storage.cache import refuse_cache, take_as_cache
@@ -81,7 +79,6 @@ class LogSettings:
     group_offsets_max: int = GROUP_OFFSETS_MAX
     transactions: TransactionBounds = TRANSACTION_BOUNDS
     access_rules_max: int = RULES_MAX
-    users_max: int = USERS_MAX
     # Whether answers go, and records are read, before the records are on disk (`--durability os`).
     acknowledges_unsynced: bool = False
 
@@ -108,7 +105,6 @@ class Log:
             self._new_partitions,
             settings.transactions,
             settings.access_rules_max,
-            settings.users_max,
         )
         # What recovery had to read, for the operator.
         self.replayed_bytes = 0
@@ -287,8 +283,7 @@ class Log:
             self.state.apply(entry)
             for partition in ended:
                 self._expect(end, partition)
-            # A user who was removed must not come back with a loss of power either.
-            is_of_user = isinstance(entry, UserCredentialSet | UserCredentialRemoved)
+            is_of_user = isinstance(entry, UserChange)
             if is_of_user or isinstance(entry, ProducerIdsReserved | TransactionalIdClaimed):
                 self.identity_end = end
         except BaseException as error:

@@ -1,6 +1,6 @@
 """DescribeUserScramCredentials (50), version 0: which users can log in by which mechanism, with how many iterations.
 
-Nothing of a key or a salt is ever shown. A request that names no user is about all of them.
+A key or a salt is never shown. A request that names no user is about all of them.
 """
 
 from collections import Counter

@@ -1,0 +1,171 @@
+"""The planted bugs of listeners, TLS and logins."""
+
+from typing import Final
+
+from saboteurs.planting import Bug
+
+_SCRAM: Final = "tests/security/test_scram.py"
+_LOGINS: Final = "tests/security/test_broker_logins.py"
+_TLS: Final = "tests/security/test_tls.py"
+_NAMES: Final = "tests/security/test_names.py"
+_USERS: Final = "tests/core/test_users.py"
+
+SECURITY_BUGS: Final[tuple[Bug, ...]] = (
+    # -- the exchange -------------------------------------------------------------------------------------------------
+    Bug(
+        "the proof of a password is not compared",
+        "semel.security.scram:ScramExchange._final",
+        "is_proven and self._is_known and len(proof) == len(signature)",
+        "self._is_known",
+        (f"{_SCRAM}::test_another_implementation_stays_out_with_a_wrong_password",),
+    ),
+    Bug(
+        "finished is taken for authenticated",
+        "semel.security.scram:ScramExchange._first",
+        "self.name = _unescaped(match['name'])",
+        "self.user = self.name = _unescaped(match['name'])",
+        (f"{_SCRAM}::test_another_implementation_gets_in_with_the_right_password_and_believes_the_answer",),
+    ),
+    Bug(
+        "the nonce of the second message is not looked at",
+        "semel.security.scram:ScramExchange._final",
+        "_decoded(match['header']) != self._header.encode() or match['nonce'] != self._nonce",
+        "False",
+        (f"{_SCRAM}::test_the_header_and_the_nonce_of_the_second_message_are_those_of_the_first",),
+    ),
+    Bug(
+        "a client may act as another user",
+        "semel.security.scram:ScramExchange._first",
+        "_unescaped(match['acting']) != self.name",
+        "False",
+        (f"{_SCRAM}::test_a_first_message_that_asks_for_what_is_not_there_is_refused",),
+    ),
+    Bug(
+        "the salt of an unknown user is another one for each log, but known to everybody",
+        "semel.core.users:Users.found",
+        "self.secret",
+        "b''",
+        (f"{_SCRAM}::test_a_user_who_does_not_exist_has_a_salt_that_stays_the_same_and_cannot_be_told_from_a_user",),
+    ),
+    Bug(
+        "an unknown user is told by the number of iterations",
+        "semel.core.users:Users.found",
+        "max(counts, key=counts.__getitem__, default=ITERATIONS_MIN)",
+        "ITERATIONS_MIN - 1",
+        (_USERS, _SCRAM),
+    ),
+    Bug(
+        "too few iterations are taken",
+        "semel.core.users:Users.decide_set",
+        "ITERATIONS_MIN <= credential.iterations <= ITERATIONS_MAX",
+        "0 < credential.iterations <= ITERATIONS_MAX",
+        (f"{_USERS}::test_a_credential_that_cannot_be_kept_is_refused",),
+    ),
+    Bug(
+        "a user who was removed comes back with the next checkpoint",
+        "semel.core.users:Users.apply",
+        "credentials.pop(mechanism, None)",
+        "credentials.get(mechanism)",
+        (_USERS,),
+    ),
+    # -- the login of a connection ------------------------------------------------------------------------------------
+    Bug(
+        "requests are served before a login",
+        "semel.security.login:check_login",
+        "api_key not in BEFORE_LOGIN and not login.is_valid_at(now_ms)",
+        "False",
+        (f"{_LOGINS}::test_before_a_login_a_client_may_ask_for_nothing_else",),
+    ),
+    Bug(
+        "a login that was begun counts as one",
+        "semel.security.login:Login.is_over",
+        "self._used is not None",
+        "self._used is not None or self._chosen is not None",
+        (f"{_LOGINS}::test_a_login_that_was_begun_is_not_one",),
+    ),
+    Bug(
+        "a login never expires",
+        "semel.security.login:Login.is_valid_at",
+        "now_ms < self.expires_at_ms",
+        "True",
+        (f"{_LOGINS}::test_a_login_expires_and_a_client_that_repeats_it_goes_on",),
+    ),
+    Bug(
+        "a connection becomes another user's",
+        "semel.security.login:Login._finish",
+        "self.is_over and principal != self.principal",
+        "False",
+        (f"{_LOGINS}::test_a_login_is_repeated_over_the_same_connection_and_the_user_stays",),
+    ),
+    Bug(
+        "PLAIN takes any password of a user",
+        "semel.security.login:_check_plain",
+        "hmac.compare_digest(stored.stored_key, credential.stored_key) and is_known",
+        "is_known",
+        (f"{_TLS}::test_a_wrong_password_by_plain_is_refused",),
+    ),
+    Bug(
+        "PLAIN is taken in the clear",
+        "semel.security.listeners:Listener.mechanisms",
+        "MECHANISMS if self.protocol.uses_tls else tuple(SCRAM_MECHANISMS)",
+        "MECHANISMS",
+        (f"{_LOGINS}::test_plain_is_not_taken_where_it_could_be_read_on_the_way",),
+    ),
+    Bug(
+        "a plain listener is open to everybody",
+        "semel.security.listeners:Listener.is_on_loopback",
+        "ip_address(self.host).is_loopback",
+        "True",
+        (f"{_LOGINS}::test_a_broker_in_a_program_refuses_a_plain_listener_beyond_the_loopback",),
+    ),
+    Bug(
+        "strangers are not counted by address",
+        "semel.broker.doors:Doors.has_room",
+        "of_address < self._limits.unknown_connections_per_address_max",
+        "True",
+        (f"{_LOGINS}::test_so_many_strangers_may_be_connected_and_those_who_log_in_make_room",),
+    ),
+    Bug(
+        "who logs in stays a stranger",
+        "semel.broker.doors:Doors.note_known",
+        "self.strangers.remove(connection)",
+        "pass",
+        (f"{_LOGINS}::test_so_many_strangers_may_be_connected_and_those_who_log_in_make_room",),
+    ),
+    # -- TLS ----------------------------------------------------------------------------------------------------------
+    Bug(
+        "a client without a certificate comes in where one is required",
+        "semel.broker.certificates:_context",
+        "ssl.CERT_REQUIRED",
+        "ssl.CERT_OPTIONAL",
+        (f"{_TLS}::test_a_client_without_a_certificate_or_with_a_strangers_stays_out_where_one_is_required",),
+    ),
+    Bug(
+        "a rule matches a part of a subject",
+        "semel.security.names:_rule",
+        "compiled.fullmatch(subject)",
+        "compiled.match(subject)",
+        (f"{_NAMES}::test_a_rule_matches_the_whole_subject_or_not_at_all",),
+    ),
+    Bug(
+        "a subject is written in the order of the certificate",
+        "semel.security.names:subject_of",
+        "reversed(relative_names)",
+        "relative_names",
+        (f"{_NAMES}::test_a_subject_is_written_as_java_writes_it",),
+    ),
+    Bug(
+        "a certificate that was replaced is never noticed",
+        "semel.broker.certificates:Certificates.has_changed",
+        "self._look() != self._seen",
+        "False",
+        (f"{_TLS}::test_certificates_are_read_again_when_they_change_and_garbage_keeps_the_old_ones",),
+    ),
+    Bug(
+        "a handshake that does not end counts for nothing",
+        "semel.broker.connection:Connection.is_unknown",
+        "self._is_shaking_hands or (self.login is not None and not self.login.is_over)",
+        "self.login is not None and not self.login.is_over",
+        (f"{_TLS}::test_a_handshake_that_never_ends_is_sent_away_and_counts_as_a_stranger",),
+    ),
+)
