@@ -10,7 +10,7 @@ import pytest
 from guarded import STRANGER, TOPIC, GuardedBroker, create_topic, rule
 from semel.broker.security_log import LINES_MAX, PERIOD_SECONDS, SecurityLog
 from semel.core.access import Operation
-from semel.wire.versions import CREATE_ACLS, DELETE_ACLS, METADATA
+from semel.wire.versions import ALTER_USER_SCRAM_CREDENTIALS, CREATE_ACLS, DELETE_ACLS, METADATA
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -69,6 +69,22 @@ def test_a_change_of_rules_is_told_and_one_that_changes_nothing_is_not(tmp_path:
     assert (added["event"], removed["event"]) == ("access_rules_added", "access_rules_removed")
     assert added["principal"] == "User:ANONYMOUS"
     assert added["rules"] == removed["rules"] == [[2, "orders", 3, "User:app", "*", 4, 3]]
+
+
+def test_a_change_of_a_user_is_told_without_what_proves_the_password(tmp_path: Path) -> None:
+    path = tmp_path / "security.log"
+    key = {"name": "carol", "mechanism": 2}
+    upsertion = {**key, "iterations": 4096, "salt": b"some salt", "salted_password": b"secret".ljust(64)}
+    with GuardedBroker(security_log=SecurityLog(path)) as broker, broker.administrator() as admin:
+        admin(ALTER_USER_SCRAM_CREDENTIALS, deletions=[], upsertions=[upsertion])
+        admin(ALTER_USER_SCRAM_CREDENTIALS, deletions=[key], upsertions=[])
+        admin(ALTER_USER_SCRAM_CREDENTIALS, deletions=[key], upsertions=[])
+    told = lines(path)
+    assert [(line["event"], line["user"], line["mechanism"], line["password"]) for line in told] == [
+        ("users_changed", "carol", "SCRAM-SHA-512", "set"),
+        ("users_changed", "carol", "SCRAM-SHA-512", "removed"),
+    ]
+    assert told[0].keys() - {"user", "mechanism", "password"} == {"at", "event", "peer", "principal", "client", "api"}
 
 
 @pytest.mark.parametrize("name", ['a"}\n{"event":"login', "\u2028\u0085\r\n", "ä\x00\x1b[31m"])

@@ -16,10 +16,14 @@ from semel.broker.connection import Exchange
 from semel.broker.events import Events
 from semel.broker.metrics import Metrics
 from semel.core.access import CLUSTER_NAME, AccessRules, Asker, Operation, ResourceType
-from semel.core.entries import AccessRulesAdded, AccessRulesRemoved
+from semel.core.entries import AccessRulesAdded, AccessRulesRemoved, UserCredentialRemoved, UserCredentialSet
 from semel.core.principal import Principal
 from semel.core.refusals import Refused
+from semel.core.users import Mechanism
 from semel.wire.errors import ErrorCode
+
+# What an administrator has changed about who may do what.
+AccessChange = AccessRulesAdded | AccessRulesRemoved | UserCredentialSet | UserCredentialRemoved
 
 
 class Right(NamedTuple):
@@ -173,10 +177,16 @@ class Guard:
         operation, resource = right.operation.name, right.resource_type.name
         self._tell(exchange, "access_denied", {"operation": operation, "resource": resource, "name": name})
 
-    def note_change(self, exchange: Exchange, entry: AccessRulesAdded | AccessRulesRemoved) -> None:
-        """The client has changed the rules."""
-        event = "access_rules_added" if isinstance(entry, AccessRulesAdded) else "access_rules_removed"
-        self._tell(exchange, event, {"rules": entry.rules})
+    def note_change(self, exchange: Exchange, entry: AccessChange) -> None:
+        """The client has changed a rule, or a user. No secret of the entry is told."""
+        match entry:
+            case AccessRulesAdded() | AccessRulesRemoved():
+                event = "access_rules_added" if isinstance(entry, AccessRulesAdded) else "access_rules_removed"
+                self._tell(exchange, event, {"rules": entry.rules})
+            case UserCredentialSet() | UserCredentialRemoved():
+                change = "set" if isinstance(entry, UserCredentialSet) else "removed"
+                fields = {"user": entry.user, "mechanism": Mechanism(entry.mechanism).sasl_name, "password": change}
+                self._tell(exchange, "users_changed", fields)
 
     def _tell(self, exchange: Exchange, event: str, fields: dict[str, Any]) -> None:
         asked: dict[str, Any] = {"client": exchange.client_id, "api": exchange.api_key}

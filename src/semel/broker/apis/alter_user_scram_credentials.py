@@ -14,13 +14,13 @@ from semel.broker.apis.answers import Fields, answered_in_steps, attempted
 from semel.broker.connection import Exchange
 from semel.broker.guard import ALTER_CLUSTER
 from semel.broker.serving import Serving
-from semel.core.entries import Entry
+from semel.core.entries import UserCredentialRemoved, UserCredentialSet
 from semel.core.refusals import DUPLICATE_RESOURCE, UNACCEPTABLE_CREDENTIAL, Refused
 from semel.core.steps import APPEND_PIECES, Steps
 from semel.core.users import Users, check_mechanism, credential_of
 
 # Decides about one credential, or refuses.
-Change = Callable[[], Entry]
+Change = Callable[[], UserCredentialSet | UserCredentialRemoved]
 
 RIGHTS: Final = (ALTER_CLUSTER,)
 
@@ -50,10 +50,11 @@ def _change(broker: Serving, exchange: Exchange, wanted: list[Change], twice: bo
         raise Refused(DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")
     for entry in [decide() for decide in wanted]:
         broker.runtime.commit(entry)
+        broker.guard.note_change(exchange, entry)
     return {}
 
 
-def _decide_set(users: Users, item: Any) -> Entry:
+def _decide_set(users: Users, item: Any) -> UserCredentialSet:
     mechanism = check_mechanism(item.name, item.mechanism)
     if len(item.salted_password) != mechanism.key_bytes:
         reason = f"a password salted for {mechanism.sasl_name} has {mechanism.key_bytes} bytes"
