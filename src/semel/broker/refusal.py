@@ -30,7 +30,14 @@ _VALUES: Final[Mapping[str, tuple[str, ...]]] = {
     "name": ("name", "."),
 }
 # What stands where there is nothing to say.
-_NOTHING: Final[Mapping[str, object]] = {"string": "", "bytes": b"", "int32": -1, "int64": -1, "timedelta_i32": 0}
+_NOTHING: Final[Mapping[str, object]] = {
+    "string": "",
+    "bytes": b"",
+    "int32": -1,
+    "int64": -1,
+    "timedelta_i32": 0,
+    "timedelta_i64": 0,
+}
 
 
 def refusal(api_key: int, version: int, request: Any, error: ErrorCode) -> dict[str, Any]:
