@@ -16,7 +16,7 @@ SMALL: Final = (
 )
 # Searched by `make failover`, in minutes. A pipeline of four needs three entries and a checkpoint to be full.
 LARGE: Final = (
-    Size(writers=3, slots=7, depth=2),
+    Size(writers=3, slots=7, depth=2, entries=1),
     Size(writers=2, slots=10, depth=4, entries=3),
 )
 # More than a writer may have under way shows only if it has more to send than that.
