@@ -10,15 +10,20 @@ from typing import TypeVar
 import pytest
 
 from asking import Asker, at
+from eventually import SECONDS_MAX, eventually
 from producing import deliver, idempotent_producer
-from semel.broker.broker import Broker
+from semel.broker.broker import Broker, BrokerFenced
 from semel.core.slots import BrokenHistory
+from semel.replica.lease import LEASE_KEY, decode_lease
 from semel.replica.slot import key_of
 from semel.storage.files import MemoryFiles
 from semel.storage.journal import Damaged
+from semel.store import Unsure
 from semel.testing.served import ServedBroker
 from semel.testing.stores import MemoryStore
-from semel.wire.records import decode_batches
+from semel.wire.errors import ErrorCode
+from semel.wire.records import decode_batches, encode_batch
+from semel.wire.versions import PRODUCE
 from semel_command import semel_failure
 
 T = TypeVar("T")
@@ -72,11 +77,80 @@ def test_what_was_acknowledged_is_there_again_on_an_empty_disk() -> None:
     asyncio.run(scenario())
 
 
-def test_a_store_of_another_version_is_refused() -> None:
+def error_of_a_payment(asker: Asker) -> int:
+    """How a broker answers a batch, wherever the topic is led."""
+    data = [{"name": "payments", "partition_data": [{"index": 0, "records": bytes(encode_batch(at(1)))}]}]
+    (topic,) = asker(PRODUCE, 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data).responses
+    return int(topic.partition_responses[0].error_code)
+
+
+def test_who_stands_by_takes_and_shows_no_records() -> None:
+    """It would acknowledge what the active broker never sees, and show what is not the newest."""
+
+    async def scenario() -> None:
+        store = MemoryStore()
+        # Nobody takes over, however busy the machine is.
+        async with Broker(store=store, lease_seconds=60) as active, Broker(store=store) as standby:
+            await asking(active, lambda asker: asker.create("payments"))
+            assert await asking(active, error_of_a_payment) == ErrorCode.NONE
+            assert await asking(standby, error_of_a_payment) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            fetched = await asking(standby, lambda asker: asker.fetch("payments"))
+            assert fetched.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    asyncio.run(scenario())
+
+
+def test_a_broker_that_cannot_keep_its_lease_serves_nobody_until_it_can() -> None:
+    """Another one may have begun meanwhile, and have taken newer records."""
+
+    class Deaf(MemoryStore):
+        is_deaf = False
+
+        async def replace(self, key: str, body: bytes | bytearray | memoryview, version: str) -> str:
+            if self.is_deaf:
+                raise Unsure("connection refused")
+            return await super().replace(key, body, version)
+
+    async def scenario() -> None:
+        store = Deaf()
+        async with Broker(store=store, lease_seconds=LEASE_SECONDS) as broker:
+
+            def refuses(asker: Asker) -> bool:
+                return error_of_a_payment(asker) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+            store.is_deaf = True
+            assert await asking(broker, lambda asker: eventually(lambda: refuses(asker)))
+            store.is_deaf = False
+            assert await asking(broker, lambda asker: eventually(lambda: not refuses(asker)))
+
+    asyncio.run(scenario())
+
+
+def test_a_broker_whose_lease_is_somebody_elses_ends_as_fenced() -> None:
+    async def scenario() -> None:
+        store = MemoryStore()
+        broker = Broker(store=store, lease_seconds=LEASE_SECONDS)
+        await broker.start()
+        content, version = store.objects.get(LEASE_KEY)
+        other = decode_lease(content)._replace(epoch=2, nonce="somebody else")
+        store.objects.replace(LEASE_KEY, other.encode(), version)
+        with pytest.raises(BrokerFenced, match="another broker has taken over"):
+            async with asyncio.timeout(SECONDS_MAX):
+                await broker.failed
+        await broker.kill()
+
+    asyncio.run(scenario())
+
+
+def test_a_store_of_another_version_or_depth_is_refused() -> None:
     async def scenario() -> None:
         store = MemoryStore()
         await store.create("format", b'{"version":2,"depth":4,"cluster_id":"x"}')
         with pytest.raises(BrokenHistory, match="version 2"):
+            await Broker(store=store).start()
+        store = MemoryStore()
+        await store.create("format", b'{"version":1,"depth":5,"cluster_id":"x"}')
+        with pytest.raises(BrokenHistory, match="depth 5"):
             await Broker(store=store).start()
         store = MemoryStore()
         await store.create("format", b"something else")

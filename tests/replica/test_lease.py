@@ -1,6 +1,7 @@
 """Who may serve, by the lease: never two at once, and nobody takes over from a broker that is heard of."""
 
 import asyncio
+import time
 from collections.abc import Coroutine
 from typing import Any
 
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semel.core.slots import BrokenHistory
-from semel.replica.lease import LEASE_KEY, LeaseHolder, LeaseWatch
+from semel.replica.lease import LEASE_KEY, LeaseHolder, LeaseWatch, boot_seconds
 from semel.store import Unsure
 from semel.testing.stores import MemoryStore
 
@@ -80,6 +81,12 @@ def test_time_in_which_a_standby_did_not_look_does_not_count() -> None:
         assert not watch.is_over
 
     run(scenario())
+
+
+def test_nobody_can_set_the_clock_of_the_lease() -> None:
+    """It goes on while the machine sleeps, and does not follow the date."""
+    before = time.clock_gettime(time.CLOCK_BOOTTIME)
+    assert before <= boot_seconds() <= time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def test_of_two_standbys_one_gets_the_lease() -> None:

@@ -14,6 +14,7 @@ from saboteurs.outbox_bugs import OUTBOX_BUGS
 from saboteurs.pipeline_bugs import PIPELINE_BUGS
 from saboteurs.planting import Bug
 from saboteurs.publish_bugs import PUBLISH_BUGS
+from saboteurs.replica_bugs import REPLICA_BUGS
 from saboteurs.schema_bugs import SCHEMA_BUGS
 from saboteurs.security_bugs import SECURITY_BUGS
 from saboteurs.sink_bugs import SINK_BUGS
@@ -27,6 +28,7 @@ ALL_BUGS: Final[tuple[Bug, ...]] = (
     *JOURNAL_BUGS,
     *STEP_BUGS,
     *STORE_BUGS,
+    *REPLICA_BUGS,
     *PIPELINE_BUGS,
     *SINK_BUGS,
     *LANE_BUGS,

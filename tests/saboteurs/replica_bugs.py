@@ -1,0 +1,194 @@
+"""The planted bugs of the journal in a store: what would lose something acknowledged over a takeover, have two brokers
+serve at once, or keep a standby from going on."""
+
+from typing import Final
+
+from saboteurs.planting import Bug
+
+_BROKER: Final = "tests/replica/test_broker_on_store.py"
+_HISTORY: Final = "tests/replica/test_slot_history.py"
+_LEASE: Final = "tests/replica/test_lease.py"
+_WRITER: Final = "tests/replica/test_slot_writer.py"
+
+REPLICA_BUGS: Final[tuple[Bug, ...]] = (
+    # -- slots and fences ---------------------------------------------------------------------------------------------
+    Bug(
+        "a slot counts before those before it are there",
+        "semel.replica.writer:SlotWriter._settle",
+        "next(iter(self._under_way.items()))",
+        "min(self._under_way.items(), key=lambda item: not item[1][2])",
+        (f"{_WRITER}::test_a_slot_counts_when_all_before_it_are_there",),
+    ),
+    Bug(
+        "a broker takes whatever lies in its slot for its own",
+        "semel.replica.writer:create_surely",
+        "(await store.get(key)).body == content",
+        "True",
+        (f"{_WRITER}::test_all_that_a_fenced_broker_has_under_way_is_lost_together",),
+    ),
+    Bug(
+        "a broker takes a lost request for a takeover",
+        "semel.replica.writer:create_surely",
+        "except Exists: pass",
+        "except (Exists, Unsure): pass",
+        (f"{_WRITER}::test_a_lost_answer_is_no_fence_and_no_second_slot",),
+    ),
+    Bug(
+        "a broker has more slots under way than are closed behind a fence",
+        "semel.replica.writer:SlotWriter.is_busy",
+        "len(self._under_way) >= DEPTH",
+        "len(self._under_way) > DEPTH",
+        (f"{_WRITER}::test_a_slot_counts_when_all_before_it_are_there",),
+    ),
+    Bug(
+        "a broker that was fenced sends its next slot",
+        "semel.replica.writer:SlotWriter._settle",
+        "self._failed = True",
+        "pass",
+        (f"{_WRITER}::test_all_that_a_fenced_broker_has_under_way_is_lost_together",),
+    ),
+    Bug(
+        "a broker that stands by sends slots",
+        "semel.replica.writer:SlotWriter.is_busy",
+        "not self._is_open",
+        "False",
+        (f"{_WRITER}::test_who_stands_by_writes_nothing",),
+    ),
+    Bug(
+        "a broker is active before its fence is there",
+        "semel.replica.reader:SlotReader.take_over",
+        "await create_surely(self._store, key_of(head.slot), encoded)",
+        "asyncio.ensure_future(create_surely(self._store, key_of(head.slot), encoded))",
+        (f"{_WRITER}::test_of_two_that_take_over_at_once_each_has_an_epoch_of_its_own",),
+    ),
+    Bug(
+        "a takeover does not raise the epoch",
+        "semel.core.slots:History.fence",
+        "self.epoch + 1",
+        "max(self.epoch, 1)",
+        (f"{_WRITER}::test_of_two_that_take_over_at_once_each_has_an_epoch_of_its_own",),
+    ),
+    Bug(
+        "the log is not told of the epoch of a takeover",
+        "semel.replica.reader:SlotReader.take_over",
+        "self._log.enter_epoch(head.epoch)",
+        "pass",
+        (f"{_WRITER}::test_all_that_a_fenced_broker_has_under_way_is_lost_together",),
+    ),
+    Bug(
+        "the slots behind a fence are read",
+        "semel.core.slots:History.take",
+        "DEPTH if is_fence else 1",
+        "1",
+        (f"{_HISTORY}::test_behind_a_fence_as_many_slots_are_closed_as_a_writer_may_have_under_way",),
+    ),
+    Bug(
+        "the nonce of a slot is not compared",
+        "semel.core.slots:History.take",
+        "head.nonce != self._nonce",
+        "False",
+        (f"{_HISTORY}::test_two_brokers_that_believe_to_have_the_same_epoch_are_told_apart",),
+    ),
+    Bug(
+        "a reader believes an older broker behind a fence",
+        "semel.core.slots:History.take",
+        "head.epoch < self.epoch",
+        "False",
+        (f"{_HISTORY}::test_an_older_broker_is_not_believed_behind_a_fence",),
+    ),
+    Bug(
+        "a slot does not say what came before it",
+        "semel.core.slots:History.take",
+        "head.previous != self.last",
+        "False",
+        (f"{_HISTORY}::test_a_history_that_was_replaced_is_noticed_at_its_next_slot",),
+    ),
+    Bug(
+        "a reader believes the entries of a damaged slot",
+        "semel.replica.slot:decode",
+        "digest_of([body]) != head.body_digest",
+        "False",
+        (f"{_HISTORY}::test_a_damaged_byte_anywhere_is_found",),
+    ),
+    Bug(
+        "what waits for the store is not bounded",
+        "semel.replica.journal:SlotJournal.append",
+        "pending + len(entry) > self._pending_bytes_max",
+        "False",
+        (f"{_WRITER}::test_what_waits_for_the_store_is_bounded",),
+    ),
+    Bug(
+        "a broker uses a store in which more slots are closed behind a fence",
+        "semel.replica.membership:_cluster_in",
+        "(version, depth) != (VERSION, DEPTH)",
+        "version != VERSION",
+        (f"{_BROKER}::test_a_store_of_another_version_or_depth_is_refused",),
+    ),
+    # -- the lease ----------------------------------------------------------------------------------------------------
+    Bug(
+        "the lease follows the date",
+        "semel.replica.lease:boot_seconds",
+        'time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))',
+        "time.time()",
+        (f"{_LEASE}::test_nobody_can_set_the_clock_of_the_lease",),
+    ),
+    Bug(
+        "a standby counts the time in which it did not look",
+        "semel.replica.lease:LeaseWatch.look",
+        "min(now - looked_at, 2 * self.pause_seconds)",
+        "now - looked_at",
+        (f"{_LEASE}::test_time_in_which_a_standby_did_not_look_does_not_count",),
+    ),
+    Bug(
+        "two standbys get the lease of one",
+        "semel.replica.lease:LeaseHolder._put",
+        "return False",
+        "pass",
+        (f"{_LEASE}::test_of_two_standbys_one_gets_the_lease",),
+    ),
+    Bug(
+        "a lost answer is the loss of the lease",
+        "semel.replica.lease:LeaseHolder.renew",
+        "decode_lease(content).nonce == self._next.nonce and await self._put(now)",
+        "False",
+        (f"{_LEASE}::test_a_lost_answer_is_not_the_loss_of_the_lease",),
+    ),
+    Bug(
+        "a broker serves on after it has released its lease",
+        "semel.replica.lease:LeaseHolder._put",
+        "not self._next.is_released",
+        "True",
+        (f"{_LEASE}::test_a_lease_that_was_released_is_over_at_once",),
+    ),
+    Bug(
+        "a standby takes over while the lease is held",
+        "semel.replica.membership:Membership.stand_by",
+        "watch.is_over",
+        "True",
+        (f"{_BROKER}::test_what_was_acknowledged_is_there_again_on_an_empty_disk",),
+    ),
+    Bug(
+        "a broker goes on when another one has its lease",
+        "semel.replica.membership:Membership.keep_lease",
+        "not is_ours",
+        "False",
+        (f"{_BROKER}::test_a_broker_whose_lease_is_somebody_elses_ends_as_fenced",),
+        10.0,
+    ),
+    # -- what a standby answers ---------------------------------------------------------------------------------------
+    Bug(
+        "a standby answers Produce and Fetch",
+        "semel.broker.broker:Broker.serve",
+        "exchange.api_key in ANSWERED",
+        "True",
+        (f"{_BROKER}::test_who_stands_by_takes_and_shows_no_records",),
+    ),
+    Bug(
+        "a broker answers after its lease has ended",
+        "semel.broker.role:Role.may_serve",
+        "self._membership.may_serve",
+        "True",
+        (f"{_BROKER}::test_a_broker_that_cannot_keep_its_lease_serves_nobody_until_it_can",),
+        10.0,
+    ),
+)
