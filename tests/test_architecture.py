@@ -41,7 +41,8 @@ ARROWS: dict[str, set[str]] = {
     "spark": {"client", "wire", "core.producers"},
     "audit": {"client", "wire"},
     "chaos": set(),
-    "testing": {"semel", "core", "wire", "storage", "store", "broker", "chaos.undisturbed"},
+    # A test that kills a broker need not wait for its lease.
+    "testing": {"semel", "core", "wire", "storage", "store", "broker", "chaos.undisturbed", "replica.lease"},
     "demo": {"semel", "cli.display", "chaos", "settings", "spark", "audit", "testing"},
     "cli": {
         *("semel", "core", "wire", "storage", "store", "security", "broker", "testing", "chaos", "settings", "client"),

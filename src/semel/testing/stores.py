@@ -3,8 +3,9 @@
     store = MemoryStore()
     await store.create("journal/0", b"the first object")
 
-It keeps the contract of `semel.store` to the letter, on any event loop, the one of virtual time included. `FaultyStore`
-is as bad as the contract allows, when it is told to:
+It keeps the contract of `semel.store` to the letter, on any event loop, the one of virtual time included, and on
+several of them in threads of their own. `FaultyStore` is for one loop, and as bad as the contract allows, when it is
+told to:
 
     store = FaultyStore(seed=7)
     store.arm(StoreFault("late", call="create", key="journal/*", chance=0.1))
@@ -17,6 +18,7 @@ is wrong, and nobody reads what an earlier call has replaced.
 """
 
 import asyncio
+import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -67,37 +69,44 @@ class Objects:
     """The objects of a store, and what each call does to them at the moment at which it lands."""
 
     def __init__(self) -> None:
+        # Each call is one step for everybody, whatever thread it comes from.
+        self._lock = threading.RLock()
         self._objects: dict[str, Found] = {}
         self._versions = count(1)
         # What came and went, in order: the key, and what it was before.
         self._changes: list[tuple[str, Found | None]] = []
 
     def create(self, key: str, body: bytes) -> str:
-        if key in self._objects:
-            raise Exists(f"{key} exists in memory")
-        return self._put(key, body)
+        with self._lock:
+            if key in self._objects:
+                raise Exists(f"{key} exists in memory")
+            return self._put(key, body)
 
     def replace(self, key: str, body: bytes, version: str) -> str:
-        if self.get(key).version != version:
-            raise Changed(f"{key} in memory was replaced by somebody else")
-        return self._put(key, body)
+        with self._lock:
+            if self.get(key).version != version:
+                raise Changed(f"{key} in memory was replaced by somebody else")
+            return self._put(key, body)
 
     def get(self, key: str) -> Found:
-        if key not in self._objects:
+        found = self._objects.get(key)
+        if found is None:
             raise Missing(f"{key} is not in memory")
-        return self._objects[key]
+        return found
 
     def list(self, folder: str, changes_ago: int = 0) -> list[Listed]:
         """As of so many changes ago."""
-        undone = self._changes[-changes_ago:] if changes_ago else []
-        seen: dict[str, Found | None] = {**self._objects, **dict(reversed(undone))}
+        with self._lock:
+            undone = self._changes[-changes_ago:] if changes_ago else []
+            seen: dict[str, Found | None] = {**self._objects, **dict(reversed(undone))}
         beginning = f"{folder}/" if folder else ""
         return [Listed(key, len(found.body)) for key, found in seen.items() if found and key.startswith(beginning)]
 
     def delete(self, key: str) -> None:
-        before = self._objects.pop(key, None)
-        if before is not None:
-            self._note(key, before)
+        with self._lock:
+            before = self._objects.pop(key, None)
+            if before is not None:
+                self._note(key, before)
 
     def _put(self, key: str, body: bytes) -> str:
         self._note(key, self._objects.get(key))
