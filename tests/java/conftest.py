@@ -49,6 +49,14 @@ def run_java() -> Run:
 
 
 @pytest.fixture(scope="session")
+def run_java_on_semel(run_java: Run) -> Run:
+    """The same, for tests that need a broker with users and certificates of their own."""
+    if FOREIGN_CLUSTER is not None:
+        pytest.skip("needs a broker of its own")
+    return run_java
+
+
+@pytest.fixture(scope="session")
 def bootstrap(run_java: Run) -> Iterator[str]:
     if FOREIGN_CLUSTER is not None:
         yield FOREIGN_CLUSTER

@@ -1,15 +1,24 @@
-"""Kafka's own console tools work on the broker as on Kafka: topics, groups, transactions, offsets, records."""
+"""Kafka's own console tools work on the broker as on Kafka: topics, groups, transactions, offsets,
+records, access rules."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
+
+from properties import java_login, java_tls, write_properties
+from secured import PASSWORD, SecuredBroker
+from semel.broker.certificates import TlsSettings
+from semel.security.listeners import SecurityProtocol
+from semel.testing.certificates import Authority
 
 Run = Callable[..., str]
 
 TOPICS = "org.apache.kafka.tools.TopicCommand"
-CONFIGS = "org.apache.kafka.tools.ConfigCommand"
+CONFIGS = "kafka.admin.ConfigCommand"
+ACLS = "org.apache.kafka.tools.AclCommand"
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
 OFFSETS = "org.apache.kafka.tools.GetOffsetShell"
@@ -70,3 +79,54 @@ def test_transactions_are_listed_and_described(tool: Tool, run_java: Run, bootst
     assert producers[0].split()[0] == "ProducerId"
     assert len(producers) > 1
     assert tool(TRANSACTIONS, "find-hanging", "--broker-id", "1").splitlines()[1:] == []
+
+
+@pytest.fixture
+def administer(run_java_on_semel: Run, tmp_path: Path) -> Iterator[Tool]:
+    """Runs a tool, as a user who logs in over TLS, against a broker where everybody has to."""
+    authority = Authority(tmp_path / "certificates")
+    with SecuredBroker(SecurityProtocol.SASL_SSL, tls=TlsSettings(*authority.issue("broker", "localhost"))) as broker:
+        broker.add_user("alice", PASSWORD)
+        login = {**java_tls(authority), **java_login("SCRAM-SHA-512", "alice", PASSWORD, SecurityProtocol.SASL_SSL)}
+        settings = write_properties(tmp_path / "alice.properties", login)
+
+        def run(name: str, *arguments: str) -> str:
+            return run_java_on_semel(
+                name, "--bootstrap-server", broker.bootstrap, "--command-config", settings, *arguments
+            )
+
+        yield run
+
+
+def rules_in(listed: str) -> set[str]:
+    """One line for each rule: the name it is about, and the rule."""
+    rules, name = set(), ""
+    for line in listed.splitlines():
+        if line.startswith("Current ACLs for resource"):
+            name = line.partition("name=")[2].partition(",")[0]
+        elif line.startswith("\t"):
+            rules.add(f"{name} {line.strip()}")
+    return rules
+
+
+def test_access_rules_are_added_listed_and_removed(administer: Tool) -> None:
+    app = ["--allow-principal", "User:app", "--topic", "orders"]
+    administer(ACLS, "--add", *app, "--consumer", "--group", "readers")
+    administer(ACLS, "--add", *app, "--operation", "Write")
+    everybody = ["--deny-principal", "User:*", "--deny-host", "10.0.0.7"]
+    administer(ACLS, "--add", *everybody, "--topic", "pay", "--resource-pattern-type", "prefixed")
+    on_orders = {
+        f"orders (principal=User:app, host=*, operation={operation}, permissionType=ALLOW)"
+        for operation in ("READ", "DESCRIBE", "WRITE")
+    }
+    others = {
+        "readers (principal=User:app, host=*, operation=READ, permissionType=ALLOW)",
+        "pay (principal=User:*, host=10.0.0.7, operation=ALL, permissionType=DENY)",
+    }
+    assert rules_in(administer(ACLS, "--list")) == on_orders | others
+    assert rules_in(administer(ACLS, "--list", "--principal", "User:app", "--topic", "orders")) == on_orders
+    administer(ACLS, "--remove", "--force", *app, "--operation", "Write")
+    administer(ACLS, "--remove", "--force", "--topic", "pay", "--resource-pattern-type", "prefixed")
+    readers, _ = sorted(others, reverse=True)
+    left = {rule for rule in on_orders if "WRITE" not in rule} | {readers}
+    assert rules_in(administer(ACLS, "--list")) == left
