@@ -14,7 +14,7 @@ from semel.client import sasl
 from semel.client.cluster import Cluster
 from semel.client.errors import AuthenticationFailed
 from semel.client.settings import ClientSettings, from_options
-from semel.core.users import ITERATIONS_MIN, SALT_BYTES, Mechanism, credential_of, salted
+from semel.core.users import Mechanism
 from semel.security.listeners import Listener, SecurityProtocol
 from semel.testing.broker import FaultyBroker
 
@@ -35,19 +35,6 @@ class SecuredBroker(FaultyBroker):
     @property
     def open(self) -> str:
         return self._broker.listeners[1].bootstrap
-
-    def add_user(self, user: str, password: str, *mechanisms: Mechanism) -> None:
-        salt = b"salt".ljust(SALT_BYTES)
-
-        async def commit() -> None:
-            for mechanism in mechanisms or Mechanism:
-                key = salted(mechanism, password, salt, ITERATIONS_MIN)
-                credential = credential_of(mechanism, key, salt, ITERATIONS_MIN)
-                users = self._broker.log.state.users
-                self._broker.runtime.commit(users.decide_set(user, mechanism, credential))
-            await self._broker.wait_until_durable()
-
-        self._call(commit())
 
     def look(self, read: Callable[[Any], Any]) -> Any:
         """What `read` makes of the broker, in its thread."""

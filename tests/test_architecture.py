@@ -16,7 +16,8 @@ PACKAGE = ROOT / "src/semel"
 # Each room, and what it may import besides itself: a room, or a single module of one. `semel` is the package's own
 # face: the modules that stand beside the rooms, which programs import.
 ARROWS: dict[str, set[str]] = {
-    "semel": {"broker", "storage.files", "cli.main"},
+    # A broker that is embedded makes what its clients log in with, where it is told to.
+    "semel": {"broker", "security.listeners", "storage.files", "testing.security", "cli.main"},
     "core": set(),
     "wire": {"core"},
     "storage": {"core"},
@@ -41,8 +42,11 @@ ARROWS: dict[str, set[str]] = {
     "spark": {"client", "wire", "core.producers"},
     "audit": {"client", "wire"},
     "chaos": set(),
-    # A test that kills a broker need not wait for its lease.
-    "testing": {"semel", "core", "wire", "storage", "store", "broker", "chaos.undisturbed", "replica.lease"},
+    "testing": {
+        *("semel", "core", "wire", "storage", "store", "security", "broker", "chaos.undisturbed"),
+        # A test that kills a broker need not wait for its lease.
+        "replica.lease",
+    },
     "demo": {"semel", "cli.display", "chaos", "settings", "spark", "audit", "testing"},
     "cli": {
         *("semel", "core", "wire", "storage", "store", "security", "broker", "testing", "chaos", "settings", "client"),

@@ -30,6 +30,7 @@ ROOMS: Final = {
     ),
     "app": ("semel.database", "semel.http.client", "semel.inbox", "semel.publish", "semel.retries"),
     "audit": ("semel.audit", "semel.client.arrow"),
+    "testing": ("semel.testing.certificates", "semel.testing.security"),
     "spark": ("semel.audit", "semel.spark", "semel.spark.dedup"),
 }
 
@@ -122,6 +123,7 @@ def test_what_an_extra_brings_is_enough_for_the_rooms_it_is_for(extra: str) -> N
         ("audit", "semel.audit"),
         ("audit", "semel.client.arrow"),
         ("spark", "semel.spark"),
+        ("testing", "semel.testing.certificates"),
     ],
 )
 def test_without_its_packages_a_room_names_the_extra_that_brings_them(extra: str, room: str) -> None:

@@ -45,6 +45,7 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "semel.spark": (),
     "semel.audit": (),
     "semel.testing.broker": ("FaultyBroker", "StoredRecord"),
+    "semel.testing.security": ("Security", "Login"),
     "semel.testing.served": ("ServedBroker", "ServeFailed"),
     "semel.testing.clock": ("Clock",),
     "semel.testing.stores": ("MemoryStore", "FaultyStore", "StoreFault"),

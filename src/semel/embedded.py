@@ -16,7 +16,9 @@ from typing import Any, Self, TypeVar
 import uvloop
 
 from semel.broker.broker import Broker
+from semel.security.listeners import SecurityProtocol
 from semel.storage.files import DiskFiles, Files, MemoryFiles
+from semel.testing.security import Login, Security
 
 T = TypeVar("T")
 
@@ -24,12 +26,26 @@ T = TypeVar("T")
 class EmbeddedBroker:
     """A broker that runs from `start` to `stop`, or as long as the `with` block lasts."""
 
-    def __init__(self, data: Path | str | None = None, *, files: Files | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        data: Path | str | None = None,
+        *,
+        files: Files | None = None,
+        security: str = SecurityProtocol.PLAINTEXT,
+        **settings: Any,
+    ) -> None:
         """`data` is the directory of the log; without one it is in memory. `settings` are those of `Broker`.
 
-        `files` takes the place of both, where a test wants a disk of its own making.
+        `files` takes the place of both, where a test wants a disk of its own making. With a `security` of "SSL",
+        "SASL_PLAINTEXT" or "SASL_SSL" clients need `client_settings`: certificates and a user are made for this broker.
         """
         self._files: Files = files or (MemoryFiles() if data is None else DiskFiles(data))
+        self._security = Security(security)
+        if security != SecurityProtocol.PLAINTEXT:
+            # It makes these itself; and brokers on one store would each make another password for the same user.
+            if taken := sorted(settings.keys() & {*self._security.settings, "tls", "store"}):
+                raise TypeError(f"security={security!r} cannot be combined with {' and '.join(taken)}")
+            settings = {**settings, **self._security.settings}
         self._settings = settings
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop
@@ -40,6 +56,16 @@ class EmbeddedBroker:
     def bootstrap(self) -> str:
         """What clients put into `bootstrap.servers`."""
         return self._bootstrap
+
+    @property
+    def client_settings(self) -> dict[str, str]:
+        """What a client of librdkafka needs, its address included; the pieces are in `login`."""
+        return {"bootstrap.servers": self._bootstrap, **self._security.client_settings}
+
+    @property
+    def login(self) -> Login:
+        """What a client needs to log in, for clients that call it by other names."""
+        return self._security.login
 
     def start(self) -> Self:
         """Return when clients can connect. Raises what kept the broker from starting."""
@@ -82,6 +108,7 @@ class EmbeddedBroker:
             try:
                 self._broker = self._make_broker()
                 loop.run_until_complete(self._broker.start())
+                loop.run_until_complete(self._security.begin(self._broker))
             except BaseException as error:
                 report(error)
                 return
@@ -104,5 +131,5 @@ class EmbeddedBroker:
 
 
 def broker(data: Path | str | None = None, **settings: Any) -> EmbeddedBroker:
-    """A broker for a `with` block, in memory or on a directory. `settings` are those of `semel.Broker`."""
+    """A broker for a `with` block, in memory or on a directory. `settings` are those of `semel.EmbeddedBroker`."""
     return EmbeddedBroker(data, **settings)

@@ -23,8 +23,10 @@ from semel.broker.refusal import refusal
 from semel.core.batch import BatchHeader
 from semel.core.batch_checks import check_sent
 from semel.core.entries import GroupDeleted
+from semel.core.users import Mechanism
 from semel.embedded import EmbeddedBroker
 from semel.storage.partition_log import PartitionLog
+from semel.testing.security import add_user
 from semel.wire import messages, versions
 from semel.wire.errors import ErrorCode
 from semel.wire.records import Record, decode_batches, encode_batch
@@ -101,6 +103,23 @@ class FaultyBroker(EmbeddedBroker):
 
         self._call(append())
 
+    def add_user(self, user: str, password: str, *mechanisms: Mechanism) -> None:
+        """Let one more user log in, by these mechanisms of SCRAM or by all. Access rules say what the user may do."""
+
+        async def add() -> None:
+            add_user(self._broker, user, password, *mechanisms)
+            await self._broker.wait_until_durable()
+
+        self._call(add())
+
+    def users(self) -> list[str]:
+        """The names of all users who can log in, in their order."""
+
+        async def names() -> list[str]:
+            return sorted(self._broker.log.state.users)
+
+        return self._call(names())
+
     def skip(self, seconds: float) -> None:
         """Let the broker believe that this much time has passed: members that were silent lose their place, and
         transactions that are open for too long are aborted. Returns when that has happened."""
@@ -146,10 +165,11 @@ class FaultyBroker(EmbeddedBroker):
         return self._call(names())
 
     def clear(self) -> None:
-        """Delete all topics and groups and forget all transactions and faults, as between two tests."""
+        """Delete all topics and groups, access rules and users except that of `login`, and forget all transactions and
+        faults, as between two tests."""
 
         async def delete() -> None:
-            self._broker.clear()
+            self._broker.clear(self.login.user)
 
         self._call(delete())
 
@@ -261,7 +281,7 @@ class _Misbehaving(Broker):
                         )
         return records
 
-    def clear(self) -> None:
+    def clear(self, kept_user: str | None) -> None:
         self.faults.clear()
         for name in [found.owner.transactional_id for found in self.log.state.transactions.all_described()]:
             self.transactions.claim(name, self.limits.transaction_timeout_ms_max, None)
@@ -279,6 +299,10 @@ class _Misbehaving(Broker):
         removed = self.log.state.access.decide_remove(self.log.state.access)
         if removed is not None:
             self.runtime.commit(removed)
+        users = self.log.state.users
+        for user in set(users) - {kept_user}:
+            for mechanism in list(users.credentials(user)):
+                self.runtime.commit(users.decide_remove(user, mechanism))
 
 
 def _refuse(exchange: Exchange, body: memoryview, error: ErrorCode) -> None:

@@ -7,10 +7,14 @@ It needs the package `cryptography`, which is imported here and nowhere else in 
 directory that the test names, so this file must never be used for anything but tests.
 """
 
+import importlib.util
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
 from typing import NamedTuple
+
+if importlib.util.find_spec("cryptography") is None:
+    raise ImportError("semel.testing.certificates needs cryptography, which is missing: pip install 'semel[testing]'")
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization

@@ -10,11 +10,20 @@
         semel_pair.take_over()
         assert len(semel_pair.active.log("payments")) == 1
 
-One broker serves the whole session, in memory; every test begins without topics and without faults. A pair is made for
-each test that asks for it: one broker is active, the other one stands by. Brokers are only imported when a test asks.
+One broker serves the whole session, in memory; every test begins without topics and without faults. A test whose
+clients log in says so, and gets another one:
+
+    @pytest.mark.semel_broker(security="SASL_SSL")
+    def test_the_worker_logs_in(semel_broker):
+        work(**semel_broker.client_settings)
+
+A pair is made for each test that asks for it: one broker is active, the other one stands by. Brokers are only imported
+when a test asks.
 """
 
-from collections.abc import Iterator
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,18 +33,32 @@ if TYPE_CHECKING:
     from semel.testing.pair import BrokerPair
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    line = "semel_broker(security): the protocol of fixture `semel_broker`: SSL, SASL_PLAINTEXT or SASL_SSL"
+    config.addinivalue_line("markers", line)
+
+
 @pytest.fixture(scope="session")
-def _semel_broker_of_the_session() -> "Iterator[FaultyBroker]":
+def _semel_brokers() -> "Iterator[Callable[..., FaultyBroker]]":
+    """The broker of each protocol, made when the first test asks for it."""
     from semel.testing.broker import FaultyBroker
 
-    with FaultyBroker() as broker:
+    with contextlib.ExitStack() as running:
+
+        @functools.cache
+        def broker(security: str = "PLAINTEXT") -> FaultyBroker:
+            return running.enter_context(FaultyBroker(security=security))
+
         yield broker
 
 
 @pytest.fixture
-def semel_broker(_semel_broker_of_the_session: "FaultyBroker") -> "Iterator[FaultyBroker]":
-    """A running broker without topics; `bootstrap` is its address."""
-    broker = _semel_broker_of_the_session
+def semel_broker(
+    request: pytest.FixtureRequest, _semel_brokers: "Callable[..., FaultyBroker]"
+) -> "Iterator[FaultyBroker]":
+    """A running broker without topics; `bootstrap` is its address, and `client_settings` what a client needs."""
+    marker = request.node.get_closest_marker("semel_broker")
+    broker = _semel_brokers() if marker is None else _semel_brokers(*marker.args, **marker.kwargs)
     yield broker
     if not broker.is_running:
         broker.start()

@@ -1,0 +1,116 @@
+"""What a broker of tests asks its clients for, made by itself: certificates, and a user who may do everything.
+
+    with semel.broker(security="SASL_SSL") as broker:
+        producer = Producer(broker.client_settings)
+
+For a broker in the event loop of a test: `semel.Broker(**security.settings)`, and `await security.begin(broker)` when
+it has started. It must never be used for anything but tests: the keys lie unencrypted in a directory that only this
+user of the machine can read, and that is removed at the end.
+"""
+
+import secrets
+import shutil
+import tempfile
+import weakref
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from semel.broker.broker import Broker
+from semel.broker.certificates import ClientAuth, TlsSettings
+from semel.core.users import ITERATIONS_MIN, SALT_BYTES, Mechanism, credential_of, salted
+from semel.security.listeners import Listener, SecurityProtocol
+
+USER: Final = "tester"
+# The user is the common name of the certificate.
+_PRINCIPAL_RULES: Final = "RULE:^CN=([^,]+).*$/$1/,DEFAULT"
+
+
+@dataclass(frozen=True)
+class Login:
+    """What a client needs; None for what the protocol does not ask for. Files are PEM."""
+
+    protocol: str
+    mechanism: str | None = None
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    # The file of the authority that has signed the broker's certificate.
+    authority: str | None = None
+    # The client's own certificate and its key.
+    certificate: str | None = None
+    key: str | None = None
+
+
+class Security:
+    """The listener, the certificates and the first user of one broker."""
+
+    def __init__(self, protocol: str) -> None:
+        """`protocol` is one of Kafka's: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL. ValueError if it is none of them.
+
+        With SSL a client has to show a certificate.
+        """
+        if protocol not in list(SecurityProtocol):
+            raise ValueError(f"{protocol!r} is no protocol of a listener: there is {', '.join(SecurityProtocol)}")
+        asked = SecurityProtocol(protocol)
+        self.settings: dict[str, Any] = {"listeners": [Listener(asked, asked)]}
+        if asked is not SecurityProtocol.PLAINTEXT:
+            self.settings["super_users"] = [f"User:{USER}"]
+        parts: dict[str, str] = {}
+        if asked.uses_sasl:
+            parts |= {"mechanism": Mechanism.SCRAM_SHA_512.sasl_name, "user": USER}
+            parts["password"] = secrets.token_urlsafe()
+        if asked.uses_tls:
+            parts |= self._certified(by_certificate=not asked.uses_sasl)
+        self.login = Login(asked.value, **parts)
+
+    def _certified(self, by_certificate: bool) -> dict[str, str]:
+        """The files of a client, after those of the broker have been made."""
+        from semel.testing.certificates import Authority
+
+        directory = tempfile.mkdtemp(prefix="semel-certificates-")
+        weakref.finalize(self, shutil.rmtree, directory, ignore_errors=True)
+        authority = Authority(Path(directory))
+        broker = authority.issue("broker", "localhost", "127.0.0.1")
+        if not by_certificate:
+            self.settings["tls"] = TlsSettings(*broker)
+            return {"authority": authority.file}
+        client = authority.issue(USER)
+        self.settings["tls"] = TlsSettings(
+            *broker,
+            client_auth=ClientAuth.REQUIRED,
+            client_authority=authority.file,
+            principal_rules=_PRINCIPAL_RULES,
+        )
+        return {"authority": authority.file, "certificate": client.certificate, "key": client.key}
+
+    async def begin(self, broker: Broker) -> None:
+        """Let the user log in to a broker that has started."""
+        if self.login.user is not None and self.login.password is not None:
+            add_user(broker, self.login.user, self.login.password)
+
+    @property
+    def client_settings(self) -> dict[str, str]:
+        """The login by the names of librdkafka, without an address."""
+        login = self.login
+        if login.protocol == SecurityProtocol.PLAINTEXT:
+            return {}
+        named = {
+            "security.protocol": login.protocol,
+            "sasl.mechanism": login.mechanism,
+            "sasl.username": login.user,
+            "sasl.password": login.password,
+            "ssl.ca.location": login.authority,
+            "ssl.certificate.location": login.certificate,
+            "ssl.key.location": login.key,
+        }
+        return {name: value for name, value in named.items() if value is not None}
+
+
+def add_user(broker: Broker, user: str, password: str, *mechanisms: Mechanism) -> None:
+    """Let a user log in by these mechanisms of SCRAM, or by all; and by PLAIN. The caller is in the broker's event
+    loop, and the user is durable a moment later."""
+    for mechanism in mechanisms or Mechanism:
+        salt = secrets.token_bytes(SALT_BYTES)
+        credential = credential_of(mechanism, salted(mechanism, password, salt, ITERATIONS_MIN), salt, ITERATIONS_MIN)
+        broker.runtime.commit(broker.log.state.users.decide_set(user, mechanism, credential))
+    broker.pump.follow()
