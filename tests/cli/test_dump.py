@@ -17,6 +17,7 @@ from semel.storage.files import DiskFiles, ReadOnlyFiles
 from semel.storage.journal import look_into, starts_of
 from semel.storage.log import Log
 from semel.testing.broker import FaultyBroker
+from semel.testing.stores import MemoryStore
 from semel_command import semel, semel_failure, semel_lines
 
 Contents = dict[str, tuple[int, int, bytes]]
@@ -221,3 +222,28 @@ def test_whatever_is_damaged_examining_comes_to_an_end(copy: Path, seed: int) ->
         for segment in segment_paths(files, str(directory.relative_to(copy))):
             end = walk_segment(files, segment, lambda batch: None, lambda done: None)
             assert end.position <= end.file_bytes
+
+
+def test_a_cache_is_named_with_its_store(tmp_path: Path) -> None:
+    """The records are there, and nothing else of the log."""
+    data = tmp_path / "cache"
+    with FaultyBroker(data, store=MemoryStore()) as broker:
+        broker.seed("payments", b"30 EUR", b"50 EUR")
+    before = contents(data)
+    said = semel_lines("dump", str(data))
+    assert said[0] == "cache       of the log in memory"
+    assert not [line for line in said if line.startswith(("journal", "topic", "group"))]
+    assert [line for line in semel_lines("dump", str(data), "--segments") if "offsets 0 to 1" in line]
+    assert contents(data) == before
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xff\x00\n"])
+def test_a_cache_that_does_not_say_whose_it_is_is_still_one(tmp_path: Path, mark: bytes) -> None:
+    (tmp_path / "cache").write_bytes(mark)
+    assert semel_lines("dump", str(tmp_path))[0] == "cache       of the log in a store"
+
+
+def test_a_directory_in_the_place_of_the_mark_is_one_line(tmp_path: Path) -> None:
+    """As many programs have one that is called so."""
+    (tmp_path / "cache").mkdir()
+    assert semel_failure("dump", str(tmp_path)) == f"{tmp_path}/cache: Is a directory"

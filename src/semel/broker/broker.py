@@ -227,9 +227,7 @@ class Broker:
 
     async def _join(self, role: Role) -> None:
         """Become a broker of the cluster that has this store, with an empty log."""
-        cluster_id = await role.cluster_id(_new_cluster_id())
-        self.log = Log.beside(self._open_files(), role.journal, cluster_id=cluster_id, settings=self._settings)
-        role.fill(self.log)
+        self.log = await role.open_log(self._open_files, _new_cluster_id(), self._settings)
         self._wire(role.writer)
 
     def _become_active(self) -> None:

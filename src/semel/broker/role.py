@@ -12,7 +12,8 @@ from semel.replica.membership import Membership, cluster_of
 from semel.replica.reader import SlotReader
 from semel.replica.writer import SlotWriter
 from semel.security.listeners import Listener
-from semel.storage.log import Log
+from semel.storage.files import Files
+from semel.storage.log import Log, LogSettings
 from semel.store import Store
 
 
@@ -32,14 +33,15 @@ class Role:
         # The lease of the broker that is active while this one stands by.
         self._active: Lease | None = None
 
-    async def cluster_id(self, new_cluster_id: str) -> str:
-        """The id of the cluster that the store belongs to; the new one if it belongs to none."""
-        return await cluster_of(self._store, new_cluster_id)
-
-    def fill(self, log: Log) -> None:
-        """The log that gets what other brokers have written, and whose entries this one writes later."""
+    async def open_log(self, open_files: Callable[[], Files], new_cluster_id: str, settings: LogSettings) -> Log:
+        """The log that gets what other brokers have written, and whose entries this one writes later. It is of the
+        cluster that the store belongs to; of the new one if that is none."""
+        cluster_id = await cluster_of(self._store, new_cluster_id)
+        store = self._store.describe()
+        log = Log.beside(open_files(), self.journal, cluster_id=cluster_id, store=store, settings=settings)
         self._reader = SlotReader(self._store, self.journal, log)
         self.writer = SlotWriter(self._store, self.journal, self._reader.history)
+        return log
 
     async def find(
         self,

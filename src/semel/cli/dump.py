@@ -19,7 +19,7 @@ from semel.core.batch import CODEC_MASK, CONTROL_BIT, NO_PRODUCER, TRANSACTIONAL
 from semel.core.entries import BatchAppended, Entry, TopicCreated
 from semel.core.producers import advance, epoch_of, last_heard_ms, window_of
 from semel.core.topics import Catalog
-from semel.storage import journal
+from semel.storage import cache, journal
 from semel.storage.encoding import SECRET_FIELDS, decode
 from semel.storage.examination import Examined, StoredBatch, examine, segment_paths, walk_segment
 from semel.storage.files import Files, ReadOnlyFiles
@@ -56,9 +56,16 @@ def run(options: argparse.Namespace) -> int:
         names = files.names("")
     except OSError as error:
         raise Failure(f"{options.data}: {error.strerror}") from None
-    if not {"checkpoint", journal.DIRECTORY, TOPICS} & set(names):
+    if not {"checkpoint", journal.DIRECTORY, TOPICS, cache.MARK} & set(names):
         raise Failure(f"{options.data}: this is not a data directory of semel")
+    try:
+        store = cache.store_of(files)
+    except OSError as error:
+        raise Failure(f"{files.describe(cache.MARK)}: {error.strerror}") from None
     examined = examine(files)
+    if store is not None:
+        _show_cache(store)
+        return 1 if options.segments and _show_segments(files, examined) else 0
     troubles = [] if examined.stopped is None else [examined.stopped]
     _show_overview(files, examined)
     if options.journal:
@@ -75,6 +82,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 # -- overview ---------------------------------------------------------------------------------------------------
+
+
+def _show_cache(store: str) -> None:
+    print(f"cache       of the log in {store or 'a store'}")
+    print("            its journal lies there, with topics, producers, transactions and groups;")
+    print("            the records here were read from it, and --segments shows them")
 
 
 def _show_overview(files: Files, examined: Examined) -> None:

@@ -1,7 +1,7 @@
 """A directory that is the cache of a log in a store, and is marked as one.
 
 A cache lacks what only the store has, and a log of its own would be thrown away as a cache. So a directory is one or
-the other from its first use on.
+the other from its first use on. The mark names the store, for somebody who looks into the directory.
 """
 
 from typing import Final
@@ -11,18 +11,41 @@ from semel.storage.files import Files
 from semel.storage.journal import Damaged
 
 MARK: Final = "cache"
+# Far more than any address of a store has.
+_MARK_BYTES_MAX: Final = 4096
 
 
-def take_as_cache(files: Files) -> None:
-    """Take the directory for this process, and mark it; Damaged if it holds a log of its own."""
+def take_as_cache(files: Files, store: str) -> None:
+    """Take the directory for this process, and mark it as the cache of a log in this store; Damaged if it holds a log
+    of its own."""
     files.lock()
     try:
         if checkpoint.NAME in files.names(""):
             raise Damaged(f"{files.describe('')}: holds a log of its own, not the cache of one in a store")
-        files.open(MARK, create=True).close()
+        mark = files.open(MARK, create=True)
+        try:
+            content = store.encode()
+            if mark.read_at(_MARK_BYTES_MAX, 0) != content:
+                mark.write_at([content], 0)
+                mark.truncate(len(content))
+        finally:
+            mark.close()
     except BaseException:
         files.close()
         raise
+
+
+def store_of(files: Files) -> str | None:
+    """The store that has the log whose cache this directory is; None if it is no cache, and empty if it does not say
+    which store that is."""
+    if MARK not in files.names(""):
+        return None
+    mark = files.open(MARK)
+    try:
+        store = mark.read_at(_MARK_BYTES_MAX, 0).decode(errors="replace")
+    finally:
+        mark.close()
+    return store if store.isprintable() else ""
 
 
 def refuse_cache(files: Files) -> None:

@@ -152,12 +152,12 @@ class Log:
         return log
 
     @classmethod
-    def beside(cls, files: Files, entries: Entries, *, cluster_id: str, settings: LogSettings | None = None) -> "Log":
-        """A log whose journal is `entries`, and begins empty: `replay` fills it. The directory is only a cache of the
-        records, and what an earlier broker has left there is removed.
+    def beside(cls, files: Files, entries: Entries, *, cluster_id: str, store: str, settings: LogSettings) -> "Log":
+        """A log whose journal is `entries`, in a store with this address, and begins empty: `replay` fills it. The
+        directory is only a cache of the records, and what an earlier broker has left there is removed.
         """
-        log = cls(files, settings or LogSettings())
-        take_as_cache(files)
+        log = cls(files, settings)
+        take_as_cache(files, store)
         remove_strangers(files, log._segment_files, log.state)
         log.state.cluster_id = cluster_id
         log._journal = entries
