@@ -23,6 +23,10 @@ def test_an_event_is_one_line_of_names_and_values() -> None:
     )
 
 
+def test_of_many_things_an_event_says_how_many_they_are() -> None:
+    assert line("access_rules_added", {"rules": ((2, "orders"),) * 500}) == "event=access_rules_added rules=500"
+
+
 @pytest.mark.parametrize("evil", ["x\nevent=paid amount=1", 'x" event=paid', "\x1b[2J", "", "a=b", "\u2028"])
 def test_what_a_client_says_stays_inside_its_quotes(evil: str) -> None:
     written = line("closed", {"client": evil})

@@ -87,6 +87,21 @@ def test_a_change_of_a_user_is_told_without_what_proves_the_password(tmp_path: P
     assert told[0].keys() - {"user", "mechanism", "password"} == {"at", "event", "peer", "principal", "client", "api"}
 
 
+def test_the_operators_line_has_the_number_of_rules_and_the_security_log_has_the_rules(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "security.log"
+    names = [f"orders-{number}" for number in range(500)]
+    rules = {"resource_type": 2, "resource_pattern_type": 3, "principal": "User:app", "host": "*"}
+    creations = [{**rules, "resource_name": name, "operation": 4, "permission_type": 3} for name in names]
+    with GuardedBroker(security_log=SecurityLog(path)) as broker, broker.administrator() as admin:
+        admin(CREATE_ACLS, creations=creations)
+    (told,) = lines(path)
+    assert [name for _, name, *_ in told["rules"]] == names
+    (said,) = [record.getMessage() for record in caplog.records if "access_rules_added" in record.getMessage()]
+    assert said.endswith(" rules=500")
+
+
 @pytest.mark.parametrize("name", ['a"}\n{"event":"login', "\u2028\u0085\r\n", "ä\x00\x1b[31m"])
 def test_no_name_makes_a_line_of_its_own(tmp_path: Path, name: str) -> None:
     path = tmp_path / "security.log"

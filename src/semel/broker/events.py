@@ -70,5 +70,8 @@ def line(event: str, fields: dict[str, object]) -> str:
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, tuple):
+        # A client may change thousands of rules at once: their number is enough here, and the security log has all.
+        value = len(value)
     text = f"{value:.3f}" if isinstance(value, float) else str(value)
     return text if _PLAIN.fullmatch(text) else json.dumps(text)
