@@ -1,5 +1,5 @@
 """Kafka's own console tools work on the broker as on Kafka: topics, groups, transactions, offsets,
-records, access rules."""
+records, access rules, users."""
 
 from __future__ import annotations
 
@@ -130,3 +130,19 @@ def test_access_rules_are_added_listed_and_removed(administer: Tool) -> None:
     readers, _ = sorted(others, reverse=True)
     left = {rule for rule in on_orders if "WRITE" not in rule} | {readers}
     assert rules_in(administer(ACLS, "--list")) == left
+
+
+def test_users_are_added_described_and_removed(administer: Tool) -> None:
+    bob = ["--entity-type", "users", "--entity-name", "bob"]
+    passwords = "SCRAM-SHA-256=[iterations=8192,password=secret],SCRAM-SHA-512=[password=secret]"
+    assert "Completed updating config for user bob." in administer(CONFIGS, *bob, "--alter", "--add-config", passwords)
+    of_bob = "SCRAM credential configs for user-principal 'bob' are"
+    assert administer(CONFIGS, *bob, "--describe") == (
+        f"{of_bob} SCRAM-SHA-256=iterations=8192, SCRAM-SHA-512=iterations=4096\n"
+    )
+    administer(CONFIGS, *bob, "--alter", "--delete-config", "SCRAM-SHA-256")
+    everybody = administer(CONFIGS, "--entity-type", "users", "--describe").splitlines()
+    assert f"{of_bob} SCRAM-SHA-512=iterations=4096" in everybody
+    assert any("'alice'" in line for line in everybody)
+    administer(CONFIGS, *bob, "--alter", "--delete-config", "SCRAM-SHA-512")
+    assert "bob" not in administer(CONFIGS, "--entity-type", "users", "--describe")

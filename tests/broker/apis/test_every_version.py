@@ -23,6 +23,7 @@ from semel.wire.versions import (
     DELETE_RECORDS,
     DELETE_TOPICS,
     DESCRIBE_ACLS,
+    DESCRIBE_CLIENT_QUOTAS,
     DESCRIBE_CLUSTER,
     DESCRIBE_CONFIGS,
     DESCRIBE_GROUPS,
@@ -225,6 +226,10 @@ def requests(topic_id: bytes, producer_id: int, member_id: str = "") -> dict[int
         CONSUMER_GROUP_DESCRIBE: {"group_ids": ["consumers"], "include_authorized_operations": True},
         SASL_HANDSHAKE: {"mechanism": "SCRAM-SHA-256"},
         SASL_AUTHENTICATE: {"auth_bytes": b""},
+        DESCRIBE_CLIENT_QUOTAS: {
+            "components": [{"entity_type": "user", "match_type": 2, "match": None}],
+            "strict": False,
+        },
         DESCRIBE_USER_SCRAM_CREDENTIALS: {"users": []},
         ALTER_USER_SCRAM_CREDENTIALS: {
             "deletions": [],
