@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from aiokafka import AIOKafkaProducer
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from kafka import KafkaProducer
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError as KafkaPythonError
 
 from semel.client import sasl
 from semel.client.cluster import Cluster
@@ -76,7 +76,12 @@ def by_semel(bootstrap: str, settings: dict[str, str]) -> str:
 
 def by_confluent(bootstrap: str, settings: dict[str, str]) -> str:
     errors: list[str] = []
-    client = {"bootstrap.servers": bootstrap, "log_level": 0, "error_cb": lambda error: errors.append(error.name())}
+
+    def note(error: KafkaError) -> None:
+        # Once the handshake is over on its side, it takes the broker's refusal for a connection that was lost.
+        errors.append("_SSL" if "SSL alert" in error.str() else error.name())
+
+    client = {"bootstrap.servers": bootstrap, "log_level": 0, "error_cb": note}
     if "sasl.mechanism" in settings:
         settings = {**settings, "sasl.mechanisms": settings["sasl.mechanism"]}
         del settings["sasl.mechanism"]
@@ -100,7 +105,7 @@ def by_kafka_python(bootstrap: str, settings: dict[str, str]) -> str:
     try:
         producer = KafkaProducer(bootstrap_servers=bootstrap, bootstrap_timeout_ms=3_000, **options)
         producer.send("logins", b"kafka-python").get(20)
-    except KafkaError as error:
+    except KafkaPythonError as error:
         return type(error).__name__
     finally:
         if producer is not None:
@@ -156,3 +161,5 @@ REFUSALS: Final = {
     # It reports only that no broker could be used, and logs the reason.
     "aiokafka": {"KafkaConnectionError", "AuthenticationFailedError"},
 }
+# The same of certificates that the broker, or the client, does not take.
+TLS_REFUSALS: Final = {**REFUSALS, "confluent": {"_SSL"}}
