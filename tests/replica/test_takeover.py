@@ -1,5 +1,8 @@
 """Two brokers on one store, as processes, under real producers: whichever of them dies or stands still, what was
 acknowledged is there once, and the clients go on by themselves.
+
+They wait for leases to end, and start again on an address that nothing else may have taken meanwhile. So they are slow
+tests; the same promises, with both brokers in the process of the test, are in tests/clients and tests/testing.
 """
 
 import fcntl
@@ -22,8 +25,10 @@ from semel.wire.records import decode_batches, encode_batch
 from semel.wire.versions import CREATE_TOPICS, DESCRIBE_CLUSTER, FIND_COORDINATOR, METADATA, OFFSET_FETCH, PRODUCE
 from semel_command import semel_failure
 
-# A second is the least that an operator can choose; a broker that was killed is given up after it.
-LEASE = "--lease-seconds=1"
+pytestmark = pytest.mark.slow
+
+# A broker that was killed is given up after this. A broker that a busy machine keeps from running must not be.
+LEASE = "--lease-seconds=5"
 SETTINGS = {"log_level": 0, "retry.backoff.ms": 20, "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 50}
 
 
