@@ -157,8 +157,12 @@ def _run(words: list[str]) -> int:
         )
         module.configure(own)
         own.set_defaults(run=module.run)
-    options = parser.parse_args(words)
     try:
+        if name == "serve":
+            from semel.cli.flags_file import with_file
+
+            words = [name, *with_file(own, words[1:])]
+        options = parser.parse_args(words)
         code: int = options.run(options)
         sys.stdout.flush()
     except Failure as failure:

@@ -46,6 +46,11 @@ _OPEN_FILES_TRIED: Final = (262_144, 65_536, 10_240)
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
+    add(
+        "--config",
+        metavar="FILE",
+        help='read flags from this file, as TOML: data = "./data"; those given here go first',
+    )
     add("--data", required=True, metavar="DIR", help="the directory that holds the log; made if it is not there")
     add(
         "--listen",
