@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import pytest
 
-from asking import Asker, at
+from asking import Asker, ConnectionEnded, at
 from eventually import SECONDS_MAX, eventually
 from producing import deliver, idempotent_producer
 from semel.broker.broker import Broker, BrokerFenced
@@ -23,7 +23,13 @@ from semel.testing.served import ServedBroker
 from semel.testing.stores import MemoryStore
 from semel.wire.errors import ErrorCode
 from semel.wire.records import decode_batches, encode_batch
-from semel.wire.versions import PRODUCE
+from semel.wire.versions import (
+    ADD_OFFSETS_TO_TXN,
+    ADD_PARTITIONS_TO_TXN,
+    API_VERSIONS,
+    INIT_PRODUCER_ID,
+    PRODUCE,
+)
 from semel_command import semel_failure
 
 T = TypeVar("T")
@@ -73,6 +79,54 @@ def test_what_was_acknowledged_is_there_again_on_an_empty_disk() -> None:
             assert (first.epoch, second.epoch) == (1, 2)
             assert await asking(second, lambda asker: records_of(asker, "payments")) == 5
             assert await asking(second, lambda asker: pay(asker, 0, 1, 2, 3, 4, 5)) == [0, 1, 2, 3, 4, 5]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("what", ["partitions", "offsets"])
+def test_no_client_is_told_of_a_part_of_its_transaction_that_a_kill_would_take(what: str) -> None:
+    """The next broker would not know the transaction that the client then wants to end."""
+
+    class Held(MemoryStore):
+        """Creates nothing from some moment on."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.is_held = False
+            self.holds = asyncio.Event()
+
+        async def create(self, key: str, body: bytes | bytearray | memoryview) -> None:
+            if self.is_held:
+                self.holds.set()
+                await asyncio.Event().wait()
+            await super().create(key, body)
+
+    def add(asker: Asker, producer_id: int) -> object:
+        owner = {"transactional_id": "t", "producer_id": producer_id, "producer_epoch": 0}
+        if what == "offsets":
+            return asker(ADD_OFFSETS_TO_TXN, 3, **owner, group_id="g")
+        return asker(
+            ADD_PARTITIONS_TO_TXN,
+            3,
+            **{f"v3_and_below_{name}": value for name, value in owner.items()},
+            v3_and_below_topics=[{"name": "payments", "partitions": [0]}],
+        )
+
+    async def scenario() -> None:
+        store = Held()
+        async with Broker(store=store, lease_seconds=60) as broker:
+            await asking(broker, lambda asker: asker.create("payments"))
+            claim = {"transactional_id": "t", "transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1}
+            owner = await asking(broker, lambda asker: asker(INIT_PRODUCER_ID, 4, **claim))
+            assert owner.error_code == 0
+            store.is_held = True
+            answer = asyncio.create_task(asking(broker, lambda asker: add(asker, owner.producer_id)))
+            await store.holds.wait()
+            # Whatever was to be answered at once has been by now.
+            await asking(broker, lambda asker: asker(API_VERSIONS, 0))
+            await broker.kill()
+            with pytest.raises(ConnectionEnded):
+                await answer
 
     asyncio.run(scenario())
 

@@ -32,6 +32,9 @@ GATHERING_TURNS_MAX: Final = 8
 class Sync(Protocol):
     """Makes the journal durable, part by part."""
 
+    # Whether what was appended outlives the process before it is durable.
+    outlives_kills: bool
+
     @property
     def is_busy(self) -> bool:
         """Whether no part can be begun now."""
@@ -50,6 +53,9 @@ class Sync(Protocol):
 
 class DiskSync:
     """The sync of a journal in the directory."""
+
+    # It is written at once, and only a loss of power takes it.
+    outlives_kills = True
 
     def __init__(self, log: Log, thread: DiskThread) -> None:
         self.is_busy = False
@@ -150,6 +156,11 @@ class JournalPump:
     def forget(self, waiter: Waiter) -> None:
         """Forget a waiter whose connection is gone."""
         self._waiting.pop(waiter, None)
+
+    @property
+    def end_to_outlive_kills(self) -> int:
+        """Up to where the journal has to be durable before an answer that need not outlive more than this process."""
+        return 0 if self._sync.outlives_kills else self._log.end
 
     def follow(self) -> None:
         """The journal may have grown: let it become durable, or count at once where the user chose so."""

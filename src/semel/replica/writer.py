@@ -55,6 +55,9 @@ class SlotWriter:
     """The slots of the broker that is active, from behind its fence on. Busy until it is opened: who stands by must
     not write."""
 
+    # A kill takes what no slot has.
+    outlives_kills = False
+
     def __init__(self, store: Store, journal: SlotJournal, history: History) -> None:
         self._store = store
         self._journal = journal

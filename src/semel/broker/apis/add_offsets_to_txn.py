@@ -1,7 +1,8 @@
 """AddOffsetsToTxn (25), versions 0 to 4: a producer announces that offsets of a group take part in its transaction.
 
 The answer does not wait for the disk: it only matters together with the offsets that follow, and their answer waits,
-since they stand behind it in the journal.
+since they stand behind it in the journal. But it outlives the process: a client that was told so, and finds another
+broker that has not heard of it, could not end its transaction.
 """
 
 from typing import Any, Final
@@ -23,7 +24,7 @@ _FENCED_FROM: Final = 2
 def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
     request = yield from decoded(exchange, body)
     fields = attempted_for_owner(broker, exchange, lambda: _add(broker, exchange, request), fenced_from=_FENCED_FROM)
-    yield from answer_in_steps(exchange, fields)
+    yield from answer_in_steps(exchange, fields, after=broker.pump.end_to_outlive_kills)
 
 
 def _add(broker: Serving, exchange: Exchange, request: Any) -> Fields:

@@ -4,7 +4,8 @@ In versions 4 and 5 the brokers of a cluster ask each other, for several transac
 whether the partitions take part already. If one partition of a transaction does not exist, none is added.
 
 The answer does not wait for the disk: it only matters together with the batches that follow, and their answer waits,
-since they stand behind it in the journal.
+since they stand behind it in the journal. But it outlives the process: a client that was told so, and finds another
+broker that has not heard of it, could not end its transaction.
 """
 
 from collections.abc import Iterable, Mapping
@@ -65,7 +66,7 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
         }
     else:
         fields = {"results_by_topic_v3_and_below": results[0][1]}
-    yield from answer_in_steps(exchange, fields)
+    yield from answer_in_steps(exchange, fields, after=broker.pump.end_to_outlive_kills)
 
 
 def _only_addition(request: Any) -> _Addition:
