@@ -7,6 +7,7 @@ from asking import Asker, at, topic_wanted
 from semel.core.access import CLUSTER_NAME, Operation, Pattern, Permission, ResourceType
 from semel.core.entries import AccessRule
 from semel.testing.broker import FaultyBroker
+from semel.wire.errors import ErrorCode
 from semel.wire.records import encode_batch
 from semel.wire.versions import ADD_PARTITIONS_TO_TXN, CREATE_TOPICS
 
@@ -16,6 +17,18 @@ ANYBODY: Final = "User:ANONYMOUS"
 
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
 TRANSACTIONAL_ID = ResourceType.TRANSACTIONAL_ID
+READ, WRITE, DESCRIBE, CREATE = Operation.READ, Operation.WRITE, Operation.DESCRIBE, Operation.CREATE
+
+DENIED_TOPIC: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+DENIED_GROUP: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
+DENIED_CLUSTER: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+DENIED_ID: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+# In a request for Metadata that asks only what there is.
+ASKS_NO_OPERATIONS: Final = {
+    "include_topic_authorized_operations": False,
+    "include_cluster_authorized_operations": False,
+}
 
 
 def rule(
@@ -35,6 +48,19 @@ ALL_RIGHTS: Final = [
     rule(resource_type, CLUSTER_NAME if resource_type == CLUSTER else "*", Operation.ALL, host=ADMINISTRATOR)
     for resource_type in (TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID)
 ]
+
+
+def creation(rule: AccessRule) -> dict[str, object]:
+    """The rule as CreateAcls has it."""
+    return {
+        "resource_type": rule.resource_type,
+        "resource_name": rule.name,
+        "resource_pattern_type": rule.pattern,
+        "principal": rule.principal,
+        "host": rule.host,
+        "operation": rule.operation,
+        "permission_type": rule.permission,
+    }
 
 
 class GuardedBroker(FaultyBroker):

@@ -18,6 +18,7 @@ from bench.peers.process import SkipReason, port_is_open
 
 from asking import ConnectionEnded
 from eventually import eventually
+from guarded import creation
 from semel.core.entries import AccessRule
 from semel.wire import versions as v
 from semel.wire.errors import ErrorCode
@@ -121,19 +122,7 @@ class Side:
         everything = {"resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 1}
         everything |= {"principal_filter": None, "host_filter": None, "operation": 1, "permission_type": 1}
         self.admin(v.DELETE_ACLS, 2, filters=[everything])
-        creations = [
-            {
-                "resource_type": rule.resource_type,
-                "resource_name": rule.name,
-                "resource_pattern_type": rule.pattern,
-                "principal": rule.principal,
-                "host": rule.host,
-                "operation": rule.operation,
-                "permission_type": rule.permission,
-            }
-            for rule in rules
-        ]
-        results = self.admin(v.CREATE_ACLS, 2, creations=creations).results
+        results = self.admin(v.CREATE_ACLS, 2, creations=map(creation, rules)).results
         assert not any(result.error_code for result in results), results
 
         def count() -> int:

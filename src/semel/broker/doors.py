@@ -90,7 +90,9 @@ class Doors:
         """A client has said who it is, or is gone."""
         if connection in self.strangers:
             self.strangers.remove(connection)
-            self._of_address -= Counter([connection.address])
+            self._of_address[connection.address] -= 1
+            if not self._of_address[connection.address]:
+                del self._of_address[connection.address]
 
     # -- TLS ----------------------------------------------------------------------------------------------------------
 

@@ -35,6 +35,8 @@ LENGTH_PREFIX_BYTES: Final = 12
 MAGIC_POSITION: Final = 16
 CHECKSUM_POSITION: Final = 17
 CHECKED_FROM: Final = 21
+# The low byte of the attributes, which has all bits that mean something.
+ATTRIBUTES_POSITION: Final = 22
 MAX_TIMESTAMP_POSITION: Final = 35
 MAGIC: Final = 2
 NO_PRODUCER: Final = -1
@@ -116,6 +118,11 @@ class BatchHeader(NamedTuple):
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """The header of a batch that has been checked before (it comes from our own disk); nothing is verified."""
     return BatchHeader._make(HEADER.unpack_from(buffer, position))
+
+
+def says_transactional(batch: Buffer) -> bool:
+    """Whether the batch says that it belongs to a transaction, for what may be no batch at all."""
+    return len(batch) > ATTRIBUTES_POSITION and bool(batch[ATTRIBUTES_POSITION] & TRANSACTIONAL_BIT)
 
 
 def control_batch(

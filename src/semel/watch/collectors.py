@@ -2,14 +2,14 @@
 
 import importlib.util
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from semel.database.errors import one_line
-from semel.watch.gauges import GAUGES, UP, Gauge, gauges
+from semel.watch.gauges import GAUGES, UP, Gauge, figures
 
 logger = logging.getLogger("semel.watch")
 
@@ -25,10 +25,10 @@ def register(engine: Engine) -> None:
         make(engine)
 
 
-def known(engine: Engine) -> list[Gauge]:
-    """`gauges`, or that the database is away."""
+def known(engine: Engine, names: Collection[str] = tuple(GAUGES)) -> list[Gauge]:
+    """The figures of these names, or that the database is away."""
     try:
-        return gauges(engine)
+        return figures(engine, names)
     except SQLAlchemyError as error:
         logger.warning("the database was not asked what waits: %s", one_line(error))
         return [Gauge(UP, {}, 0)]
@@ -60,7 +60,8 @@ def _with_opentelemetry(engine: Engine) -> None:
 
     def observing(name: str) -> Callable[[Any], Iterator[Any]]:
         def observe(options: Any) -> Iterator[Any]:
-            for gauge in known(engine):
+            # Each gauge is asked for by itself, so each asks for its own figure alone.
+            for gauge in known(engine, (name,)):
                 if gauge.name == name:
                     yield metrics.Observation(gauge.value, gauge.labels)
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from asking import Asker
-from guarded import ALL_RIGHTS, CLUSTER, GROUP, TOPIC, GuardedBroker, rule
+from guarded import ALL_RIGHTS, CLUSTER, GROUP, READ, TOPIC, WRITE, GuardedBroker, creation, rule
 from semel.broker.apis.access_rules import RULES_PER_ENTRY_MAX
 from semel.broker.limits import Limits
 from semel.core.access import Operation, Pattern, Permission
@@ -15,7 +15,6 @@ from semel.testing.broker import FaultyBroker
 from semel.wire.errors import ErrorCode
 from semel.wire.versions import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 
-WRITE, READ = Operation.WRITE, Operation.READ
 ANY = 1
 ORDERS = rule(TOPIC, "orders", WRITE, principal="User:app", host="*")
 PAYMENTS = rule(TOPIC, "pay", READ, pattern=Pattern.PREFIXED, principal="User:app", host="10.0.0.7")
@@ -23,27 +22,9 @@ READERS = rule(GROUP, "readers", READ, Permission.DENY, principal="User:*", host
 
 
 @pytest.fixture
-def broker() -> Iterator[GuardedBroker]:
-    with GuardedBroker() as broker:
-        yield broker
-
-
-@pytest.fixture
 def ask(broker: GuardedBroker) -> Iterator[Asker]:
     with broker.administrator() as asker:
         yield asker
-
-
-def creation(rule: AccessRule) -> dict[str, object]:
-    return {
-        "resource_type": rule.resource_type,
-        "resource_name": rule.name,
-        "resource_pattern_type": rule.pattern,
-        "principal": rule.principal,
-        "host": rule.host,
-        "operation": rule.operation,
-        "permission_type": rule.permission,
-    }
 
 
 def wanted(**fields: object) -> dict[str, object]:

@@ -5,14 +5,18 @@ test gives him.
 """
 
 import sys
-from collections.abc import Iterator
 
 import pytest
 from test_every_version import BEFORE, VERSIONS, error_codes, requests
 
 from asking import Asker, ConnectionEnded, at
 from guarded import (
+    ASKS_NO_OPERATIONS,
     CLUSTER,
+    DENIED_CLUSTER,
+    DENIED_GROUP,
+    DENIED_ID,
+    DENIED_TOPIC,
     STRANGER,
     TOPIC,
     GuardedBroker,
@@ -44,34 +48,7 @@ from semel.wire.versions import (
     SASL_HANDSHAKE,
 )
 
-READ, WRITE, DESCRIBE, CREATE = Operation.READ, Operation.WRITE, Operation.DESCRIBE, Operation.CREATE
-DENIED_TOPIC = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-DENIED_GROUP = ErrorCode.GROUP_AUTHORIZATION_FAILED
-DENIED_CLUSTER = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-DENIED_ID = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-
 NAMES = {key: name for name, key in vars(versions).items() if isinstance(key, int) and name != "PRODUCE_SERVED_MIN"}
-
-
-@pytest.fixture
-def broker() -> Iterator[GuardedBroker]:
-    with GuardedBroker() as broker:
-        yield broker
-
-
-@pytest.fixture
-def admin(broker: GuardedBroker) -> Iterator[Asker]:
-    with broker.administrator() as asker:
-        yield asker
-
-
-@pytest.fixture
-def stranger(broker: GuardedBroker) -> Iterator[Asker]:
-    with broker.stranger() as asker:
-        yield asker
-
-
-ASKS_NO_OPERATIONS = {"include_topic_authorized_operations": False, "include_cluster_authorized_operations": False}
 
 
 # -- every API ------------------------------------------------------------------------------------------------------

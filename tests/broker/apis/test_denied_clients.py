@@ -1,15 +1,22 @@
 """A client that lacks a right is denied what needs it, as Apache Kafka denies it, and gets everything else."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from asking import Asker, ConnectionEnded, at, fetch_fields, topic_wanted
 from guarded import (
+    ASKS_NO_OPERATIONS,
     CLUSTER,
+    CREATE,
+    DENIED_CLUSTER,
+    DENIED_GROUP,
+    DENIED_ID,
+    DENIED_TOPIC,
+    DESCRIBE,
     GROUP,
+    READ,
     TOPIC,
     TRANSACTIONAL_ID,
+    WRITE,
     GuardedBroker,
     add_partitions,
     create_topic,
@@ -17,7 +24,6 @@ from guarded import (
     rule,
 )
 from semel.core.access import CLUSTER_NAME, Operation, Pattern, ResourceType
-from semel.wire import versions
 from semel.wire.errors import ErrorCode
 from semel.wire.records import encode_batch
 from semel.wire.versions import (
@@ -37,36 +43,6 @@ from semel.wire.versions import (
     PRODUCE,
     TXN_OFFSET_COMMIT,
 )
-
-READ, WRITE, DESCRIBE, CREATE = Operation.READ, Operation.WRITE, Operation.DESCRIBE, Operation.CREATE
-DENIED_TOPIC = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-DENIED_GROUP = ErrorCode.GROUP_AUTHORIZATION_FAILED
-DENIED_CLUSTER = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-DENIED_ID = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-
-NAMES = {key: name for name, key in vars(versions).items() if isinstance(key, int) and name != "PRODUCE_SERVED_MIN"}
-
-
-@pytest.fixture
-def broker() -> Iterator[GuardedBroker]:
-    with GuardedBroker() as broker:
-        yield broker
-
-
-@pytest.fixture
-def admin(broker: GuardedBroker) -> Iterator[Asker]:
-    with broker.administrator() as asker:
-        yield asker
-
-
-@pytest.fixture
-def stranger(broker: GuardedBroker) -> Iterator[Asker]:
-    with broker.stranger() as asker:
-        yield asker
-
-
-ASKS_NO_OPERATIONS = {"include_topic_authorized_operations": False, "include_cluster_authorized_operations": False}
-
 
 # -- records --------------------------------------------------------------------------------------------------------
 

@@ -1,24 +1,25 @@
 """Lists, descriptions and metadata show what a client may describe, and what it may do, and no more."""
 
-from collections.abc import Iterator
 from typing import Any
-
-import pytest
 
 from asking import Asker
 from guarded import (
+    ASKS_NO_OPERATIONS,
     CLUSTER,
+    CREATE,
+    DENIED_TOPIC,
+    DESCRIBE,
     GROUP,
+    READ,
     TOPIC,
     TRANSACTIONAL_ID,
+    WRITE,
     GuardedBroker,
     add_partitions,
     rule,
 )
 from semel.core.access import CLUSTER_NAME, Operation, Pattern
 from semel.testing.broker import FaultyBroker
-from semel.wire import versions
-from semel.wire.errors import ErrorCode
 from semel.wire.versions import (
     DESCRIBE_CLUSTER,
     DESCRIBE_GROUPS,
@@ -31,36 +32,6 @@ from semel.wire.versions import (
     OFFSET_COMMIT,
     OFFSET_FETCH,
 )
-
-READ, WRITE, DESCRIBE, CREATE = Operation.READ, Operation.WRITE, Operation.DESCRIBE, Operation.CREATE
-DENIED_TOPIC = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-DENIED_GROUP = ErrorCode.GROUP_AUTHORIZATION_FAILED
-DENIED_CLUSTER = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-DENIED_ID = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-
-NAMES = {key: name for name, key in vars(versions).items() if isinstance(key, int) and name != "PRODUCE_SERVED_MIN"}
-
-
-@pytest.fixture
-def broker() -> Iterator[GuardedBroker]:
-    with GuardedBroker() as broker:
-        yield broker
-
-
-@pytest.fixture
-def admin(broker: GuardedBroker) -> Iterator[Asker]:
-    with broker.administrator() as asker:
-        yield asker
-
-
-@pytest.fixture
-def stranger(broker: GuardedBroker) -> Iterator[Asker]:
-    with broker.stranger() as asker:
-        yield asker
-
-
-ASKS_NO_OPERATIONS = {"include_topic_authorized_operations": False, "include_cluster_authorized_operations": False}
-
 
 # -- what is shown --------------------------------------------------------------------------------------------------
 

@@ -6,10 +6,20 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from asking import Asker
-from guarded import GROUP, TOPIC, TRANSACTIONAL_ID, GuardedBroker, rule
-from semel.core.access import Operation, Permission
+from guarded import (
+    DENIED_GROUP,
+    DENIED_ID,
+    DENIED_TOPIC,
+    GROUP,
+    READ,
+    TOPIC,
+    TRANSACTIONAL_ID,
+    WRITE,
+    GuardedBroker,
+    rule,
+)
+from semel.core.access import Permission
 from semel.core.entries import AccessRule
-from semel.wire.errors import ErrorCode
 from semel.wire.versions import (
     CONSUMER_GROUP_DESCRIBE,
     CONSUMER_GROUP_HEARTBEAT,
@@ -21,11 +31,6 @@ from semel.wire.versions import (
     SYNC_GROUP,
 )
 from transacting import TransactionalProducer, committed, described
-
-READ, WRITE = Operation.READ, Operation.WRITE
-DENIED_TOPIC = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-DENIED_GROUP = ErrorCode.GROUP_AUTHORIZATION_FAILED
-DENIED_ID = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 OWNS = rule(TRANSACTIONAL_ID, "payments", WRITE)
 WRITES = rule(TOPIC, "orders", WRITE)

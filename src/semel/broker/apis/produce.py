@@ -13,7 +13,7 @@ from semel.broker.connection import Exchange
 from semel.broker.guard import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from semel.broker.serving import Serving
 from semel.compaction.opening import KeylessRecords
-from semel.core.batch import TRANSACTIONAL_BIT
+from semel.core.batch import says_transactional
 from semel.core.batch_checks import Sender, check_sent
 from semel.core.producers import ACCEPTED, DUPLICATE, GAP
 from semel.core.refusals import Refused
@@ -35,8 +35,6 @@ RIGHTS: Final = (WRITE_TOPIC, WRITE_TRANSACTIONAL_ID)
 ACKS_ALL: Final = -1
 ACKS_NONE: Final = 0
 _ZSTD_FROM: Final = 7
-# Where the low byte of a batch's attributes stands.
-_ATTRIBUTES_AT: Final = 22
 # To check this many bytes, and to write them twice, is one piece of work, besides the rest of an append.
 _BYTES_PER_PIECE: Final = 4096
 # From here on a client knows an error that tells it to abort its transaction and to go on with the next one.
@@ -51,7 +49,12 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
         raise ProtocolError(f"Produce version {version} carries message formats that are not supported")
     request = yield from decode_request_in_steps(body, version)
     acks = request.acks
-    is_transactional = any(map(_is_transactional, request.topics))
+    # What is no batch is refused later.
+    is_transactional = any(
+        records is not None and says_transactional(records)
+        for topic in request.topics
+        for _, records in topic.partitions
+    )
     sender = Sender(
         exchange.address,
         joins=version >= _JOINS_FROM,
@@ -77,14 +80,6 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
     waits = acks == ACKS_ALL or request.transactional_id is not None
     answer = yield from encode_response_in_steps(version, exchange.correlation_id, answers)
     exchange.reply((answer,), after=broker.log.end if waits else 0)
-
-
-def _is_transactional(of_topic: ProduceTopic) -> bool:
-    """Whether a batch says that it belongs to a transaction. What is no batch is refused later."""
-    return any(
-        records is not None and len(records) > _ATTRIBUTES_AT and records[_ATTRIBUTES_AT] & TRANSACTIONAL_BIT
-        for _, records in of_topic.partitions
-    )
 
 
 def _produce_to(
