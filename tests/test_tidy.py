@@ -77,6 +77,18 @@ def test_a_test_waits_for_the_thing_itself_and_does_not_sleep() -> None:
     assert sleeping == set(SLEEPING_WITH_REASON)
 
 
+def test_a_test_that_waited_in_vain_fails() -> None:
+    waiting = [
+        f"{name_of(path)}:{node.lineno}"
+        for path in FILES
+        if path.is_relative_to(ROOT / "tests")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
+        if isinstance(node.value.func, ast.Name) and node.value.func.id == "eventually"
+    ]
+    assert waiting == []
+
+
 def test_a_test_hands_over_what_it_wants_otherwise_and_patches_nothing_inside() -> None:
     tests = [path for path in FILES if path.is_relative_to(ROOT / "tests")]
     patching = {name_of(path) for path in tests if PATCHED.search(path.read_text())}

@@ -264,5 +264,5 @@ def settled(ask: Callable[[], T], wanted: T) -> T:
             return False
 
     if FOREIGN_CLUSTER is not None:
-        eventually(says_so, WAIT_SECONDS_MAX)
+        assert eventually(says_so, WAIT_SECONDS_MAX), f"the cluster never says {wanted}"
     return ask()

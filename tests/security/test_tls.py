@@ -152,7 +152,7 @@ def test_plain_bytes_on_a_listener_with_tls_are_told_in_one_line_at_both_ends(
     settings = from_options({"kafka.bootstrap.servers": broker.bootstrap})
     with pytest.raises(ConnectionLost, match="the other side speaks TLS"), Cluster(settings) as cluster:
         cluster.every_topic()
-    eventually(lambda: "event=tls_refused" in caplog.text)
+    assert eventually(lambda: "event=tls_refused" in caplog.text)
 
 
 def test_tls_on_a_plain_listener_is_told_in_one_line_at_both_ends(
@@ -162,7 +162,7 @@ def test_tls_on_a_plain_listener_is_told_in_one_line_at_both_ends(
     settings = from_options({"kafka.bootstrap.servers": broker.open, **options})
     with pytest.raises(ConnectionLost, match="handshake of TLS; does it speak TLS"), Cluster(settings) as cluster:
         cluster.every_topic()
-    eventually(lambda: "the other side speaks TLS" in caplog.text)
+    assert eventually(lambda: "the other side speaks TLS" in caplog.text)
 
 
 # -- certificates of clients ------------------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ def test_a_certificate_that_no_rule_matches_names_nobody(
     with SecuredBroker(SSL, tls=tls) as broker:
         with pytest.raises(Exception), TlsAsker(broker.bootstrap, authority, authority.issue("other")) as ask:  # noqa: B017, PT011
             ask(API_VERSIONS, **VERSIONS_ASKED)
-        eventually(lambda: "no rule for principals matches the subject" in caplog.text)
+        assert eventually(lambda: "no rule for principals matches the subject" in caplog.text)
 
 
 # -- files that change ------------------------------------------------------------------------------------------------
@@ -279,7 +279,7 @@ def test_a_handshake_that_never_ends_is_sent_away_and_counts_as_a_stranger(files
             socket.create_connection((host, int(port)), 30) as one,
             socket.create_connection((host, int(port)), 30) as two,
         ):
-            eventually(lambda: broker.look(lambda b: len(b.doors.strangers)) == 2)
+            assert eventually(lambda: broker.look(lambda b: len(b.doors.strangers)) == 2)
             with socket.create_connection((host, int(port)), 30) as three:
                 assert received_end(three)
             broker.skip(21)

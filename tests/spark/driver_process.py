@@ -64,14 +64,21 @@ def with_scratch(environment: Mapping[str, str], directory: str) -> dict[str, st
     return {**environment, "TMPDIR": directory, **java}
 
 
-def _kill(process_id: int) -> None:
-    """Return when the process has ended, whoever its parent is."""
-    process = os.pidfd_open(process_id)
-    try:
-        signal.pidfd_send_signal(process, signal.SIGKILL)
-        select.select([process], [], [])
-    finally:
-        os.close(process)
+def _kill(process_ids: Sequence[int]) -> None:
+    """Return when these processes have ended, whoever their parents are. Each is killed before any is waited for: Java
+    tidies up after a task when it sees its Python die."""
+    with contextlib.ExitStack() as stack:
+        processes = []
+        for process_id in process_ids:
+            with contextlib.suppress(ProcessLookupError):
+                process = os.pidfd_open(process_id)
+                stack.callback(os.close, process)
+                processes.append(process)
+        for process in processes:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(process, signal.SIGKILL)
+        for process in processes:
+            select.select([process], [], [])
 
 
 class ProcessTree:
@@ -130,7 +137,7 @@ class ProcessTree:
 
     def wait_until(self, holds: Callable[[], bool], complaint: str) -> None:
         """Until this holds; fails with the complaint if the process ends before."""
-        eventually(lambda: holds() or self._process.poll() is not None, WAIT_SECONDS_MAX)
+        assert eventually(lambda: holds() or self._process.poll() is not None, WAIT_SECONDS_MAX), self._told(complaint)
         # What it had still done in its last moment counts.
         assert holds(), self._told(complaint)
 
@@ -154,9 +161,7 @@ class ProcessTree:
     def kill(self) -> None:
         """`kill -9` for the command, its Java and all Python workers; returns when none of them is left."""
         while members := processes_of_session(self._process.pid):
-            for process_id in members:
-                with contextlib.suppress(ProcessLookupError):
-                    _kill(process_id)
+            _kill(members)
         self._process.wait()
         self._reader.join()
 

@@ -55,7 +55,7 @@ def test_nothing_is_said_to_have_happened_that_no_standby_has(servers: list[Post
                 store.create("journal/0", b"zero")
             return refusal.type is Exists
 
-        eventually(is_known)
+        assert eventually(is_known)
         assert store.get("journal/0").body == b"zero"
         with pytest.raises(Missing):
             store.replace("floor", b"after", version)
