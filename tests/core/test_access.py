@@ -3,7 +3,7 @@
 from itertools import product
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from refusal import refused
@@ -271,6 +271,7 @@ def naive_some(rules: set[AccessRule], asker: Asker, operation: Operation, resou
     )
 
 
+@settings(max_examples=25)
 @given(st.lists(st.tuples(st.booleans(), st.lists(RULES, min_size=1, max_size=4)), max_size=12))
 @example([(True, [rule("a", pattern=PREFIXED)]), (True, [rule("ab", WRITE, DENY, pattern=PREFIXED)])])
 def test_every_verdict_is_that_of_apache_kafka_after_every_change(

@@ -33,6 +33,7 @@ def url_of_piece(request: pytest.FixtureRequest, piece: Piece, tmp_path: Path) -
 
 
 # Some ten runs, each of which waits for brokers to notice a death.
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_piece_that_is_killed_where_it_does_io_goes_on_as_if_nothing_had_been(
     piece: Piece, url_of_piece: str, semel_broker: FaultyBroker

@@ -158,10 +158,10 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
     "worker",
     [
         worker_of_exactly_once,
-        worker_on_aiokafka,
-        ledger_of_the_inbox,
-        relay_of_the_outbox,
-        publisher_of_the_guide,
+        *(
+            pytest.param(worker, marks=pytest.mark.slow)
+            for worker in (worker_on_aiokafka, ledger_of_the_inbox, relay_of_the_outbox, publisher_of_the_guide)
+        ),
     ],
 )
 def test_a_worker_as_shown_outlives_its_broker_and_does_each_thing_once(

@@ -86,6 +86,7 @@ def test_a_seed_plans_the_same_requests_and_kills(monkeypatch: pytest.MonkeyPatc
     assert (len(requests), sum(count == 2 for count in requests.values()), max(requests.values())) == (1000, 50, 2)
 
 
+@pytest.mark.slow
 def test_a_trial_that_is_interrupted_leaves_nothing_behind(place: Path) -> None:
     words = ["--requests", "100000", "--kills", "0"]
     pipe = subprocess.PIPE

@@ -130,6 +130,7 @@ OUTAGES = [
 
 @pytest.mark.parametrize("outage", OUTAGES, ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("asynchronously", [False, True])
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_an_outage_of_something_that_is_called_is_waited_for(
     engine: Engine, url: str, outage: Exception, asynchronously: bool
 ) -> None:

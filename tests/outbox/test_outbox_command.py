@@ -62,6 +62,7 @@ def test_who_is_taken_over_ends_with_one_line(
     assert said.startswith("semel: shard 0 of the outbox was taken over by another relay (process ")
 
 
+@pytest.mark.parametrize("url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True)
 def test_brokers_that_are_away_are_named_and_named_again_when_they_are_back(
     engine: Engine, topic: str, faulty: Any, url: str
 ) -> None:

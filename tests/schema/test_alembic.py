@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from shapes import shape
 from sqlalchemy import inspect
 
@@ -46,6 +47,7 @@ def project(folder: Path, url: str) -> Path:
     return folder
 
 
+@pytest.mark.parametrize("url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True)
 def test_autogenerate_makes_the_tables_and_then_has_nothing_more_to_do(tmp_path: Path, url: str) -> None:
     folder, engine = project(tmp_path / "app", url.replace("postgresql://", "postgresql+psycopg://")), engine_of(url)
     alembic(folder, "revision", "--autogenerate", "-m", "semel")

@@ -232,6 +232,7 @@ def test_a_short_soak_strikes_audits_and_leaves_nothing_behind(scratch: Path) ->
     assert processes_about(scratch) == []
 
 
+@pytest.mark.slow
 @needs_spark
 @pytest.mark.timeout(SECONDS_MAX + 30)
 def test_whoever_interrupts_a_soak_finds_no_process_of_it(scratch: Path) -> None:

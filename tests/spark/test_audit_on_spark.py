@@ -99,7 +99,7 @@ def test_what_is_no_id_is_refused(spark: SparkSession) -> None:
         on_spark(spark.range(1), spark.range(1), id="id", window_ms=10)
 
 
-@pytest.mark.parametrize("is_ansi", ["true", "false"])
+@pytest.mark.parametrize("is_ansi", ["true", pytest.param("false", marks=pytest.mark.slow)])
 def test_an_amount_that_cannot_be_read_is_a_finding_in_every_session(spark: SparkSession, is_ansi: str) -> None:
     rows = spark.sql(
         "SELECT * FROM VALUES ('a', '1'), ('b', '1e40'), ('c', 'ten'), ('d', '0.1234567891'), ('e', null) "
@@ -117,7 +117,14 @@ def test_an_amount_that_cannot_be_read_is_a_finding_in_every_session(spark: Spar
         assert [one.text for one in counted.unreadable.listed] == ["b", "c"]
 
 
-@pytest.mark.parametrize("amount", ["double('NaN')", "cast(0.1234567891 AS decimal(20, 10))", "double('1e30')"])
+@pytest.mark.parametrize(
+    "amount",
+    [
+        "double('NaN')",
+        pytest.param("cast(0.1234567891 AS decimal(20, 10))", marks=pytest.mark.slow),
+        pytest.param("double('1e30')", marks=pytest.mark.slow),
+    ],
+)
 def test_a_number_that_no_amount_can_be_is_a_finding(spark: SparkSession, amount: str) -> None:
     verdict = on_spark(spark.range(1), spark.range(1), id="id", amount=(amount, "1"))
     assert (verdict.source.unreadable.rows, verdict.sinks[0].sink.unreadable.rows) == (1, 0)

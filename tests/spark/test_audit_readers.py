@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from driver_process import DriverProcess
 from sink_places import whole_files
 
@@ -60,6 +61,7 @@ def semel_audit(*words: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=300)
 
 
+@pytest.mark.slow
 def test_what_a_killed_batch_left_is_a_double_to_who_ignores_the_log(spark: SparkSession, tmp_path: Path) -> None:
     ids = make_input(tmp_path / "in", files=2)
     out = tmp_path / "out"

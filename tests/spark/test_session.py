@@ -128,6 +128,7 @@ def test_a_machine_that_does_not_know_its_own_name_starts_spark_all_the_same(
     assert _variables()["SPARK_LOCAL_IP"] == "127.0.0.1"
 
 
+@pytest.mark.slow
 def test_what_the_user_has_set_stands_and_nothing_is_left_where_he_works(tmp_path: Path) -> None:
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "spark-defaults.conf").write_text(DEFAULTS)

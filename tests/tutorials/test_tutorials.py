@@ -11,7 +11,11 @@ PAGES = Path(__file__).parent.parent.parent / "docs/tutorials"
 TUTORIALS = sorted(path.stem for path in PAGES.glob("*.md") if path.name != "README.md")
 
 
-@pytest.mark.parametrize("tutorial", TUTORIALS)
+# It lets Spark do what the README does, which is followed as well.
+ALL_PIECES = pytest.param("together", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("tutorial", [ALL_PIECES if name == "together" else name for name in TUTORIALS])
 def test_a_reader_who_follows_the_tutorial_sees_what_it_shows(tutorial: str, tmp_path: Path) -> None:
     with Reader(tmp_path) as reader:
         assert reader.follow((PAGES / f"{tutorial}.md").read_text())

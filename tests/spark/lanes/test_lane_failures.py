@@ -84,6 +84,7 @@ def test_a_driver_killed_between_the_commits_of_tasks_and_batch_writes_once(pipe
     assert pipeline.verdict() == pipeline.once()
 
 
+@pytest.mark.slow
 def test_a_driver_that_fails_after_all_tasks_undoes_nothing(pipeline: Pipeline) -> None:
     """Spark calls `abort` then, though all lanes have committed."""
     pipeline.feed(200)
@@ -122,6 +123,7 @@ def test_a_zombie_that_goes_on_after_its_batch_was_replayed_is_fenced(pipeline: 
     assert pipeline.verdict() == pipeline.once()
 
 
+@pytest.mark.slow
 def test_a_zombie_that_begins_after_its_batch_was_replayed_writes_nothing(pipeline: Pipeline) -> None:
     pipeline.feed(200)
     pipeline.run()
@@ -160,6 +162,7 @@ def test_lost_answers_of_the_broker_double_nothing(pipeline: Pipeline, faulty: F
     assert pipeline.verdict() == pipeline.once()
 
 
+@pytest.mark.slow
 def test_a_replay_under_other_shuffle_partitions_finds_its_lanes(pipeline: Pipeline) -> None:
     pipeline.feed(200)
     pipeline.faults.set(faulty_sink.DIE_AFTER_COMMIT)
@@ -174,6 +177,7 @@ def test_a_replay_under_other_shuffle_partitions_finds_its_lanes(pipeline: Pipel
     assert pipeline.verdict() == pipeline.once()
 
 
+@pytest.mark.slow
 def test_another_number_of_lanes_is_refused_before_a_row_is_written(pipeline: Pipeline) -> None:
     pipeline.feed(200)
     pipeline.faults.set(faulty_sink.DIE_AFTER_COMMIT)
@@ -186,6 +190,7 @@ def test_another_number_of_lanes_is_refused_before_a_row_is_written(pipeline: Pi
     assert pipeline.verdict() == pipeline.once()
 
 
+@pytest.mark.slow
 def test_partitions_as_lanes_are_compared_with_what_they_have_written(pipeline: Pipeline) -> None:
     """A replay in other partitions finds out, at the latest when the driver closes the batch."""
     pipeline.feed(200)
@@ -197,6 +202,7 @@ def test_partitions_as_lanes_are_compared_with_what_they_have_written(pipeline: 
     assert pipeline.verdict() == pipeline.once()
 
 
+@pytest.mark.slow
 def test_a_lost_checkpoint_is_refused_and_a_new_sink_goes_on(pipeline: Pipeline) -> None:
     pipeline.feed(200)
     pipeline.run()
@@ -211,6 +217,7 @@ def test_a_lost_checkpoint_is_refused_and_a_new_sink_goes_on(pipeline: Pipeline)
     assert pipeline.verdict() == pipeline.once()
 
 
+@pytest.mark.slow
 def test_a_restored_old_checkpoint_is_refused(pipeline: Pipeline, tmp_path: Path) -> None:
     pipeline.feed(100)
     pipeline.run()
@@ -232,6 +239,7 @@ def test_a_restored_old_checkpoint_is_refused(pipeline: Pipeline, tmp_path: Path
     assert pipeline.verdict() == pipeline.once()
 
 
+@pytest.mark.slow
 def test_a_query_goes_on_under_a_new_sink_only_if_told_with_which_batch(pipeline: Pipeline) -> None:
     pipeline.feed(100)
     pipeline.run()

@@ -269,7 +269,7 @@ def test_other_rows_have_another_digest(rows: list[Any], others: list[Any]) -> N
     assert (digest_of(rows, []) == digest_of(others, [])) == (sorted(rows, key=order) == sorted(others, key=order))
 
 
-@pytest.mark.parametrize("size", [1, 7, 8, 9, 64, 255, 256, 257, 1000])
+@pytest.mark.parametrize("size", [1, 7, 8, 9, 64, 255, 257])
 def test_a_value_that_differs_in_one_bit_has_another_digest(size: int) -> None:
     values = {bytes(size)}
     for at in range(size):

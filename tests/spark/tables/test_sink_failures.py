@@ -38,7 +38,11 @@ def place_of(kind: str, directory: Path, request: pytest.FixtureRequest) -> Plac
 
 
 every_place = pytest.mark.parametrize("place", KINDS, indirect=True)
-our_places = pytest.mark.parametrize("place", OURS, indirect=True)
+our_places = pytest.mark.parametrize(
+    "place",
+    [kind if kind == "sqlite" else pytest.param(kind, marks=pytest.mark.slow) for kind in OURS],
+    indirect=True,
+)
 
 
 @every_place
@@ -345,6 +349,7 @@ threading.Event().wait()
 """
 
 
+@pytest.mark.slow
 def test_tasks_that_die_and_a_driver_that_is_killed_before_its_commit_cost_no_row(
     tmp_path: Path, spark: SparkSession, request: pytest.FixtureRequest
 ) -> None:
