@@ -19,6 +19,7 @@ from semel.cli.cluster import add_bootstrap, cluster_at, offsets_of, partitions_
 from semel.cli.display import printable
 from semel.cli.errors import Ended, Failure
 from semel.cli.subcommands import count
+from semel.client.aborted import batches
 from semel.client.cluster import Cluster
 from semel.client.connection import ConnectionLost
 from semel.client.patience import Moved
@@ -26,7 +27,7 @@ from semel.client.places import EARLIEST, LATEST, Isolation, Position, TopicPart
 from semel.client.settings import Address
 from semel.core.producers import advance
 from semel.wire.errors import ProtocolError
-from semel.wire.records import Batch, Record, decode_batches
+from semel.wire.records import Batch, Record
 from semel.wire.versions import FETCH
 
 EXAMPLE: Final = """  semel tail payments --from latest --follow
@@ -38,9 +39,6 @@ _WAIT_MS: Final = 500
 _RECONNECT_SECONDS_MAX: Final = 60.0
 _PAUSE_SECONDS: Final = 0.2
 _ISOLATIONS: Final = {"committed": Isolation.READ_COMMITTED, "uncommitted": Isolation.READ_UNCOMMITTED}
-
-# The type in a control record's key: its two first bytes are a version.
-_ABORT_KEY: Final = b"\x00\x00\x00\x00"
 
 
 class Shown(NamedTuple):
@@ -191,10 +189,11 @@ class _Reader:
         self._cluster.check(where, answer.error_code, "Read")
         try:
             # For a fetch of uncommitted records the broker names no aborted transactions, so all batches are shown.
-            for batch in _committed(answer.records or b"", answer.aborted_transactions or ()):
+            aborted = [(one.producer_id, one.first_offset) for one in answer.aborted_transactions or ()]
+            for batch, is_aborted in batches(answer.records or b"", aborted):
                 begin = self._next[where]
                 self._next[where] = max(begin, batch.base_offset + batch.last_offset_delta + 1)
-                if not batch.is_control:
+                if not batch.is_control and not is_aborted:
                     yield [_shown(where.partition, batch, record) for record in batch.records if record.offset >= begin]
         except ProtocolError as error:
             raise Failure(f"partition {where} from offset {self._next[where]}: {error}") from None
@@ -209,19 +208,6 @@ class _Reader:
         self._cluster.close()
         self._cluster.forget(self._topic)
         time.sleep(_PAUSE_SECONDS)
-
-
-def _committed(records: bytes, aborted: Any) -> Iterator[Batch]:
-    """The batches, with those of aborted transactions emptied, so that their offsets still count."""
-    to_come = sorted(((transaction.first_offset, transaction.producer_id) for transaction in aborted), reverse=True)
-    aborting: set[int] = set()
-    for batch in decode_batches(records):
-        while to_come and to_come[-1][0] <= batch.base_offset + batch.last_offset_delta:
-            aborting.add(to_come.pop()[1])
-        if batch.is_control and batch.records and batch.records[0].key == _ABORT_KEY:
-            aborting.discard(batch.producer_id)
-        is_aborted = batch.is_transactional and not batch.is_control and batch.producer_id in aborting
-        yield batch._replace(records=[]) if is_aborted else batch
 
 
 def _shown(partition: int, batch: Batch, record: Record) -> Shown:

@@ -1,17 +1,43 @@
-"""Offsets of a consumer group, asked for and set from outside of it, as by an administrator.
+"""Consumer groups as an administrator sees them: which there are, their members, their offsets, and other offsets.
 
 Each function makes one attempt, over a `Cluster`, at the broker that coordinates the group. It does not join the
 group, and must never move a group that has members: the coordinator refuses that.
 """
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
 
 from semel.client import codes
 from semel.client.cluster import Cluster
-from semel.client.places import TopicPartition
+from semel.client.errors import LogError
+from semel.client.places import EARLIEST, LATEST, Isolation, Position, TopicPartition
 from semel.client.settings import Address
-from semel.wire.versions import OFFSET_COMMIT, OFFSET_FETCH
+from semel.wire.errors import ProtocolError
+from semel.wire.primitives import INT32, MALFORMED, read_length, read_string
+from semel.wire.versions import CONSUMER_GROUP_DESCRIBE, DESCRIBE_GROUPS, LIST_GROUPS, OFFSET_COMMIT, OFFSET_FETCH
+
+# The kind of a group of the new protocol.
+_CONSUMER_PROTOCOL: Final = "consumer"
+# In front of a classic assignment.
+_VERSION_BYTES: Final = 2
+
+
+class Listed(NamedTuple):
+    name: str
+    kind: str
+    # None where the broker is too old to say it in a list.
+    state: str | None
+
+
+class Member(NamedTuple):
+    """A member of a group, and the partitions that it reads as far as that can be told."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    partitions: list[TopicPartition]
 
 
 class Committed(NamedTuple):
@@ -19,6 +45,66 @@ class Committed(NamedTuple):
 
     offset: int
     note: str
+
+
+def listed(cluster: Cluster) -> dict[str, Listed]:
+    """Every group that some broker looks after, in the order of their names."""
+    found = {}
+    for broker in cluster.brokers():
+        answer = cluster.ask(broker, LIST_GROUPS, states_filter=[], types_filter=[])
+        codes.check_coordinator("the list of groups", answer.error_code, right="Describe on groups")
+        for group in answer.groups:
+            # Only version 5 tells the protocols apart, and brokers that do not know it know one.
+            kind = str(getattr(group, "group_type", "classic")).lower()
+            name = str(group.group_id)
+            found[name] = Listed(name, kind, getattr(group, "group_state", None))
+    return dict(sorted(found.items()))
+
+
+def members(cluster: Cluster, coordinator: Address, group: Listed) -> list[Member]:
+    """The members of a group, in the order of their ids."""
+    if group.kind == _CONSUMER_PROTOCOL:
+        wanted: dict[str, object] = {"group_ids": [group.name], "include_authorized_operations": False}
+        answer = cluster.ask(coordinator, CONSUMER_GROUP_DESCRIBE, **wanted)
+    else:
+        answer = cluster.ask(coordinator, DESCRIBE_GROUPS, groups=[group.name], include_authorized_operations=False)
+    (told,) = answer.groups
+    check(group.name, told.error_code, "Describe")
+    return sorted(
+        Member(
+            str(one.member_id),
+            getattr(one, "group_instance_id", None) or getattr(one, "instance_id", None),
+            str(one.client_id),
+            str(one.client_host),
+            _assignment(one),
+        )
+        for one in told.members
+    )
+
+
+def _assignment(member: Any) -> list[TopicPartition]:
+    """What a member was given; nothing where it is written in a way that only the members know."""
+    if hasattr(member, "assignment"):
+        topics = member.assignment.topic_partitions
+        return [TopicPartition(str(topic.topic_name), number) for topic in topics for number in topic.partitions]
+    try:
+        return _read_assignment(memoryview(member.member_assignment))
+    except (*MALFORMED, ProtocolError):
+        return []
+
+
+def _read_assignment(data: memoryview) -> list[TopicPartition]:
+    """The assignment of the classic consumer protocol: a version, then topics, each with its partitions."""
+    places: list[TopicPartition] = []
+    at = _VERSION_BYTES
+    topics, at = read_length(data, at, flexible=False)
+    for _ in range(topics):
+        name, at = read_string(data, at, flexible=False)
+        count, at = read_length(data, at, flexible=False)
+        for _ in range(count):
+            places.append(TopicPartition(name, INT32.unpack_from(data, at)[0]))
+            at += INT32.size
+    return places
 
 
 def committed(cluster: Cluster, coordinator: Address, group: str) -> dict[TopicPartition, Committed]:
@@ -56,6 +142,39 @@ def commit(
     for topic in answer.topics:
         for one in topic.partitions:
             check(group, one.error_code, "Read")
+
+
+def target(cluster: Cluster, partitions: Iterable[TopicPartition], place: str) -> dict[TopicPartition, int]:
+    """The offset that a place means in each partition, not before its first record nor behind its last one. A place is
+    earliest, latest, an offset, or a time such as 2026-01-31T12:00:00Z."""
+    wanted = list(partitions)
+    if place == "earliest":
+        return _in_order(_offsets(cluster, wanted, EARLIEST), wanted)
+    latest = _in_order(_offsets(cluster, wanted, LATEST), wanted)
+    if place == "latest":
+        return latest
+    if place.isascii() and place.isdigit():
+        earliest = _offsets(cluster, wanted, EARLIEST)
+        return {where: min(max(int(place), earliest[where]), end) for where, end in latest.items()}
+    # Where nothing is that young the next record will be.
+    return latest | _offsets(cluster, wanted, _parse_time(place))
+
+
+def _in_order(offsets: dict[TopicPartition, int], partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+    return {where: offsets[where] for where in partitions}
+
+
+def _offsets(cluster: Cluster, partitions: list[TopicPartition], at: Position) -> dict[TopicPartition, int]:
+    found = cluster.offsets(partitions, at, Isolation.READ_UNCOMMITTED)
+    return {where: offset for where, offset in found if offset is not None}
+
+
+def _parse_time(text: str) -> int:
+    try:
+        time = datetime.fromisoformat(text)
+        return int(time.replace(tzinfo=time.tzinfo or UTC).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise LogError(f"{text!r} is neither earliest, latest, an offset nor a time: 2026-01-31T12:00:00Z is") from None
 
 
 def check(group: str, code: int, operation: str) -> None:

@@ -1,0 +1,27 @@
+"""Which batches of an answer to Fetch belong to transactions that were aborted, for readers that look at each record.
+
+A broker names the aborted transactions for a fetch of committed records only; for a fetch of uncommitted ones no batch
+is told to be aborted.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from semel.wire.primitives import Buffer
+from semel.wire.records import Batch, decode_batches
+
+# The type in a control record's key: its two first bytes are a version.
+_ABORT_KEY: Final = b"\x00\x00\x00\x00"
+
+
+def batches(records: Buffer, aborted: Iterable[tuple[int, int]]) -> Iterator[tuple[Batch, bool]]:
+    """Each batch, and whether its transaction was aborted. `aborted` are producer ids, each with the offset at which
+    its aborted transaction begins."""
+    to_come = sorted(((first_offset, producer_id) for producer_id, first_offset in aborted), reverse=True)
+    aborting: set[int] = set()
+    for batch in decode_batches(records):
+        while to_come and to_come[-1][0] <= batch.base_offset + batch.last_offset_delta:
+            aborting.add(to_come.pop()[1])
+        if batch.is_control and batch.records and batch.records[0].key == _ABORT_KEY:
+            aborting.discard(batch.producer_id)
+        yield batch, batch.is_transactional and not batch.is_control and batch.producer_id in aborting

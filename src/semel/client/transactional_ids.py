@@ -1,0 +1,122 @@
+"""Transactional ids as an administrator sees them: which there are, how their transactions stand, and claiming one.
+
+Whoever claims a transactional id ends what is open under it: the broker fences the producer that has it and aborts its
+transaction. So a claim must never be sent a second time without an answer to the first one: between the two another
+producer may have begun, and it would be fenced as well.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from semel.client import codes
+from semel.client.cluster import TRANSACTION, Cluster
+from semel.client.patience import Moved, Patience
+from semel.client.places import TopicPartition
+from semel.client.settings import Address
+from semel.wire.errors import ErrorCode
+from semel.wire.versions import DESCRIBE_TRANSACTIONS, INIT_PRODUCER_ID, LIST_TRANSACTIONS
+
+# The state of a transaction that its producer still writes.
+OPEN: Final = "Ongoing"
+
+_NOBODY: Final = -1
+# The timeout with which an id is claimed; the next producer that claims it brings its own.
+_TIMEOUT_MS: Final = 60_000
+# Apache Kafka answers that the abort is under way, and has to be asked again.
+_ABORT_MS_MAX: Final = 30_000
+
+
+class Listed(NamedTuple):
+    name: str
+    producer_id: int
+    state: str
+
+
+class Described(NamedTuple):
+    """How the transaction of an id stands; without one there is no time at which it began."""
+
+    name: str
+    producer_id: int
+    producer_epoch: int
+    state: str
+    timeout_ms: int
+    began_at_ms: int | None
+    partitions: list[TopicPartition]
+
+
+class Claimed(NamedTuple):
+    """The producer under which the id goes on."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+def listed(cluster: Cluster, states: Iterable[str] = ()) -> dict[Address, list[Listed]]:
+    """Every transactional id, or those whose transaction is in one of these states, by the broker that looks after it
+    and in the order of their names."""
+    ids = {}
+    for broker in cluster.brokers():
+        answer = cluster.ask(broker, LIST_TRANSACTIONS, state_filters=list(states), producer_id_filters=[])
+        codes.check_coordinator("the list of transactions", answer.error_code, right="Describe on transactional ids")
+        ids[broker] = sorted(
+            Listed(str(one.transactional_id), one.producer_id, one.transaction_state)
+            for one in answer.transaction_states
+        )
+    return ids
+
+
+def described(cluster: Cluster, coordinator: Address, names: Iterable[str]) -> list[Described]:
+    """How the transactions of these ids stand; an id that the broker does not know is left out."""
+    answer = cluster.ask(coordinator, DESCRIBE_TRANSACTIONS, transactional_ids=list(names))
+    return [
+        _described(one) for one in answer.transaction_states if one.error_code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    ]
+
+
+def _described(answer: Any) -> Described:
+    what = f"transactional id {answer.transactional_id!r}"
+    codes.check_coordinator(what, answer.error_code, right=f"Describe on {what}")
+    began_at_ms = _milliseconds(answer.transaction_start_time)
+    return Described(
+        str(answer.transactional_id),
+        answer.producer_id,
+        answer.producer_epoch,
+        answer.transaction_state,
+        _milliseconds(answer.transaction_timeout),
+        began_at_ms if began_at_ms >= 0 else None,
+        sorted(TopicPartition(topic.topic, number) for topic in answer.topics for number in topic.partitions),
+    )
+
+
+def _milliseconds(value: Any) -> int:
+    """A duration or a time of day in kio's types, or a number, as milliseconds; -1 for none."""
+    if value is None:
+        return _NOBODY
+    if isinstance(value, datetime):
+        return round(value.timestamp() * 1000)
+    if hasattr(value, "total_seconds"):
+        return round(float(value.total_seconds()) * 1000)
+    return int(value)
+
+
+def claim(cluster: Cluster, name: str) -> Claimed:
+    """Abort what is open under this id and fence its producer; returns when that has happened."""
+    patience = Patience(cluster.settings, _ABORT_MS_MAX)
+    what = f"transactional id {name!r}"
+    while True:
+        coordinator = patience.patiently(lambda: cluster.coordinator(name, TRANSACTION))
+        answer = cluster.ask(
+            coordinator,
+            INIT_PRODUCER_ID,
+            transactional_id=name,
+            transaction_timeout=_TIMEOUT_MS,
+            producer_id=_NOBODY,
+            producer_epoch=_NOBODY,
+        )
+        try:
+            codes.check_coordinator(what, answer.error_code, right=f"Write on {what}")
+        except Moved as reason:
+            patience.wait(reason)
+            continue
+        return Claimed(answer.producer_id, answer.producer_epoch)
