@@ -52,7 +52,7 @@ test-java: $(STAMP) ## Run the Java clients and Kafka's console tools against se
 
 test-kafka: $(STAMP) ## Run the tests of real clients, publisher, inbox and pipeline against Apache Kafka: are they right?
 	@SEMEL_TEST_JAVA=1 .venv/bin/python -m bench.on_kafka .venv/bin/python -m pytest tests/clients tests/java \
-		tests/publish tests/outbox tests/inbox tests/spark/source tests/spark/lanes tests/spark/test_whole_pipeline.py $(ARGS)
+		tests/publish tests/outbox tests/inbox tests/console/test_any_cluster.py tests/spark/source tests/spark/lanes tests/spark/test_whole_pipeline.py $(ARGS)
 
 verdicts: $(STAMP) ## Ask semel and Apache Kafka the same, by five principals under seven sets of access rules, call by call
 	@PYTHONPATH=tests .venv/bin/python -m verdicts.run

@@ -47,10 +47,12 @@ ARROWS: dict[str, set[str]] = {
         # A test that kills a broker need not wait for its lease.
         "replica.lease",
     },
+    # The console reads the log record by record, as a client.
+    "console": {"semel", "client", "wire", "core.producers", "database", "outbox", "inbox", "watch"},
     "demo": {"semel", "cli.display", "chaos", "settings", "spark", "audit", "testing"},
     "cli": {
         *("semel", "core", "wire", "storage", "store", "security", "broker", "testing", "chaos", "settings", "client"),
-        *("spark", "audit", "demo", "database", "publish", "outbox", "inbox", "http", "schema"),
+        *("spark", "audit", "demo", "database", "publish", "outbox", "inbox", "http", "schema", "console"),
     },
 }
 

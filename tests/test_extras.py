@@ -26,9 +26,16 @@ PROJECT: Final = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml")
 ROOMS: Final = {
     "": (
         *("semel", "semel.broker", "semel.chaos", "semel.client", "semel.settings", "semel.store", "semel.testing"),
-        *("semel.testing.stores", "semel.cli.doctor"),
+        *("semel.testing.stores", "semel.cli.doctor", "semel.console.server"),
     ),
-    "app": ("semel.database", "semel.http.client", "semel.inbox", "semel.publish", "semel.retries"),
+    "app": (
+        "semel.console.claims",
+        "semel.database",
+        "semel.http.client",
+        "semel.inbox",
+        "semel.publish",
+        "semel.retries",
+    ),
     "audit": ("semel.audit", "semel.client.arrow"),
     "testing": ("semel.testing.certificates", "semel.testing.security"),
     "spark": ("semel.audit", "semel.spark", "semel.spark.dedup"),

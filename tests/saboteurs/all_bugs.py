@@ -5,6 +5,7 @@ from typing import Final
 from saboteurs.aborted_bugs import ABORTED_BUGS
 from saboteurs.access_bugs import ACCESS_BUGS
 from saboteurs.broker_bugs import BROKER_BUGS
+from saboteurs.console_bugs import CONSOLE_BUGS
 from saboteurs.http_bugs import HTTP_BUGS
 from saboteurs.inbox_bugs import INBOX_BUGS
 from saboteurs.journal_bugs import JOURNAL_BUGS
@@ -39,4 +40,5 @@ ALL_BUGS: Final[tuple[Bug, ...]] = (
     *SCHEMA_BUGS,
     *KIT_BUGS,
     *SECURITY_BUGS,
+    *CONSOLE_BUGS,
 )

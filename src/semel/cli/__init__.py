@@ -35,6 +35,7 @@ GROUPS: Final = {
         "users": "list, add and remove the users who can log in",
         "transactions": "list and describe transactions, and abort those that nobody will end",
         "acls": "list, add and remove access rules, and say which of them decides",
+        "console": "show topics, records, transactions, producers and groups in a browser, as they are now",
         "dump": "look into a data directory: journal, segments, producers",
         "repair": "go on without the entries at which a start stops, and keep a copy of them",
     },

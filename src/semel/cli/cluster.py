@@ -44,16 +44,16 @@ def add_bootstrap(parser: argparse.ArgumentParser) -> None:
 def cluster_at(options: argparse.Namespace) -> Iterator[Cluster]:
     """The cluster that the options of `add_bootstrap` name, for the length of a block, which ends in a `Failure` where
     the client has one of its errors."""
-    settings = _settings(options.bootstrap, options.command_config)
     try:
-        with Cluster(settings) as cluster:
+        with Cluster(client_settings(options)) as cluster:
             yield cluster
     except LogError as error:
         raise Failure(str(error)) from None
 
 
-def _settings(bootstrap: str | None, file: str | None) -> ClientSettings:
+def client_settings(options: argparse.Namespace) -> ClientSettings:
     """What a command connects with. A setting that no client has is refused by its name."""
+    bootstrap, file = options.bootstrap, options.command_config
     named = {} if file is None else read_client_settings(file)
     if bootstrap is not None or _BOOTSTRAP not in named:
         address, port = broker_address(bootstrap or BOOTSTRAP_DEFAULT)

@@ -3,7 +3,6 @@
 import argparse
 import contextlib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from semel.cli.errors import Failure
@@ -25,17 +24,15 @@ def opened(url: str, *, may_be_new: bool = False) -> Iterator["Engine"]:
     try:
         from sqlalchemy.exc import DBAPIError, NoSuchModuleError
 
-        from semel.database import REMEDY, UnknownDatabase, engine_of, is_missing_table
+        from semel.database import REMEDY, UnknownDatabase, is_missing_table
+        from semel.database.engines import blocking_engine_of, missing_file
         from semel.database.errors import one_line
     except ImportError as missing:
         raise Failure("this command needs SQLAlchemy, which is missing: pip install 'semel[app]'") from missing
     try:
-        engine = engine_of(url)
-        if engine.dialect.is_async:
-            # The URL of an application on asyncio will do: the command takes a driver of its own.
-            engine = engine_of(engine.url.set(drivername=engine.url.get_backend_name()))
-        if not may_be_new:
-            _refuse_missing_file(engine)
+        engine = blocking_engine_of(url)
+        if not may_be_new and (file := missing_file(engine)) is not None:
+            raise Failure(f"{file}: there is no such file")
         try:
             yield engine
         finally:
@@ -45,10 +42,3 @@ def opened(url: str, *, may_be_new: bool = False) -> Iterator["Engine"]:
     except DBAPIError as error:
         remedy = f"; {REMEDY}" if is_missing_table(error) else ""
         raise Failure(f"the database: {one_line(error)}{remedy}") from error
-
-
-def _refuse_missing_file(engine: "Engine") -> None:
-    file = engine.url.database or ":memory:"
-    is_file = engine.dialect.name == "sqlite" and not file.startswith((":memory:", "file:"))
-    if is_file and not Path(file).exists():
-        raise Failure(f"{file}: there is no such file")

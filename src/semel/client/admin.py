@@ -18,6 +18,7 @@ from semel.wire.versions import (
     CREATE_TOPICS,
     DELETE_TOPICS,
     DESCRIBE_CONFIGS,
+    DESCRIBE_LOG_DIRS,
     DESCRIBE_PRODUCERS,
 )
 
@@ -81,6 +82,24 @@ def producers_of(cluster: Cluster, where: TopicPartition) -> list[Any]:
     ((described,),) = (topic.partitions for topic in answer.topics)
     cluster.check(where, described.error_code, "Read")
     return list(described.active_producers)
+
+
+def sizes_of(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """How many bytes each partition takes on the disks of its leader."""
+    sizes: dict[TopicPartition, int] = {}
+    for leader, led in cluster.by_leader(list(partitions)).items():
+        topics: dict[str, list[int]] = {}
+        for where in led:
+            topics.setdefault(where.topic, []).append(where.partition)
+        wanted = [{"topic": name, "partitions": numbers} for name, numbers in topics.items()]
+        answer = cluster.ask(leader, DESCRIBE_LOG_DIRS, topics=wanted)
+        _check("the size of topics", answer, right="Describe on the cluster")
+        for folder in answer.results:
+            for topic in folder.topics:
+                for one in topic.partitions:
+                    where = TopicPartition(topic.name, one.partition_index)
+                    sizes[where] = sizes.get(where, 0) + (0 if one.is_future_key else one.partition_size)
+    return sizes
 
 
 def _timeout_ms(cluster: Cluster) -> int:

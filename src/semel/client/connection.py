@@ -32,6 +32,7 @@ from semel.wire.versions import (
     DESCRIBE_ACLS,
     DESCRIBE_CONFIGS,
     DESCRIBE_GROUPS,
+    DESCRIBE_LOG_DIRS,
     DESCRIBE_PRODUCERS,
     DESCRIBE_TRANSACTIONS,
     DESCRIBE_USER_SCRAM_CREDENTIALS,
@@ -72,6 +73,8 @@ _SPOKEN: Final[dict[int, VersionRange]] = {
     LIST_TRANSACTIONS: VersionRange(0, 2),
     DESCRIBE_PRODUCERS: VersionRange(0, 0),
     DESCRIBE_CONFIGS: VersionRange(1, 4),
+    # Only from 3 on a refusal is told from a cluster without any bytes.
+    DESCRIBE_LOG_DIRS: VersionRange(3, 4),
     DESCRIBE_ACLS: VersionRange(1, 3),
     CREATE_ACLS: VersionRange(1, 3),
     DELETE_ACLS: VersionRange(1, 3),

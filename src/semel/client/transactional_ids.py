@@ -1,6 +1,6 @@
 """Transactional ids as an administrator sees them: which there are, how their transactions stand, and claiming one.
 
-Whoever claims a transactional id ends what is open under it: the broker fences the producer that has it and aborts its
+To claim a transactional id ends what is open under it: the broker fences the producer that has it and aborts its
 transaction. So a claim must never be sent a second time without an answer to the first one: between the two another
 producer may have begun, and it would be fenced as well.
 """

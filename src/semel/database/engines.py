@@ -6,6 +6,7 @@ PostgreSQL, whatever the URL leaves out.
 
 import sqlite3
 import time
+from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 from sqlalchemy import URL, Engine, create_engine, event, make_url
@@ -34,6 +35,22 @@ def engine_of(url: str | URL, **options: Any) -> Engine:
     if parsed.get_backend_name() == "sqlite":
         begin_immediately(engine)
     return engine
+
+
+def blocking_engine_of(url: str | URL, **options: Any) -> Engine:
+    """`engine_of` for a tool that waits for its answers. The URL of an application on asyncio will do: then a driver
+    that blocks takes the place of the one it names."""
+    parsed = _parse(url)
+    if parsed.get_dialect().is_async:
+        parsed = _parse(parsed.set(drivername=parsed.get_backend_name()))
+    return engine_of(parsed, **options)
+
+
+def missing_file(engine: Engine) -> str | None:
+    """The file of a SQLite database, if it is missing. SQLite would make it, and a slip of the pen would leave one."""
+    file = engine.url.database or ":memory:"
+    is_file = engine.dialect.name == "sqlite" and not file.startswith((":memory:", "file:"))
+    return file if is_file and not Path(file).exists() else None
 
 
 def begin_immediately(engine: Engine) -> None:

@@ -112,12 +112,14 @@ def one_line(reason: str) -> str:
     return "".join(shown)[:REASON_CHARACTERS_MAX]
 
 
-def events(connection: Connection, *, consumer: str | None, states: Sequence[State]) -> list[QuarantinedEvent]:
-    """In the order in which they were put aside."""
+def events(
+    connection: Connection, *, consumer: str | None, states: Sequence[State], count_max: int | None = None
+) -> list[QuarantinedEvent]:
+    """In the order in which they were put aside; the first of them, or all."""
     statement = select(quarantine).where(quarantine.c.state.in_([state.value for state in states]))
     if consumer is not None:
         statement = statement.where(quarantine.c.consumer == consumer)
-    return [_event_of_row(row) for row in connection.execute(statement.order_by(quarantine.c.number))]
+    return [_event_of_row(row) for row in connection.execute(statement.order_by(quarantine.c.number).limit(count_max))]
 
 
 def due_numbers(connection: Connection, consumer: str, count_max: int) -> list[int]:
@@ -199,9 +201,11 @@ class Unsettled(ValueError):
 OPEN = (State.HELD, State.DUE)
 
 
-def open_events(connection: Connection, consumer: str | None = None) -> list[QuarantinedEvent]:
-    """What waits for a person or for the loop, in the order in which it came."""
-    return events(connection, consumer=consumer, states=OPEN)
+def open_events(
+    connection: Connection, consumer: str | None = None, count_max: int | None = None
+) -> list[QuarantinedEvent]:
+    """What waits for a person or for the loop, in the order in which it came; the first of it, or all."""
+    return events(connection, consumer=consumer, states=OPEN, count_max=count_max)
 
 
 def retry(connection: Connection, numbers: Sequence[int]) -> None:

@@ -28,8 +28,8 @@ class RefusedMessage(NamedTuple):
     behind: int
 
 
-def refused_messages(connection: Connection) -> list[RefusedMessage]:
-    """In the order in which they were added."""
+def refused_messages(connection: Connection, count_max: int | None = None) -> list[RefusedMessage]:
+    """In the order in which they were added; the first of them, or all."""
     other = messages.alias()
     behind = (
         select(func.count())
@@ -43,6 +43,7 @@ def refused_messages(connection: Connection) -> list[RefusedMessage]:
         )
         .join(quarantine, quarantine.c.number == messages.c.number)
         .order_by(messages.c.number)
+        .limit(count_max)
     )
     return [RefusedMessage(*row) for row in connection.execute(statement)]
 

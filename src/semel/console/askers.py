@@ -1,0 +1,80 @@
+"""Asks what blocks, in a few threads: the cluster, by a client that each thread has for itself, and databases.
+
+What goes wrong is raised where the answer was waited for. The threads end with the process and are not waited for,
+because a broker or a database that does not answer would hold the end up.
+"""
+
+import asyncio
+import contextlib
+import queue
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final, Generic, TypeVar
+
+from semel.client.cluster import Cluster
+from semel.client.settings import ClientSettings
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+THREADS: Final = 4
+# A page waits no longer for a broker: it says so, and asks again.
+CONNECT_MS_MAX: Final = 3_000
+ANSWER_MS_MAX: Final = 15_000
+
+
+_Report = Callable[[Any, BaseException | None], None]
+
+
+class Askers(Generic[R]):
+    """Threads that each have what `make` made for them to ask."""
+
+    def __init__(self, make: Callable[[], R]) -> None:
+        self._make = make
+        self._tasks: queue.SimpleQueue[tuple[Callable[[R], Any], _Report]] = queue.SimpleQueue()
+        for number in range(THREADS):
+            threading.Thread(target=self._work, name=f"semel-console-{number}", daemon=True).start()
+
+    async def ask(self, question: Callable[[R], T]) -> T:
+        """What a question gives, which one of the threads asks."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+
+        def settle(answer: Any, error: BaseException | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(answer)
+            else:
+                future.set_exception(error)
+
+        def report(answer: Any, error: BaseException | None) -> None:
+            # The loop may have ended meanwhile; then nobody waits any more.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(settle, answer, error)
+
+        self._tasks.put((question, report))
+        return await future
+
+    def _work(self) -> None:
+        asked = self._make()
+        while True:
+            question, report = self._tasks.get()
+            try:
+                answer = question(asked)
+            except Exception as error:
+                report(None, error)
+            else:
+                report(answer, None)
+
+
+def cluster_askers(settings: ClientSettings) -> Askers[Cluster]:
+    own = replace(
+        settings,
+        client_id="semel-console",
+        connect_timeout_ms=min(settings.connect_timeout_ms, CONNECT_MS_MAX),
+        request_timeout_ms=min(settings.request_timeout_ms, ANSWER_MS_MAX),
+        fetch_wait_ms_max=0,
+    )
+    return Askers(lambda: Cluster(own))

@@ -1,0 +1,47 @@
+// Asks the console's server: once, for as long as a page is shown, or for a change.
+
+export class Failed extends Error {}
+
+let changeToken = "";
+
+export async function session() {
+  const told = await get("session", {});
+  changeToken = told.change_token;
+  return told;
+}
+
+export async function get(question, query) {
+  return answered(await reached(fetch(`/api/${question}?${new URLSearchParams(query)}`)));
+}
+
+export async function change(name, values) {
+  const headers = { "Content-Type": "application/json", "X-Semel-Change": changeToken };
+  return answered(await reached(fetch(`/do/${name}`, { method: "POST", headers, body: JSON.stringify(values) })));
+}
+
+// Calls `tell` with each answer; ends when the function that it returns is called.
+export function follow(question, query, tell, lost) {
+  const source = new EventSource(`/events/${question}?${new URLSearchParams(query)}`);
+  source.onmessage = (event) => tell(JSON.parse(event.data));
+  source.onerror = () => lost(source.readyState === EventSource.CLOSED);
+  return () => source.close();
+}
+
+async function reached(response) {
+  try {
+    return await response;
+  } catch {
+    throw new Failed("The console itself does not answer: has `semel console` been stopped?");
+  }
+}
+
+async function answered(response) {
+  let answer;
+  try {
+    answer = await response.json();
+  } catch {
+    throw new Failed(`The console answered ${response.status} and nothing that can be read.`);
+  }
+  if (!response.ok) throw new Failed(answer.error);
+  return answer;
+}

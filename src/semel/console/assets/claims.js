@@ -1,0 +1,113 @@
+// What waits in the tables of an application, and the messages that were put aside.
+
+import { counted, duration, facts, h, number, table, time } from "./elements.js";
+
+export const path = "/claims";
+export const name = "Claims";
+export const title = () => "Claims of the application";
+export const question = (query, about) => (about.has_databases ? "claims" : null);
+export const isLive = () => true;
+export const hasAges = true;
+
+export const words = [
+  ["outbox", "Messages that a transaction of the application has added and that are not known to be in the log yet. The relay brings them there."],
+  ["quarantine", "Messages that the broker refused, and events that could not be handled. They wait for a person, and those behind them in the same order wait with them."],
+  ["retry, drop", "Retry lets it be tried again, before what waits behind it. Drop ends it: a message never gets into the log, and an event counts as handled."],
+  ["floor", "The time before which claims of a consumer were deleted. An event from before the floor is put aside, because nobody can tell whether it was handled."],
+  ["HTTP keys in flight", "Requests with steps that hold their Idempotency-Key now."],
+];
+
+export function view(answer, query, tools) {
+  if (answer === null) {
+    return h("p", { class: "empty" }, "The console was given no database. Start it with ", h("code", {}, "semel console --database postgresql://HOST/NAME"), " to see outbox, inbox and HTTP keys.");
+  }
+  return answer.databases.map((one) => h("article", {}, h("h2", {}, one.name), database(one, tools)));
+}
+
+function database(one, tools) {
+  if (one.error !== null) return h("p", { class: "bad" }, `The database: ${one.error}`);
+  if (!one.has_tables) return h("p", { class: "empty" }, "It has no tables of semel. ", h("code", {}, "semel schema --database URL"), " makes them.");
+  const keys = one.figures.semel_http_keys_in_flight;
+  return [
+    keys === undefined ? null : facts(["HTTP keys in flight", number(keys)]),
+    one.outbox === null ? null : outbox(one, tools),
+    one.inbox === null ? null : inbox(one, tools),
+  ];
+}
+
+function outbox(one, tools) {
+  const found = one.outbox;
+  const age = found.oldest_ms === null ? "" : `, the oldest for ${duration(tools.now - found.oldest_ms)}`;
+  const shards = found.shards.map((shard) => [
+    number(shard.shard),
+    number(shard.batches),
+    shard.is_at_hand ? "yes" : "no",
+    shard.owner ?? "none yet",
+    shard.owned_since_ms === null ? "" : time(shard.owned_since_ms),
+  ]);
+  const rows = found.refused.map((message) => [
+    number(message.number),
+    message.topic,
+    message.key?.text ?? message.key?.hex ?? "",
+    message.reason,
+    time(message.refused_ms),
+    number(message.behind),
+    buttons(one, message, "outbox", tools),
+  ]);
+  return [
+    h("h3", {}, "Outbox"),
+    h("p", { class: "headline" }, `${counted(found.waiting, "message waits", "messages wait")}${age}.`),
+    found.relay === null ? h("p", {}, "No relay has begun yet: ", h("code", {}, "semel outbox run"), " is one.") : null,
+    shards.length ? table(`Shards of relay ${found.relay}`, [["Shard", "number"], ["Batches in the log", "number"], ["One on its way"], ["Relay", "name"], ["Since"]], shards) : null,
+    found.quarantined === 0
+      ? h("p", {}, "The broker has refused none of them.")
+      : [
+          h("p", { class: "bad" }, `${counted(found.quarantined, "message was", "messages were")} refused by the broker, and ${found.held_up} wait behind.`),
+          table("Refused messages", [["Number", "number"], ["Topic", "name"], ["Key", "name"], ["Reason", "name"], ["Refused"], ["Behind it", "number"], ["What to do"]], rows),
+        ],
+  ];
+}
+
+function inbox(one, tools) {
+  const floors = one.inbox.floors.map((floor) => [floor.consumer, time(floor.floor_ms)]);
+  const waiting = Object.entries(one.figures).filter(([figure]) => figure.startsWith("semel_inbox_quarantined"));
+  const count = waiting.reduce((sum, [, value]) => sum + value, 0);
+  const rows = one.inbox.aside.map((event) => [
+    number(event.number),
+    event.consumer,
+    event.what ?? "",
+    `${event.cause}, ${event.state}`,
+    event.reason,
+    time(event.since_ms),
+    event.place === null ? "" : `${event.place[0]}-${event.place[1]} at ${event.place[2]}`,
+    buttons(one, event, "inbox", tools),
+  ]);
+  return [
+    h("h3", {}, "Inbox"),
+    count === 0
+      ? h("p", {}, "No event is in the quarantine.")
+      : [
+          h("p", { class: "bad" }, `${counted(count, "event is", "events are")} in the quarantine${count > rows.length ? `; the first ${rows.length} are shown` : ""}.`),
+          table("Events put aside", [["Number", "number"], ["Consumer", "name"], ["Event", "name"], ["Cause, state"], ["Reason", "name"], ["Since"], ["From", "name"], ["What to do"]], rows),
+        ],
+    floors.length ? table("Floors", [["Consumer", "name"], ["Claims are kept from"]], floors) : null,
+  ];
+}
+
+const SAID = {
+  outbox_retry: "The relay tries it again, before the messages that wait for it.",
+  outbox_drop: "It is deleted and never gets into the log. The messages that wait for it go on. This cannot be undone.",
+  inbox_retry: "The loop of the consumer takes it again, before new events.",
+  inbox_drop: "It is never tried again, and its event counts as handled. This cannot be undone.",
+};
+
+function buttons(one, message, table, { allowsChanges, change }) {
+  if (!allowsChanges) return h("code", {}, `semel ${table} quarantine`);
+  return ["retry", "drop"].map((verb) => {
+    const action = `${table}_${verb}`;
+    const label = verb === "retry" ? "Retry" : "Drop";
+    const values = { database: one.number, message: String(message.number) };
+    const ask = () => change(action, values, `${label} message ${message.number}?`, [`${message.reason}`, SAID[action]], label);
+    return [h("button", { type: "button", class: verb === "drop" ? "danger" : null, onclick: ask, "aria-label": `${label} message ${message.number}` }, `${label} ...`), " "];
+  });
+}

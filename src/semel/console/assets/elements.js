@@ -1,0 +1,153 @@
+// Makes what a page consists of. Text is always a text node: nothing that comes from a cluster is ever read as markup.
+
+const PROPERTIES = new Set(["onclick", "onsubmit"]);
+
+// An element with attributes and children; children that are null are left out.
+export function h(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (PROPERTIES.has(name)) element[name] = value;
+    else element.setAttribute(name, value === true ? "" : String(value));
+  }
+  for (const child of children.flat(3)) {
+    if (child === null || child === undefined) continue;
+    element.append(child instanceof Node ? child : document.createTextNode(String(child)));
+  }
+  return element;
+}
+
+// Makes `old` look like `fresh` and changes only what is different, so that nothing flickers, and what a person has
+// focused, selected, opened or typed stays as it is.
+export function morph(old, fresh) {
+  const before = [...old.childNodes];
+  const after = [...fresh.childNodes];
+  after.forEach((node, place) => {
+    const kept = before[place];
+    if (kept === undefined) old.append(node);
+    else if (!alike(kept, node)) old.replaceChild(node, kept);
+    else if (kept.nodeType === Node.TEXT_NODE) {
+      if (kept.data !== node.data) kept.data = node.data;
+    } else {
+      adopt(kept, node);
+      morph(kept, node);
+    }
+  });
+  for (const node of before.slice(after.length)) node.remove();
+}
+
+function alike(one, other) {
+  return one.nodeName === other.nodeName && (one.nodeType !== Node.ELEMENT_NODE || one.id === other.id);
+}
+
+function adopt(kept, node) {
+  for (const { name } of [...kept.attributes]) {
+    // Whether details are open is the person's choice.
+    if (!node.hasAttribute(name) && name !== "open") kept.removeAttribute(name);
+  }
+  for (const { name, value } of [...node.attributes]) {
+    if (kept.getAttribute(name) !== value) kept.setAttribute(name, value);
+  }
+  for (const name of PROPERTIES) if (kept[name] !== node[name]) kept[name] = node[name];
+}
+
+// An address within the console.
+export function address(path, query = {}) {
+  const given = Object.entries(query).filter(([, value]) => value !== null && value !== undefined && value !== "");
+  const text = new URLSearchParams(given).toString();
+  return text ? `${path}?${text}` : path;
+}
+
+export function link(path, query, ...children) {
+  return h("a", { href: address(path, query) }, ...children);
+}
+
+// Columns are [title, kind]; kind "number" stands at the right, "name" may be broken. A row is its cells, or an object
+// of cells and a class.
+export function table(caption, columns, rows) {
+  const head = columns.map(([title, kind]) => h("th", { scope: "col", class: kind === "number" ? kind : null }, title));
+  const body = rows.map((row) => {
+    const cells = Array.isArray(row) ? row : row.cells;
+    return h(
+      "tr",
+      { class: row.class },
+      cells.map((cell, place) => {
+        const kind = columns[place][1];
+        if (place === 0) return h("th", { scope: "row", class: kind ?? null }, cell);
+        return h("td", { class: kind ?? null }, cell);
+      }),
+    );
+  });
+  const sheet = h("table", {}, h("caption", {}, caption), h("thead", {}, h("tr", {}, head)), h("tbody", {}, body));
+  return h("div", { class: "sheet", role: "region", "aria-label": caption, tabindex: "0" }, sheet);
+}
+
+// A whole number with its thousands apart. The separator is no character, so that what is copied is the number.
+export function number(value) {
+  return value === null || value === undefined ? "not known" : String(value);
+}
+
+export function bytes(value) {
+  if (value === null || value === undefined) return "not known";
+  let size = Number(value);
+  let unit = "B";
+  for (const next of ["KB", "MB", "GB", "TB"]) {
+    if (size < 1000) break;
+    size /= 1000;
+    unit = next;
+  }
+  return `${unit === "B" ? size : size.toFixed(1)} ${unit}`;
+}
+
+// A time as the clock on the wall shows it, with UTC below.
+export function time(ms) {
+  const date = new Date(Number(ms));
+  if (ms === null || ms === undefined || Number.isNaN(date.getTime())) return `${number(ms)} ms`;
+  const two = (part) => String(part).padStart(2, "0");
+  const day = `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
+  const local = `${day} ${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
+  const utc = date.toISOString();
+  return h("time", { datetime: utc }, h("span", { class: "local" }, local), h("span", { class: "utc" }, ` ${utc}`));
+}
+
+export function duration(ms) {
+  const seconds = Math.max(Math.floor(ms / 1000), 0);
+  if (seconds < 120) return `${seconds} s`;
+  if (seconds < 7200) return `${Math.floor(seconds / 60)} min`;
+  if (seconds < 172800) return `${Math.floor(seconds / 3600)} h`;
+  return `${Math.floor(seconds / 86400)} days`;
+}
+
+export function counted(count, one, several) {
+  return `${count} ${Number(count) === 1 ? one : several ?? `${one}s`}`;
+}
+
+export function facts(...pairs) {
+  return h("dl", { class: "facts" }, pairs.map(([term, value]) => [h("dt", {}, term), h("dd", {}, value)]));
+}
+
+// A form whose fields become the query of an address, so that what was searched for can be sent as a link.
+export function filter(go, path, kept, fields, button = "Show") {
+  const submit = (event) => {
+    event.preventDefault();
+    const values = Object.fromEntries(new FormData(event.target));
+    go(address(path, { ...kept, ...values }));
+  };
+  return h("form", { class: "filter", role: "search", onsubmit: submit }, fields, h("button", {}, button));
+}
+
+export function input(label, name, value, more = {}) {
+  return h("label", {}, label, h("input", { name, value: value ?? "", autocomplete: "off", ...more }));
+}
+
+export function check(label, name, isOn) {
+  return h("label", { class: "check" }, h("input", { type: "checkbox", name, value: "1", checked: isOn }), label);
+}
+
+// Links to the other pages of a list.
+export function pager(path, query, page, pages) {
+  if (pages <= 1) return null;
+  const to = (other, text) => (other >= 1 && other <= pages ? link(path, { ...query, page: other }, text) : null);
+  const here = h("span", {}, `Page ${page} of ${pages}`);
+  return h("nav", { class: "pager", "aria-label": "Pages of the list" }, to(page - 1, "Page before"), here, to(page + 1, "Next page"));
+}

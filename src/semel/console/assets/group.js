@@ -1,0 +1,89 @@
+// One consumer group: its members, how far it is in each partition, and a way to set it elsewhere.
+
+import { get } from "./api.js";
+import { counted, facts, h, input, link, number, pager, table } from "./elements.js";
+
+export const path = "/group";
+export const under = "/groups";
+export const question = "group";
+export const title = (query) => `Group ${query.group ?? ""}`;
+export const isLive = () => true;
+
+export const words = [
+  ["committed", "The offset at which the group goes on in this partition. What is before it counts as read."],
+  ["last stable offset", "Readers of committed records get what is before it."],
+  ["lag", "From committed to the last stable offset: what a reader of committed records could have read by now."],
+  ["held back", "From the last stable offset to the end: what an open transaction keeps from readers of committed records. No consumer can work it off; the page of transactions shows which transaction it is."],
+  ["reset", "Sets a group without members to other offsets. It shows first what it would do. What is skipped is not read, and what is set back is read again."],
+];
+
+export function view(answer, query, tools) {
+  const columns = [["Partition", "name"], ["Begin", "number"], ["Committed", "number"], ["Last stable", "number"], ["Lag", "number"], ["Held back", "number"], ["Member", "name"]];
+  const rows = answer.partitions.map((one) => [
+    link("/records", { topic: one.topic, partition: one.partition, from: one.committed ?? "latest" }, `${one.topic}-${one.partition}`),
+    number(one.begin),
+    one.committed === null ? "nothing" : number(one.committed),
+    number(one.stable),
+    number(one.lag),
+    one.end === null || one.stable === null ? "not known" : number(one.end - one.stable),
+    one.member ?? "nobody",
+  ]);
+  return [
+    facts(["protocol", answer.kind], ["state", answer.state ?? "not known"], ["coordinator", answer.coordinator], ["lag", number(answer.lag)]),
+    h("h2", {}, counted(answer.member_count, "member")),
+    members(answer),
+    h("h2", {}, counted(answer.count, "partition")),
+    answer.count === 0 ? h("p", { class: "empty" }, "The group has committed nothing and reads nothing.") : table("How far the group is", columns, rows),
+    pager(path, query, answer.page, answer.pages),
+    h("h2", {}, "Set it to other offsets"),
+    resetting(answer, tools),
+  ];
+}
+
+function members(answer) {
+  if (answer.member_count === 0) return h("p", {}, "Nobody reads under this group now.");
+  const rows = answer.members.map((one) => [one.id, one.client, one.host, one.instance ?? "", number(one.partitions)]);
+  const more = answer.member_count > answer.members.length ? `, the first ${answer.members.length}` : "";
+  return table(`Members${more}`, [["Member", "name"], ["Client id", "name"], ["Host"], ["Instance", "name"], ["Partitions", "number"]], rows);
+}
+
+function resetting(answer, tools) {
+  const submit = async (event) => {
+    event.preventDefault();
+    const values = Object.fromEntries(new FormData(event.target));
+    await preview(answer, values, tools);
+  };
+  return h(
+    "form",
+    { class: "filter", onsubmit: submit },
+    input("To earliest, latest, an offset, or a time", "to", "earliest", { required: true }),
+    input("Only this topic (all the group knows)", "topic", ""),
+    h("button", {}, "Show what it would do"),
+  );
+}
+
+async function preview(answer, values, { allowsChanges, change, tell }) {
+  let told;
+  try {
+    told = await get("reset_preview", { group: answer.name, ...values });
+  } catch (error) {
+    tell(error.message, true);
+    return;
+  }
+  const rows = told.steps.map(([topic, partition, from, to]) => [`${topic}-${partition}`, from === null ? "nothing" : number(from), number(to), effect(from, to)]);
+  const text = [
+    table("What it would do", [["Partition", "name"], ["From", "number"], ["To", "number"], ["So"]], rows),
+    allowsChanges
+      ? "The group must have no members. It is refused if the group moves meanwhile."
+      : ["This console only reads. ", h("code", {}, `semel groups reset ${answer.name} --to ${values.to} --execute`), " does it."],
+  ];
+  const steps = JSON.stringify(told.steps);
+  change("reset", { group: answer.name, steps }, `Set group ${answer.name} to ${values.to}`, text, allowsChanges ? "Do it" : null);
+}
+
+function effect(from, to) {
+  if (from === null) return "begins there";
+  const by = Number(to) - Number(from);
+  if (by === 0) return "stays";
+  return by < 0 ? `${-by} are read again` : `${by} are skipped`;
+}

@@ -1,0 +1,40 @@
+// The producers that the partitions of a topic remember.
+
+import { counted, filter, h, input, link, number, pager, table, time } from "./elements.js";
+
+export const path = "/producers";
+export const name = "Producers";
+export const title = (query) => (query.topic ? `Producers of ${query.topic}` : "Producers");
+export const question = (query) => (query.topic ? "producers" : null);
+export const isLive = () => true;
+
+export const words = [
+  ["producer id, epoch", "Who a writer is to the broker. A claim of the same transactional id raises the epoch, and from then on a writer of the old epoch is fenced: the broker refuses it."],
+  ["last sequence", "The number of the last record that the partition has accepted from this producer. Numbers count up by one with each record, in each partition apart."],
+  ["next accepted", "The one number that the partition accepts next. A number that was accepted before is a duplicate and is not stored; a later one is a gap and is refused. A new epoch begins at 0."],
+  ["open since offset", "Where the open transaction of the producer begins in this partition, if it has one."],
+];
+
+export function view(answer, query, { go }) {
+  const form = filter(go, path, {}, [input("Topic", "topic", query.topic, { required: true })]);
+  if (answer === null) {
+    return [form, h("p", { class: "empty" }, "Name a topic to see who has written to it. ", link("/topics", {}, "Find it in the list of topics"), ".")];
+  }
+  const columns = [["Producer", "name"], ["Epoch", "number"], ["Partition", "number"], ["Last sequence", "number"], ["Next accepted", "number"], ["Last heard"], ["Open since offset", "number"]];
+  const rows = answer.producers.map((one) => [
+    [number(one.producer_id), one.transactional_id === null ? null : [", ", link("/transactions", { find: one.transactional_id }, one.transactional_id)]],
+    number(one.producer_epoch),
+    link("/records", { topic: answer.topic, partition: one.partition }, one.partition),
+    one.last_sequence === null ? "none in this epoch" : number(one.last_sequence),
+    number(one.next_sequence),
+    time(one.heard_ms),
+    one.begun === null ? "" : h("span", { class: "held" }, number(one.begun)),
+  ]);
+  const shown = answer.count > rows.length ? `The ${rows.length} that wrote last, of ${answer.count}` : counted(answer.count, "producer");
+  return [
+    form,
+    answer.away.length ? h("p", { class: "bad" }, `Without a leader now: ${answer.away.join(", ")}.`) : null,
+    rows.length ? table(`${shown}, by partition`, columns, rows) : h("p", { class: "empty" }, "No producer with an id has written here for as long as the broker remembers them. A producer that is not idempotent has none."),
+    pager(path, query, answer.page, answer.pages),
+  ];
+}

@@ -1,0 +1,137 @@
+// The records of one partition.
+
+import { get } from "./api.js";
+import { bytes, counted, facts, filter, h, input, link, number, table, time } from "./elements.js";
+
+export const path = "/records";
+export const under = "/topics";
+export const question = "records";
+export const title = (query) => `Records of ${query.topic ?? ""}, partition ${query.partition || 0}`;
+// The end moves; a place that was asked for stays where it is.
+export const isLive = (query) => !query.time && (!query.from || query.from === "latest");
+
+export const words = [
+  ["aborted", "The record was written in a transaction that was aborted. It keeps its place in the log, and no reader of committed records ever gets it. It is struck out."],
+  ["held back", "The record lies behind the last stable offset: a transaction before it is still open, so readers of committed records do not get it yet."],
+  ["marker", "What the broker writes at the end of a transaction. It takes an offset and is no record."],
+  ["producer, epoch, sequence", "The claim under which the record was written. The broker accepts each number of a producer once in a partition: the same number again is a duplicate, and is not stored."],
+];
+
+export function view(answer, query, { go }) {
+  const kept = { topic: answer.topic };
+  const fields = [
+    input("Partition", "partition", query.partition || 0, { type: "number", min: 0, max: answer.partitions - 1 }),
+    input("From offset, earliest or latest", "from", query.from || "latest"),
+    input("From a time (UTC, if it names no zone)", "time", query.time, { placeholder: "2026-01-31T12:00:00Z" }),
+    input("Find in key or value", "find", query.find, { type: "search" }),
+  ];
+  return [
+    filter(go, path, kept, fields),
+    facts(["begins at", number(answer.begin)], ["last stable offset", number(answer.stable)], ["ends at", number(answer.end)]),
+    searched(answer, query),
+    answer.records.length === 0 ? empty(answer, query) : sheet(answer, query),
+    more(answer, query),
+  ];
+}
+
+function searched(answer, query) {
+  if (!query.find) return null;
+  const until = answer.next === null ? "the end" : `offset ${answer.next}`;
+  return h("p", {}, `${counted(answer.records.length, "record")} with “${query.find}” up to ${until}, in ${bytes(answer.searched_bytes)}.`);
+}
+
+function empty(answer, query) {
+  if (query.find) return h("p", { class: "empty" }, answer.next === null ? "Nothing was found up to the end." : "Nothing was found so far.");
+  if (answer.begin === answer.end) return h("p", { class: "empty" }, "This partition holds no records. What is written to it appears here.");
+  return h("p", { class: "empty" }, "There is no record from there on. ", link(path, { topic: answer.topic, partition: answer.partition }, "Show the latest records"), ".");
+}
+
+function more(answer, query) {
+  if (answer.next === null) return null;
+  const next = { ...query, partition: answer.partition, from: answer.next, time: null };
+  return h("p", {}, link(path, next, query.find ? `Search on from offset ${answer.next}` : `Go on at offset ${answer.next}`));
+}
+
+function sheet(answer, query) {
+  const columns = [["Offset", "number"], ["Time"], ["Written as"], ["Key"], ["Value"]];
+  const rows = answer.records.map((one) => ({
+    class: one.kind,
+    cells: [
+      link(path, { topic: answer.topic, partition: answer.partition, from: one.offset }, number(one.offset)),
+      time(one.time_ms),
+      claim(one),
+      one.kind === "marker" ? null : field(answer, one, "key"),
+      one.kind === "marker" ? h("span", { class: "quiet" }, ending(one)) : [field(answer, one, "value"), headers(one)],
+    ],
+  }));
+  return table(`Records of partition ${answer.partition}, ${query.find ? "found" : "in their order"}`, columns, rows);
+}
+
+function ending(one) {
+  if (one.ending === "commit") return "marker: the transaction was committed";
+  if (one.ending === "abort") return "marker: the transaction was aborted";
+  return one.ending;
+}
+
+function claim(one) {
+  const fate = { aborted: h("strong", { class: "bad" }, "aborted"), held: h("strong", { class: "held" }, "held back") }[one.kind];
+  const producer = one.producer_id === null ? "no claim" : `producer ${one.producer_id}, epoch ${one.producer_epoch}`;
+  const sequence = one.sequence === null ? "" : `, sequence ${one.sequence}`;
+  return [fate ? [fate, h("br")] : null, `${producer}${sequence}`];
+}
+
+function headers(one) {
+  if (one.headers.length === 0) return null;
+  const list = one.headers.map((header) => h("li", {}, `${header.name}: `, header.bytes === undefined ? "null" : text(header)));
+  const left = one.headers_left_out ? h("p", {}, `${one.headers_left_out} more are not shown.`) : null;
+  return h("details", {}, h("summary", {}, counted(one.headers.length + one.headers_left_out, "header")), h("ul", {}, list), left);
+}
+
+function field(answer, one, part) {
+  const data = one[part];
+  if (data === null) return h("span", { class: "quiet" }, "null");
+  if (data.bytes === 0) return h("span", { class: "quiet" }, "empty");
+  const shown = h("pre", { class: "data" }, text(data));
+  if (data.next === null) return shown;
+  const place = { topic: answer.topic, partition: answer.partition, offset: one.offset, part };
+  return [shown, h("button", { type: "button", onclick: () => whole(place, data) }, `Show all ${bytes(data.bytes)}`)];
+}
+
+function text(data) {
+  if (data.text === undefined) return `hexadecimal: ${data.hex}`;
+  try {
+    const value = JSON.parse(data.text);
+    // Laid out for reading, where no number would lose digits on the way.
+    if (data.next === null && typeof value === "object" && value !== null && !/\d{16}/.test(data.text)) return JSON.stringify(value, null, 2);
+  } catch {
+    // It is no JSON, so it is shown as it is.
+  }
+  return data.text;
+}
+
+// The whole of a large key or value, piece after piece as the person asks for it.
+function whole(place, data) {
+  const shown = h("pre", { class: "data", tabindex: "0" });
+  const progress = h("p", { role: "status" });
+  let at = 0;
+  const on = async () => {
+    next.disabled = true;
+    try {
+      const { piece } = await get("piece", { ...place, at });
+      shown.append(document.createTextNode(piece.text ?? piece.hex));
+      at = piece.next;
+      progress.textContent = at === null ? `All ${data.bytes} bytes are shown.` : `${at} of ${data.bytes} bytes are shown.`;
+    } catch (error) {
+      progress.textContent = error.message;
+    }
+    next.disabled = at === null;
+  };
+  const next = h("button", { type: "button", onclick: on }, "Show the next piece");
+  const title = `The ${place.part} at offset ${place.offset}`;
+  const close = h("button", { type: "button", onclick: () => dialog.close() }, "Close");
+  const dialog = h("dialog", { "aria-label": title }, h("h2", {}, title), progress, h("p", {}, next, " ", close), shown);
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+  on();
+}

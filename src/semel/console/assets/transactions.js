@@ -1,0 +1,79 @@
+// The open transactions, the oldest first, and what each holds back.
+
+import { counted, duration, facts, filter, h, input, link, number, table, time } from "./elements.js";
+
+export const path = "/transactions";
+export const name = "Transactions";
+export const question = "transactions";
+export const title = () => "Open transactions";
+export const isLive = () => true;
+export const hasAges = true;
+
+export const words = [
+  ["open transaction", "A producer has begun it and has neither committed nor aborted it. The broker aborts it by itself when its timeout is over."],
+  ["last stable offset", "Readers of committed records get what is before it. In each partition it is where the oldest open transaction begins."],
+  ["holds back", "The transaction begins where the last stable offset is, so it is the one that readers of committed records wait for: they do not get the records behind it, even committed ones."],
+  ["abort", "Claims the transactional id, as a new instance of the producer would. The broker aborts what is open and fences the producer: if it still lives, its next request is refused."],
+];
+
+export function view(answer, query, tools) {
+  return [
+    filter(tools.go, path, {}, [input("Find in transactional ids", "find", query.find, { type: "search" })], "Find"),
+    h("p", { class: "headline" }, headline(answer, query, tools.now)),
+    answer.transactions.length === 0 ? empty() : answer.transactions.map((one) => transaction(one, tools)),
+  ];
+}
+
+function headline(answer, query, now) {
+  const found = query.find ? ` with “${query.find}” in the id` : "";
+  if (answer.count === 0) return `No transaction is open${found}.`;
+  const shown = answer.transactions.length;
+  const part = answer.count > shown ? ` The ${shown} oldest are shown.` : "";
+  const oldest = answer.transactions[0];
+  const age = oldest?.began_ms ? `, the oldest for ${duration(now - oldest.began_ms)}` : "";
+  return `${counted(answer.count, "transaction is", "transactions are")} open${found}${age}.${part}`;
+}
+
+function empty() {
+  return h("p", { class: "empty" }, "No reader of committed records waits for a producer. A transaction appears here as soon as its producer writes or announces a partition.");
+}
+
+function transaction(one, tools) {
+  const held = one.partitions.filter((where) => where.holds);
+  const age = one.began_ms === null ? "not known" : [time(one.began_ms), ` ${duration(tools.now - one.began_ms)} ago`];
+  const columns = [["Partition", "name"], ["Begins at", "number"], ["Last stable", "number"], ["End", "number"], ["Holds back", "number"]];
+  const rows = one.partitions.map((where) => [
+    link("/records", { topic: where.topic, partition: where.partition, from: where.begun ?? "latest" }, `${where.topic}-${where.partition}`),
+    where.begun === null ? "nothing written" : number(where.begun),
+    number(where.stable),
+    number(where.end),
+    where.holds ? h("strong", { class: "held" }, counted(where.holds, "offset")) : "0",
+  ]);
+  const more = one.partition_count - one.partitions.length;
+  return h(
+    "article",
+    {},
+    h("h2", {}, one.id),
+    held.length ? h("p", { class: "held" }, `Readers of committed records wait for it in ${counted(held.length, "partition")}.`) : null,
+    facts(
+      ["open since", age],
+      ["producer", `${one.producer_id} in epoch ${one.producer_epoch}`],
+      ["aborted by itself after", duration(one.timeout_ms)],
+    ),
+    one.partition_count === 0
+      ? h("p", {}, "It has written to no partition.")
+      : table(`Partitions of ${one.id}${more > 0 ? `, and ${more} more` : ""}`, columns, rows),
+    h("p", {}, ending(one, tools)),
+  );
+}
+
+function ending(one, { allowsChanges, change }) {
+  if (!allowsChanges) return ["A person ends it with ", h("code", {}, `semel transactions abort ${one.id}`), "."];
+  const values = { id: one.id, producer_id: String(one.producer_id), producer_epoch: String(one.producer_epoch) };
+  const text = [
+    `Producer ${one.producer_id} is fenced in epoch ${one.producer_epoch}: if it still lives, its next request is refused.`,
+    `What it wrote in this transaction, in ${counted(one.partition_count, "partition")}, is never seen by readers of committed records. This cannot be undone.`,
+  ];
+  const ask = () => change("abort", values, `Abort the transaction of ${one.id}?`, text, "Abort it");
+  return h("button", { type: "button", class: "danger", onclick: ask }, "Abort ...");
+}

@@ -1,0 +1,176 @@
+"""Claims of an application: what waits in the tables of outbox, inbox and HTTP keys, and what a person does with
+messages that were put aside.
+
+Each database is asked by itself, and what goes wrong with one is told beside its name. A table that a database does not
+have is left out. Lists are bounded; the counts beside them are of all.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from sqlalchemy import Connection, Engine, inspect, select
+from sqlalchemy.exc import NoSuchModuleError, SQLAlchemyError
+
+from semel.console.http import Refused
+from semel.console.query import Query
+from semel.console.records import field
+from semel.database.clock import database_now_ms, now_ms
+from semel.database.engines import blocking_engine_of, missing_file, read_only
+from semel.database.errors import one_line
+from semel.inbox import quarantine as inbox_quarantine
+from semel.inbox.quarantine import QuarantinedEvent
+from semel.inbox.quarantine import Unsettled as UnsettledInbox
+from semel.inbox.tables import floors
+from semel.inbox.tables import quarantine as inbox_table
+from semel.outbox import quarantine as outbox_quarantine
+from semel.outbox import status
+from semel.outbox.errors import Unsettled as UnsettledOutbox
+from semel.outbox.quarantine import RefusedMessage
+from semel.outbox.tables import messages
+from semel.watch.gauges import ASIDE, IN_FLIGHT, figures
+
+# Each list of each database shows no more rows.
+ROWS_MAX: Final = 50
+_CONNECT_SECONDS_MAX: Final = 5
+
+Answer = dict[str, Any]
+
+
+class Databases:
+    """The databases that the console was given, by the order in which it was given them."""
+
+    def __init__(self, urls: Sequence[str]) -> None:
+        """ValueError for what is no URL of a database, ImportError where its driver is missing."""
+        self._engines = [_engine(url) for url in urls]
+
+    def every(self, query: Query) -> Answer:
+        """What waits in each of them."""
+        return {"databases": [self._one(number) for number in range(len(self._engines))]}
+
+    def _one(self, number: int) -> Answer:
+        engine = self._engines[number]
+        shown: Answer = {"number": number, "name": engine.url.render_as_string(hide_password=True), "error": None}
+        try:
+            _refuse_missing_file(engine)
+            waiting = {_named(one.name, one.labels): one.value for one in figures(engine, (IN_FLIGHT, ASIDE))}
+            with read_only(engine).connect() as connection:
+                return {**shown, "figures": waiting, **_waiting(connection)}
+        except (SQLAlchemyError, Refused) as error:
+            return {**shown, "error": one_line(error) if isinstance(error, SQLAlchemyError) else str(error)}
+
+    def outbox_retry(self, query: Query) -> str:
+        with self._changed(query) as connection:
+            outbox_quarantine.retry(connection, [query.number("message")])
+        return f"Message {query.number('message')} waits to be tried again."
+
+    def outbox_drop(self, query: Query) -> str:
+        with self._changed(query) as connection:
+            outbox_quarantine.drop(connection, [query.number("message")])
+        return f"Message {query.number('message')} is deleted; what waited for it goes on."
+
+    def inbox_retry(self, query: Query) -> str:
+        with self._changed(query) as connection:
+            inbox_quarantine.retry(connection, [query.number("message")])
+        return f"The loop of the consumer tries message {query.number('message')} again, before new ones."
+
+    def inbox_drop(self, query: Query) -> str:
+        first_version = query.number("first_version", 1)
+        with self._changed(query) as connection:
+            inbox_quarantine.drop(connection, [query.number("message")], first_version=first_version, now_ms=now_ms())
+        return f"Message {query.number('message')} is never tried again; its event counts as handled."
+
+    @contextlib.contextmanager
+    def _changed(self, query: Query) -> Iterator[Connection]:
+        engine = self._engines[query.number("database", most=len(self._engines) - 1)]
+        try:
+            _refuse_missing_file(engine)
+            with engine.begin() as connection:
+                yield connection
+        except (UnsettledInbox, UnsettledOutbox) as error:
+            raise Refused(400, str(error)) from None
+        except SQLAlchemyError as error:
+            raise Refused(502, f"the database: {one_line(error)}") from None
+
+
+Question = Callable[[Databases, Query], Any]
+
+
+def _engine(url: str) -> Engine:
+    try:
+        engine = blocking_engine_of(url)
+    except NoSuchModuleError as error:
+        raise ValueError(f"{url!r}: {error}") from None
+    if engine.dialect.name == "postgresql":
+        waits = {"connect_timeout": _CONNECT_SECONDS_MAX}
+        engine = blocking_engine_of(engine.url, connect_args=waits, pool_pre_ping=True)
+    return engine
+
+
+def _refuse_missing_file(engine: Engine) -> None:
+    if (file := missing_file(engine)) is not None:
+        raise Refused(502, f"{file}: there is no such file")
+
+
+def _named(name: str, labels: dict[str, str]) -> str:
+    return name + "".join(f" {label} {value}" for label, value in labels.items())
+
+
+def _waiting(connection: Connection) -> Answer:
+    tables = set(inspect(connection).get_table_names())
+    at_ms = database_now_ms(connection)
+    shown: Answer = {"has_tables": any(name.startswith("semel_") for name in tables), "outbox": None, "inbox": None}
+    if messages.name in tables:
+        shown["outbox"] = _outbox(connection)
+    if inbox_table.name in tables:
+        shown["inbox"] = _inbox(connection, at_ms)
+    return shown
+
+
+def _outbox(connection: Connection) -> Answer:
+    found = status(connection)
+    refused = outbox_quarantine.refused_messages(connection, count_max=ROWS_MAX) if found.quarantined else []
+    return {
+        "waiting": found.waiting,
+        "oldest_ms": found.oldest_added_at_ms,
+        "held_up": found.held_up,
+        "relay": found.name,
+        "shards": [one._asdict() for one in found.shards[:ROWS_MAX]],
+        "quarantined": found.quarantined,
+        "refused": [_refused(one) for one in refused],
+    }
+
+
+def _refused(one: RefusedMessage) -> Answer:
+    return {
+        "number": one.number,
+        "topic": one.topic,
+        "key": field(one.key),
+        "reason": one.reason,
+        "added_ms": one.added_at_ms,
+        "refused_ms": one.refused_at_ms,
+        "behind": one.behind,
+    }
+
+
+def _inbox(connection: Connection, at_ms: int) -> Answer:
+    known = connection.execute(select(floors.c.consumer, floors.c.floor_ms).order_by(floors.c.consumer).limit(ROWS_MAX))
+    return {
+        "floors": [{"consumer": consumer, "floor_ms": floor_ms} for consumer, floor_ms in known],
+        "aside": [_aside(one) for one in inbox_quarantine.open_events(connection, count_max=ROWS_MAX)],
+    }
+
+
+def _aside(one: QuarantinedEvent) -> Answer:
+    message = one.message
+    return {
+        "number": one.number,
+        "consumer": one.consumer,
+        "what": one.message_id or (f"{one.version.aggregate} version {one.version.version}" if one.version else None),
+        "state": one.state.value,
+        "cause": one.cause.value,
+        "reason": one.reason,
+        "attempts": one.attempts,
+        "since_ms": one.quarantined_at_ms,
+        "place": None if message is None else [message.topic, message.partition, message.offset],
+    }

@@ -1,0 +1,104 @@
+"""The rules that stand between a browser, or a page of somebody else's in it, and the cluster.
+
+Pure, except for the secrets that it makes. In this order:
+
+1. Each request names a host that no foreign name server can point at us: an address in digits, `localhost`, or the
+   name that the console listens on. That ends DNS rebinding.
+2. A request that says which page made it (`Origin`) comes from the console's own.
+3. What is told about the cluster is told to a session: the printed address holds a token that opens one session, and
+   the browser keeps it in a cookie that no script can read and no other site can send.
+4. A change needs `--allow-changes`, a session, and the token of that session in a header, which only the console's own
+   page can know.
+
+Nothing may be served by a path that does not ask here. A token must never open two sessions.
+"""
+
+import hmac
+import ipaddress
+import secrets
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from semel.console.http import Refused, Request
+
+# Browsers that were let in; the one that was let in first goes when there are more.
+SESSIONS_MAX: Final = 64
+CHANGE_HEADER: Final = "x-semel-change"
+
+_NOT_LET_IN: Final = "this browser has not been let in: open the address that `semel console` printed last"
+
+
+class Session(NamedTuple):
+    """A browser that was let in: what its cookie holds, and what it has to send along with a change."""
+
+    cookie: str
+    change_token: str
+
+
+class Door:
+    """One for each console."""
+
+    def __init__(
+        self, host: str, port: int, *, allow_changes: bool, secret: Callable[[], str] = secrets.token_urlsafe
+    ) -> None:
+        self.allows_changes = allow_changes
+        self.cookie_name = f"semel_console_{port}"
+        self._names = {"localhost", host.lower()}
+        self._secret = secret
+        self._sessions: dict[str, Session] = {}
+        self.token = secret()
+
+    def enter(self, token: str) -> Session:
+        """The session that a token opens; from then on another token is needed, which `token` is."""
+        if not hmac.compare_digest(token.encode(), self.token.encode()):
+            raise Refused(403, "this address was used before, or is another console's: open the one printed last")
+        self.token = self._secret()
+        session = Session(self._secret(), self._secret())
+        self._sessions[session.cookie] = session
+        while len(self._sessions) > SESSIONS_MAX:
+            del self._sessions[next(iter(self._sessions))]
+        return session
+
+    def set_cookie(self, session: Session) -> str:
+        """The header that has a browser keep its session until it is closed."""
+        return f"{self.cookie_name}={session.cookie}; Path=/; HttpOnly; SameSite=Strict"
+
+    def check_origin(self, request: Request) -> None:
+        """Refuse what a page of somebody else's may have sent."""
+        host = request.headers.get("host", "")
+        if not self._is_ours(host):
+            raise Refused(403, "the console is reached by its address in digits, by localhost, or by the name it has")
+        origin = request.headers.get("origin")
+        if origin is not None and origin.lower() != f"http://{host}".lower():
+            raise Refused(403, "another page sent this request")
+
+    def session_of(self, request: Request) -> Session:
+        for part in request.headers.get("cookie", "").split(";"):
+            name, _, value = part.strip().partition("=")
+            if name == self.cookie_name and value in self._sessions:
+                return self._sessions[value]
+        raise Refused(403, _NOT_LET_IN)
+
+    def check_change(self, request: Request) -> None:
+        """Refuse a change that nobody has asked for on the console's own page."""
+        session = self.session_of(request)
+        if not self.allows_changes:
+            raise Refused(403, "this console only reads: start it with --allow-changes to change anything")
+        if "origin" not in request.headers:
+            raise Refused(403, "a change comes from a page, and says from which")
+        token = request.headers.get(CHANGE_HEADER, "")
+        if not hmac.compare_digest(token.encode(), session.change_token.encode()):
+            raise Refused(403, "a change carries the token of its session")
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            raise Refused(415, "a change is sent as application/json")
+
+    def _is_ours(self, host: str) -> bool:
+        name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
+        name = name.removeprefix("[").removesuffix("]").lower()
+        if name in self._names:
+            return bool(name)
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return True

@@ -1,0 +1,189 @@
+"""Consumer groups: a page of their list with their lag, one of them with its members and offsets, and other offsets.
+
+The lag of a page is counted to the last stable offset: it is what a reader of committed records could have by now. What
+an open transaction holds back behind that is shown apart, because no consumer can work it off.
+
+A reset is two steps. The first only says what it would be. The second sends those very offsets, and is refused if the
+group has moved meanwhile.
+"""
+
+import json
+from collections.abc import Iterable
+from typing import Any, Final
+
+from semel.client import groups
+from semel.client.cluster import GROUP, Cluster
+from semel.client.errors import AuthenticationFailed, LogError
+from semel.client.errors import Refused as RefusedByBroker
+from semel.client.groups import Listed
+from semel.client.places import EARLIEST, LATEST, Isolation, TopicPartition
+from semel.console.http import Refused
+from semel.console.query import Query
+from semel.console.topics import led, offsets, partitions_of, topic_of
+from semel.wire.errors import ErrorCode
+
+# A list asks for the offsets of each group that it shows.
+GROUPS_MAX: Final = 50
+ROWS_MAX: Final = 100
+# A reset travels as one change. Larger ones are for the command line.
+RESET_MAX: Final = 500
+
+Answer = dict[str, Any]
+
+
+def every_group(cluster: Cluster, query: Query) -> Answer:
+    """One page of the groups in whose names a text is found."""
+    wanted = query.text("find", "").strip().lower()
+    found = [one for one in groups.listed(cluster).values() if wanted in one.name.lower()]
+    page = query.number("page", 1, least=1)
+    shown = found[(page - 1) * GROUPS_MAX : page * GROUPS_MAX]
+    places = {one.name: _committed(cluster, one) for one in shown}
+    stable = _ends(cluster, {where for known in places.values() for where in known or ()}, Isolation.READ_COMMITTED)
+    return {
+        "count": len(found),
+        "page": page,
+        "pages": max(-(-len(found) // GROUPS_MAX), 1),
+        "groups": [
+            {"name": one.name, "kind": one.kind, "state": one.state, **_lag(places[one.name], stable)} for one in shown
+        ],
+    }
+
+
+def _committed(cluster: Cluster, group: Listed) -> dict[TopicPartition, int] | None:
+    """How far a group has come; None where that cannot be asked, as of a group that keeps no offsets."""
+    try:
+        coordinator = cluster.coordinator(group.name, GROUP)
+        return {where: one.offset for where, one in groups.committed(cluster, coordinator, group.name).items()}
+    except (AuthenticationFailed, RefusedByBroker):
+        return None
+
+
+def _ends(cluster: Cluster, wanted: Iterable[TopicPartition], isolation: Isolation) -> dict[TopicPartition, int]:
+    """Where these partitions end, as far as they still exist and have leaders."""
+    return offsets(cluster, _present(cluster, wanted), LATEST, isolation)
+
+
+def _present(cluster: Cluster, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
+    places = sorted(wanted)
+    topics = cluster.topics({where.topic for where in places})
+    return led(cluster, [one for one in places if one.topic in topics and one.partition < topics[one.topic].partitions])
+
+
+def _lag(committed: dict[TopicPartition, int] | None, stable: dict[TopicPartition, int]) -> Answer:
+    if committed is None:
+        return {"partitions": None, "lag": None}
+    return {
+        "partitions": len(committed),
+        "lag": sum(max(stable[where] - offset, 0) for where, offset in committed.items() if where in stable),
+    }
+
+
+def one_group(cluster: Cluster, query: Query) -> Answer:
+    """A group, its members, and a page of its partitions."""
+    group = _group(cluster, query.text("group"))
+    coordinator = cluster.coordinator(group.name, GROUP)
+    members = groups.members(cluster, coordinator, group)
+    owners = {where: one.member_id for one in members for where in one.partitions}
+    committed = _committed(cluster, group) or {}
+    every = sorted({*committed, *owners})
+    page = query.number("page", 1, least=1)
+    shown = every[(page - 1) * ROWS_MAX : page * ROWS_MAX]
+    present = _present(cluster, every)
+    stable = offsets(cluster, present, LATEST, Isolation.READ_COMMITTED)
+    end = offsets(cluster, [where for where in shown if where in present], LATEST)
+    first = offsets(cluster, [where for where in shown if where in present], EARLIEST)
+    return {
+        "name": group.name,
+        "kind": group.kind,
+        "state": group.state,
+        "coordinator": f"{coordinator[0]}:{coordinator[1]}",
+        "lag": _lag(committed, stable)["lag"],
+        "members": [
+            {
+                "id": one.member_id,
+                "instance": one.instance_id,
+                "client": one.client_id,
+                "host": one.host,
+                "partitions": len(one.partitions),
+            }
+            for one in members[:ROWS_MAX]
+        ],
+        "member_count": len(members),
+        "count": len(every),
+        "page": page,
+        "pages": max(-(-len(every) // ROWS_MAX), 1),
+        "partitions": [
+            {
+                "topic": where.topic,
+                "partition": where.partition,
+                "begin": first.get(where),
+                "committed": committed.get(where),
+                "stable": stable.get(where),
+                "end": end.get(where),
+                "lag": max(stable[where] - committed[where], 0) if where in stable and where in committed else None,
+                "member": owners.get(where),
+            }
+            for where in shown
+        ],
+    }
+
+
+def _group(cluster: Cluster, name: str) -> Listed:
+    group = groups.listed(cluster).get(name)
+    if group is None:
+        raise LogError(f"there is no group {name!r}")
+    return group
+
+
+def reset_preview(cluster: Cluster, query: Query) -> Answer:
+    """What a reset of a group would be: in each partition from which offset to which."""
+    name = query.text("group")
+    committed = groups.committed(cluster, cluster.coordinator(name, GROUP), name)
+    if query.has("topic"):
+        partitions = partitions_of(topic_of(cluster, query.text("topic").strip()))
+    else:
+        partitions = list(_present(cluster, committed))
+    if not partitions:
+        raise Refused(400, "the group has committed nothing: name a topic in which it is to begin")
+    if len(partitions) > RESET_MAX:
+        raise Refused(400, f"a page resets at most {RESET_MAX} partitions: use `semel groups reset`")
+    targets = groups.target(cluster, partitions, query.text("to").strip())
+    return {
+        "group": name,
+        "steps": [
+            [where.topic, where.partition, committed[where].offset if where in committed else None, offset]
+            for where, offset in sorted(targets.items())
+        ],
+    }
+
+
+def reset(cluster: Cluster, query: Query) -> str:
+    """Set a group to the offsets that a preview has shown, if it still is where the preview saw it."""
+    name = query.text("group")
+    steps = _steps(query.text("steps", text_max=RESET_MAX * 400))
+    coordinator = cluster.coordinator(name, GROUP)
+    committed = groups.committed(cluster, coordinator, name)
+    for where, (before, _) in steps.items():
+        now = committed[where].offset if where in committed else None
+        if now != before:
+            raise Refused(400, f"the group has moved in {where} since the preview: look again")
+    try:
+        groups.commit(cluster, coordinator, name, {where: offset for where, (_, offset) in steps.items()})
+    except RefusedByBroker as refused:
+        if refused.code != ErrorCode.UNKNOWN_MEMBER_ID:
+            raise
+        raise Refused(400, "the group has members: stop them first, or they would go on where they are") from None
+    return f"Group {name} is set to these offsets."
+
+
+def _steps(text: str) -> dict[TopicPartition, tuple[int | None, int]]:
+    try:
+        steps = {
+            TopicPartition(str(topic), int(partition)): (None if before is None else int(before), int(offset))
+            for topic, partition, before, offset in json.loads(text)
+        }
+    except (ValueError, TypeError, RecursionError):
+        raise Refused(400, "steps are those of a preview") from None
+    if not steps or len(steps) > RESET_MAX or any(offset < 0 for _, offset in steps.values()):
+        raise Refused(400, "steps are those of a preview")
+    return steps

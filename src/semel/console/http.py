@@ -1,0 +1,168 @@
+"""The part of HTTP/1.1 that the console speaks, as values: a request that was read, and the answers to it.
+
+Every limit stands here. What breaks one of them, or is no HTTP, is a `Refused`, which is itself the answer.
+"""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import parse_qsl, unquote
+
+HEAD_BYTES_MAX: Final = 16 * 1024
+# A change names a few things; nobody uploads anything.
+BODY_BYTES_MAX: Final = 64 * 1024
+QUERY_FIELDS_MAX: Final = 20
+
+STATUS_TEXTS: Final = {
+    200: "OK",
+    303: "See Other",
+    400: "Bad Request",
+    403: "Forbidden",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    411: "Length Required",
+    413: "Content Too Large",
+    415: "Unsupported Media Type",
+    431: "Request Header Fields Too Large",
+    500: "Internal Server Error",
+    502: "Bad Gateway",
+    503: "Service Unavailable",
+    505: "HTTP Version Not Supported",
+}
+# What goes with every answer. Nothing from elsewhere is loaded, nothing is framed, and no text becomes markup:
+# `require-trusted-types-for` has the browser refuse that even if a script of the console tried.
+_SAFETY: Final = {
+    "Content-Security-Policy": (
+        "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'; "
+        "require-trusted-types-for 'script'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+# JavaScript knows whole numbers up to here; larger ones travel as text.
+_EXACT_MAX: Final = (1 << 53) - 1
+
+
+@dataclass(frozen=True)
+class Request:
+    method: str
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    # By their names in lower case.
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+@dataclass(frozen=True)
+class Response:
+    status: int
+    content_type: str
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def encoded(self) -> bytes:
+        own = {"Content-Type": self.content_type, "Content-Length": str(len(self.body))}
+        return head(self.status, own, self.headers) + self.body
+
+
+class Refused(Exception):
+    """The request is not served; `status` and the message are the answer."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def head(status: int, *headers: Mapping[str, str]) -> bytes:
+    """Everything in front of a body. Each answer is the last of its connection."""
+    lines = {**_SAFETY, **{name: value for some in headers for name, value in some.items()}, "Connection": "close"}
+    text = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+    return f"HTTP/1.1 {status} {STATUS_TEXTS[status]}\r\n{text}\r\n".encode("latin-1")
+
+
+def json_response(value: Any, status: int = 200) -> Response:
+    return Response(status, "application/json", as_json(value))
+
+
+def refusal(refused: Refused) -> Response:
+    headers = {"Allow": "GET, POST"} if refused.status == 405 else {}
+    return Response(refused.status, "application/json", as_json({"error": str(refused)}), headers)
+
+
+def as_json(value: Any) -> bytes:
+    return json.dumps(_exact(value), separators=(",", ":")).encode()
+
+
+def _exact(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _exact(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_exact(one) for one in value]
+    if isinstance(value, int) and not isinstance(value, bool):
+        return int(value) if -_EXACT_MAX <= value <= _EXACT_MAX else str(int(value))
+    return value
+
+
+async def read_request(reader: asyncio.StreamReader) -> Request | None:
+    """The one request of a connection; None where the other side closed it without any."""
+    try:
+        raw = await reader.readuntil(b"\r\n\r\n")
+    except asyncio.IncompleteReadError as error:
+        if not error.partial:
+            return None
+        raise Refused(400, "this is no whole HTTP request") from None
+    except asyncio.LimitOverrunError:
+        raise Refused(431, f"a request's head has at most {HEAD_BYTES_MAX} bytes") from None
+    lines = raw.decode("latin-1").split("\r\n")[:-2]
+    method, target = _request_line(lines[0])
+    headers = _headers(lines[1:])
+    path, _, query = target.partition("?")
+    return Request(method, unquote(path), _query(query), headers, await _body(reader, method, headers))
+
+
+def _request_line(line: str) -> tuple[str, str]:
+    words = line.split(" ")
+    if len(words) != 3 or not words[1].startswith("/"):
+        raise Refused(400, "this is no HTTP request")
+    if not words[2].startswith("HTTP/1."):
+        raise Refused(505, "HTTP/1.1 is spoken here")
+    return words[0], words[1]
+
+
+def _headers(lines: list[str]) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        key = name.lower()
+        if not colon or not name or name != name.strip():
+            raise Refused(400, "a header has the form NAME: VALUE")
+        if key in headers and key in ("host", "origin", "content-length"):
+            raise Refused(400, f"header {key} is given twice")
+        headers[key] = value.strip()
+    return headers
+
+
+def _query(text: str) -> dict[str, str]:
+    try:
+        return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=QUERY_FIELDS_MAX, errors="strict"))
+    except ValueError:
+        raise Refused(400, "the address has a query that cannot be read") from None
+
+
+async def _body(reader: asyncio.StreamReader, method: str, headers: Mapping[str, str]) -> bytes:
+    if method != "POST":
+        return b""
+    length = headers.get("content-length", "")
+    if not (length.isascii() and length.isdigit()):
+        raise Refused(411, "a POST says how long it is")
+    if len(length) > len(str(BODY_BYTES_MAX)) or int(length) > BODY_BYTES_MAX:
+        raise Refused(413, f"a POST has at most {BODY_BYTES_MAX} bytes")
+    try:
+        return await reader.readexactly(int(length))
+    except asyncio.IncompleteReadError:
+        raise Refused(400, "the request ended before its body did") from None

@@ -1,0 +1,71 @@
+"""Producers of a topic: whose ids its partitions remember, how far each is, and which number each may send next.
+
+A leader remembers of each producer its epoch and its last sequence number. The batches of its window, by which retries
+are recognised, are not told by any request of the protocol.
+"""
+
+import contextlib
+from typing import Any, Final
+
+from semel.client import admin, transactional_ids
+from semel.client.cluster import Cluster
+from semel.client.errors import AuthenticationFailed, Refused
+from semel.client.patience import Moved
+from semel.client.places import TopicPartition
+from semel.console.query import Query
+from semel.console.topics import partitions_of, topic_of
+from semel.core.producers import advance
+
+# Each partition is a request, so a topic with more of them is looked at piece by piece.
+PARTITIONS_MAX: Final = 50
+# Those that wrote last.
+PRODUCERS_MAX: Final = 100
+
+Answer = dict[str, Any]
+
+
+def of_topic(cluster: Cluster, query: Query) -> Answer:
+    """The producers that wrote last to the partitions of one page of a topic."""
+    topic = topic_of(cluster, query.text("topic"))
+    page = query.number("page", 1, least=1)
+    partitions = partitions_of(topic)[(page - 1) * PARTITIONS_MAX : page * PARTITIONS_MAX]
+    names = _transactional_ids(cluster)
+    rows: list[Answer] = []
+    away: list[int] = []
+    for where in partitions:
+        try:
+            rows += [_row(where, one, names.get(one.producer_id)) for one in admin.producers_of(cluster, where)]
+        except Moved:
+            away.append(where.partition)
+    rows.sort(key=lambda one: (-one["heard_ms"], one["partition"], one["producer_id"]))
+    return {
+        "topic": topic.name,
+        "count": len(rows),
+        "page": page,
+        "pages": max(-(-topic.partitions // PARTITIONS_MAX), 1),
+        "away": away,
+        "producers": rows[:PRODUCERS_MAX],
+    }
+
+
+def _transactional_ids(cluster: Cluster) -> dict[int, str]:
+    """The transactional ids by their producers, as far as the login of the console may see them."""
+    with contextlib.suppress(AuthenticationFailed, Refused):
+        listed = transactional_ids.listed(cluster)
+        return {one.producer_id: one.name for ids in listed.values() for one in ids}
+    return {}
+
+
+def _row(where: TopicPartition, producer: Any, name: str | None) -> Answer:
+    last = producer.last_sequence
+    begun = producer.current_txn_start_offset
+    return {
+        "partition": where.partition,
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.producer_epoch,
+        "transactional_id": name,
+        "heard_ms": producer.last_timestamp,
+        "last_sequence": last if last >= 0 else None,
+        "next_sequence": advance(last, 1) if last >= 0 else 0,
+        "begun": begun if begun >= 0 else None,
+    }

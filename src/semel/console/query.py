@@ -1,0 +1,36 @@
+"""What stands behind the question mark of an address, with its types. What makes no sense is refused by its name."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from semel.console.http import Refused
+
+TEXT_MAX: Final = 1_000
+NUMBER_MAX: Final = (1 << 63) - 1
+
+
+class Query:
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self._values = values
+
+    def __str__(self) -> str:
+        return repr(sorted(self._values.items()))
+
+    def text(self, name: str, default: str | None = None, *, text_max: int = TEXT_MAX) -> str:
+        value = self._values.get(name, default)
+        if value is None:
+            raise Refused(400, f"{name} is missing")
+        if len(value) > text_max:
+            raise Refused(400, f"{name} has at most {text_max} characters")
+        return value
+
+    def number(self, name: str, default: int | None = None, *, least: int = 0, most: int = NUMBER_MAX) -> int:
+        value = self._values.get(name, "" if default is None else str(default)).strip()
+        digits = value.removeprefix("-")
+        if not (digits.isascii() and digits.isdigit()) or len(digits) > 19 or not least <= int(value) <= most:
+            raise Refused(400, f"{name} is a whole number from {least} to {most}")
+        return int(value)
+
+    def has(self, name: str) -> bool:
+        """Whether it is given, and not empty: a field of a form that was left empty asks for nothing."""
+        return bool(self._values.get(name, "").strip())

@@ -1,0 +1,218 @@
+"""Records of one partition: a page of them from an offset, a time or the end on, and the pieces of a large one.
+
+A record is shown as the log holds it, with the claim under which it was written. One of an aborted transaction is
+marked so; one behind the last stable offset is marked as held back, because readers of committed records do not get it
+yet. What a page looks through is bounded, and so is what it shows of each record: the rest comes in pieces.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from semel.client.aborted import batches
+from semel.client.cluster import Cluster
+from semel.client.errors import OffsetOutOfRange
+from semel.client.places import EARLIEST, LATEST, Isolation, Topic, TopicPartition
+from semel.console.http import Refused
+from semel.console.query import Query
+from semel.console.topics import offsets, topic_of
+from semel.core.producers import advance
+from semel.wire import fetch_client
+from semel.wire.errors import ErrorCode
+from semel.wire.fetch import FetchPartitionAnswer
+from semel.wire.records import Batch, Record
+
+# What one page shows.
+RECORDS_MAX: Final = 50
+# How far a search looks before it says how far it has come.
+SEARCHED_BYTES_MAX: Final = 8 * 1024 * 1024
+_FETCH_BYTES: Final = 1024 * 1024
+# What a list shows of a key or a value.
+SHOWN_BYTES_MAX: Final = 1_000
+HEADERS_MAX: Final = 20
+# What a large one comes in.
+PIECE_BYTES: Final = 64 * 1024
+
+Answer = dict[str, Any]
+
+
+def some_records(cluster: Cluster, query: Query) -> Answer:
+    """A page of records: `from` is an offset, `earliest` or `latest`, `time` goes before it, and `find` is a text that
+    the key or the value has to hold."""
+    topic = topic_of(cluster, query.text("topic"))
+    where = TopicPartition(topic.name, query.number("partition", 0, most=max(topic.partitions - 1, 0)))
+    begin, stable, end = _range(cluster, where)
+    at = _start(cluster, where, query, begin, end)
+    wanted = query.text("find", "").encode()
+    shown: list[Answer] = []
+    searched_bytes = 0
+    while at < end and len(shown) < RECORDS_MAX and searched_bytes < SEARCHED_BYTES_MAX:
+        searched, found, at = _read(cluster, topic, where, at, stable)
+        searched_bytes += searched
+        for offset, row in found:
+            if not _holds(row, wanted):
+                continue
+            if len(shown) == RECORDS_MAX:
+                at = offset
+                break
+            shown.append(_shown(row, stable))
+        if not searched:
+            break
+    return {
+        "topic": topic.name,
+        "partition": where.partition,
+        "partitions": topic.partitions,
+        "begin": begin,
+        "stable": stable,
+        "end": end,
+        "records": shown,
+        "next": at if at < end else None,
+        "searched_bytes": searched_bytes if wanted else None,
+    }
+
+
+Row = tuple[Batch, Record, bool]
+
+
+def _range(cluster: Cluster, where: TopicPartition) -> tuple[int, int, int]:
+    begin = offsets(cluster, [where], EARLIEST)[where]
+    stable = offsets(cluster, [where], LATEST, Isolation.READ_COMMITTED)[where]
+    return begin, stable, offsets(cluster, [where], LATEST)[where]
+
+
+def _start(cluster: Cluster, where: TopicPartition, query: Query, begin: int, end: int) -> int:
+    if query.has("time"):
+        time_ms = _time_ms(query.text("time").strip())
+        ((_, offset),) = cluster.offsets([where], time_ms, Isolation.READ_UNCOMMITTED)
+        return end if offset is None else offset
+    place = query.text("from", "latest").strip() or "latest"
+    if place == "earliest":
+        return begin
+    if place == "latest":
+        return max(end - RECORDS_MAX, begin)
+    return min(max(query.number("from"), begin), end)
+
+
+def _time_ms(text: str) -> int:
+    try:
+        time = datetime.fromisoformat(text)
+        return max(round(time.replace(tzinfo=time.tzinfo or UTC).timestamp() * 1000), 0)
+    except (ValueError, OverflowError):
+        raise Refused(400, "time is written as 2026-01-31T12:00:00Z") from None
+
+
+def _read(
+    cluster: Cluster, topic: Topic, where: TopicPartition, at: int, stable: int
+) -> tuple[int, Iterator[tuple[int, Row]], int]:
+    """The records from an offset on that one fetch gives, how many bytes they took, and the offset behind them."""
+    # Only readers of committed records are told what was aborted, and they are told nothing beyond the stable offset.
+    isolation = Isolation.READ_COMMITTED if at < stable else Isolation.READ_UNCOMMITTED
+    answer = _fetched(cluster, topic, where, at, isolation)
+    if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+        raise OffsetOutOfRange(f"partition {where} has no offset {at} any more: look again")
+    cluster.check(where, answer.error_code, "Read")
+    records = answer.records[0] if answer.records else b""
+    rows: list[tuple[int, Row]] = []
+    behind = at
+    for batch, is_aborted in batches(records, answer.aborted_transactions or ()):
+        behind = max(behind, batch.base_offset + batch.last_offset_delta + 1)
+        rows += [(one.offset, (batch, one, is_aborted)) for one in batch.records if one.offset >= at]
+    return len(records), iter(rows), behind
+
+
+def _fetched(
+    cluster: Cluster, topic: Topic, where: TopicPartition, at: int, isolation: Isolation
+) -> FetchPartitionAnswer:
+    leader = cluster.leader_of(where, topic.id)
+    connection = cluster.lease(leader)
+    try:
+        version = connection.fetch_version if topic.id.int else min(connection.fetch_version, fetch_client.NAMED_LAST)
+        connection.send_fetch(
+            version,
+            fetch_client.PartitionFetch(
+                topic.name, topic.id.bytes, where.partition, at, isolation, 0, 1, _FETCH_BYTES, _FETCH_BYTES
+            ),
+        )
+        answer = connection.receive_fetch(version)
+    except BaseException:
+        connection.close()
+        raise
+    cluster.give_back(leader, connection)
+    return answer
+
+
+def _holds(row: Row, wanted: bytes) -> bool:
+    batch, record, _ = row
+    if batch.is_control:
+        return not wanted
+    return not wanted or wanted in (record.key or b"") or wanted in (record.value or b"")
+
+
+def _shown(row: Row, stable: int) -> Answer:
+    batch, record, is_aborted = row
+    is_claimed = batch.producer_id >= 0 and not batch.is_control
+    return {
+        "offset": record.offset,
+        "time_ms": record.timestamp_ms,
+        "kind": "marker" if batch.is_control else "aborted" if is_aborted else _held(record, stable),
+        "ending": _ending(record) if batch.is_control else None,
+        "producer_id": batch.producer_id if batch.producer_id >= 0 else None,
+        "producer_epoch": batch.producer_epoch if batch.producer_id >= 0 else None,
+        "sequence": advance(batch.base_sequence, record.offset - batch.base_offset) if is_claimed else None,
+        "transactional": batch.is_transactional,
+        "codec": batch.codec,
+        "key": None if batch.is_control else field(record.key),
+        "value": None if batch.is_control else field(record.value),
+        "headers": [{"name": name, **(field(value) or {})} for name, value in record.headers[:HEADERS_MAX]],
+        "headers_left_out": max(len(record.headers) - HEADERS_MAX, 0),
+    }
+
+
+def _held(record: Record, stable: int) -> str:
+    return "held" if record.offset >= stable else "committed"
+
+
+def _ending(record: Record) -> str:
+    """What a marker says: two bytes of version, then 0 for an abort and 1 for a commit."""
+    return {b"\x00\x00": "abort", b"\x00\x01": "commit"}.get((record.key or b"")[2:4], "another marker")
+
+
+def field(data: bytes | None, at: int = 0, bytes_max: int = SHOWN_BYTES_MAX) -> Answer | None:
+    """A key or a value, or a piece of it: as text where it is text, and as hexadecimal digits otherwise; None for
+    null."""
+    if data is None:
+        return None
+    piece = data[at : at + bytes_max]
+    whole: Answer = {"bytes": len(data)}
+    if at + len(piece) < len(data):
+        # A character that the cut goes through belongs to the next piece.
+        cut = len(piece)
+        while cut > len(piece) - 4 and cut and data[at + cut] & 0xC0 == 0x80:
+            cut -= 1
+        try:
+            text = piece[:cut].decode()
+        except UnicodeDecodeError:
+            return {**whole, "hex": piece.hex(), "next": at + len(piece)}
+        return {**whole, "text": text, "next": at + cut}
+    try:
+        return {**whole, "text": piece.decode(), "next": None}
+    except UnicodeDecodeError:
+        return {**whole, "hex": piece.hex(), "next": None}
+
+
+def piece_of_record(cluster: Cluster, query: Query) -> Answer:
+    """A piece of the key or the value of one record, from a byte on."""
+    topic = topic_of(cluster, query.text("topic"))
+    where = TopicPartition(topic.name, query.number("partition", 0))
+    offset = query.number("offset")
+    part = query.text("part", "value")
+    if part not in ("key", "value"):
+        raise Refused(400, "part is key or value")
+    # For a fetch of uncommitted records no offset is held back.
+    _, rows, _ = _read(cluster, topic, where, offset, stable=-1)
+    record = next((row[1] for at, row in rows if at == offset), None)
+    if record is None:
+        raise Refused(404, f"partition {where} has no record at offset {offset}")
+    data = record.key if part == "key" else record.value
+    at = query.number("at", 0, most=max(len(data or b""), 0))
+    return {"offset": offset, "part": part, "at": at, "piece": field(data, at, PIECE_BYTES)}

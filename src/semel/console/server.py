@@ -1,0 +1,175 @@
+"""Listens for browsers: reads one request from each connection, and writes its answer or its stream of events.
+
+It is small rather than able: a bounded number of connections, a bounded request, a deadline for everything except a
+stream, which ends when the browser leaves. Whatever is sent to it must never end the console or print a traceback.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from semel import __version__
+from semel.client.settings import ClientSettings
+from semel.console.askers import Askers, cluster_askers
+from semel.console.door import Door
+from semel.console.http import HEAD_BYTES_MAX, Refused, Response, head, read_request, refusal
+from semel.console.live import Live
+from semel.console.site import Site, Stream, mistake
+
+if TYPE_CHECKING:
+    from semel.console.claims import Databases
+
+CONNECTIONS_MAX: Final = 128
+# How many of these may stay open. A browser has six for each console.
+STREAMS_MAX: Final = 48
+DEADLINE_SECONDS: Final = 30.0
+# A comment from time to time, so that whatever stands between does not take the stream for dead.
+QUIET_SECONDS_MAX: Final = 15.0
+
+
+class Console:
+    """A console that is served from `start` to `stop`. `tell` is given lines for the person who started it."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        settings: ClientSettings,
+        *,
+        databases: "Databases | None" = None,
+        allow_changes: bool = False,
+        tell: Callable[[str], None],
+        deadline_seconds: float = DEADLINE_SECONDS,
+    ) -> None:
+        self._host = host
+        self._port = port
+        self._settings = settings
+        self._databases = databases
+        self._allow_changes = allow_changes
+        self._tell = tell
+        self._deadline_seconds = deadline_seconds
+        self._connections = 0
+        self._streams = 0
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._door: Door
+        self._site: Site
+        self._server: asyncio.Server
+
+    async def start(self) -> None:
+        """OSError if the port is not free."""
+        self._server = await asyncio.start_server(self._serve, self._host, self._port, limit=HEAD_BYTES_MAX)
+        self._port = self._server.sockets[0].getsockname()[1]
+        self._door = Door(self._host, self._port, allow_changes=self._allow_changes)
+        about = {
+            "bootstrap": [f"{host}:{port}" for host, port in self._settings.bootstrap],
+            "allows_changes": self._allow_changes,
+            "has_databases": self._databases is not None,
+            "version": __version__,
+        }
+        databases = self._databases
+        of_databases = None if databases is None else Askers(lambda: databases)
+        self._site = Site(self._door, cluster_askers(self._settings), of_databases, Live(), about, self._tell_next)
+        self._tell(f"semel console on {self.address}")
+
+    async def stop(self) -> None:
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    @property
+    def address(self) -> str:
+        """What lets the next browser in."""
+        # A host that was left out, or is that of every network, is no place to go to.
+        host = "127.0.0.1" if self._host in ("", "0.0.0.0") else "[::1]" if self._host == "::" else self._host
+        shown = f"[{host}]" if ":" in host and not host.startswith("[") else host
+        return f"http://{shown}:{self._port}/enter?token={self._door.token}"
+
+    def _tell_next(self) -> None:
+        self._tell(f"a browser was let in; for another one: {self.address}")
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        self._connections += 1
+        try:
+            await self._converse(reader, writer)
+        except (OSError, TimeoutError):
+            pass
+        finally:
+            self._connections -= 1
+            self._tasks.discard(task)
+            writer.transport.abort()
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async with asyncio.timeout(self._deadline_seconds):
+            answer = await self._answer(reader)
+            if isinstance(answer, Response):
+                writer.write(answer.encoded())
+                await writer.drain()
+                writer.close()
+                await writer.wait_closed()
+        if isinstance(answer, Stream):
+            self._streams += 1
+            try:
+                await _stream(answer, reader, writer)
+            finally:
+                self._streams -= 1
+
+    async def _answer(self, reader: asyncio.StreamReader) -> Response | Stream | None:
+        try:
+            if self._connections > CONNECTIONS_MAX:
+                raise Refused(503, "too many connections: close some pages of the console")
+            request = await read_request(reader)
+            if request is None:
+                return None
+            answer = await self._site.answer(request)
+            if isinstance(answer, Stream) and self._streams >= STREAMS_MAX:
+                raise Refused(503, f"{STREAMS_MAX} pages are live already: close some of them")
+            return answer
+        except Refused as refused:
+            return refusal(refused)
+        except (OSError, TimeoutError):
+            raise
+        except Exception as error:
+            return refusal(mistake(error))
+
+
+async def _stream(stream: Stream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Write each answer as an event, until the browser leaves."""
+    writer.write(head(200, {"Content-Type": "text/event-stream"}))
+    writing = asyncio.ensure_future(_write_events(stream.answers(), writer))
+    leaving = asyncio.ensure_future(_left(reader))
+    try:
+        await asyncio.wait((writing, leaving), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (writing, leaving):
+            task.cancel()
+        await asyncio.gather(writing, leaving, return_exceptions=True)
+
+
+async def _left(reader: asyncio.StreamReader) -> None:
+    while await reader.read(HEAD_BYTES_MAX):
+        pass
+
+
+async def _write_events(answers: AsyncGenerator[bytes, None], writer: asyncio.StreamWriter) -> None:
+    upcoming: asyncio.Future[bytes] | None = None
+    try:
+        while True:
+            upcoming = upcoming or asyncio.ensure_future(anext(answers))
+            done, _ = await asyncio.wait((upcoming,), timeout=QUIET_SECONDS_MAX)
+            if done:
+                writer.write(b"data: " + upcoming.result() + b"\n\n")
+                upcoming = None
+            else:
+                writer.write(b": nothing has changed\n\n")
+            await writer.drain()
+    finally:
+        if upcoming is not None:
+            upcoming.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await upcoming
+        await answers.aclose()

@@ -1,0 +1,125 @@
+"""What the page of claims says is what the tables hold; and a database that cannot be asked is one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, insert
+
+from browsing import Browser, browse
+from semel import outbox, schema
+from semel.console.claims import Databases
+from semel.console.http import Refused, as_json
+from semel.console.query import Query
+from semel.database import engine_of
+from semel.inbox.quarantine import Aside, Cause, put
+from semel.inbox.tables import floors
+from semel.outbox.tables import quarantine
+
+HOSTILE = "<script>alert(1)</script>"
+NOWHERE = "127.0.0.1:1"
+
+
+def asked(**values: object) -> Query:
+    return Query({name: str(value) for name, value in values.items()})
+
+
+def one(url: str) -> dict[str, Any]:
+    """What the page says of the one database, as JSON, so that all of it can be sent."""
+    answer = Databases([url]).every(asked())
+    assert as_json(answer)
+    (shown,) = answer["databases"]
+    return dict(shown)
+
+
+def filled(url: str) -> Engine:
+    engine = engine_of(url)
+    schema.make(engine)
+    with engine.begin() as connection:
+        outbox.add(connection, "orders", key=b"\xff", value="a", clock=lambda: 5)
+        outbox.add(connection, "orders", value="b", clock=lambda: 6)
+        connection.execute(insert(quarantine), {"number": 1, "reason": HOSTILE, "refused_at_ms": 7})
+        connection.execute(insert(floors), {"consumer": "billing", "floor_ms": 8})
+        put(connection, Aside("billing", f"id:{HOSTILE}", Cause.FAILED, "poison", 9))
+    return engine
+
+
+def test_what_waits_is_shown_as_the_tables_hold_it(url: str) -> None:
+    filled(url).dispose()
+    shown = one(url)
+    waiting = shown["outbox"]
+    assert (waiting["waiting"], waiting["oldest_ms"], waiting["quarantined"], waiting["relay"]) == (2, 5, 1, None)
+    (refused,) = waiting["refused"]
+    assert (refused["number"], refused["reason"], refused["key"]["hex"]) == (1, HOSTILE, "ff")
+    assert shown["inbox"]["floors"] == [{"consumer": "billing", "floor_ms": 8}]
+    (aside,) = shown["inbox"]["aside"]
+    assert (aside["what"], aside["cause"], aside["state"], aside["place"]) == (HOSTILE, "failed", "held", None)
+    assert shown["figures"]["semel_http_keys_in_flight"] == 0
+
+
+def test_a_message_is_tried_again_or_dropped_once(url: str) -> None:
+    filled(url).dispose()
+    databases = Databases([url])
+    assert "tried again" in databases.outbox_retry(asked(database=0, message=1))
+    with pytest.raises(Refused, match="there is no 1 in the quarantine"):
+        databases.outbox_drop(asked(database=0, message=1))
+    assert "handled" in databases.inbox_drop(asked(database=0, message=1))
+    with pytest.raises(Refused):
+        databases.inbox_retry(asked(database=0, message=1))
+    with pytest.raises(Refused):
+        databases.inbox_drop(asked(database=1, message=1))
+    shown = one(url)
+    assert (shown["outbox"]["quarantined"], shown["outbox"]["waiting"], shown["inbox"]["aside"]) == (0, 2, [])
+
+
+def test_a_database_without_tables_says_so(url: str) -> None:
+    with engine_of(url).connect():
+        pass
+    shown = one(url)
+    assert (shown["error"], shown["has_tables"], shown["outbox"], shown["inbox"]) == (None, False, None, None)
+    with pytest.raises(Refused) as refused:
+        Databases([url]).outbox_drop(asked(database=0, message=1))
+    assert "\n" not in str(refused.value)
+
+
+def test_a_file_that_is_missing_is_named_and_not_made(tmp_path: Path) -> None:
+    assert one(f"sqlite:///{tmp_path}/slip.db")["error"] == f"{tmp_path}/slip.db: there is no such file"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_database_that_is_away_hides_no_other_and_no_password_is_shown(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/here.db"
+    filled(url).dispose()
+    away, here = Databases(["postgresql://anna:secret@127.0.0.1:1/shop", url]).every(asked())["databases"]
+    assert away["name"] == "postgresql+psycopg://anna:***@127.0.0.1:1/shop"
+    assert away["error"]
+    assert "\n" not in away["error"]
+    assert here["outbox"]["waiting"] == 2
+
+
+def test_the_page_is_asked_and_changed_as_any_other(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/here.db"
+    filled(url).dispose()
+
+    async def story(browser: Browser) -> None:
+        await browser.enter()
+        told = (await browser.get("/api/session")).told
+        assert told["has_databases"]
+        assert (await browser.get("/api/claims")).told["databases"][0]["outbox"]["quarantined"] == 1
+        change = {"database": 0, "message": "1"}
+        done = await browser.post("/do/outbox_drop", change, X_Semel_Change=told["change_token"])
+        assert done.status == 200
+        assert (await browser.get("/api/claims")).told["databases"][0]["outbox"]["waiting"] == 1
+
+    browse(NOWHERE, story, databases=Databases([url]), allow_changes=True)
+
+
+def test_a_console_without_a_database_says_how_to_give_it_one() -> None:
+    async def story(browser: Browser) -> None:
+        await browser.enter()
+        refused = await browser.get("/api/claims")
+        assert (refused.status, "--database" in refused.told["error"]) == (404, True)
+
+    browse(NOWHERE, story)

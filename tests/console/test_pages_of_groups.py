@@ -1,0 +1,146 @@
+"""What the pages of groups and producers say is what the cluster says; a reset does what its preview has shown."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from asking import Asker
+from producing import deliver, idempotent_producer
+from semel.client import admin
+from semel.client.cluster import Cluster
+from semel.client.errors import LogError
+from semel.console import groups, producers
+from semel.console.http import Refused
+from semel.console.query import Query
+from semel.testing.broker import FaultyBroker
+from transacting import TransactionalProducer
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+def asked(**values: object) -> Query:
+    return Query({name: str(value) for name, value in values.items()})
+
+
+def commit(broker: FaultyBroker, group: str, topic: str, **offsets: int) -> None:
+    """As a consumer that chooses its partitions itself: p0=3 commits 3 in partition 0."""
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group, "log_level": 0})
+    places = [TopicPartition(topic, int(name[1:]), offset) for name, offset in offsets.items()]
+    consumer.commit(offsets=places, asynchronous=False)
+    consumer.close()
+
+
+def test_a_group_is_listed_with_its_lag_up_to_what_is_committed(
+    broker: FaultyBroker, ask: Asker, cluster: Cluster
+) -> None:
+    broker.create_topic("payments", 2)
+    broker.seed("payments", "0", "1", "2")
+    producer = TransactionalProducer(ask)
+    producer.claim()
+    producer.add("payments")
+    producer.send("payments", "open")
+    commit(broker, "billing", "payments", p0=1, p1=0)
+    commit(broker, HOSTILE, "payments", p0=3)
+    answer = groups.every_group(cluster, asked())
+    shown = {one["name"]: (one["kind"], one["state"], one["partitions"], one["lag"]) for one in answer["groups"]}
+    assert shown == {"billing": ("classic", "Empty", 2, 2), HOSTILE: ("classic", "Empty", 1, 0)}
+    assert groups.every_group(cluster, asked(find="BILL"))["count"] == 1
+    one = groups.one_group(cluster, asked(group="billing"))
+    assert (one["lag"], one["count"], one["member_count"]) == (2, 2, 0)
+    first, second = one["partitions"]
+    assert {name: first[name] for name in ("begin", "committed", "stable", "end", "lag", "member")} == {
+        "begin": 0,
+        "committed": 1,
+        "stable": 3,
+        "end": 4,
+        "lag": 2,
+        "member": None,
+    }
+    assert second["lag"] == 0
+    with pytest.raises(LogError, match="there is no group"):
+        groups.one_group(cluster, asked(group="nobody"))
+
+
+def test_a_group_whose_topic_was_deleted_is_shown_without_it(broker: FaultyBroker, cluster: Cluster) -> None:
+    broker.create_topic("payments")
+    broker.create_topic("kept")
+    broker.seed("kept", "0")
+    commit(broker, "billing", "payments", p0=0)
+    commit(broker, "billing", "kept", p0=0)
+    admin.delete_topic(cluster, "payments")
+    (one,) = groups.every_group(cluster, asked())["groups"]
+    assert one["lag"] == 1
+    assert groups.one_group(cluster, asked(group="billing"))["lag"] == 1
+
+
+def preview(cluster: Cluster, **values: object) -> list[list[Any]]:
+    steps: list[list[Any]] = groups.reset_preview(cluster, asked(group="billing", **values))["steps"]
+    return steps
+
+
+def test_a_reset_does_what_its_preview_has_shown(broker: FaultyBroker, cluster: Cluster) -> None:
+    broker.create_topic("payments", 2)
+    broker.seed("payments", "0", "1", "2")
+    commit(broker, "billing", "payments", p0=3)
+    assert preview(cluster, to="latest") == [["payments", 0, 3, 3]]
+    assert preview(cluster, to="1", topic="payments") == [["payments", 0, 3, 1], ["payments", 1, None, 0]]
+    assert preview(cluster, to="2100-01-01T00:00:00Z") == [["payments", 0, 3, 3]]
+    steps = preview(cluster, to="earliest")
+    assert steps == [["payments", 0, 3, 0]]
+    assert "is set" in groups.reset(cluster, asked(group="billing", steps=json.dumps(steps)))
+    assert groups.every_group(cluster, asked())["groups"][0]["lag"] == 3
+    with pytest.raises(Refused, match="has moved"):
+        groups.reset(cluster, asked(group="billing", steps=json.dumps(steps)))
+
+
+def test_a_group_with_members_is_not_moved(broker: FaultyBroker, cluster: Cluster) -> None:
+    broker.create_topic("payments")
+    broker.seed("payments", "0")
+    settings = {"bootstrap.servers": broker.bootstrap, "group.id": "billing", "auto.offset.reset": "earliest"}
+    consumer = Consumer({**settings, "client.id": HOSTILE, "log_level": 0})
+    consumer.subscribe(["payments"])
+    assert consumer.consume(1, 60)
+    consumer.commit(asynchronous=False)
+    one = groups.one_group(cluster, asked(group="billing"))
+    (member,) = one["members"]
+    assert (member["client"], member["partitions"], one["state"]) == (HOSTILE, 1, "Stable")
+    assert one["partitions"][0]["member"] == member["id"]
+    steps = json.dumps(preview(cluster, to="earliest"))
+    with pytest.raises(Refused, match="has members"):
+        groups.reset(cluster, asked(group="billing", steps=steps))
+    consumer.close()
+
+
+@pytest.mark.parametrize("to", ["", "soon", "-1", "99999-01-01"])
+def test_a_place_that_is_none_is_one_line(broker: FaultyBroker, cluster: Cluster, to: str) -> None:
+    broker.create_topic("payments")
+    with pytest.raises(LogError, match="neither earliest"):
+        preview(cluster, to=to, topic="payments")
+
+
+@pytest.mark.parametrize(
+    "steps", ["", "[]", "{}", "1", "[[1]]", '[["payments", 0, 0, -1]]', '[["payments", "x", 0, 0]]']
+)
+def test_steps_that_no_preview_gave_are_refused(cluster: Cluster, steps: str) -> None:
+    with pytest.raises(Refused):
+        groups.reset(cluster, asked(group="billing", steps=steps))
+
+
+def test_producers_are_shown_with_the_number_that_is_accepted_next(
+    broker: FaultyBroker, ask: Asker, cluster: Cluster
+) -> None:
+    broker.create_topic("payments", 2)
+    deliver(idempotent_producer(broker), "payments", [b"0", b"1", b"2"])
+    transactional = TransactionalProducer(ask, HOSTILE)
+    transactional.claim()
+    transactional.add("payments", partition=1)
+    transactional.send("payments", "open", partition=1)
+    answer = producers.of_topic(cluster, asked(topic="payments"))
+    shown = {(one["transactional_id"], one["begun"] is None) for one in answer["producers"]}
+    assert shown == {(None, True), (HOSTILE, False)}
+    assert sum(one["next_sequence"] for one in answer["producers"]) == 4
+    assert all(one["next_sequence"] == one["last_sequence"] + 1 for one in answer["producers"])

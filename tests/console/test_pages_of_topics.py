@@ -1,0 +1,205 @@
+"""What the pages of topics, records and transactions say of a cluster is what the cluster says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from asking import Asker
+from semel.client.cluster import Cluster
+from semel.client.errors import OffsetOutOfRange, UnknownTopic
+from semel.console import records, topics, transactions
+from semel.console.http import Refused
+from semel.console.query import Query
+from semel.testing.broker import FaultyBroker
+from semel.wire.records import Record
+from transacting import TransactionalProducer, committed
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+def asked(**values: object) -> Query:
+    return Query({name.rstrip("_"): str(value) for name, value in values.items()})
+
+
+def rows(cluster: Cluster, **values: object) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = records.some_records(cluster, asked(**values))["records"]
+    return found
+
+
+def test_topics_are_counted_and_sized(broker: FaultyBroker, cluster: Cluster) -> None:
+    broker.create_topic("payments", 2)
+    broker.seed("payments", "one", "two", partition=1)
+    broker.create_topic("audits")
+    answer = topics.every_topic(cluster, asked())
+    assert (answer["count"], answer["page"], answer["pages"]) == (2, 1, 1)
+    audits, payments = answer["topics"]
+    assert audits == {"name": "audits", "partitions": 1, "led": 1, "offsets": 0, "bytes": 0}
+    assert (payments["name"], payments["partitions"], payments["offsets"]) == ("payments", 2, 2)
+    assert payments["bytes"] > 0
+
+
+def test_many_topics_come_in_pages_and_are_found_by_a_part_of_their_names(
+    broker: FaultyBroker, cluster: Cluster
+) -> None:
+    for number in range(topics.ROWS_MAX + 3):
+        broker.create_topic(f"t{number:03}")
+    last = topics.every_topic(cluster, asked(page=2))
+    assert [one["name"] for one in last["topics"]] == ["t100", "t101", "t102"]
+    assert (last["count"], last["pages"]) == (103, 2)
+    assert topics.every_topic(cluster, asked(page=3))["topics"] == []
+    assert [one["name"] for one in topics.every_topic(cluster, asked(find="T10"))["topics"]] == ["t100", "t101", "t102"]
+
+
+def test_a_topic_shows_its_settings_and_how_much_an_open_transaction_holds_back(
+    broker: FaultyBroker, ask: Asker, cluster: Cluster
+) -> None:
+    broker.create_topic("payments", 1, {"retention.ms": "60000"})
+    broker.seed("payments", "one")
+    producer = TransactionalProducer(ask)
+    producer.claim()
+    producer.add("payments")
+    producer.send("payments", "open")
+    answer = topics.one_topic(cluster, asked(topic="payments"))
+    assert answer["settings"] == [{"name": "retention.ms", "value": "60000"}]
+    (partition,) = answer["partitions"]
+    assert (partition["begin"], partition["stable"], partition["end"]) == (0, 1, 2)
+    assert partition["leader"] == broker.bootstrap
+    with pytest.raises(UnknownTopic):
+        topics.one_topic(cluster, asked(topic="nowhere"))
+
+
+def test_records_are_shown_with_their_claims_and_the_fate_of_their_transactions(
+    broker: FaultyBroker, ask: Asker, cluster: Cluster
+) -> None:
+    broker.seed("payments", Record(b"plain", b"key", [("name", b"value"), ("none", None)], 1_700_000_000_000))
+    producer = TransactionalProducer(ask)
+    producer.claim()
+    for value, is_committed in (("kept", True), ("aborted", False)):
+        producer.add("payments")
+        producer.send("payments", value)
+        producer.end(committed=is_committed)
+    producer.add("payments")
+    producer.send("payments", "open")
+    shown = rows(cluster, topic="payments", from_="earliest")
+    assert [(one["offset"], one["kind"], one["value"] and one["value"]["text"]) for one in shown] == [
+        (0, "committed", "plain"),
+        (1, "committed", "kept"),
+        (2, "marker", None),
+        (3, "aborted", "aborted"),
+        (4, "marker", None),
+        (5, "held", "open"),
+    ]
+    assert [one["ending"] for one in shown if one["kind"] == "marker"] == ["commit", "abort"]
+    assert [one["value"]["text"] for one in shown if one["kind"] == "committed"] == committed(ask, "payments")
+    assert shown[0]["key"] == {"bytes": 3, "text": "key", "next": None}
+    assert shown[0]["time_ms"] == 1_700_000_000_000
+    assert [one["name"] for one in shown[0]["headers"]] == ["name", "none"]
+    assert (shown[0]["producer_id"], shown[1]["producer_id"]) == (None, producer.identity[0])
+    assert [one["sequence"] for one in shown if one["kind"] != "marker"] == [None, 0, 1, 2]
+
+
+def test_records_are_found_by_offset_time_and_text(broker: FaultyBroker, cluster: Cluster) -> None:
+    many = [Record(f"value {n}".encode(), f"key {n}".encode(), (), 1_000_000 + n * 1000) for n in range(120)]
+    broker.seed("payments", *many)
+
+    def offsets(**values: object) -> list[int]:
+        return [one["offset"] for one in rows(cluster, topic="payments", **values)]
+
+    assert offsets() == list(range(70, 120))
+    assert offsets(from_="earliest") == list(range(50))
+    assert offsets(from_=115) == list(range(115, 120))
+    assert offsets(from_=500) == []
+    assert offsets(time="1970-01-01T00:18:38Z") == [118, 119]
+    assert offsets(time="2100-01-01T00:00:00") == []
+    assert offsets(from_="earliest", find="key 11") == [11, *range(110, 120)]
+    page = records.some_records(cluster, asked(topic="payments", from_="earliest"))
+    assert (page["next"], page["begin"], page["end"]) == (50, 0, 120)
+    assert records.some_records(cluster, asked(topic="payments", from_=page["next"]))["next"] == 100
+
+
+@pytest.mark.parametrize(
+    "query", [{"from_": "x"}, {"from_": -1}, {"partition": 1}, {"time": "soon"}, {"time": "9" * 900}]
+)
+def test_a_place_that_makes_no_sense_is_refused(
+    broker: FaultyBroker, cluster: Cluster, query: dict[str, object]
+) -> None:
+    broker.create_topic("payments")
+    with pytest.raises(Refused):
+        rows(cluster, topic="payments", **query)
+
+
+def test_a_large_value_comes_in_pieces_that_make_the_whole(broker: FaultyBroker, cluster: Cluster) -> None:
+    """Also where the cuts go through characters."""
+    value = "añ€😀" * 30_000
+    broker.seed("payments", "before", value)
+    shown = rows(cluster, topic="payments")[1]["value"]
+    assert shown["bytes"] == len(value.encode())
+    assert value.startswith(shown["text"])
+    pieces: list[str] = []
+    at: int | None = 0
+    while at is not None:
+        answer = records.piece_of_record(cluster, asked(topic="payments", partition=0, offset=1, at=at))
+        pieces.append(answer["piece"]["text"])
+        at = answer["piece"]["next"]
+    assert "".join(pieces) == value
+    assert len(pieces) == -(-len(value.encode()) // records.PIECE_BYTES)
+    with pytest.raises(OffsetOutOfRange):
+        records.piece_of_record(cluster, asked(topic="payments", partition=0, offset=7))
+
+
+@pytest.mark.parametrize("size", [0, 1, 999, 1000, 1001, 3000])
+def test_what_is_no_text_is_shown_as_digits_to_the_last_byte(size: int) -> None:
+    data = bytes((number * 7 + 128) % 256 for number in range(size))
+    shown = ""
+    at: int | None = 0
+    while at is not None:
+        piece = records.field(data, at)
+        assert piece is not None
+        shown += piece["hex"] if "hex" in piece else piece["text"].encode().hex()
+        at = piece["next"]
+    assert bytes.fromhex(shown) == data
+
+
+def test_open_transactions_are_shown_oldest_first_with_what_each_holds_back(
+    broker: FaultyBroker, ask: Asker, cluster: Cluster
+) -> None:
+    first, second, ended = (TransactionalProducer(ask, name) for name in ("stuck", HOSTILE, "ended"))
+    broker.create_topic("payments", 2)
+    for producer in (first, second, ended):
+        producer.claim()
+        producer.add("payments")
+        producer.send("payments", "value")
+    second.add("payments", partition=1)
+    ended.end()
+    answer = transactions.open_transactions(cluster, asked())
+    stuck, other = answer["transactions"]
+    assert (answer["count"], stuck["id"], other["id"]) == (2, "stuck", HOSTILE)
+    assert (stuck["producer_id"], stuck["producer_epoch"]) == first.identity
+    assert stuck["timeout_ms"] == 60_000
+    (place,) = stuck["partitions"]
+    assert (place["begun"], place["stable"], place["end"], place["holds"]) == (0, 0, 4, 4)
+    assert [(one["partition"], one["begun"], one["holds"]) for one in other["partitions"]] == [(0, 1, 0), (1, None, 0)]
+    assert transactions.open_transactions(cluster, asked(find="STU"))["count"] == 1
+
+
+def test_a_stuck_transaction_is_ended_and_the_reader_goes_on(
+    broker: FaultyBroker, ask: Asker, cluster: Cluster
+) -> None:
+    stuck = TransactionalProducer(ask, "stuck")
+    broker.create_topic("payments")
+    stuck.claim()
+    stuck.add("payments")
+    stuck.send("payments", "lost")
+    broker.seed("payments", "waits")
+    assert committed(ask, "payments") == []
+    producer_id, producer_epoch = stuck.identity
+    wanted = {"id": "stuck", "producer_id": producer_id}
+    with pytest.raises(Refused, match="another producer"):
+        transactions.abort(cluster, asked(**wanted, producer_epoch=producer_epoch + 1))
+    done = transactions.abort(cluster, asked(**wanted, producer_epoch=producer_epoch))
+    assert "is aborted" in done
+    assert committed(ask, "payments") == ["waits"]
+    with pytest.raises(Refused, match="nothing is open"):
+        transactions.abort(cluster, asked(**wanted, producer_epoch=producer_epoch))
