@@ -7,7 +7,7 @@ An audit reads and never writes, starts no Spark, and holds little in memory how
 """
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 if importlib.util.find_spec("numpy") is None or importlib.util.find_spec("pyarrow") is None:
     raise ImportError("semel.audit needs numpy and pyarrow, and one is missing: pip install 'semel[audit]'")
@@ -47,6 +47,7 @@ def audit(
     buckets: int | None = None,
     key: str | None = None,
     processes: int | None = None,
+    client: Mapping[str, object] | None = None,
     progress: Progress = lambda what, done, total: None,
 ) -> Verdict:
     """Compare every sink with the source. Each is an address as `semel audit` takes it, or the program's data, `Given`.
@@ -54,12 +55,14 @@ def audit(
     For each kind of finding `limit` ids are named; counts are exact. With `once`, an id that the source has several
     times is expected once, in each window and with each amount that it was sent with. The same `key` repeats an audit
     to the bit. More than one process is used from two million rows on, unless `processes` says how many: a script that
-    audits so much keeps its work behind `if __name__ == "__main__"`, as for everything that starts processes.
+    audits so much keeps its work behind `if __name__ == "__main__"`, as for everything that starts processes. `client`
+    has the settings with which topics are read, by the names of Kafka or librdkafka; what an address says goes first.
     """
+    settings = client or {}
     all_sinks = [sinks] if isinstance(sinks, str) or not isinstance(sinks, Sequence) else sinks
     plan = Plan(window_ms, since_ms, before_ms, once, limit, buckets, key, processes)
-    return run(_place(source), [_place(sink) for sink in all_sinks], plan, progress)
+    return run(_place(source, settings), [_place(sink, settings) for sink in all_sinks], plan, progress)
 
 
-def _place(given: str | Place) -> Place:
-    return place(given) if isinstance(given, str) else given
+def _place(given: str | Place, client: Mapping[str, object]) -> Place:
+    return place(given, client) if isinstance(given, str) else given

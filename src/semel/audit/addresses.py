@@ -11,7 +11,7 @@ refused by its name, so that a typing error never passes for an audit.
 """
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -23,6 +23,7 @@ from semel.audit.rows import Selector, Wanted
 
 _ROW_OPTIONS: Final = ("id", "time", "amount")
 _KAFKA: Final = "kafka."
+_TOPIC: Final = "semel"
 
 
 @dataclass(frozen=True)
@@ -88,22 +89,25 @@ def _shown(text: str) -> str:
     return (f"{text.partition('//')[0]}//...@{host}" if at else text).partition("?")[0]
 
 
-def place(text: str) -> Place:
-    """What an address leads to. Nothing is opened yet."""
+def place(text: str, client: Mapping[str, object]) -> Place:
+    """What an address leads to; a topic is read with the settings of `client`. Nothing is opened yet."""
     address = Address.parse(text)
+    if address.parts.scheme == _TOPIC:
+        return _topic(address, client)
     make = _PLACES.get(address.parts.scheme)
     if make is None:
-        known = ", ".join(f"{scheme}:" for scheme in _PLACES)
+        known = ", ".join(f"{scheme}:" for scheme in (_TOPIC, *_PLACES))
         raise AuditFailed(
             f"{_shown(text)!r} is no address of something that can be audited: it begins with one of {known}"
         )
     return make(address)
 
 
-def _topic(address: Address) -> Place:
+def _topic(address: Address, client: Mapping[str, object]) -> Place:
     try:
         from semel.audit.places.topic import TIME_COLUMN, TopicPlace
         from semel.client import SettingsRefused, from_options
+        from semel.client.settings import BOOTSTRAP
     except ImportError as error:
         raise AuditFailed(f"{address.name}: {error}") from None
 
@@ -113,10 +117,11 @@ def _topic(address: Address) -> Place:
     if not address.parts.netloc or not topic or "/" in topic:
         raise AuditFailed(f"{_shown(address.text)!r} names no topic: write semel://HOST:PORT/TOPIC")
     try:
-        client = from_options({"kafka.bootstrap.servers": address.parts.netloc, **settings})
+        options = {f"{_KAFKA}{name}": str(value) for name, value in client.items()} | settings
+        reader = from_options({**options, f"{_KAFKA}{BOOTSTRAP}": address.parts.netloc})
     except SettingsRefused as error:
         raise AuditFailed(f"{address.name}: {error}") from None
-    return TopicPlace(address.name, client, topic, address.wanted(TIME_COLUMN))
+    return TopicPlace(address.name, reader, topic, address.wanted(TIME_COLUMN))
 
 
 def _parquet(address: Address) -> Place:
@@ -158,7 +163,6 @@ def _postgresql(address: Address) -> Place:
 
 
 _PLACES: Final[dict[str, Callable[[Address], Place]]] = {
-    "semel": _topic,
     "parquet": _parquet,
     "delta": _delta,
     "postgresql": _postgresql,

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from semel.cli.display import print_table
+from semel.cli.errors import Failure
 from semel.cli.progress import Progress
+from semel.cli.settings_file import read_client_settings
 from semel.cli.subcommands import count
 
 if TYPE_CHECKING:
@@ -31,7 +33,8 @@ EXAMPLE: Final = """  semel audit --source "semel://127.0.0.1:9092/payments?id=k
 
 addresses:
   semel://HOST:PORT/TOPIC?id=key            key, value, header.NAME, or value.$.FIELD for what is in JSON; the committed
-                                            records; kafka.security.protocol=SSL and so on as for Spark
+                                            records; kafka.security.protocol=SSL and so on as for Spark,
+                                            or all of it from the file of --command-config
   parquet:DIR?id=COLUMN                     what Spark's streaming sink committed, or every file; parquet:/DIR for all
                                             of the path
   delta:DIR?id=COLUMN                       and version=N
@@ -69,6 +72,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--buckets", type=count, metavar="N", help="a power of two (16384; 1024 for each window)")
     parser.add_argument("--key", metavar="HEX", help="the key of an earlier audit, to repeat it (a new one)")
     parser.add_argument("--processes", type=count, metavar="N", help="how many count at once (the cores)")
+    parser.add_argument(
+        "--command-config",
+        metavar="FILE",
+        help="a client's settings for TLS and the login, with which topics are read: properties, .json or .toml",
+    )
     parser.add_argument("--json", action="store_true", help="the verdict as JSON")
     checks = parser.add_subparsers(dest="check", metavar="[parquet DIR]", title="a check of readers")
     check = checks.add_parser(
@@ -91,7 +99,7 @@ def run(options: argparse.Namespace) -> int:
         return _nothing_said(str(error))
     try:
         return _check_readers(options) if options.check else _audit(options)
-    except AuditFailed as failure:
+    except (AuditFailed, Failure) as failure:
         return _nothing_said(str(failure))
 
 
@@ -106,6 +114,7 @@ def _audit(options: argparse.Namespace) -> int:
 
     if not options.source or not options.sink:
         raise AuditFailed("say what to hold against what: --source ADDRESS --sink ADDRESS, or parquet DIR")
+    client = {} if options.command_config is None else read_client_settings(options.command_config)
     shown = _Shown()
     began = time.monotonic()
     try:
@@ -120,6 +129,7 @@ def _audit(options: argparse.Namespace) -> int:
             buckets=options.buckets,
             key=options.key,
             processes=options.processes,
+            client=client,
             progress=shown.show,
         )
     finally:

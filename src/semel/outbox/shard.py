@@ -6,8 +6,9 @@ relay takes the shard over in the database, so that no other relay changes its b
 name, which fences the relay before; and only then is it known whether the batch at hand is in the log. The log knows
 that, and never the database.
 
-While the database or the brokers are away, a shard waits, says so once, and goes on. It must never wait for a fault
-that waiting does not mend.
+While the database or the brokers are away, a shard waits, says so once a minute, and goes on. A login that is refused
+is waited for, too, because a password may be changed on either side first; but a drain ends with it at once. A shard
+must never wait for a fault that waiting does not mend.
 """
 
 import logging
@@ -28,7 +29,15 @@ from semel.outbox import ledger
 from semel.outbox.counters import QUARANTINED
 from semel.outbox.errors import OutOfStep, RelayFailed
 from semel.outbox.ledger import Batch, Owner, Size
-from semel.publish import Fenced, Publisher, PublishError, PublishFailed, PublishUncertain, RecordRefused
+from semel.publish import (
+    Fenced,
+    LoginRefused,
+    Publisher,
+    PublishError,
+    PublishFailed,
+    PublishUncertain,
+    RecordRefused,
+)
 from semel.retries.budget import PROCESS_BUDGET, RetryBudget
 
 # -- patience ----------------------------------------------------------------------------------------------------------
@@ -42,6 +51,8 @@ DATABASE: Final = "the database"
 BROKERS: Final = "the brokers"
 PUBLISHER: Final = "the publisher's name"
 _PAUSE_SECONDS: Final = 0.5
+# How often it is said what is waited for.
+SAY_AGAIN_SECONDS: Final = 60.0
 
 
 class Stopped(Exception):
@@ -60,13 +71,16 @@ class Patience:
         stopping: threading.Event,
         seconds_max: float | None = None,
         budget: RetryBudget = PROCESS_BUDGET,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`seconds_max` is how long to wait for one thing at most; None means for as long as it is away."""
         self._stopping = stopping
         self._budget = budget
         self._seconds_max = seconds_max
+        self._clock = clock
         self._missing: dict[str, str] = {}
         self._missing_since: dict[str, float] = {}
+        self._said_at: dict[str, float] = {}
 
     @property
     def waits_for(self) -> str | None:
@@ -88,18 +102,26 @@ class Patience:
 
     def wait_for(self, what: str, why: str) -> None:
         """A moment; `Stopped` if the relay is to stop, and `PatienceOver` if it has waited long enough."""
-        is_news = what not in self._missing
+        now = self._clock()
         self._missing[what] = why
-        since = self._missing_since.setdefault(what, time.monotonic())
-        if is_news:
+        since = self._missing_since.setdefault(what, now)
+        if what not in self._said_at or now - self._said_at[what] >= SAY_AGAIN_SECONDS:
+            self._said_at[what] = now
             logger.warning("waiting for %s: %s", what, why)
-        if self._seconds_max is not None and time.monotonic() - since >= self._seconds_max:
+        if self._seconds_max is not None and now - since >= self._seconds_max:
             raise PatienceOver(f"gave up after waiting {self._seconds_max:g} s for {what}: {why}")
         if self._stopping.wait(max(_PAUSE_SECONDS, self._budget.take_on_credit())):
             raise Stopped
 
+    def wait_for_login(self, refused: LoginRefused) -> None:
+        """The same for a login that was refused, which a relay with a limit does not wait for."""
+        if self._seconds_max is not None:
+            raise PatienceOver(str(refused)) from refused
+        self.wait_for(BROKERS, str(refused))
+
     def is_back(self, what: str) -> None:
         self._missing_since.pop(what, None)
+        self._said_at.pop(what, None)
         if self._missing.pop(what, None) is not None:
             logger.warning("%s: there again", what)
 
@@ -255,6 +277,8 @@ class Shard:
         while True:
             try:
                 done = work()
+            except LoginRefused as refused:
+                self._patience.wait_for_login(refused)
             except (PublishFailed, PublishUncertain) as error:
                 self._patience.wait_for(BROKERS, str(error))
             except (Fenced, RecordRefused):

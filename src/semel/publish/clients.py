@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError
 
-from semel.publish.rules import PublishRefused
+from semel.publish.rules import LoginRefused, PublishFailed, PublishRefused
 
 # -- what a client met, and what to do about it ------------------------------------------------------------------------
 
@@ -71,6 +71,15 @@ class Heard:
     def forget(self) -> None:
         """Somebody answered: what was met is over."""
         self._error = None
+
+    @property
+    def is_login_refused(self) -> bool:
+        """Whether a broker has refused the user or the password, and none has answered since."""
+        return self._error is not None and self._error.code() == KafkaError._AUTHENTICATION
+
+    def failure(self, message: str) -> PublishFailed:
+        """The error for a call whose time is over, or that need not wait for that: a login that was refused."""
+        return LoginRefused(message) if self.is_login_refused else PublishFailed(message)
 
     def why(self, reason: str, otherwise: str | None = None) -> str:
         """The reason with what to do, in place of what the client says of its waiting."""

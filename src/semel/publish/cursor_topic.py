@@ -9,6 +9,7 @@ up; `peek` is for a reader that has fenced nobody.
 import contextlib
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
@@ -143,7 +144,7 @@ class CursorTopic:
                 )
                 .values()
             )
-            return int(answer.result().offset)
+            return int(self._result(answer).offset)
 
         # The topic is there, though a broker that has just begun may not know of it yet.
         return self._ask(ask, deadline, _PASSING | _NOT_THERE, right="Describe")
@@ -207,7 +208,7 @@ class CursorTopic:
         def ask(seconds: float) -> str | None:
             [answer] = self._administrator().describe_configs([resource], request_timeout=seconds).values()
             try:
-                return str(answer.result()["cleanup.policy"].value)
+                return str(self._result(answer)["cleanup.policy"].value)
             except KafkaException as error:
                 if not is_made and error.args[0].code() in _NOT_THERE:
                     return None
@@ -220,7 +221,7 @@ class CursorTopic:
             new = NewTopic(self._topic, 1, config=TOPIC_CONFIGS)
             [made] = self._administrator().create_topics([new], request_timeout=seconds).values()
             try:
-                made.result()
+                self._result(made)
             except KafkaException as error:
                 # Another publisher was faster, or an answer was lost.
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
@@ -245,8 +246,21 @@ class CursorTopic:
                 last = reason.str()
         # It tells what it met only when it is asked.
         self._administrator().poll(0)
-        raise PublishFailed(
-            f"no broker answered about topic {self._topic!r} of publisher {self._name!r}: {self._heard.why(last)}"
+        raise self._no_answer(last)
+
+    def _result(self, answer: Future[T]) -> T:
+        """What a broker answers. A login that is refused is told meanwhile, and not waited for."""
+        while True:
+            try:
+                return answer.result(_PAUSE_SECONDS)
+            except TimeoutError as unanswered:
+                self._administrator().poll(0)
+                if self._heard.is_login_refused:
+                    raise self._no_answer(str(unanswered)) from None
+
+    def _no_answer(self, reason: str) -> PublishFailed:
+        return self._heard.failure(
+            f"no broker answered about topic {self._topic!r} of publisher {self._name!r}: {self._heard.why(reason)}"
         )
 
 

@@ -281,7 +281,9 @@ class Publisher:
                 if right
                 else self._note_interrupted or self._settings.heard.why(str(reason), NO_COORDINATOR)
             )
-            raise PublishFailed(f"publisher {self._settings.name!r} could not be claimed: {why}") from None
+            raise self._settings.heard.failure(
+                f"publisher {self._settings.name!r} could not be claimed: {why}"
+            ) from None
 
     def _read(self, producer: Producer, deadline: Deadline) -> Cursor | None:
         """The cursor, once it is final. The transaction it waits for may belong to a publisher that fenced this one and

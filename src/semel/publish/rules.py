@@ -162,6 +162,10 @@ class PublishFailed(PublishError):
     """The time was over before anything could be committed; no record of the call was written."""
 
 
+class LoginRefused(PublishFailed):
+    """The brokers refuse the user or the password; no record of the call was written."""
+
+
 class PublishUncertain(PublishError):
     """No broker could say whether a commit happened. The next start, or the next call, will know."""
 

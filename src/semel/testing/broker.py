@@ -165,11 +165,12 @@ class FaultyBroker(EmbeddedBroker):
         return self._call(names())
 
     def clear(self) -> None:
-        """Delete all topics and groups, access rules and users except that of `login`, and forget all transactions and
-        faults, as between two tests."""
+        """Delete all topics and groups, access rules and users except that of `login`, who has the first password
+        again, and forget all transactions and faults, as between two tests."""
 
         async def delete() -> None:
-            self._broker.clear(self.login.user)
+            self._broker.clear()
+            await self._security.begin(self._broker)
 
         self._call(delete())
 
@@ -281,7 +282,7 @@ class _Misbehaving(Broker):
                         )
         return records
 
-    def clear(self, kept_user: str | None) -> None:
+    def clear(self) -> None:
         self.faults.clear()
         for name in [found.owner.transactional_id for found in self.log.state.transactions.all_described()]:
             self.transactions.claim(name, self.limits.transaction_timeout_ms_max, None)
@@ -300,7 +301,7 @@ class _Misbehaving(Broker):
         if removed is not None:
             self.runtime.commit(removed)
         users = self.log.state.users
-        for user in set(users) - {kept_user}:
+        for user in list(users):
             for mechanism in list(users.credentials(user)):
                 self.runtime.commit(users.decide_remove(user, mechanism))
 
