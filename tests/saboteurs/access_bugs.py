@@ -132,7 +132,7 @@ ACCESS_BUGS: Final[tuple[Bug, ...]] = (
         "semel.broker.guard:Guard._decide",
         "asker.principal in self._super_users",
         'asker.principal.partition(":")[2] in self._super_users',
-        _APIS,
+        (*_APIS, "-k", "super"),
     ),
     Bug(
         "everybody may change the rules",

@@ -131,6 +131,7 @@ JOURNAL_BUGS: Final[tuple[Bug, ...]] = (
         "Exception",
         "KeyError",
         ("tests/broker/test_transaction_timeouts.py", "-k", "behind"),
+        seconds_max=15,
     ),
     Bug(
         "what is set on a group is not in the checkpoint",

@@ -29,6 +29,7 @@ from saboteurs.all_bugs import ALL_BUGS
 from saboteurs.judging import Outcome, Verdict, judge, judge_again, trials_without_bugs
 from saboteurs.planting import Bug
 from saboteurs.trial import Ending, Process, Trial
+from shares import WORKERS_PER_CORE
 
 # What the tests import most, and what takes longest. Nothing that starts a thread of Python.
 _LIBRARIES: Final = (
@@ -42,7 +43,12 @@ _LIBRARIES: Final = (
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="make saboteurs", description="Plant known bugs: the tests must catch them.")
     parser.add_argument("--only", metavar="WORDS", help="those with these words in their name or their place")
-    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="how many at once (one a core)")
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=WORKERS_PER_CORE * len(os.sched_getaffinity(0)),
+        help="how many at once (two a core)",
+    )
     parser.add_argument("--slowest", type=int, default=0, metavar="N", help="name those that took longest")
     options = parser.parse_args(arguments)
     bugs = [bug for bug in ALL_BUGS if (options.only or "").lower() in f"{bug.name}\n{bug.place}".lower()]

@@ -167,5 +167,6 @@ SECURITY_BUGS: Final[tuple[Bug, ...]] = (
         "self._is_shaking_hands or (self.login is not None and not self.login.is_over)",
         "self.login is not None and not self.login.is_over",
         (f"{_TLS}::test_a_handshake_that_never_ends_is_sent_away_and_counts_as_a_stranger",),
+        seconds_max=15,
     ),
 )

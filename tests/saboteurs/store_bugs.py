@@ -43,5 +43,6 @@ STORE_BUGS: Final[tuple[Bug, ...]] = (
         "self._needs_standby and not rows[0][0]",
         "False",
         (_POSTGRES,),
+        seconds_max=30,
     ),
 )
