@@ -379,7 +379,7 @@ class Caller:
 
     def checkpoint(self, meanwhile: Callable[[], None] = lambda: None) -> bool:
         """Write a checkpoint; False if there is no space for it, `Stopped` if the disk fails."""
-        job = self.log.begin_checkpoint()
+        job = finish(self.log.begin_checkpoint())
         meanwhile()
         return self.end_checkpoint(job)
 

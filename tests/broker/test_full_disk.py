@@ -93,7 +93,7 @@ def test_a_checkpoint_for_which_there_is_no_space_is_put_off_and_is_no_failure_o
             monkeypatch.setattr(CheckpointJob, "run", run)
             broker.pump.begin_checkpoint()
             ended = asyncio.Event()
-            broker.pump._checkpointer.run(lambda: None, lambda _: ended.set())
+            broker.pump._checkpoints._thread.run(lambda: None, lambda _: ended.set())
             await ended.wait()
             monkeypatch.undo()
             assert not broker.failed.done()

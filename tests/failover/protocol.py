@@ -9,7 +9,8 @@ What must hold in every state: what a writer has acknowledged, with all that sta
 beginning of what a recovery from the store would read now (`violation`).
 
 Not in the model: bodies and digests, consumers, the contents of the journal, time. The lease appears only in the rule
-that nobody trusts it.
+that nobody trusts it. What a checkpoint covers is deleted at once here; a broker waits for the checkpoint behind it, so
+that fewer readers have to begin again.
 """
 
 from __future__ import annotations
@@ -47,8 +48,7 @@ class Rules:
     fences_stay: bool = True
     # Garbage collection deletes nothing that the checkpoint does not cover.
     deletion_ends_at_the_checkpoint: bool = True
-    # When the floor moves, all that its checkpoint covers is settled. Two rules see to it, and each alone is enough
-    # here: a checkpoint holds only what is settled, and the floor waits for the entry that announces it.
+    # When the floor moves, all that its checkpoint covers is settled.
     floors_cover_what_is_settled: bool = True
     # The floor never falls.
     floors_only_rise: bool = True
@@ -80,13 +80,12 @@ class Object(NamedTuple):
     epoch: int
     writer: int
     kind: str
-    # Of an entry, its name. Of an announcement, how many slots its checkpoint covers.
+    # Of an entry, its name.
     value: int
 
 
 FENCE: Final = "fence"
 ENTRY: Final = "entry"
-ANNOUNCEMENT: Final = "announcement"
 
 
 class Checkpoint(NamedTuple):
@@ -107,8 +106,6 @@ class UnderWay(NamedTuple):
 
     slot: int
     object: Object
-    # Of an announcement.
-    checkpoint: Checkpoint | None
     settled: bool
 
 
@@ -135,8 +132,8 @@ class Writer(NamedTuple):
     fence_slot: int = 0
     next_slot: int = 0
     under_way: tuple[UnderWay, ...] = ()
-    # A checkpoint that is announced, for the floor.
-    announced: Checkpoint | None = None
+    # The checkpoint that was taken last, for the floor.
+    taken: Checkpoint | None = None
     entries: int = 0
     checkpoints: int = 0
     # All that it ever put on the wire.
@@ -191,7 +188,7 @@ class Protocol:
                     yield from self._checks(world, number, writer)
                 case "active":
                     yield from self._sends(world, number, writer)
-                    yield from self._announces(world, number, writer)
+                    yield from self._takes_a_checkpoint(world, number, writer)
                     yield from self._raises_the_floor(world, number, writer)
                     yield from self._learns(world, number, writer)
             for slot, sent in writer.sent:
@@ -242,7 +239,7 @@ class Protocol:
         if found.kind == FENCE:
             behind = slot + self.size.depth if self.rules.closed_slots_are_skipped else slot + 1
             return writer._replace(position=behind, fences=(*writer.fences, (slot, found.writer)))
-        return writer._replace(log=(*writer.log, found.value)) if found.kind == ENTRY else writer
+        return writer._replace(log=(*writer.log, found.value))
 
     def _wants_to_take_over(self, world: World, number: int, writer: Writer, slot: int) -> Steps:
         if not self.rules.fences_come_before_writing:
@@ -314,45 +311,36 @@ class Protocol:
         entry = Object(writer.epoch, number, ENTRY, label)
         yield (
             f"writer {number} sends entry {label} to slot {writer.next_slot}",
-            _with(world, number, _sent(grown, entry, None)),
+            _with(world, number, _sent(grown, entry)),
         )
 
-    def _announces(self, world: World, number: int, writer: Writer) -> Steps:
-        if not self._has_room(writer) or writer.checkpoints == self.size.checkpoints:
+    def _takes_a_checkpoint(self, world: World, number: int, writer: Writer) -> Steps:
+        covers = writer.next_slot
+        if writer.checkpoints == self.size.checkpoints or covers <= world.floor.covers or not writer.log:
             return
-        if self.rules.floors_cover_what_is_settled:
-            covers, log = writer.position, writer.log[: writer.acknowledged]
-        else:
-            covers, log = writer.next_slot, writer.log
-        if covers <= world.floor.covers or not log:
-            return
-        checkpoint = Checkpoint(covers, writer.epoch, log, covers, writer.fences)
-        announcement = Object(writer.epoch, number, ANNOUNCEMENT, covers)
-        announced = writer._replace(checkpoints=writer.checkpoints + 1)
-        if not self.rules.floors_cover_what_is_settled:
-            announced = announced._replace(announced=checkpoint)
+        taken = Checkpoint(covers, writer.epoch, writer.log, covers, writer.fences)
         yield (
-            f"writer {number} announces in slot {writer.next_slot} a checkpoint of the slots below {covers}",
-            _with(world, number, _sent(announced, announcement, checkpoint)),
+            f"writer {number} takes a checkpoint of the slots below {covers}",
+            _with(world, number, writer._replace(checkpoints=writer.checkpoints + 1, taken=taken)),
         )
 
     def _raises_the_floor(self, world: World, number: int, writer: Writer) -> Steps:
-        announced = writer.announced
-        if announced is None:
+        taken = writer.taken
+        if taken is None or (self.rules.floors_cover_what_is_settled and writer.position < taken.covers):
             return
-        rises = announced.covers > world.floor.covers
-        if rises or (not self.rules.floors_only_rise and announced != world.floor):
-            yield f"writer {number} moves the floor to slot {announced.covers}", world._replace(floor=announced)
+        rises = taken.covers > world.floor.covers
+        if rises or (not self.rules.floors_only_rise and taken != world.floor):
+            yield f"writer {number} moves the floor to slot {taken.covers}", world._replace(floor=taken)
 
     def _learns(self, world: World, number: int, writer: Writer) -> Steps:
         """What became of its creates. No answer, or one that leaves it unsure, is no step at all."""
-        for place, (slot, sent, checkpoint, settled) in enumerate(writer.under_way):
+        for place, (slot, sent, settled) in enumerate(writer.under_way):
             if settled:
                 continue
             lying = world.slots[slot]
             if lying is None or lying == sent or not self.rules.refusals_are_compared:
                 under_way = list(writer.under_way)
-                under_way[place] = UnderWay(slot, sent, checkpoint, True)
+                under_way[place] = UnderWay(slot, sent, True)
                 settled_writer = self._answered(writer._replace(under_way=tuple(under_way)))
                 yield (
                     f"writer {number} knows that slot {slot} is created",
@@ -361,27 +349,22 @@ class Protocol:
             elif lying.epoch < writer.epoch:
                 raise Lie(f"writer {number} of epoch {writer.epoch} meets epoch {lying.epoch} in slot {slot}")
             else:
-                dead = writer._replace(phase=FENCED, under_way=(), announced=None)
+                dead = writer._replace(phase=FENCED, under_way=(), taken=None)
                 yield f"writer {number} finds slot {slot} taken: it is fenced, and ends", _with(world, number, dead)
 
     def _answered(self, writer: Writer) -> Writer:
         """The answers leave that may."""
-        acknowledged, position, announced = writer.acknowledged, writer.position, writer.announced
+        acknowledged, position = writer.acknowledged, writer.position
         under_way = list(writer.under_way)
         if not self.rules.answers_leave_in_order:
             for waiting in under_way:
-                if waiting.settled and waiting.object.kind == ENTRY:
+                if waiting.settled:
                     acknowledged = max(acknowledged, writer.log.index(waiting.object.value) + 1)
         while under_way and under_way[0].settled:
             done = under_way.pop(0)
             position = done.slot + 1
-            if done.object.kind == ENTRY:
-                acknowledged = max(acknowledged, writer.log.index(done.object.value) + 1)
-            else:
-                announced = done.checkpoint
-        return writer._replace(
-            acknowledged=acknowledged, position=position, announced=announced, under_way=tuple(under_way)
-        )
+            acknowledged = max(acknowledged, writer.log.index(done.object.value) + 1)
+        return writer._replace(acknowledged=acknowledged, position=position, under_way=tuple(under_way))
 
     # -- clearing up --------------------------------------------------------------------------------------------
 
@@ -442,11 +425,11 @@ def _from(floor: Checkpoint, writer: Writer) -> Writer:
     )
 
 
-def _sent(writer: Writer, sending: Object, checkpoint: Checkpoint | None) -> Writer:
+def _sent(writer: Writer, sending: Object) -> Writer:
     slot = writer.next_slot
     return writer._replace(
         next_slot=slot + 1,
-        under_way=(*writer.under_way, UnderWay(slot, sending, checkpoint, False)),
+        under_way=(*writer.under_way, UnderWay(slot, sending, False)),
         sent=(*writer.sent, (slot, sending)),
     )
 

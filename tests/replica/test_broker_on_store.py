@@ -14,10 +14,12 @@ from eventually import SECONDS_MAX, eventually
 from producing import deliver, idempotent_producer
 from semel.broker.broker import Broker, BrokerFenced
 from semel.core.slots import BrokenHistory
+from semel.replica.floor import FLOOR_KEY, decode_floor
 from semel.replica.lease import LEASE_KEY, decode_lease
 from semel.replica.slot import key_of
 from semel.storage.files import MemoryFiles
 from semel.storage.journal import Damaged
+from semel.storage.log import LogSettings
 from semel.store import Unsure
 from semel.testing.served import ServedBroker
 from semel.testing.stores import MemoryStore
@@ -77,6 +79,33 @@ def test_what_was_acknowledged_is_there_again_on_an_empty_disk() -> None:
             await second.activated
             assert second.log.state.cluster_id == cluster_id
             assert (first.epoch, second.epoch) == (1, 2)
+            assert await asking(second, lambda asker: records_of(asker, "payments")) == 5
+            assert await asking(second, lambda asker: pay(asker, 0, 1, 2, 3, 4, 5)) == [0, 1, 2, 3, 4, 5]
+
+    asyncio.run(scenario())
+
+
+def test_a_new_machine_starts_from_a_checkpoint_when_the_slots_before_it_are_gone() -> None:
+    """Records, the five batches of a producer, and what was deleted."""
+
+    async def scenario() -> None:
+        store = MemoryStore()
+
+        def is_deleted() -> bool:
+            return decode_floor(store.objects.get(FLOOR_KEY).body).deleted_below > 5
+
+        settings = LogSettings(checkpoint_bytes=1)
+        async with Broker(store=store, lease_seconds=LEASE_SECONDS, settings=settings) as first:
+            await asking(first, lambda asker: asker.create("payments"))
+            assert await asking(first, lambda asker: pay(asker, 0, 1, 2, 3, 4)) == [0, 1, 2, 3, 4]
+            for name in ("two", "three", "four"):
+                await asking(first, lambda asker, name=name: asker.create(name))
+            assert await asyncio.to_thread(eventually, is_deleted)
+            await first.kill()
+        assert {listed.key for listed in store.objects.list("journal")} >= {key_of(0)}
+        assert key_of(4) not in {listed.key for listed in store.objects.list("journal")}
+        async with Broker(store=store) as second:
+            await second.activated
             assert await asking(second, lambda asker: records_of(asker, "payments")) == 5
             assert await asking(second, lambda asker: pay(asker, 0, 1, 2, 3, 4, 5)) == [0, 1, 2, 3, 4, 5]
 
@@ -199,11 +228,11 @@ def test_a_broker_whose_lease_is_somebody_elses_ends_as_fenced() -> None:
 def test_a_store_of_another_version_or_depth_is_refused() -> None:
     async def scenario() -> None:
         store = MemoryStore()
-        await store.create("format", b'{"version":2,"depth":4,"cluster_id":"x"}')
-        with pytest.raises(BrokenHistory, match="version 2"):
+        await store.create("format", b'{"version":1,"depth":4,"cluster_id":"x"}')
+        with pytest.raises(BrokenHistory, match="version 1"):
             await Broker(store=store).start()
         store = MemoryStore()
-        await store.create("format", b'{"version":1,"depth":5,"cluster_id":"x"}')
+        await store.create("format", b'{"version":2,"depth":5,"cluster_id":"x"}')
         with pytest.raises(BrokenHistory, match="depth 5"):
             await Broker(store=store).start()
         store = MemoryStore()

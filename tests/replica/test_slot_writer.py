@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from semel.core.slots import DEPTH
+from semel.core.slots import DEPTH, History
 from semel.replica.journal import SlotJournal
 from semel.replica.membership import cluster_of
 from semel.replica.reader import SlotReader
@@ -66,13 +66,15 @@ class Active:
     """A broker's end of the journal, after it has taken over."""
 
     def __init__(self, store: MemoryStore) -> None:
+        self.store = store
         self.journal = SlotJournal(1_000_000)
         self.log = Listening()
-        self.reader = SlotReader(store, self.journal, self.log)
+        self.reader = SlotReader(store, self.journal, self.log, History())
         self.writer = SlotWriter(store, self.journal, self.reader.history)
         self.told: list[tuple[int, BaseException | None]] = []
 
     async def take_over(self) -> "Active":
+        await cluster_of(self.store, "a new one")
         await self.reader.take_over()
         self.writer.open()
         return self
@@ -154,6 +156,7 @@ def test_of_two_that_take_over_at_once_each_has_an_epoch_of_its_own() -> None:
     async def scenario() -> None:
         store = MemoryStore()
         both = [Active(store), Active(store)]
+        await cluster_of(store, "a new one")
         epochs = await asyncio.gather(*(one.reader.take_over() for one in both))
         assert sorted(epochs) == [1, 2]
 

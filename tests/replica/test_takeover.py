@@ -5,83 +5,25 @@ They wait for leases to end, and start again on an address that nothing else may
 tests; the same promises, with both brokers in the process of the test, are in tests/clients and tests/testing.
 """
 
-import fcntl
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import cycle
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from takeover_pair import SETTINGS, Pair, values_of
 
 from asking import Asker, at
 from eventually import eventually
 from producing import deliver
 from semel.testing.seaweedfs import SeaweedMissing, SeaweedServer
-from semel.testing.served import ServedBroker
 from semel.wire.errors import ErrorCode
 from semel.wire.records import decode_batches, encode_batch
 from semel.wire.versions import CREATE_TOPICS, DESCRIBE_CLUSTER, FIND_COORDINATOR, METADATA, OFFSET_FETCH, PRODUCE
 from semel_command import semel_failure
 
 pytestmark = pytest.mark.slow
-
-# A broker that was killed is given up after this. A broker that a busy machine keeps from running must not be.
-LEASE = "--lease-seconds=5"
-SETTINGS = {"log_level": 0, "retry.backoff.ms": 20, "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 50}
-
-
-class Pair:
-    """The active broker, and the one that stands by."""
-
-    def __init__(self, directory: Path, store: str = "") -> None:
-        self._directory = directory
-        self._store = store or f"file://{directory}/store"
-        self._disks = iter(range(100))
-        self.active = self.fresh().start()
-        self.standby = self.fresh().start()
-        self.addresses = [self.active.bootstrap, self.standby.bootstrap]
-        assert (self.active.is_standing_by, self.standby.is_standing_by) == (False, True)
-
-    def fresh(self) -> ServedBroker:
-        """A broker that has never seen the log."""
-        return ServedBroker(self._directory / f"disk{next(self._disks)}", f"--store={self._store}", LEASE)
-
-    def take_over(self, how: str) -> int:
-        """Have the standby take over; answer how the other one ended. It is back as the standby then."""
-        gone = self.active
-        if how == "kill":
-            gone.kill()
-            self.standby.wait_until_active()
-        elif how == "stop":
-            gone.terminate()
-            self.standby.wait_until_active()
-        else:
-            with self._lock():
-                gone.pause()
-            self.standby.wait_until_active()
-            gone.resume()
-        code = gone.wait()
-        self.active, self.standby = self.standby, gone
-        gone.start()
-        assert gone.is_standing_by
-        return code
-
-    @contextmanager
-    def _lock(self) -> Iterator[None]:
-        """A process that stands still with the lock of the directory would keep the standby waiting for it."""
-        path = self._directory / "store/.lock"
-        if not path.exists():
-            yield
-            return
-        with path.open("a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-
-    def end(self) -> None:
-        for broker in (self.standby, self.active):
-            broker.kill()
 
 
 @pytest.fixture
@@ -104,23 +46,6 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
     pair = Pair(tmp_path)
     yield pair
     pair.end()
-
-
-def values_of(bootstrap: str, topic: str) -> list[bytes]:
-    """What a consumer of committed records reads, in its order."""
-    consumer = Consumer({**SETTINGS, "bootstrap.servers": bootstrap, "group.id": "reader"})
-    partition = TopicPartition(topic, 0, 0)
-    consumer.assign([partition])
-    _, end = consumer.get_watermark_offsets(partition, timeout=30)
-    values: list[bytes] = []
-    try:
-        while consumer.position([partition])[0].offset < end:
-            message = consumer.poll(1)
-            if message is not None and message.error() is None:
-                values.append(message.value() or b"")
-        return values
-    finally:
-        consumer.close()
 
 
 def test_a_standby_says_who_is_active_and_refuses_the_rest(pair: Pair) -> None:

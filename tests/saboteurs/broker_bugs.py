@@ -136,14 +136,14 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a checkpoint that was given up takes along what was to be synced",
-        "semel.storage.log:Log.begin_checkpoint_in_steps",
+        "semel.storage.log:Log.begin_checkpoint",
         "self.fail_checkpoint(job)",
         "pass",
         ("tests/storage/test_checkpoint_in_steps.py",),
     ),
     Bug(
         "the journal goes round before the checkpoint is durable",
-        "semel.storage.log:Log.begin_checkpoint_in_steps",
+        "semel.storage.log:Log.begin_checkpoint",
         "self.checkpoint_running = True",
         """
         self.checkpoint_running = True

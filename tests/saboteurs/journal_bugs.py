@@ -18,7 +18,7 @@ JOURNAL_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a torn log makes a checkpoint of what memory holds",
-        "semel.storage.log:Log.begin_checkpoint_in_steps",
+        "semel.storage.log:Log.begin_checkpoint",
         "self._check_whole()",
         "",
         (_TORN,),

@@ -5,6 +5,9 @@ from typing import Final
 
 from saboteurs.planting import Bug
 
+_CHECKPOINTS: Final = "tests/replica/test_store_checkpoints.py"
+_STARTS: Final = "tests/replica/test_store_starts.py"
+_CONTENTS: Final = "tests/replica/test_contents.py"
 _BROKER: Final = "tests/replica/test_broker_on_store.py"
 _HISTORY: Final = "tests/replica/test_slot_history.py"
 _LEASE: Final = "tests/replica/test_lease.py"
@@ -190,5 +193,156 @@ REPLICA_BUGS: Final[tuple[Bug, ...]] = (
         "True",
         (f"{_BROKER}::test_a_broker_that_cannot_keep_its_lease_serves_nobody_until_it_can",),
         10.0,
+    ),
+    # -- checkpoints and deletion -------------------------------------------------------------------------------------
+    Bug(
+        "what the floor will allow is deleted before the floor is raised",
+        "semel.replica.checkpoints:StoreCheckpoints._keep",
+        "pieces = await self._uploads.state(job, history, contents)",
+        "pieces = await self._uploads.state(job, history, contents)\n"
+        'await self._clear(Floor(epoch, slot, floor.slot, ()), history["fences"], {*contents.objects})',
+        (f"{_CHECKPOINTS}::test_a_store_does_not_grow_with_what_was_written_and_is_gone",),
+    ),
+    Bug(
+        "slots are deleted that only the newest checkpoint covers",
+        "semel.replica.checkpoints:StoreCheckpoints._keep",
+        "max(floor.deleted_below, floor.slot)",
+        "slot",
+        (f"{_STARTS}::test_a_standby_that_keeps_up_is_not_overtaken",),
+    ),
+    Bug(
+        "slots are deleted that no checkpoint covers",
+        "semel.replica.checkpoints:StoreCheckpoints._waste",
+        "slot < floor.deleted_below",
+        "slot <= floor.slot",
+        (f"{_CHECKPOINTS}::test_a_crash_between_any_two_calls_loses_nothing_and_leaves_garbage_that_goes_later",),
+    ),
+    Bug(
+        "fences are deleted",
+        "semel.replica.checkpoints:StoreCheckpoints._waste",
+        "slot not in fences",
+        "True",
+        (f"{_CHECKPOINTS}::test_a_store_does_not_grow_with_what_was_written_and_is_gone",),
+    ),
+    Bug(
+        "objects are deleted that a checkpoint names",
+        "semel.replica.checkpoints:StoreCheckpoints._keep",
+        "*contents.objects, *before.objects",
+        "*(), *()",
+        (f"{_CHECKPOINTS}::test_what_the_checkpoint_before_names_stays_until_there_is_another",),
+    ),
+    Bug(
+        "the checkpoint before loses its objects while newcomers read it",
+        "semel.replica.checkpoints:StoreCheckpoints._keep",
+        "(piece.key for piece in raised.pieces + floor.pieces)",
+        "(piece.key for piece in raised.pieces)",
+        (f"{_CHECKPOINTS}::test_what_the_checkpoint_before_names_stays_until_there_is_another",),
+    ),
+    Bug(
+        "a broker that was replaced deletes the objects of its successor",
+        "semel.replica.checkpoints:StoreCheckpoints._waste",
+        "_epoch_of(key) <= floor.epoch",
+        "True",
+        (f"{_CHECKPOINTS}::test_a_broker_that_was_replaced_deletes_nothing_of_its_successor",),
+    ),
+    Bug(
+        "a broker that was replaced puts back an older floor",
+        "semel.replica.checkpoints:StoreCheckpoints._check",
+        "floor.epoch > epoch",
+        "False",
+        (
+            f"{_CHECKPOINTS}::test_a_broker_that_was_replaced_in_the_middle_of_a_checkpoint_takes_nothing_from_its_successor",
+        ),
+    ),
+    Bug(
+        "a broker whose floor was refused believes that it is there",
+        "semel.replica.checkpoints:StoreCheckpoints._raise",
+        "(await answered(lambda: read_floor(self._store)))[0] == raised",
+        "True",
+        (f"{_CHECKPOINTS}::test_a_broker_that_was_replaced_may_still_raise_the_floor_before_its_successor_does",),
+    ),
+    Bug(
+        "a checkpoint is named before what it covers is durable",
+        "semel.replica.writer:SlotWriter.history_at",
+        "self._journal.synced < cut",
+        "self._journal.taken < cut",
+        (f"{_CHECKPOINTS}::test_the_floor_waits_until_all_that_the_checkpoint_covers_is_durable",),
+    ),
+    Bug(
+        "a slot holds what is before a checkpoint and what is behind it",
+        "semel.replica.journal:SlotJournal.take",
+        "self.taken + size != self.cut",
+        "True",
+        (f"{_CHECKPOINTS}::test_what_is_appended_while_a_checkpoint_is_begun_is_in_a_slot_behind_it",),
+    ),
+    Bug(
+        "a checkpoint is named before its objects are whole",
+        "semel.replica.uploads:Uploads.contents",
+        "await asyncio.gather(*(self._batch(job.files, batch, contents, epoch) for batch in some))",
+        "asyncio.gather(*(self._batch(job.files, batch, contents, epoch) for batch in some))",
+        (f"{_STARTS}::test_a_new_machine_starts_from_the_checkpoint_and_what_came_after",),
+    ),
+    Bug(
+        "a newcomer begins one slot behind the checkpoint",
+        "semel.core.slots:History.from_record",
+        'record["next_slot"]',
+        'record["next_slot"] + 1',
+        (f"{_STARTS}::test_a_new_machine_starts_from_the_checkpoint_and_what_came_after",),
+    ),
+    Bug(
+        "the digest of what is fetched is not compared",
+        "semel.replica.restore:_put",
+        "digest_of([part]).hex() != extent.digest",
+        "False",
+        (f"{_STARTS}::test_a_damaged_or_lost_object_is_named_and_refused",),
+    ),
+    Bug(
+        "the digest of a checkpoint is not compared",
+        "semel.replica.restore:read_checkpoint",
+        "digest_of([body]).hex() != digest",
+        "False",
+        (f"{_STARTS}::test_a_damaged_or_lost_object_is_named_and_refused",),
+    ),
+    Bug(
+        "a cache is believed without a look at its bytes",
+        "semel.replica.restore:has",
+        "digest_of([content]).hex() == extent.digest",
+        "True",
+        (f"{_STARTS}::test_a_broker_that_starts_again_on_its_cache_fetches_only_what_it_lacks",),
+    ),
+    Bug(
+        "files of the predecessor are believed to be one's own",
+        "semel.replica.checkpoints:StoreCheckpoints._contents_of",
+        'await self._uploads.same(files, Contents.from_record(state["contents"]))',
+        'Contents.from_record(state["contents"])',
+        (f"{_STARTS}::test_files_that_differ_from_those_of_the_broker_before_are_uploaded_again",),
+    ),
+    Bug(
+        "a reader that was overtaken takes over",
+        "semel.replica.reader:SlotReader._verify",
+        "floor.deleted_below > self._verified",
+        "False",
+        (f"{_STARTS}::test_a_reader_that_a_deletion_has_overtaken_says_so_and_never_takes_over",),
+    ),
+    Bug(
+        "a lost floor is taken for a new store",
+        "semel.replica.floor:read_floor",
+        'raise BrokenHistory(f"{store.describe()}: the object {FLOOR_KEY!r} was there and is gone") from None',
+        'return FIRST_FLOOR, ""',
+        (f"{_STARTS}::test_a_store_that_has_lost_what_stands_in_it_from_the_beginning_is_refused",),
+    ),
+    Bug(
+        "an object is kept for the smallest part of it",
+        "semel.replica.contents:kept",
+        "2 * needed[key] >= size",
+        "True",
+        (f"{_CONTENTS}::test_an_object_of_which_less_than_half_is_needed_is_given_up",),
+    ),
+    Bug(
+        "what a checkpoint keeps is uploaded again",
+        "semel.replica.contents:missing",
+        "extent.position > end",
+        "True",
+        (f"{_CONTENTS}::test_what_has_grown_is_uploaded_and_what_was_there_is_not",),
     ),
 )

@@ -2,6 +2,7 @@
 
 from asking import at
 from ledger import Caller, Ledger
+from semel.core.steps import finish
 from semel.testing.faulty import FaultyFiles
 from semel.wire.records import encode_batch
 
@@ -15,7 +16,7 @@ def test_a_checkpoint_that_is_taken_bit_by_bit_is_of_the_moment_at_which_it_was_
         caller.append(partition, bytearray(encode_batch(at(1))))
     caller.sync()
     caller.commit_offset("readers", last, 1)
-    steps = caller.log.begin_checkpoint_in_steps()
+    steps = caller.log.begin_checkpoint()
     next(steps)
     for partition in (first, last):
         caller.append(partition, bytearray(encode_batch(at(1))))
@@ -38,9 +39,9 @@ def test_a_checkpoint_that_is_given_up_leaves_what_it_would_have_synced_to_the_n
     caller.create("payments")
     (partition,) = caller.log.state.partitions.all()
     caller.append(partition, bytearray(encode_batch(at(1))))
-    steps = caller.log.begin_checkpoint_in_steps()
+    steps = caller.log.begin_checkpoint()
     next(steps)
     steps.close()
     assert not caller.log.checkpoint_running
-    assert any(partition.directory in path for path in caller.log.begin_checkpoint().dirty)
+    assert any(partition.directory in path for path in finish(caller.log.begin_checkpoint()).dirty)
     caller.log.abandon()

@@ -71,11 +71,11 @@ def test_reading_begins_wherever_a_bookmark_was_put(files: Files) -> None:
     written = begun(files)
     bookmarks = []
     for number in range(40):
-        bookmarks.append(written.bookmark)
+        bookmarks.append(written.mark())
         append(written, b"%03d" % number * 30)
     for number, bookmark in enumerate(bookmarks):
         assert payloads(files, bookmark) == [b"%03d" % later * 30 for later in range(number, 40)]
-    assert payloads(files, written.bookmark) == []
+    assert payloads(files, written.mark()) == []
     written.close()
 
 
@@ -91,11 +91,11 @@ def test_what_a_recycled_file_held_before_is_not_read_again() -> None:
     written = begun(files)
     for number in range(4):
         # Every entry is as long as every other, so old ones stand exactly where new ones will.
-        file = written.bookmark.file
-        while written.bookmark.file == file:
+        file = written.mark().file
+        while written.mark().file == file:
             append(written, b"%d" % number * 100)
         written.recycle(written.end)
-    bookmark = written.bookmark
+    bookmark = written.mark()
     append(written, b"n" * 100)
     assert payloads(files, bookmark) == [b"n" * 100]
     assert [name[:6] for name in names(files)] == [f"{bookmark.file:016x}"[:6], "spare-"]
@@ -106,7 +106,7 @@ def test_what_an_earlier_life_left_is_not_read_in_a_later_one() -> None:
     written = begun(files)
     append(written, b"a" * 50, b"b" * 50)
     later = Journal(files, 2, 0, FILE_BYTES)
-    bookmark = later.bookmark
+    bookmark = later.mark()
     append(later, b"c" * 50)
     assert payloads(files, bookmark) == [b"c" * 50]
 
@@ -124,7 +124,7 @@ def test_a_file_is_not_recycled_while_a_position_in_it_is_wanted() -> None:
     files = MemoryFiles()
     written = begun(files)
     append(written, b"a" * 500)
-    bookmark = written.bookmark
+    bookmark = written.mark()
     append(written, b"b" * 400, b"c" * 500, b"d" * 500)
     written.recycle(bookmark.position)
     assert payloads(files, bookmark) == [b"b" * 400, b"c" * 500, b"d" * 500]
@@ -233,7 +233,7 @@ def test_no_loss_of_power_costs_what_was_synced_or_looks_like_damage(steps: list
     written = begun(files)
     texts: list[bytes] = []
     synced = 0
-    bookmark, before = written.bookmark, 0
+    bookmark, before = written.mark(), 0
     for step in steps:
         if step == "sync":
             sync(written)
@@ -241,7 +241,7 @@ def test_no_loss_of_power_costs_what_was_synced_or_looks_like_damage(steps: list
         elif step == "recycle":
             # What a checkpoint does: its bookmark is durable, and so are the names.
             files.sync_directory("journal")
-            bookmark, before = written.bookmark, len(texts)
+            bookmark, before = written.mark(), len(texts)
             written.recycle(bookmark.position)
             synced = len(texts)
         else:

@@ -425,7 +425,7 @@ def test_a_checkpoint_that_was_given_up_leaves_everything_to_the_next() -> None:
     caller, partition = with_topic(files)
     caller.append(partition, batch())
     caller.sync()
-    caller.log.fail_checkpoint(caller.log.begin_checkpoint())
+    caller.log.fail_checkpoint(finish(caller.log.begin_checkpoint()))
     assert caller.checkpoint()
     reopened(files.survivors(lose_all), caller)
 

@@ -17,6 +17,7 @@ from log_contents import content_of
 from semel.core.batch import read_header
 from semel.core.producers import WINDOW_BATCHES, Outcome
 from semel.core.refusals import Refused
+from semel.core.steps import finish
 from semel.storage.checkpoint import CheckpointJob
 from semel.storage.files import DiskFiles, Files, MemoryFiles
 from semel.storage.partition_log import PartitionLog
@@ -203,7 +204,7 @@ class LogMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.job is None)
     @rule()
     def begin_checkpoint(self) -> None:
-        self.job = self.caller.log.begin_checkpoint()
+        self.job = finish(self.caller.log.begin_checkpoint())
 
     @precondition(lambda self: self.job is not None)
     @rule()

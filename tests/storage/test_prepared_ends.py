@@ -78,7 +78,7 @@ def test_a_checkpoint_that_is_begun_between_has_nothing_of_the_end(steps_before:
     files = FaultyFiles()
     caller, one, two = begun(files)
     prepared = finish(caller.log.prepare_end(decided(caller)))
-    steps = caller.log.begin_checkpoint_in_steps()
+    steps = caller.log.begin_checkpoint()
     for _ in range(steps_before):
         next(steps)
     end(caller, prepared)

@@ -10,8 +10,9 @@ from stores_under_test import Place
 
 from semel.store import Exists, Found, Missing, Store, StoreRefused, Unsure
 from semel.store.contract import Buffer
-from semel.store.probe import probe
+from semel.store.probe import probe, probe_at_start
 from semel.testing.stores import FaultyStore, MemoryStore, StoreFault
+from semel.testing.virtual_loop import VirtualLoop
 
 
 def test_a_store_that_keeps_its_contract_passes_and_nothing_stays(place: Place) -> None:
@@ -116,3 +117,32 @@ def test_a_conflict_in_a_race_is_no_verdict() -> None:
     store.arm(StoreFault("conflict", call="create", key="probe/*-1"))
     asyncio.run(probe(store, rounds=1))
     assert store.fired["conflict"] == 2
+
+
+class Restarting(MemoryStore):
+    """Does not answer at first."""
+
+    unanswered = 3
+
+    async def get(self, key: str) -> Found:
+        if self.unanswered:
+            self.unanswered -= 1
+            raise Unsure("connection refused")
+        return await super().get(key)
+
+
+def test_a_broker_that_starts_waits_for_a_store_that_restarts_and_refuses_one_that_lies() -> None:
+    """The probe before anything is entrusted to the store."""
+
+    async def story() -> None:
+        restarting = Restarting()
+        await probe_at_start(restarting)
+        assert not restarting.unanswered
+        with pytest.raises(StoreRefused, match="does not heed If-None-Match"):
+            await probe_at_start(Overwrites())
+        gone = Restarting()
+        gone.unanswered = 10_000
+        with pytest.raises(Unsure, match="memory has not answered for 30 s"):
+            await probe_at_start(gone)
+
+    VirtualLoop().run(story())

@@ -31,7 +31,7 @@ from semel.broker.disk_thread import DiskThread
 from semel.broker.doors import Doors
 from semel.broker.events import Events
 from semel.broker.guard import Guard
-from semel.broker.journal_pump import DiskSync, Durability, JournalPump, Sync
+from semel.broker.journal_pump import Checkpoints, DiskCheckpoints, DiskSync, Durability, JournalPump, Sync
 from semel.broker.limits import NODE_ID, Limits, log_settings
 from semel.broker.members import Members
 from semel.broker.metrics import Metrics
@@ -184,17 +184,16 @@ class Broker:
 
     async def start(self) -> None:
         """Recover, listen, serve. OSError if the port is not free; then nothing is left behind. StoreError or
-        BrokenHistory if the store cannot be used.
-        """
+        BrokenHistory if the store cannot be used."""
         self._loop = asyncio.get_running_loop()
         self.failed = self._loop.create_future()
         self.activated = self._loop.create_future()
         if self._role is not None:
-            await self._join(self._role)
-        else:
-            if not hasattr(self, "log"):
-                self.recover()
-            self._wire(DiskSync(self.log, self._thread("sync")))
+            self.log = await self._role.open_log(self._open_files, _new_cluster_id(), self._settings)
+        elif not hasattr(self, "log"):
+            self.recover()
+        self._wire()
+        if self._role is None:
             self._begin()
         try:
             for number in range(len(self.listeners)):
@@ -205,8 +204,10 @@ class Broker:
                 await self._role.find(self.listeners, self._become_active, self._note_active, self.fail)
                 for server in self._servers:
                     await server.start_serving()
-        except BaseException:
+        except BaseException as error:
             await self.kill()
+            if isinstance(error, Fenced):
+                raise BrokerFenced(str(error)) from None
             raise
 
     def _begin(self) -> None:
@@ -224,11 +225,6 @@ class Broker:
         for listener in self.listeners:
             self.events.tell(logging.INFO, "started", listener=listener.name, address=listener.address, **recovery)
         self.activated.set_result(None)
-
-    async def _join(self, role: Role) -> None:
-        """Become a broker of the cluster that has this store, with an empty log."""
-        self.log = await role.open_log(self._open_files, _new_cluster_id(), self._settings)
-        self._wire(role.writer)
 
     def _become_active(self) -> None:
         """All that was written before has been read, and nobody else writes any more."""
@@ -266,9 +262,14 @@ class Broker:
     def _thread(self, name: str) -> DiskThread:
         return self._disk_threads(f"semel-{name}", self._loop)
 
-    def _wire(self, sync: Sync) -> None:
+    def _wire(self) -> None:
         """Make the threads, and the objects that work on the log."""
         checkpointer, self._reader, self._opener = map(self._thread, ("checkpoint", "read", "open"))
+        durable: tuple[Sync, Checkpoints]
+        if self._role is None:
+            durable = DiskSync(self.log, self._thread("sync")), DiskCheckpoints(checkpointer)
+        else:
+            durable = self._role.writer, self._role.checkpoints(checkpointer, self.events)
         self._threads_running = True
         self.clock = Clock(self._time_of_day, self._loop)
         self.turns = Turns(self._note_progress, self._opener.run, self.pace.pieces_per_turn)
@@ -279,8 +280,8 @@ class Broker:
             turns=self.turns,
             metrics=self.metrics,
             events=self.events,
-            sync=sync,
-            checkpointer=checkpointer,
+            sync=durable[0],
+            checkpoints=durable[1],
             fail=self.fail,
             note_progress=self._note_progress,
             gather_seconds=self._commit_interval_seconds,

@@ -2,7 +2,7 @@
 
 How a part of the journal becomes durable is the business of a `Sync`: on a disk one thread syncs the journal, and
 everything that was appended during a sync shares the next one; in a store of objects several parts are under way at
-once. Another thread writes checkpoints, which give files of the journal back. If a sync fails, or the log is torn, the
+once. So it is with checkpoints, which give files of the journal back. If a sync fails, or the log is torn, the
 broker has to stop: this calls `fail`, and begins nothing any more. This file must never know what an entry says or
 which request waits for it.
 """
@@ -89,6 +89,37 @@ class DiskSync:
         self._thread.stop()
 
 
+class Checkpoints(Protocol):
+    """Keeps checkpoints, one at a time."""
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time for one, for a reason that the log does not know."""
+
+    def begin(self, job: CheckpointJob, done: Callable[[Outcome], None]) -> None:
+        """Write one; `done` is told on the event loop how that ended."""
+
+    def stop(self) -> None:
+        """Begin none any more, and return when what is under way on the disk is done."""
+
+
+class DiskCheckpoints:
+    """The checkpoint of a log in a directory."""
+
+    is_due = False
+
+    def __init__(self, thread: DiskThread) -> None:
+        self._thread = thread
+
+    def begin(self, job: CheckpointJob, done: Callable[[Outcome], None]) -> None:
+        """Replace the file."""
+        self._thread.run(job.run, done)
+
+    def stop(self) -> None:
+        """Wait for the disk."""
+        self._thread.stop()
+
+
 class Waiter(Protocol):
     """Has answers that may not go before more of the journal is durable."""
 
@@ -109,7 +140,7 @@ class JournalPump:
         metrics: Metrics,
         events: Events,
         sync: Sync,
-        checkpointer: DiskThread,
+        checkpoints: Checkpoints,
         fail: Callable[[BaseException], None],
         note_progress: Callable[[], None],
         gather_seconds: float = 0.0,
@@ -128,7 +159,7 @@ class JournalPump:
         self._gather_seconds = gather_seconds
         # Up to where the journal is durable or on its way there.
         self._begun = log.synced
-        self._checkpointer = checkpointer
+        self._checkpoints = checkpoints
         self._fail = fail
         self._note_progress = note_progress
         # In the order in which they came, so that the same events have the same outcome.
@@ -217,7 +248,7 @@ class JournalPump:
         """Begin nothing any more, and return when what is under way in the threads is done."""
         self.halt()
         self._sync.stop()
-        self._checkpointer.stop()
+        self._checkpoints.stop()
 
     # -- syncs --------------------------------------------------------------------------------------------------
 
@@ -268,12 +299,12 @@ class JournalPump:
     # -- checkpoints --------------------------------------------------------------------------------------------
 
     def _checkpoint_if_due(self) -> None:
-        if self._log.checkpoint_due:
+        if self._log.checkpoint_due or self._checkpoints.is_due:
             self.begin_checkpoint()
 
     def _checkpoint(self) -> Steps[None]:
-        job = yield from self._log.begin_checkpoint_in_steps()
-        self._checkpointer.run(job.run, self._or_fail(lambda error: self._end_checkpoint(job, error)))
+        job = yield from self._log.begin_checkpoint()
+        self._checkpoints.begin(job, self._or_fail(lambda error: self._end_checkpoint(job, error)))
 
     def _end_checkpoint(self, job: CheckpointJob, error: Outcome) -> None:
         if isinstance(error, OSError) and error.errno in OUT_OF_SPACE:

@@ -4,14 +4,20 @@ Everything that changes then is handed in: this file must never know what a requ
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 
+from semel.broker.events import Events
+from semel.replica.checkpoints import StoreCheckpoints
 from semel.replica.journal import SlotJournal
 from semel.replica.lease import Lease
 from semel.replica.membership import Membership, cluster_of
 from semel.replica.reader import SlotReader
+from semel.replica.restore import Beginning, restore
+from semel.replica.uploads import Worker
 from semel.replica.writer import SlotWriter
 from semel.security.listeners import Listener
+from semel.storage.cache import take_as_cache
 from semel.storage.files import Files
 from semel.storage.log import Log, LogSettings
 from semel.store import Store
@@ -26,6 +32,7 @@ class Role:
         # Since the log is there.
         self.writer: SlotWriter
         self._reader: SlotReader
+        self._beginning: Beginning
         self._store = store
         self._lease_seconds = lease_seconds
         self._membership: Membership
@@ -34,14 +41,30 @@ class Role:
         self._active: Lease | None = None
 
     async def open_log(self, open_files: Callable[[], Files], new_cluster_id: str, settings: LogSettings) -> Log:
-        """The log that gets what other brokers have written, and whose entries this one writes later. It is of the
-        cluster that the store belongs to; of the new one if that is none."""
+        """The log that gets what other brokers have written, and whose entries this one writes later. It begins with
+        the newest checkpoint. It is of the cluster that the store belongs to; of the new one if that is none."""
         cluster_id = await cluster_of(self._store, new_cluster_id)
-        store = self._store.describe()
-        log = Log.beside(open_files(), self.journal, cluster_id=cluster_id, store=store, settings=settings)
-        self._reader = SlotReader(self._store, self.journal, log)
+        files = open_files()
+        take_as_cache(files, self._store.describe())
+        try:
+            self._beginning = beginning = await restore(self._store, files)
+            self.journal.follow(beginning.history.position)
+            log = Log.beside(files, self.journal, cluster_id, settings, beginning.content)
+        except BaseException:
+            files.close()
+            raise
+        self._reader = SlotReader(self._store, self.journal, log, beginning.history)
         self.writer = SlotWriter(self._store, self.journal, self._reader.history)
         return log
+
+    def checkpoints(self, worker: Worker, events: Events) -> StoreCheckpoints:
+        """What keeps the checkpoints of that log."""
+
+        def tell(reason: str) -> None:
+            events.tell(logging.WARNING, "store_not_cleared", reason=reason)
+
+        known = self._beginning.floor, self._beginning.contents
+        return StoreCheckpoints(self._store, self.writer, worker, known, tell)
 
     async def find(
         self,

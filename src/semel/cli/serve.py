@@ -99,8 +99,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--store",
         metavar="URL",
         help="keep the log in a store of objects, file:///dir or s3://bucket/prefix, and in --data only a copy that "
-        "may be lost; stand by while another broker is active there. The whole journal stays in the store, and a start "
-        "reads all of it",
+        "may be lost; stand by while another broker is active there. A start reads the newest checkpoint and what "
+        "came after it",
     )
     add(
         "--commit-interval",
@@ -151,13 +151,14 @@ def run(options: argparse.Namespace) -> int:
     garbage = Garbage()
     garbage.begin()
     with _readable_errors(options):
+        store = _store(options)
         broker = Broker(
             options.data,
             listeners=listeners,
             insecure=options.insecure,
             tls=tls,
             durability=options.durability,
-            store=_store(options),
+            store=store,
             commit_interval_seconds=options.commit_interval / 1000,
             lease_seconds=options.lease_seconds,
             auto_create_topics=not options.no_auto_create_topics,
@@ -175,11 +176,17 @@ def run(options: argparse.Namespace) -> int:
         import uvloop
 
         garbage.keep()
-        uvloop.run(_serve(broker, garbage, metrics, options.metrics))
+        uvloop.run(_serve(broker, store, garbage, metrics, options.metrics))
     return 0
 
 
-async def _serve(broker: "Broker", garbage: Garbage, metrics: tuple[str, int] | None, metrics_listen: str) -> None:
+async def _serve(
+    broker: "Broker",
+    store: "Store | None",
+    garbage: Garbage,
+    metrics: tuple[str, int] | None,
+    metrics_listen: str,
+) -> None:
     loop = asyncio.get_running_loop()
     stop = loop.create_future()
 
@@ -193,6 +200,10 @@ async def _serve(broker: "Broker", garbage: Garbage, metrics: tuple[str, int] | 
         loop.add_signal_handler(number, asked_to_stop)
     if broker.doors.uses_tls:
         loop.add_signal_handler(signal.SIGHUP, broker.doors.reload_certificates)
+    if store is not None:
+        from semel.store.probe import probe_at_start
+
+        await probe_at_start(store)
     with _listening():
         await broker.start()
     garbage.look_from_time_to_time(loop)

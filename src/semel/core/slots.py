@@ -10,7 +10,8 @@ Each slot bears the digest of the head before it, so that one head stands for al
 read or write a store.
 """
 
-from typing import Final, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
 # Slots that a broker may have under way. Every broker on a store has the same number: the readers go by it.
 DEPTH: Final = 4
@@ -41,7 +42,7 @@ class SlotHead(NamedTuple):
 class History:
     """What is known of the slots that were read or written so far, in their order."""
 
-    __slots__ = ("_nonce", "epoch", "last", "next_slot", "position")
+    __slots__ = ("_nonce", "epoch", "fences", "last", "next_slot", "position")
 
     def __init__(self) -> None:
         self.next_slot = 0
@@ -49,7 +50,32 @@ class History:
         self.position = 0
         # The digest of the last head.
         self.last = NOTHING_BEFORE
+        # The slots of all fences, which are never deleted.
+        self.fences: tuple[int, ...] = ()
         self._nonce = b""
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> "History":
+        """The history that `to_record` wrote down."""
+        history = cls()
+        history.next_slot = record["next_slot"]
+        history.epoch = record["epoch"]
+        history.position = record["position"]
+        history.last = bytes.fromhex(record["last"])
+        history.fences = tuple(record["fences"])
+        history._nonce = bytes.fromhex(record["nonce"])
+        return history
+
+    def to_record(self) -> dict[str, Any]:
+        """All of it, as of now, for JSON."""
+        return {
+            "next_slot": self.next_slot,
+            "epoch": self.epoch,
+            "position": self.position,
+            "last": self.last.hex(),
+            "fences": list(self.fences),
+            "nonce": self._nonce.hex(),
+        }
 
     def fence(self, nonce: bytes, body_digest: bytes) -> SlotHead:
         """The head of the object by which a broker takes over, in the first slot that is missing."""
@@ -72,6 +98,8 @@ class History:
             raise BrokenHistory(f"slot {head.slot} is of epoch {head.epoch}, and no fence of that epoch came before it")
         if not is_fence and head.nonce != self._nonce:
             raise BrokenHistory(f"slot {head.slot} was written by another broker than the fence of epoch {self.epoch}")
+        if is_fence:
+            self.fences += (head.slot,)
         self.next_slot += DEPTH if is_fence else 1
         self.epoch = head.epoch
         self.position += head.body_bytes

@@ -23,6 +23,8 @@ class SlotJournal:
         # Behind the last entry that was taken.
         self.taken = 0
         self.synced = 0
+        # Where a checkpoint was begun: one slot ends there, and another one begins.
+        self.cut = -1
 
     def append(self, kind: int, parts: list[Buffer]) -> int:
         """Hold an entry; answer the position behind it. OSError means that nothing was appended."""
@@ -35,10 +37,12 @@ class SlotJournal:
         return self.end
 
     def take(self, bytes_max: int) -> list[bytes]:
-        """The oldest entries that no slot has yet: so many bytes at most, or one entry."""
+        """The oldest entries that no slot has yet: up to this many bytes, or one entry; none beyond the cut."""
         taken: list[bytes] = []
         size = 0
-        while self._entries and (not taken or size + len(self._entries[0]) <= bytes_max):
+        while self._entries and (
+            not taken or (size + len(self._entries[0]) <= bytes_max and self.taken + size != self.cut)
+        ):
             entry = self._entries.popleft()
             size += len(entry)
             taken.append(entry)
@@ -53,8 +57,13 @@ class SlotJournal:
         """Another broker's slots were read up to this position."""
         self.end = self.taken = self.synced = position
 
+    def mark(self) -> int:
+        """The place behind the last entry. No slot holds what comes before it and what comes behind it."""
+        self.cut = self.end
+        return self.cut
+
     def recycle(self, below: int) -> None:
-        """Slots stay."""
+        """There are no files; slots are deleted elsewhere."""
 
     def close(self) -> None:
         """Nothing is open."""

@@ -13,18 +13,18 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from semel.core.slots import DEPTH, BrokenHistory
+from semel.replica.floor import FIRST_FLOOR, FLOOR_KEY
 from semel.replica.lease import Addresses, Lease, LeaseHolder, LeaseWatch, boot_seconds
-from semel.replica.reader import SlotReader
-from semel.replica.slot import VERSION
-from semel.replica.writer import Fenced, create_surely
+from semel.replica.reader import SLOTS_PER_LOOK, SlotReader
+from semel.replica.writer import Fenced, answered, create_surely
 from semel.store import Missing, Store, StoreError, Unsure
 
 FORMAT_KEY: Final = "format"
+# Since 2 there is a floor, and what lies below it may be deleted.
+VERSION: Final = 2
 _AGAIN_SECONDS: Final = 0.2
 # An operator who names a store that is not there has to learn that; later a broker waits for its store.
 _ANSWER_SECONDS_MAX: Final = 30.0
-# Slots that are read before the lease is looked at again.
-_SLOTS_PER_LOOK: Final = 50
 
 
 async def cluster_of(store: Store, new_cluster_id: str) -> str:
@@ -39,15 +39,18 @@ async def cluster_of(store: Store, new_cluster_id: str) -> str:
 
 async def _cluster_of(store: Store, new_cluster_id: str) -> str:
     content = json.dumps({"version": VERSION, "depth": DEPTH, "cluster_id": new_cluster_id}).encode()
-    if await create_surely(store, FORMAT_KEY, content):
-        return new_cluster_id
-    while True:
+    try:
+        found = await answered(lambda: store.get(FORMAT_KEY))
+    except Missing:
+        # The floor first: where there is a format, a floor that is missing was lost.
+        is_new = await create_surely(store, FLOOR_KEY, FIRST_FLOOR.encode())
+        if is_new and await create_surely(store, FORMAT_KEY, content):
+            return new_cluster_id
         try:
-            return _cluster_in((await store.get(FORMAT_KEY)).body, store.describe())
-        except Unsure:
-            await asyncio.sleep(_AGAIN_SECONDS)
+            found = await answered(lambda: store.get(FORMAT_KEY))
         except Missing:
             raise BrokenHistory(f"{store.describe()}: the object {FORMAT_KEY!r} was there and is gone") from None
+    return _cluster_in(found.body, store.describe())
 
 
 def _cluster_in(content: bytes, where: str) -> str:
@@ -90,7 +93,7 @@ class Membership:
         while True:
             is_behind = False
             try:
-                is_behind = await self._read_on()
+                is_behind = await self._reader.read_on(SLOTS_PER_LOOK)
                 await watch.look(self._clock())
                 epoch = self._reader.history.epoch + 1
                 if watch.is_over and not is_behind and await self._holder.claim(epoch, watch.version, self._clock()):
@@ -103,13 +106,6 @@ class Membership:
                 note_active(lease)
             if not is_behind:
                 await asyncio.sleep(watch.pause_seconds)
-
-    async def _read_on(self) -> bool:
-        """Take in some of the slots that are there; whether there may be more."""
-        for _ in range(_SLOTS_PER_LOOK):
-            if not await self._reader.read_next():
-                return False
-        return True
 
     async def take_over(self) -> int:
         """Read what is left and create the fence; answer the epoch in which this broker is active."""

@@ -1,8 +1,11 @@
 """Follows the slots that another broker writes, and takes over behind the last one.
 
 Every entry goes into the log as in a recovery. To take over, this reads to the first slot that is missing and creates
-it as its fence; if somebody was faster, it reads that one and tries the next. Nothing is deleted from the journal, so
-what was read counts, and what is missing was never there.
+it as its fence; if somebody was faster, it reads that one and tries the next.
+
+A slot that was deleted looks like one that was never created, and an overtaken reader may have put its fence there. So
+what was read counts only if the floor, read afterwards, says that it was not deleted. If it was, this broker has fallen
+behind too far, and has to start from the checkpoint that the floor names.
 """
 
 import asyncio
@@ -10,12 +13,15 @@ import secrets
 from typing import Final, Protocol
 
 from semel.core.slots import NONCE_BYTES, BrokenHistory, History
+from semel.replica.floor import read_floor
 from semel.replica.journal import SlotJournal
 from semel.replica.slot import decode, digest_of, encode_head, entries, key_of
-from semel.replica.writer import create_surely
+from semel.replica.writer import Fenced, answered, create_surely
 from semel.storage.recovery import CannotFollow
 from semel.store import Missing, Store
 
+# Slots that are read before the floor is looked at.
+SLOTS_PER_LOOK: Final = 50
 # Entries that go into the log in one turn of the event loop.
 ENTRIES_PER_TURN: Final = 200
 
@@ -30,18 +36,48 @@ class Follower(Protocol):
         """What follows was written in this epoch."""
 
 
+class Overtaken(Fenced):
+    """The slots that this broker has read last, or would have read next, may have been deleted. It can start again."""
+
+
 class SlotReader:
     """Knows all slots up to the last one that it has read."""
 
-    def __init__(self, store: Store, journal: SlotJournal, log: Follower) -> None:
+    def __init__(self, store: Store, journal: SlotJournal, log: Follower, history: History) -> None:
+        """Goes on behind this history, which a checkpoint has."""
         self._store = store
         self._journal = journal
         self._log = log
-        self.history = History()
+        self.history = history
+        # All that was read in slots below this one was there.
+        self._verified = history.next_slot
 
-    async def read_next(self) -> bool:
-        """Take in the next slot; False if there is none yet. Raises BrokenHistory, and StoreError if the store does not
-        let us look."""
+    async def read_on(self, slots_max: int) -> bool:
+        """Take in the next slots, up to this number; whether there may be more. Raises Overtaken, BrokenHistory, and
+        StoreError if the store does not let us look."""
+        read = 0
+        try:
+            while read < slots_max and await self._read_next():
+                read += 1
+        except BrokenHistory:
+            # Nothing may be read behind it, so this waits until the store answers.
+            await answered(self._verify)
+            raise
+        await self._verify()
+        return read == slots_max
+
+    async def _verify(self) -> None:
+        """Raises Overtaken if something that was read, or the next slot, may have been deleted."""
+        floor, _ = await read_floor(self._store)
+        if floor.deleted_below > self._verified:
+            where = f"slot {self._verified} of {self._store.describe()}"
+            raise Overtaken(
+                f"the journal was deleted from before {where} on to slot {floor.deleted_below}: start again"
+            )
+        self._verified = self.history.next_slot
+
+    async def _read_next(self) -> bool:
+        """Take in the next slot; False if there is none yet."""
         slot = self.history.next_slot
         try:
             content = (await self._store.get(key_of(slot))).body
@@ -66,11 +102,13 @@ class SlotReader:
         """Read all there is and create the fence behind it; answer the epoch of this broker."""
         nonce = secrets.token_bytes(NONCE_BYTES)
         while True:
-            while await self.read_next():
+            while await self.read_on(SLOTS_PER_LOOK):
                 pass
             head = self.history.fence(nonce, digest_of([]))
             encoded = encode_head(head)
             if await create_surely(self._store, key_of(head.slot), encoded):
+                # The slot may have been deleted before: then the fence is nobody's.
+                await self._verify()
                 self.history.take(head, digest_of([encoded]))
                 self._log.enter_epoch(head.epoch)
                 return head.epoch

@@ -17,6 +17,7 @@ from semel.core.slots import DIGEST_BYTES, BrokenHistory, SlotHead
 from semel.storage.files import Buffer
 
 VERSION: Final = 1
+JOURNAL: Final = "journal"
 _MAGIC: Final = b"semel-sl"
 _PREFIX: Final = struct.Struct("<8sII")
 _HEAD: Final = struct.Struct("<QQ16s16sQQ16s")
@@ -36,7 +37,13 @@ class Slot(NamedTuple):
 
 def key_of(slot: int) -> str:
     """The key of a slot. Buckets spread their load by the first characters of a key, and list in their order."""
-    return f"journal/{slot:012d}"
+    return f"{JOURNAL}/{slot:012d}"
+
+
+def slot_of(key: str) -> int | None:
+    """The slot with this key; None if no slot has it."""
+    number = key.rpartition("/")[2]
+    return int(number) if number.isdigit() and key_of(int(number)) == key else None
 
 
 def digest_of(parts: Sequence[Buffer]) -> bytes:

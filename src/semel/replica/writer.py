@@ -7,8 +7,8 @@ so it must answer nobody any more.
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
 
 from semel.core.slots import DEPTH, History
 from semel.replica.journal import SlotJournal
@@ -21,6 +21,7 @@ _AGAIN_SECONDS_MIN: Final = 0.05
 _AGAIN_SECONDS_MAX: Final = 1.0
 
 Done = Callable[[int, BaseException | None], None]
+Result = TypeVar("Result")
 
 
 class Fenced(Exception):
@@ -51,6 +52,17 @@ async def create_surely(store: Store, key: str, content: bytes) -> bool:
             pause = min(2 * pause, _AGAIN_SECONDS_MAX)
 
 
+async def answered(call: Callable[[], Awaitable[Result]]) -> Result:
+    """What a call answers that may be made again and again. Takes as long as the store does not answer."""
+    pause = _AGAIN_SECONDS_MIN
+    while True:
+        try:
+            return await call()
+        except Unsure:
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _AGAIN_SECONDS_MAX)
+
+
 class SlotWriter:
     """The slots of the broker that is active, from behind its fence on. Busy until it is opened: who stands by must
     not write."""
@@ -66,12 +78,20 @@ class SlotWriter:
         # The slots under way, in their order: the position behind each, and how it ended once that is known.
         self._under_way: dict[int, tuple[int, BaseException | None, bool]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        # The history at the cut of the journal, once all slots before it were sent.
+        self._at_cut: dict[str, Any] = {}
+        self._progress: asyncio.Future[None] | None = None
         self._failed = False
         self._is_open = False
 
     def open(self) -> None:
         """The fence is there, and the history goes up to it."""
         self._is_open = True
+
+    @property
+    def next_slot(self) -> int:
+        """The slot that is sent next."""
+        return self._history.next_slot
 
     @property
     def is_busy(self) -> bool:
@@ -86,6 +106,7 @@ class SlotWriter:
     def begin(self, done: Done) -> int:
         """Send one more slot; answer the position up to which it goes. `done` gets that position when everything before
         it is durable, or the reason why it is not."""
+        self._note_cut()
         body = self._journal.take(SLOT_BYTES_MAX)
         head = self._history.following(sum(map(len, body)), digest_of(body))
         encoded = encode_head(head)
@@ -96,6 +117,18 @@ class SlotWriter:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return target
+
+    async def history_at(self, cut: int) -> dict[str, Any]:
+        """The history up to the place where the journal was marked last, when everything before it is durable."""
+        while self._journal.synced < cut:
+            self._progress = asyncio.get_running_loop().create_future()
+            await self._progress
+        self._note_cut()
+        return self._at_cut
+
+    def _note_cut(self) -> None:
+        if self._journal.taken == self._journal.cut:
+            self._at_cut = self._history.to_record()
 
     def stop(self) -> None:
         """Send nothing any more. Whether what is under way becomes durable is not known here any more."""
@@ -122,6 +155,8 @@ class SlotWriter:
             del self._under_way[slot]
             if error is None:
                 self._journal.note_synced(target)
+                if self._progress is not None and not self._progress.done():
+                    self._progress.set_result(None)
             else:
                 self._failed = True
             done(target, error)

@@ -20,7 +20,7 @@ from semel.core.aborted import ABORTED_BYTES, AbortedTransactions
 from semel.core.partition import Partition
 from semel.storage.files import Buffer, File
 from semel.storage.journal import Damaged
-from semel.storage.segment import SegmentFiles, Stretch
+from semel.storage.segment import FilePart, SegmentFiles, Stretch
 
 # In front of each block: a checksum, also of the block's number, which is not written.
 _CHECKSUM: Final = Struct("<I")
@@ -113,9 +113,13 @@ class AbortedBlocks:
 
     def check(self) -> None:
         """`Damaged` if a file is not there that has a block, or is shorter than its blocks are."""
-        aborted = self._state.aborted
-        for (path, position, size), _ in self._stretches(range(aborted.first_block, aborted.next_block)):
-            self._segment_files.check_size(path, position + size)
+        for path, size in self.contents():
+            self._segment_files.check_size(path, size or 0)
+
+    def contents(self) -> list[FilePart]:
+        """The parts of files that have the blocks as of now."""
+        stretches = self._stretches(range(self._state.aborted.first_block, self._state.aborted.next_block))
+        return [FilePart(path, position + size) for (path, position, size), _ in stretches]
 
     def read_all(self) -> None:
         """`Damaged` if any block is not as it was written."""

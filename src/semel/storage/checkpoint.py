@@ -29,7 +29,7 @@ from semel.core.producers import Producers
 from semel.storage.files import OUT_OF_SPACE, Files
 from semel.storage.journal import DIRECTORY as JOURNAL_DIRECTORY
 from semel.storage.journal import Damaged
-from semel.storage.segment import Index, Mark
+from semel.storage.segment import FilePart, Index, Mark
 
 FORMAT: Final = 2
 NAME: Final = "checkpoint"
@@ -44,6 +44,10 @@ _PIECE_ITEMS: Final = 500
 _BUFFERS_AT_ONCE: Final = 500
 _PRODUCER: Final = struct.Struct("<qH")
 _OPEN_TRANSACTION: Final = struct.Struct("<qqqq")
+
+
+# What a checkpoint says: in words, and packed.
+Content = tuple[dict[str, Any], memoryview]
 
 
 class PartitionParts(NamedTuple):
@@ -69,23 +73,26 @@ class CheckpointJob:
     state: dict[str, Any]
     parts: list[PartitionParts]
     unnamed: list[str] = field(default_factory=list)
+    # Where the journal lies in a store: the parts of files that hold what the state speaks of.
+    contents: list[FilePart] = field(default_factory=list)
 
     def run(self) -> None:
         """Sync what the checkpoint will name, then replace the checkpoint. For a thread; takes as long as the disk."""
-        if not self.state:
-            # The directory is a cache: there is nothing to sync, only files to remove.
-            return
         try:
             self._sync()
         except OSError as error:
             # Whatever the reason, want of space included: what was to be synced may be lost, so none may try again.
             raise OSError(errno.EIO, f"a sync failed: {error}") from error
+        write(self.files, self.state, self.packed())
+
+    def packed(self) -> list[bytes]:
+        """The packed part; how long its pieces are goes into the state."""
         packed: list[bytes] = []
         for record, parts in zip(self.state["partitions"], self.parts, strict=True):
             packed_parts = pack(parts)
             record["packed"] = [len(part) for part in packed_parts]
             packed += packed_parts
-        write(self.files, self.state, packed)
+        return packed
 
     def _sync(self) -> None:
         for path in sorted(self.dirty):
@@ -102,12 +109,7 @@ class CheckpointJob:
 
 def write(files: Files, state: dict[str, Any], packed: list[bytes]) -> None:
     """Replace the checkpoint. When this returns the new one is durable; when it raises the old one still is."""
-    text = "".join(_pieces({"format": FORMAT, **state})).encode()
-    size = sum(len(part) for part in packed)
-    checksum = crc32c(text)
-    for part in packed:
-        checksum = crc32c(part, checksum)
-    content = [_HEAD.pack(_MAGIC, len(text), size, checksum), text, *packed]
+    content = encode(state, packed)
     try:
         _replace(files, content)
     except OSError as error:
@@ -116,6 +118,16 @@ def write(files: Files, state: dict[str, Any], packed: list[bytes]) -> None:
         files.remove(_RESERVE)
         _replace(files, content)
     _keep_reserve(files)
+
+
+def encode(state: dict[str, Any], packed: list[bytes]) -> list[bytes]:
+    """What stands in the file."""
+    text = "".join(_pieces({"format": FORMAT, **state})).encode()
+    size = sum(len(part) for part in packed)
+    checksum = crc32c(text)
+    for part in packed:
+        checksum = crc32c(part, checksum)
+    return [_HEAD.pack(_MAGIC, len(text), size, checksum), text, *packed]
 
 
 def _pieces(value: Any) -> Iterator[str]:
@@ -186,7 +198,7 @@ def _keep_reserve(files: Files) -> None:
             file.close()
 
 
-def read(files: Files) -> tuple[dict[str, Any], memoryview] | None:
+def read(files: Files) -> Content | None:
     """The state and the packed part of the last checkpoint; None if there was none yet; `Damaged` if not whole."""
     if NAME not in files.names(""):
         return None
@@ -195,7 +207,11 @@ def read(files: Files) -> tuple[dict[str, Any], memoryview] | None:
         content = file.read_at(file.size(), 0)
     finally:
         file.close()
-    where = files.describe(NAME)
+    return decode(content, files.describe(NAME))
+
+
+def decode(content: bytes, where: str) -> Content:
+    """The state and the packed part; `Damaged` if this is not a whole checkpoint."""
     if len(content) < _HEAD.size or content[:8] != _MAGIC:
         raise Damaged(f"{where}: not a checkpoint of semel (offset 0)")
     _, text_bytes, packed_bytes, checksum = _HEAD.unpack_from(content)

@@ -135,6 +135,9 @@ class Entries(Protocol):
     def append(self, kind: int, parts: list[Buffer]) -> int:
         """Add an entry; answer the position behind it. OSError means that nothing was appended."""
 
+    def mark(self) -> object:
+        """The place behind the last entry, as a checkpoint remembers it."""
+
     def recycle(self, below: int) -> None:
         """Nothing before position `below` will be read again."""
 
@@ -168,8 +171,7 @@ class Journal:
         self._file = self._open_next(position, file_bytes)
         self._starts.append(position)
 
-    @property
-    def bookmark(self) -> Bookmark:
+    def mark(self) -> Bookmark:
         """The place behind the last entry."""
         return Bookmark(self._life, self._start, self.end)
 

@@ -42,19 +42,21 @@ from semel.core.topics import Catalog, Topic
 from semel.core.transaction_rules import TRANSACTION_BOUNDS, TransactionBounds
 from semel.storage import journal
 from semel.storage.aborted_blocks import BLOCK_LAYOUT, BlockLayout
-from semel.storage.cache import refuse_cache, take_as_cache
-from semel.storage.checkpoint import CheckpointJob, PartitionParts
+from semel.storage.cache import refuse_cache
+from semel.storage.checkpoint import CheckpointJob, Content, PartitionParts
 from semel.storage.encoding import BATCH_HEAD, BATCH_KIND, encode, name_of
 from semel.storage.files import Files
 from semel.storage.journal import Entries, Journal, SyncJob
 from semel.storage.markers import PreparedEnd, prepare_end, write_markers
 from semel.storage.partition_log import PartitionLog
-from semel.storage.recovery import recover, remove_strangers, replay, take_partitions
+from semel.storage.recovery import bring_back, recover, remove_strangers, replay, take_partitions
 from semel.storage.repair import Repair
-from semel.storage.segment import Mark, Segment, SegmentFiles, Stretch, directory_of, warm
+from semel.storage.segment import FilePart, Mark, Segment, SegmentFiles, Stretch, directory_of, warm
 
 # How much a checkpoint may be behind with the time in which there was a broker: a crash counts that as an absence.
 SEEN_MS_MAX: Final = 86_400_000
+# In a store a checkpoint costs more: what could be removed waits this long.
+STORE_WASTE_MS_MAX: Final = 600_000
 # Producers of a partition that are forgotten between two steps.
 FORGOTTEN_AT_ONCE: Final = 200
 # What one of them takes in a checkpoint, with a full window.
@@ -106,7 +108,6 @@ class Log:
             settings.transactions,
             settings.access_rules_max,
         )
-        # What recovery had to read, for the operator.
         self.replayed_bytes = 0
         # What was appended and does not count yet: the position that has to be durable first, and where the readable
         # and the stable part of a partition will end then.
@@ -152,15 +153,19 @@ class Log:
         return log
 
     @classmethod
-    def beside(cls, files: Files, entries: Entries, *, cluster_id: str, store: str, settings: LogSettings) -> "Log":
-        """A log whose journal is `entries`, in a store with this address, and begins empty: `replay` fills it. The
-        directory is only a cache of the records, and what an earlier broker has left there is removed.
+    def beside(
+        cls, files: Files, entries: Entries, cluster_id: str, settings: LogSettings, beginning: Content | None
+    ) -> "Log":
+        """A log whose journal is `entries`, in a store. It begins as a checkpoint says, or empty, and `replay` adds
+        the rest. The directory is only a cache: what is neither the caller's nor the checkpoint's is removed.
         """
         log = cls(files, settings)
-        take_as_cache(files, store)
+        if beginning is not None:
+            bring_back(files, log.state, *beginning, Repair())
         remove_strangers(files, log._segment_files, log.state)
         log.state.cluster_id = cluster_id
         log._journal = entries
+        log._checkpoint_position = entries.end
         log._is_cache = True
         return log
 
@@ -419,42 +424,37 @@ class Log:
         """Whether the journal has grown so much, or files wait to be removed, that it is time for a checkpoint."""
         if self.checkpoint_running:
             return False
-        if self._is_cache:
-            return bool(self._segment_files.unnamed)
-        if (self.state.silence.seen_ms or 0) - self._checkpoint_seen_ms >= SEEN_MS_MAX:
+        unseen_ms = (self.state.silence.seen_ms or 0) - self._checkpoint_seen_ms
+        is_waste = bool(self._segment_files.unnamed) and (not self._is_cache or unseen_ms >= STORE_WASTE_MS_MAX)
+        if is_waste or unseen_ms >= SEEN_MS_MAX:
             return True
         # Where there are very many producers or growing segments a checkpoint is large, and made so much more rarely.
         grown = self.end - self._checkpoint_position
         size = self.state.partitions.producer_count * PRODUCER_STATE_BYTES + self._index_bytes
-        return bool(self._segment_files.unnamed) or grown >= max(self.settings.checkpoint_bytes, size)
+        return grown >= max(self.settings.checkpoint_bytes, size)
 
-    def begin_checkpoint(self, *, clean: bool = False) -> CheckpointJob:
-        """All state as of now, to be written by `run` in any thread. `clean`: nothing will be appended any more."""
-        return finish(self.begin_checkpoint_in_steps(clean=clean))
-
-    def begin_checkpoint_in_steps(self, *, clean: bool = False) -> Steps[CheckpointJob]:
-        """The same; what changes between two steps is taken as it was at the first."""
+    def begin_checkpoint(self, *, clean: bool = False) -> Steps[CheckpointJob]:
+        """All state as of the first step, to be written in any thread. `clean`: nothing will be appended any more."""
         self._check_whole()
         self.checkpoint_running = True
         self._checkpoint_seen_ms = self.state.silence.seen_ms or 0
         records: list[dict[str, Any]] = []
         parts: list[PartitionParts] = []
+        contents: list[FilePart] = []
         files = self._segment_files
         dirty, files.dirty = files.dirty, set()
         grown, files.grown = files.grown, set()
         unnamed, files.unnamed = files.unnamed, []
-        if not isinstance(self._journal, Journal):
-            return CheckpointJob(self.files, self.end, frozenset(), frozenset(), {}, [], unnamed)
         state = {
-            "journal": self._journal.bookmark,
+            "journal": self._journal.mark(),
             "clean": clean,
             "acknowledges_unsynced": self.settings.acknowledges_unsynced,
             **self.state.begin_snapshot(),
             "partitions": records,
         }
-        job = CheckpointJob(self.files, self.end, frozenset(dirty), frozenset(grown), state, parts, unnamed)
+        job = CheckpointJob(self.files, self.end, frozenset(dirty), frozenset(grown), state, parts, unnamed, contents)
         try:
-            yield from take_partitions(self.state, records, parts)
+            yield from take_partitions(self.state, records, parts, contents if self._is_cache else None)
         except BaseException:
             # It will not be run. What was to be synced is left for the next one.
             self.fail_checkpoint(job)
@@ -490,7 +490,7 @@ class Log:
 
     def checkpoint_now(self, *, clean: bool = False) -> None:
         """A whole checkpoint, waiting for the disk."""
-        job = self.begin_checkpoint(clean=clean)
+        job = finish(self.begin_checkpoint(clean=clean))
         try:
             job.run()
         except OSError:

@@ -26,7 +26,7 @@ from semel.core.partition import Partition
 from semel.storage.aborted_blocks import AbortedBlocks, BlockLayout
 from semel.storage.checkpoint import PartitionParts, restore_state
 from semel.storage.journal import Damaged
-from semel.storage.segment import Index, Mark, Segment, SegmentFiles, Stretch, headers
+from semel.storage.segment import FilePart, Index, Mark, Segment, SegmentFiles, Stretch, headers
 
 # How many places where the next fetch will probably begin are remembered for a partition.
 _REMEMBERED_PLACES_MAX: Final = 16
@@ -346,6 +346,12 @@ class PartitionLog:
         """The files that it may have."""
         paths = [segment.path for segment in self._segments]
         return paths + self.aborted.paths() if self.state.aborted.next_block else paths
+
+    @property
+    def contents(self) -> list[FilePart]:
+        """The parts of files that a checkpoint as of now speaks of."""
+        parts = [FilePart(each.path, None if each.index is None else each.size) for each in self._segments if each.size]
+        return parts + self.aborted.contents()
 
     @property
     def segments(self) -> list[Segment]:

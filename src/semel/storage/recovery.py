@@ -19,7 +19,7 @@ from semel.storage.journal import Bookmark, Damaged
 from semel.storage.markers import write_markers
 from semel.storage.partition_log import PartitionLog
 from semel.storage.repair import Repair
-from semel.storage.segment import TOPICS, SegmentFiles
+from semel.storage.segment import TOPICS, FilePart, SegmentFiles
 
 # The work of copying a partition's state, without the parts that its `weight` counts.
 _SNAPSHOT_PIECES: Final = 5
@@ -59,7 +59,7 @@ def recover(
     snapshot, packed = last
     bookmark = Bookmark(*snapshot["journal"])
     position = bookmark.position
-    _bring_back(files, state, snapshot, packed, repair)
+    bring_back(files, state, snapshot, packed, repair)
     for entry in () if snapshot["clean"] else journal.read(files, bookmark):
         if entry.position not in repair.skipped_positions:
             _replay(files, state, entry)
@@ -88,10 +88,13 @@ def remove_strangers(files: Files, segment_files: SegmentFiles, state: State[Par
 
 
 def take_partitions(
-    state: State[PartitionLog], records: list[dict[str, Any]], parts: list[checkpoint.PartitionParts]
+    state: State[PartitionLog],
+    records: list[dict[str, Any]],
+    parts: list[checkpoint.PartitionParts],
+    contents: list[FilePart] | None,
 ) -> Steps[None]:
     """Put the state of all partitions as of now into these lists, in words and packed, and that of all groups where
-    `State.begin_snapshot` said.
+    `State.begin_snapshot` said; and into the last list the parts of their files, if that is given.
 
     There may be twenty thousand of them, so they come one after the other; one that is about to change meanwhile is
     taken at that moment.
@@ -102,6 +105,8 @@ def take_partitions(
         if partition.has_history:
             records.append(partition.to_record())
             parts.append(partition.to_parts())
+            if contents is not None:
+                contents.extend(partition.contents)
 
     partitions = state.partitions.all()
     for partition in partitions:
@@ -118,7 +123,7 @@ def take_partitions(
             partition.keeper = None
 
 
-def _bring_back(
+def bring_back(
     files: Files, state: State[PartitionLog], snapshot: dict[str, Any], packed: memoryview, repair: Repair
 ) -> None:
     """Restore what the checkpoint holds; `Damaged`, with the reason, if its bytes are intact and its content is not."""

@@ -50,6 +50,13 @@ class Stretch(NamedTuple):
     size: int
 
 
+class FilePart(NamedTuple):
+    """The first bytes of a file: this many, or all of it where nothing is written to it any more."""
+
+    path: str
+    size: int | None
+
+
 class Index:
     """For every 64 KiB of a segment: offset and place of the first batch, and the latest timestamp in there."""
 

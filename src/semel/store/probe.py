@@ -19,11 +19,27 @@ FOLDER: Final = "probe"
 ROUNDS: Final = 3
 # Some stores decide a race of two in milliseconds, and one of eight in seconds.
 RACERS: Final = 2
+# A store that is restarting answers within this time, and an operator who named a wrong one has to learn that.
+START_SECONDS_MAX: Final = 30.0
+_AGAIN_SECONDS: Final = 0.5
 
 
 async def probe(store: Store, *, rounds: int = ROUNDS, racers: int = RACERS) -> None:
     """Raises StoreRefused with what the store did wrong; Unsure, if it cannot be reached."""
     await _Probe(store, f"{FOLDER}/{secrets.token_hex(8)}").run(rounds, racers)
+
+
+async def probe_at_start(store: Store) -> None:
+    """The same, for as long as a broker that starts may wait for its store."""
+    try:
+        async with asyncio.timeout(START_SECONDS_MAX):
+            while True:
+                try:
+                    return await probe(store)
+                except Unsure:
+                    await asyncio.sleep(_AGAIN_SECONDS)
+    except TimeoutError:
+        raise Unsure(f"{store.describe()} has not answered for {START_SECONDS_MAX:g} s") from None
 
 
 class _Probe:

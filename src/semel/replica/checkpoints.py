@@ -1,0 +1,152 @@
+"""Writes checkpoints into the store, and then deletes what nobody needs any more.
+
+A checkpoint is the state at one place of the journal, and what the files of the log have there. Its objects are created
+first; then, when everything before that place is durable, one conditional write of the floor names them. Only then may
+be deleted: slots that the checkpoint before covers, and objects that neither of the two names. So a reader that starts
+from the checkpoint before has the time until the next one.
+
+A broker that was replaced may still do all this. It cannot put back an older floor, its objects bear its own epoch, and
+it deletes no object of a later one. What a crash leaves is garbage, which the next checkpoint removes.
+"""
+
+import asyncio
+import contextlib
+import math
+from collections.abc import AsyncIterator, Callable
+from typing import Final
+
+from semel.core.slots import BrokenHistory
+from semel.replica.contents import Contents
+from semel.replica.floor import FLOOR_KEY, Floor, read_floor
+from semel.replica.restore import AT_ONCE, check_replaced, read_checkpoint
+from semel.replica.slot import JOURNAL, slot_of
+from semel.replica.uploads import CHECKPOINTS, SEGMENTS, Outcome, Uploads, Worker
+from semel.replica.writer import Fenced, SlotWriter, answered
+from semel.storage.checkpoint import CheckpointJob
+from semel.storage.files import Files
+from semel.store import Changed, Missing, Store, StoreError, Unsure
+
+# A slot is read in some milliseconds, and deleted in some more.
+SLOTS_MAX: Final = 2000
+# Where a checkpoint is large, it is worth as many slots more as it has of these.
+SLOT_BYTES: Final = 32 * 1024
+
+
+class StoreCheckpoints:
+    """The checkpoints of the broker that is active."""
+
+    def __init__(
+        self,
+        store: Store,
+        writer: SlotWriter,
+        worker: Worker,
+        known: tuple[Floor, Contents],
+        tell: Callable[[str], None],
+    ) -> None:
+        """`known` is what this broker has started from; `tell` is told why something could not be deleted."""
+        self._store = store
+        self._writer = writer
+        self._worker = worker
+        # The floor whose checkpoint names these contents. Files here have the same bytes.
+        self._floor, self._contents = known
+        self._tell = tell
+        self._uploads = Uploads(store, worker)
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there are so many slots behind the last checkpoint that a newcomer would have to wait for them."""
+        slots_max = max(SLOTS_MAX, sum(piece.size for piece in self._floor.pieces) // SLOT_BYTES)
+        return self._writer.next_slot - self._floor.slot >= slots_max
+
+    def begin(self, job: CheckpointJob, done: Callable[[Outcome], None]) -> None:
+        """Write a checkpoint; `done` hears how that ended. One at a time."""
+
+        async def run() -> None:
+            outcome: Outcome = None
+            try:
+                await self._keep(job)
+            except Exception as error:
+                outcome = error
+            done(outcome)
+
+        self._task = asyncio.get_running_loop().create_task(run())
+
+    def stop(self) -> None:
+        """Begin nothing any more, and wait for the disk."""
+        if self._task is not None:
+            self._task.cancel()
+        self._worker.stop()
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    async def _keep(self, job: CheckpointJob) -> None:
+        while True:
+            history = await self._writer.history_at(job.position)
+            epoch, slot = history["epoch"], history["next_slot"]
+            floor, version = await answered(lambda: read_floor(self._store))
+            self._check(floor, epoch, slot)
+            try:
+                before = await self._contents_of(job.files, floor)
+            except Missing as gone:
+                await check_replaced(self._store, floor, gone)
+                continue
+            contents = await self._uploads.contents(job, before, epoch)
+            pieces = await self._uploads.state(job, history, contents)
+            raised = Floor(epoch, slot, max(floor.deleted_below, floor.slot), pieces)
+            if await self._raise(raised, version):
+                self._floor, self._contents = raised, contents
+                needed = {*contents.objects, *before.objects, *(piece.key for piece in raised.pieces + floor.pieces)}
+                await self._clear(raised, history["fences"], needed)
+                return
+
+    def _check(self, floor: Floor, epoch: int, slot: int) -> None:
+        where = self._store.describe()
+        if floor.epoch > epoch:
+            raise Fenced(f"another broker has taken over: it has put the floor in {where}")
+        if floor.slot > slot:
+            raise BrokenHistory(f"{where}: the floor is at slot {floor.slot}, before that slot was written")
+
+    async def _contents_of(self, files: Files, floor: Floor) -> Contents:
+        """What the checkpoint of this floor names, as far as the files here have the same bytes. Another broker may
+        have written it, whose files were compacted otherwise."""
+        if floor.pieces == self._floor.pieces:
+            return self._contents
+        state, _ = await read_checkpoint(self._store, floor)
+        return await self._uploads.same(files, Contents.from_record(state["contents"]))
+
+    async def _raise(self, raised: Floor, version: str) -> bool:
+        """Put the floor in the place of the one with this version; False if another broker was faster."""
+        # An answer may have been lost, so that our own second attempt is refused.
+        with contextlib.suppress(Changed):
+            await answered(lambda: self._store.replace(FLOOR_KEY, raised.encode(), version))
+        return (await answered(lambda: read_floor(self._store)))[0] == raised
+
+    # -- deleting -----------------------------------------------------------------------------------------------
+
+    async def _clear(self, floor: Floor, fences: list[int], needed: set[str]) -> None:
+        """Delete what the floor allows. What remains is found by the next checkpoint."""
+        try:
+            waste = [key async for key in self._waste(floor, frozenset(fences), needed)]
+            for first in range(0, len(waste), AT_ONCE):
+                await asyncio.gather(*(self._store.delete(key) for key in waste[first : first + AT_ONCE]))
+        except Unsure:
+            return
+        except StoreError as refusal:
+            self._tell(str(refusal))
+
+    async def _waste(self, floor: Floor, fences: frozenset[int], needed: set[str]) -> AsyncIterator[str]:
+        async for key, _ in self._store.list(JOURNAL):
+            slot = slot_of(key)
+            if slot is not None and slot < floor.deleted_below and slot not in fences:
+                yield key
+        for folder in (SEGMENTS, CHECKPOINTS):
+            async for key, _ in self._store.list(folder):
+                if key not in needed and _epoch_of(key) <= floor.epoch:
+                    yield key
+
+
+def _epoch_of(key: str) -> float:
+    """The epoch of the broker that has created an object; beyond all of them, if none has."""
+    number = key.rpartition("/")[2].partition("-")[0]
+    return int(number) if number.isdigit() else math.inf

@@ -1,0 +1,114 @@
+"""Starts from the checkpoint that the floor names: fetches what it says, and the files that it speaks of.
+
+A file of which the directory has the right bytes already is not fetched: so a broker that starts again on its own cache
+fetches what it lacks, and one that was overtaken by a newer checkpoint while it was fetching goes on with that one. All
+bytes are compared with their digests before anybody sees them.
+"""
+
+import asyncio
+from collections import defaultdict
+from functools import partial
+from typing import Final, NamedTuple
+
+from semel.core.slots import BrokenHistory, History
+from semel.replica.contents import NOTHING, Contents, Extent
+from semel.replica.floor import Floor, read_floor
+from semel.replica.slot import digest_of
+from semel.replica.writer import answered
+from semel.storage import checkpoint
+from semel.storage.checkpoint import Content
+from semel.storage.files import File, Files
+from semel.storage.journal import Damaged
+from semel.store import Missing, Store
+
+# Objects that are fetched, created or deleted at once.
+AT_ONCE: Final = 4
+
+
+class Beginning(NamedTuple):
+    """Where a broker starts."""
+
+    floor: Floor
+    # The slots that the checkpoint covers.
+    history: History
+    contents: Contents
+    # What the checkpoint says; None if there is none yet.
+    content: Content | None
+
+
+async def restore(store: Store, files: Files) -> Beginning:
+    """The newest checkpoint, with its files in this directory. Raises BrokenHistory if the store has lost or changed
+    something of it."""
+    while True:
+        floor, _ = await answered(lambda: read_floor(store))
+        if not floor.pieces:
+            return Beginning(floor, History(), NOTHING, None)
+        try:
+            state, packed = await read_checkpoint(store, floor)
+            contents = Contents.from_record(state["contents"])
+            await _fetch(store, files, contents)
+        except Missing as gone:
+            await check_replaced(store, floor, gone)
+            continue
+        if (await answered(lambda: read_floor(store)))[0].deleted_below <= floor.slot:
+            return Beginning(floor, History.from_record(state["journal"]), contents, (state, packed))
+
+
+async def read_checkpoint(store: Store, floor: Floor) -> Content:
+    """What the checkpoint of this floor says. Raises Missing if it is deleted by now."""
+    parts = []
+    for key, size, digest in floor.pieces:
+        body = (await answered(partial(store.get, key))).body
+        if len(body) != size or digest_of([body]).hex() != digest:
+            raise BrokenHistory(f"{store.describe()}: {key} is damaged: the floor knows another digest of it")
+        parts.append(body)
+    try:
+        return checkpoint.decode(b"".join(parts), f"{store.describe()}: {floor.pieces[0].key}")
+    except Damaged as damaged:
+        raise BrokenHistory(str(damaged)) from None
+
+
+async def check_replaced(store: Store, floor: Floor, gone: Missing) -> None:
+    """An object is gone that the checkpoint of this floor needs. Raises BrokenHistory unless there is a newer floor."""
+    if (await answered(lambda: read_floor(store)))[0] == floor:
+        raise BrokenHistory(f"{gone}, and the newest checkpoint needs it") from None
+
+
+def has(file: File, extent: Extent) -> bool:
+    """Whether the file has the bytes of an extent."""
+    content = file.read_at(extent.size, extent.position)
+    return len(content) == extent.size and digest_of([content]).hex() == extent.digest
+
+
+async def _fetch(store: Store, files: Files, contents: Contents) -> None:
+    lacking: defaultdict[str, list[tuple[str, Extent]]] = defaultdict(list)
+    for path, row in contents.files.items():
+        files.make_directory(path.rpartition("/")[0])
+        file = files.open(path, create=True)
+        try:
+            for extent in row:
+                if not has(file, extent):
+                    lacking[extent.key].append((path, extent))
+                await asyncio.sleep(0)
+            # What is behind that is no part of the checkpoint, and may be of another file of this name.
+            file.truncate(min(file.size(), max(extent.position + extent.size for extent in row)))
+        finally:
+            file.close()
+    keys = list(lacking)
+    for first in range(0, len(keys), AT_ONCE):
+        some = keys[first : first + AT_ONCE]
+        bodies = await asyncio.gather(*(answered(partial(store.get, key)) for key in some))
+        for key, found in zip(some, bodies, strict=True):
+            for path, extent in lacking[key]:
+                _put(files, path, extent, found.body, f"{store.describe()}: {key}")
+
+
+def _put(files: Files, path: str, extent: Extent, body: bytes, where: str) -> None:
+    part = memoryview(body)[extent.place : extent.place + extent.size]
+    if len(part) != extent.size or digest_of([part]).hex() != extent.digest:
+        raise BrokenHistory(f"{where} is damaged: the checkpoint knows another digest of {path} in it")
+    file = files.open(path)
+    try:
+        file.write_at([part], extent.position)
+    finally:
+        file.close()

@@ -1,0 +1,144 @@
+"""Creates the objects of a checkpoint: what the files of a log have and the store does not, and the state.
+
+Every object gets a name that was never used before, with the epoch of its broker. Nothing counts before the floor names
+it. The disk is read, and digests are made, in a thread.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Final, Protocol, TypeVar
+
+from semel.replica.contents import OBJECT_BYTES_MAX, Contents, Extent, kept, missing, packed, with_object
+from semel.replica.floor import Piece
+from semel.replica.restore import AT_ONCE, has
+from semel.replica.slot import digest_of
+from semel.replica.writer import Fenced, create_surely
+from semel.storage import checkpoint
+from semel.storage.checkpoint import CheckpointJob
+from semel.storage.files import Files
+from semel.storage.journal import Damaged
+from semel.storage.segment import Stretch
+from semel.store import Store
+
+SEGMENTS: Final = "segments"
+CHECKPOINTS: Final = "checkpoints"
+
+Result = TypeVar("Result")
+Outcome = BaseException | None
+
+
+class Worker(Protocol):
+    """A thread that waits for the disk."""
+
+    def run(self, job: Callable[[], None], done: Callable[[Outcome], None]) -> None:
+        """Run `job` in the thread, then `done` on the event loop."""
+
+    def stop(self) -> None:
+        """Return when all jobs have run."""
+
+
+class Uploads:
+    """The objects that one process creates."""
+
+    def __init__(self, store: Store, worker: Worker) -> None:
+        self._store = store
+        self._worker = worker
+        self._name = secrets.token_hex(8)
+        self._objects = 0
+
+    async def contents(self, job: CheckpointJob, before: Contents, epoch: int) -> Contents:
+        """What the files have that the checkpoint speaks of. What the one before names is not created again."""
+        contents, batches = await self._in_thread(partial(_planned, job, before))
+        for first in range(0, len(batches), AT_ONCE):
+            some = batches[first : first + AT_ONCE]
+            await asyncio.gather(*(self._batch(job.files, batch, contents, epoch) for batch in some))
+        return contents
+
+    async def _batch(self, files: Files, batch: list[Stretch], contents: Contents, epoch: int) -> None:
+        body, digests = await self._in_thread(partial(_read, files, batch))
+        with_object(contents, await self._create(SEGMENTS, epoch, body), batch, digests)
+
+    async def state(self, job: CheckpointJob, history: dict[str, Any], contents: Contents) -> tuple[Piece, ...]:
+        """The checkpoint itself, as of the end of this history."""
+        parts = await self._in_thread(partial(_encoded, job, history, contents))
+        epoch = history["epoch"]
+        pieces = [Piece(await self._create(CHECKPOINTS, epoch, part), len(part), digest) for part, digest in parts]
+        return tuple(pieces)
+
+    async def same(self, files: Files, named: Contents) -> Contents:
+        """The same contents without the extents whose bytes the files here do not have."""
+        rows = {path: await self._in_thread(partial(_same, files, path, row)) for path, row in named.files.items()}
+        return Contents(rows, named.objects)
+
+    async def _create(self, folder: str, epoch: int, body: bytes) -> str:
+        self._objects += 1
+        key = f"{folder}/{epoch:08d}-{self._name}-{self._objects}"
+        if not await create_surely(self._store, key, body):
+            raise Fenced(f"another broker has taken over: it has removed {key} from {self._store.describe()}")
+        return key
+
+    async def _in_thread(self, job: Callable[[], Result]) -> Result:
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        results: list[Result] = []
+
+        def done(outcome: Outcome) -> None:
+            if ended.done():
+                return
+            if outcome is None:
+                ended.set_result(None)
+            else:
+                ended.set_exception(outcome)
+
+        self._worker.run(lambda: results.append(job()), done)
+        await ended
+        return results[0]
+
+
+def _planned(job: CheckpointJob, before: Contents) -> tuple[Contents, list[list[Stretch]]]:
+    """What stays of the contents of the checkpoint before, and what goes into each new object."""
+    sizes = {}
+    for path, size in job.contents:
+        if size is None:
+            file = job.files.open(path)
+            size = file.size()
+            file.close()
+        sizes[path] = size
+    contents = kept(before, sizes)
+    return contents, list(packed(list(missing(contents, sizes))))
+
+
+def _read(files: Files, batch: Iterable[Stretch]) -> tuple[bytes, list[str]]:
+    """The bytes of an object, and the digest of each part."""
+    parts = []
+    for path, position, size in batch:
+        file = files.open(path)
+        try:
+            parts.append(file.read_at(size, position))
+        finally:
+            file.close()
+        if len(parts[-1]) < size:
+            raise Damaged(f"{files.describe(path)}: ends at offset {position + len(parts[-1])}, and has lost its end")
+    return b"".join(parts), [digest_of([part]).hex() for part in parts]
+
+
+def _same(files: Files, path: str, row: Iterable[Extent]) -> list[Extent]:
+    """The extents whose bytes the file here has."""
+    try:
+        file = files.open(path)
+    except FileNotFoundError:
+        return []
+    try:
+        return [extent for extent in row if has(file, extent)]
+    finally:
+        file.close()
+
+
+def _encoded(job: CheckpointJob, history: dict[str, Any], contents: Contents) -> list[tuple[bytes, str]]:
+    """The checkpoint in pieces, each with its digest."""
+    packed_parts = job.packed()
+    state = {**job.state, "journal": history, "contents": contents.to_record()}
+    text = b"".join(checkpoint.encode(state, packed_parts))
+    pieces = [text[first : first + OBJECT_BYTES_MAX] for first in range(0, len(text), OBJECT_BYTES_MAX)]
+    return [(piece, digest_of([piece]).hex()) for piece in pieces]

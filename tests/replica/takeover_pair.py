@@ -1,0 +1,91 @@
+"""Two `semel serve` on one store, for tests in which one of them takes over from the other."""
+
+import fcntl
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+
+from confluent_kafka import Consumer, TopicPartition
+
+from semel.testing.served import ServedBroker
+
+# A broker that was killed is given up after this. A broker that a busy machine keeps from running must not be.
+LEASE = "--lease-seconds=5"
+SETTINGS = {"log_level": 0, "retry.backoff.ms": 20, "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 50}
+
+
+class Pair:
+    """The active broker, and the one that stands by."""
+
+    def __init__(self, directory: Path, store: str = "") -> None:
+        self._directory = directory
+        self.store = store or f"file://{directory}/store"
+        self._numbers = count()
+        self._disks: dict[ServedBroker, Path] = {}
+        self.active = self.fresh().start()
+        self.standby = self.fresh().start()
+        self.addresses = [self.active.bootstrap, self.standby.bootstrap]
+        assert (self.active.is_standing_by, self.standby.is_standing_by) == (False, True)
+
+    def fresh(self) -> ServedBroker:
+        """A broker that has never seen the log."""
+        disk = self._directory / f"disk{next(self._numbers)}"
+        broker = ServedBroker(disk, f"--store={self.store}", LEASE)
+        self._disks[broker] = disk
+        return broker
+
+    def take_over(self, how: str) -> int:
+        """Have the standby take over; answer how the other one ended. It is back as the standby then, and if it was
+        killed, with an empty disk."""
+        gone = self.active
+        if how == "kill":
+            gone.kill()
+            shutil.rmtree(self._disks[gone])
+            self.standby.wait_until_active()
+        elif how == "stop":
+            gone.terminate()
+            self.standby.wait_until_active()
+        else:
+            with self._lock():
+                gone.pause()
+            self.standby.wait_until_active()
+            gone.resume()
+        code = gone.wait()
+        self.active, self.standby = self.standby, gone
+        gone.start()
+        assert gone.is_standing_by
+        return code
+
+    @contextmanager
+    def _lock(self) -> Iterator[None]:
+        """A process that stands still with the lock of the directory would keep the standby waiting for it."""
+        path = self._directory / "store/.lock"
+        if not path.exists():
+            yield
+            return
+        with path.open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def end(self) -> None:
+        for broker in (self.standby, self.active):
+            broker.kill()
+
+
+def values_of(bootstrap: str, topic: str) -> list[bytes]:
+    """What a consumer of committed records reads, in its order."""
+    consumer = Consumer({**SETTINGS, "bootstrap.servers": bootstrap, "group.id": "reader"})
+    partition = TopicPartition(topic, 0, 0)
+    consumer.assign([partition])
+    _, end = consumer.get_watermark_offsets(partition, timeout=30)
+    values: list[bytes] = []
+    try:
+        while consumer.position([partition])[0].offset < end:
+            message = consumer.poll(1)
+            if message is not None and message.error() is None:
+                values.append(message.value() or b"")
+        return values
+    finally:
+        consumer.close()
