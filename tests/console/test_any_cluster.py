@@ -65,6 +65,10 @@ def test_each_page_says_what_the_clients_have_done(bootstrap: str, any_cluster: 
     stuck.produce(topic, "open")
     assert stuck.flush(60) == 0
 
+    reader = Consumer({**settings, "group.id": f"reads-{topic}"})
+    reader.commit(offsets=[TopicPartition(topic, 0, 3)], asynchronous=False)
+    reader.close()
+
     (listed,) = topics.every_topic(any_cluster, asked(find=topic))["topics"]
     # Each end of a transaction takes an offset.
     assert (listed["partitions"], listed["offsets"], listed["bytes"] > 0) == (1, 5, True)
@@ -84,6 +88,7 @@ def test_each_page_says_what_the_clients_have_done(bootstrap: str, any_cluster: 
 
     (found,) = transactions.open_transactions(any_cluster, asked(find=name))["transactions"]
     (place,) = found["partitions"]
+    assert place["readers"] == [{"group": f"reads-{topic}", "behind": 1}]
     assert (place["begun"], place["stable"], place["end"], place["holds"]) == (4, 4, 5, 1)
     shown_producers = producers.of_topic(any_cluster, asked(topic=topic))["producers"]
     assert {one["transactional_id"]: one["begun"] for one in shown_producers}[name] == 4

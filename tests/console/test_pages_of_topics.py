@@ -179,6 +179,7 @@ def test_open_transactions_are_shown_oldest_first_with_what_each_holds_back(
     assert (stuck["producer_id"], stuck["producer_epoch"]) == first.identity
     assert stuck["timeout_ms"] == 60_000
     (place,) = stuck["partitions"]
+    assert place["readers"] == []
     assert (place["begun"], place["stable"], place["end"], place["holds"]) == (0, 0, 4, 4)
     assert [(one["partition"], one["begun"], one["holds"]) for one in other["partitions"]] == [(0, 1, 0), (1, None, 0)]
     assert transactions.open_transactions(cluster, asked(find="STU"))["count"] == 1

@@ -37,7 +37,7 @@ def every_group(cluster: Cluster, query: Query) -> Answer:
     found = [one for one in groups.listed(cluster).values() if wanted in one.name.lower()]
     page = query.number("page", 1, least=1)
     shown = found[(page - 1) * GROUPS_MAX : page * GROUPS_MAX]
-    places = {one.name: _committed(cluster, one) for one in shown}
+    places = {one.name: committed_of(cluster, one) for one in shown}
     stable = _ends(cluster, {where for known in places.values() for where in known or ()}, Isolation.READ_COMMITTED)
     return {
         "count": len(found),
@@ -49,7 +49,7 @@ def every_group(cluster: Cluster, query: Query) -> Answer:
     }
 
 
-def _committed(cluster: Cluster, group: Listed) -> dict[TopicPartition, int] | None:
+def committed_of(cluster: Cluster, group: Listed) -> dict[TopicPartition, int] | None:
     """How far a group has come; None where that cannot be asked, as of a group that keeps no offsets."""
     try:
         coordinator = cluster.coordinator(group.name, GROUP)
@@ -84,7 +84,7 @@ def one_group(cluster: Cluster, query: Query) -> Answer:
     coordinator = cluster.coordinator(group.name, GROUP)
     members = groups.members(cluster, coordinator, group)
     owners = {where: one.member_id for one in members for where in one.partitions}
-    committed = _committed(cluster, group) or {}
+    committed = committed_of(cluster, group) or {}
     every = sorted({*committed, *owners})
     page = query.number("page", 1, least=1)
     shown = every[(page - 1) * ROWS_MAX : page * ROWS_MAX]

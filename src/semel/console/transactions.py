@@ -7,11 +7,12 @@ begins. So of all that are open in a partition one holds the readers back, and t
 import contextlib
 from typing import Any, Final
 
-from semel.client import admin, transactional_ids
+from semel.client import admin, groups, transactional_ids
 from semel.client.cluster import TRANSACTION, Cluster
 from semel.client.errors import AuthenticationFailed, LogError
 from semel.client.places import LATEST, Isolation, TopicPartition
 from semel.client.transactional_ids import OPEN, Described
+from semel.console.groups import committed_of
 from semel.console.http import Refused
 from semel.console.query import Query
 from semel.console.topics import led, offsets
@@ -21,6 +22,9 @@ ASKED_MAX: Final = 1_000
 SHOWN_MAX: Final = 50
 # A transaction over more partitions than this is shown with its first ones.
 PARTITIONS_MAX: Final = 20
+# Each group is a request; those that come later in the order of names are not looked at.
+GROUPS_ASKED_MAX: Final = 100
+READERS_MAX: Final = 10
 _NOTHING_OPEN: Final = -1
 
 Answer = dict[str, Any]
@@ -42,6 +46,8 @@ def open_transactions(cluster: Cluster, query: Query) -> Answer:
     ongoing.sort(key=lambda one: (one.began_at_ms is None, one.began_at_ms))
     shown = ongoing[:SHOWN_MAX]
     places = _places(cluster, shown)
+    held = {where for one in shown for where in one.partitions[:PARTITIONS_MAX] if _holds(one, where, places)}
+    readers = _readers(cluster, held, places.stable) if held else {}
     return {
         "count": count,
         "asked": len(ongoing),
@@ -53,7 +59,7 @@ def open_transactions(cluster: Cluster, query: Query) -> Answer:
                 "began_ms": one.began_at_ms,
                 "timeout_ms": one.timeout_ms,
                 "partition_count": len(one.partitions),
-                "partitions": [_place(one, where, places) for where in one.partitions[:PARTITIONS_MAX]],
+                "partitions": [_place(one, where, places, readers) for where in one.partitions[:PARTITIONS_MAX]],
             }
             for one in shown
         ],
@@ -84,17 +90,37 @@ def _places(cluster: Cluster, shown: list[Described]) -> _Places:
     return places
 
 
-def _place(one: Described, where: TopicPartition, places: _Places) -> Answer:
+def _holds(one: Described, where: TopicPartition, places: _Places) -> bool:
+    """Whether readers of committed records wait in this partition for this very transaction."""
     begun = places.begun.get((where, one.producer_id), _NOTHING_OPEN)
-    stable = places.stable.get(where)
-    holds = begun != _NOTHING_OPEN and begun == stable
+    return begun != _NOTHING_OPEN and begun == places.stable.get(where)
+
+
+def _readers(
+    cluster: Cluster, held: set[TopicPartition], stable: dict[TopicPartition, int]
+) -> dict[TopicPartition, list[Answer]]:
+    """The groups that read these partitions, and how far each is from the last stable offset, at which it waits."""
+    readers: dict[TopicPartition, list[Answer]] = {}
+    for group in list(groups.listed(cluster).values())[:GROUPS_ASKED_MAX]:
+        for where, offset in (committed_of(cluster, group) or {}).items():
+            if where in held:
+                readers.setdefault(where, []).append({"group": group.name, "behind": max(stable[where] - offset, 0)})
+    return readers
+
+
+def _place(
+    one: Described, where: TopicPartition, places: _Places, readers: dict[TopicPartition, list[Answer]]
+) -> Answer:
+    begun = places.begun.get((where, one.producer_id), _NOTHING_OPEN)
+    holds = _holds(one, where, places)
     return {
         "topic": where.topic,
         "partition": where.partition,
         "begun": None if begun == _NOTHING_OPEN else begun,
-        "stable": stable,
+        "stable": places.stable.get(where),
         "end": places.end.get(where),
         "holds": places.end[where] - begun if holds else 0,
+        "readers": readers.get(where, [])[:READERS_MAX] if holds else [],
     }
 
 

@@ -13,6 +13,7 @@ export const words = [
   ["open transaction", "A producer has begun it and has neither committed nor aborted it. The broker aborts it by itself when its timeout is over."],
   ["last stable offset", "Readers of committed records get what is before it. In each partition it is where the oldest open transaction begins."],
   ["holds back", "The transaction begins where the last stable offset is, so it is the one that readers of committed records wait for: they do not get the records behind it, even committed ones."],
+  ["groups that read it", "How far each is from the last stable offset, at which a reader of committed records waits until the transaction ends. A reader of all records does not wait; the broker cannot tell the two apart."],
   ["abort", "Claims the transactional id, as a new instance of the producer would. The broker aborts what is open and fences the producer: if it still lives, its next request is refused."],
 ];
 
@@ -41,13 +42,14 @@ function empty() {
 function transaction(one, tools) {
   const held = one.partitions.filter((where) => where.holds);
   const age = one.began_ms === null ? "not known" : [time(one.began_ms), ` ${duration(tools.now - one.began_ms)} ago`];
-  const columns = [["Partition", "name"], ["Begins at", "number"], ["Last stable", "number"], ["End", "number"], ["Holds back", "number"]];
+  const columns = [["Partition", "name"], ["Begins at", "number"], ["Last stable", "number"], ["End", "number"], ["Holds back", "number"], ["Groups that read it", "name"]];
   const rows = one.partitions.map((where) => [
     link("/records", { topic: where.topic, partition: where.partition, from: where.begun ?? "latest" }, `${where.topic}-${where.partition}`),
     where.begun === null ? "nothing written" : number(where.begun),
     number(where.stable),
     number(where.end),
     where.holds ? h("strong", { class: "held" }, counted(where.holds, "offset")) : "0",
+    where.readers.map((one, place) => [place ? ", " : null, link("/group", { group: one.group }, one.group), ` ${waits(one.behind)}`]),
   ]);
   const more = one.partition_count - one.partitions.length;
   return h(
@@ -65,6 +67,10 @@ function transaction(one, tools) {
       : table(`Partitions of ${one.id}${more > 0 ? `, and ${more} more` : ""}`, columns, rows),
     h("p", {}, ending(one, tools)),
   );
+}
+
+function waits(behind) {
+  return behind === 0 ? "waits there" : `is ${behind} before it`;
 }
 
 function ending(one, { allowsChanges, change }) {
