@@ -193,6 +193,7 @@ def metrics() -> str:
             GENERATED,
             "What `semel serve --metrics HOST:PORT` serves under `/metrics`, in Prometheus' text format. Counters",
             "begin at 0 with each start. What to alert on: [Operate a broker](../how-to/operate.md#what-to-watch).",
+            "Beside it, `/decisions` tells [each verdict](../how-to/operate.md#watch-the-verdicts) as it falls.",
             "",
             "| name | kind | |",
             "|---|---|---|",

@@ -97,7 +97,7 @@ def test_a_gap_names_the_number_that_is_missing(ids: ProducerIds) -> None:
     send(partition, ids, batch(producer_id, 0))
     decision = send(partition, ids, batch(producer_id, 5))
     assert decision == Verdict(
-        GAP, error=refusals.OUT_OF_ORDER_SEQUENCE_NUMBER, message="sequence gap (expected 1, got 5)"
+        GAP, error=refusals.OUT_OF_ORDER_SEQUENCE_NUMBER, message="sequence gap (expected 1, got 5)", expected=1
     )
 
 

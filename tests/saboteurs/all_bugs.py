@@ -21,6 +21,7 @@ from saboteurs.security_bugs import SECURITY_BUGS
 from saboteurs.sink_bugs import SINK_BUGS
 from saboteurs.step_bugs import STEP_BUGS
 from saboteurs.store_bugs import STORE_BUGS
+from saboteurs.watching_bugs import WATCHING_BUGS
 
 ALL_BUGS: Final[tuple[Bug, ...]] = (
     *BROKER_BUGS,
@@ -41,4 +42,5 @@ ALL_BUGS: Final[tuple[Bug, ...]] = (
     *KIT_BUGS,
     *SECURITY_BUGS,
     *CONSOLE_BUGS,
+    *WATCHING_BUGS,
 )

@@ -27,6 +27,7 @@ from semel.broker.clock import Clock
 from semel.broker.compactor import Compactor
 from semel.broker.connection import Connection, Exchange
 from semel.broker.consumer_groups import ConsumerGroupCoordinator
+from semel.broker.decisions import Decisions
 from semel.broker.disk_thread import DiskThread
 from semel.broker.doors import Doors
 from semel.broker.events import Events
@@ -109,6 +110,7 @@ class Broker:
         """
         self.limits = limits or Limits()
         self.metrics = Metrics()
+        self.decisions = Decisions(self.metrics)
         self.events = Events(security_log=security_log)
         self._security_log = security_log
         self.listeners = list(listeners) or [Listener(host=host, port=port)]
@@ -126,9 +128,8 @@ class Broker:
         self.receive_memory = ReceiveMemory(self.limits.receive_bytes_max)
         self.waiting_partitions = 0
         self.unsent_bytes = 0
-        # Since the log was recovered.
+        # Since the log was recovered, and what follows since the broker was started.
         self.log: Log
-        # Since the broker was started.
         self.clock: Clock
         self.turns: Turns
         self.pump: JournalPump

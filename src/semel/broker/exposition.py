@@ -52,18 +52,11 @@ def _family(kind: str, name: str, text: str, samples: Iterable[_Sample] | float)
 
 def _batches(broker: Broker) -> Iterator[str]:
     metrics = broker.metrics
-    outcomes = {
-        "accepted": metrics.accepted_batches,
-        "duplicate": metrics.duplicate_batches,
-        "gap": metrics.gap_batches,
-        "fenced": metrics.fenced_batches,
-        "refused": metrics.refused_batches,
-    }
     yield from _family(
         "counter",
         "batches_total",
         "Batches that clients sent, by their outcome; only accepted ones were written.",
-        [(f'{{outcome="{outcome}"}}', count) for outcome, count in outcomes.items()],
+        [(f'{{outcome="{outcome}"}}', count) for outcome, count in metrics.batches.items()],
     )
     yield from _family("counter", "records_total", "Records in accepted batches.", metrics.accepted_records)
 

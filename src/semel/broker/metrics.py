@@ -117,6 +117,22 @@ class Metrics:
         self.synced_entries_bytes = 0
         self.latencies: dict[int, Histogram] = {}
 
+    @property
+    def batches(self) -> dict[str, int]:
+        """Batches that clients sent, by their outcome; only accepted ones were written."""
+        return {
+            "accepted": self.accepted_batches,
+            "duplicate": self.duplicate_batches,
+            "gap": self.gap_batches,
+            "fenced": self.fenced_batches,
+            "refused": self.refused_batches,
+        }
+
+    @property
+    def judged_batches(self) -> int:
+        """Batches on whose claim there was a verdict."""
+        return self.accepted_batches + self.duplicate_batches + self.gap_batches + self.fenced_batches
+
     def observe_latency(self, api_key: int, seconds: float) -> None:
         histogram = self.latencies.get(api_key)
         if histogram is None:

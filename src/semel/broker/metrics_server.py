@@ -1,26 +1,65 @@
-"""GET /metrics over HTTP, for Prometheus: one request, one answer, end of connection.
+"""What an operator's tools get over HTTP: /metrics for Prometheus; /decisions, the verdicts on batches as they fall.
 
-It is a door for an operator's tool, so it is small rather than able: a bounded number of connections, a bounded
-request, a deadline. It must never hold up or break the broker, whatever is sent to it.
+This is small rather than able: a bounded number of connections, a bounded request, a deadline. An answer ends its
+connection; /decisions is a stream of server-sent events, and goes on until its client goes. Whatever a client sends
+must never hold up or break the broker.
+
+There is no login here, and a decision names topics and producers. So it is told to this machine alone, unless the
+operator trusts the network; and to no page of a browser, whether it asks from another site or has its own name resolve
+to this machine (DNS rebinding).
 """
 
 import asyncio
-from typing import Final
+from ipaddress import ip_address
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
 
 from semel.broker.broker import Broker
+from semel.broker.decisions import SUBSCRIPTIONS_MAX, Subscription, event_of
 from semel.broker.exposition import CONTENT_TYPE, exposition
+from semel.security.listeners import Listener
 
-PATH: Final = "/metrics"
+METRICS_PATH: Final = "/metrics"
+DECISIONS_PATH: Final = "/decisions"
 REQUEST_BYTES_MAX: Final = 8 * 1024
 CONNECTIONS_MAX: Final = 16
-# For a request to come in and for its answer to be taken.
+# For a request to come in and for its answer to be taken; and for an event of a stream.
 DEADLINE_SECONDS: Final = 10.0
+# Decisions that fall within this time share an event: nobody reads faster.
+GATHER_SECONDS: Final = 0.1
+# A stream on which nothing happens says so, or nobody would learn that its connection is gone.
+QUIET_SECONDS_MAX: Final = 15.0
+
+_STREAM_HEAD: Final = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n"
+)
+
+
+class _Request(NamedTuple):
+    method: str
+    path: str
+    # By their names in small letters.
+    headers: dict[str, str]
+
+
+class _Refused(Exception):
+    """The request gets this answer and no other."""
+
+    def __init__(self, status: str, body: str, header: str = "") -> None:
+        super().__init__(status)
+        self.answer = _response(status, body, header)
 
 
 async def serve_metrics(
-    broker: Broker, host: str, port: int, *, deadline_seconds: float = DEADLINE_SECONDS
+    broker: Broker, host: str, port: int, *, insecure: bool = False, deadline_seconds: float = DEADLINE_SECONDS
 ) -> asyncio.Server:
-    """Listen; OSError if the port cannot be had. Close what is returned to stop."""
+    """Listen; OSError if the port cannot be had. Close what is returned to stop. With `insecure` other machines may ask
+    for decisions, too."""
+    listener = Listener(host=host, port=port)
+    tells_decisions = insecure or listener.is_on_loopback
+    # Those that the operator has chosen: nobody else can have one of them resolve to this machine.
+    chosen = {host, *(name for one in broker.listeners for name in (one.host, one.reached_at[0]))}
+    names = {"localhost", *(name.lower() for name in chosen if name)}
     open_connections = 0
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -30,39 +69,116 @@ async def serve_metrics(
             if open_connections > CONNECTIONS_MAX:
                 return
             async with asyncio.timeout(deadline_seconds):
-                writer.write(await _answer(broker, reader))
-                await writer.drain()
-                writer.close()
-                await writer.wait_closed()
-        except (OSError, TimeoutError):
+                subscription = await _answer(reader, writer)
+                if subscription is None:
+                    await writer.drain()
+                    writer.close()
+                    await writer.wait_closed()
+            if subscription is not None:
+                try:
+                    await _stream(broker, subscription, reader, writer, deadline_seconds)
+                finally:
+                    broker.decisions.unsubscribe(subscription)
+        except (OSError, TimeoutError, asyncio.CancelledError):
+            # Cancelled is who is still here when the loop ends; some versions of asyncio would print that.
             pass
         finally:
             open_connections -= 1
             # At once: what has not been taken by now will not be waited for.
             writer.transport.abort()
 
+    async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Subscription | None:
+        """Answer a request, or answer with the subscription whose decisions are to follow."""
+        try:
+            request = await _read(reader)
+            if request.method != "GET":
+                raise _Refused("405 Method Not Allowed", "GET it\n", "Allow: GET\r\n")
+            if request.path == METRICS_PATH:
+                writer.write(_response("200 OK", exposition(broker), content_type=CONTENT_TYPE))
+                return None
+            if not tells_decisions:
+                raise _Refused("403 Forbidden", "this machine alone is told decisions, without --insecure\n")
+            _check_asker(request.headers, names)
+            subscription = broker.decisions.subscribe()
+            if subscription is None:
+                raise _Refused("503 Service Unavailable", f"{SUBSCRIPTIONS_MAX} are told decisions already\n")
+            return subscription
+        except _Refused as refused:
+            writer.write(refused.answer)
+            return None
+
     return await asyncio.start_server(serve, host, port, limit=REQUEST_BYTES_MAX)
 
 
-async def _answer(broker: Broker, reader: asyncio.StreamReader) -> bytes:
+async def _read(reader: asyncio.StreamReader) -> _Request:
+    headers: dict[str, str] = {}
     try:
-        request = await reader.readuntil(b"\n")
-        method, target, protocol = request.decode("ascii").split()
-        # The headers do not matter, but have to be read, or the end of the connection would look like an error.
-        headers = len(request)
+        line = await reader.readuntil(b"\n")
+        method, target, protocol = line.decode("ascii").split()
+        # All of them have to be read, or the end of the connection would look like an error.
+        size = len(line)
         while (line := await reader.readuntil(b"\n")).strip():
-            headers += len(line)
-            if headers > REQUEST_BYTES_MAX:
-                return _response("431 Request Header Fields Too Large", "too long\n")
+            size += len(line)
+            if size > REQUEST_BYTES_MAX:
+                raise _Refused("431 Request Header Fields Too Large", "too long\n")
+            name, _, text = line.decode("latin-1").partition(":")
+            headers[name.strip().lower()] = text.strip()
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError):
-        return _response("400 Bad Request", "this is no HTTP request\n")
+        raise _Refused("400 Bad Request", "this is no HTTP request\n") from None
     if not protocol.startswith("HTTP/1."):
-        return _response("505 HTTP Version Not Supported", "HTTP/1.1 is spoken here\n")
-    if target.partition("?")[0] != PATH:
-        return _response("404 Not Found", f"{PATH} is all there is\n")
-    if method != "GET":
-        return _response("405 Method Not Allowed", "GET it\n", "Allow: GET\r\n")
-    return _response("200 OK", exposition(broker), content_type=CONTENT_TYPE)
+        raise _Refused("505 HTTP Version Not Supported", "HTTP/1.1 is spoken here\n")
+    path = target.partition("?")[0]
+    if path not in (METRICS_PATH, DECISIONS_PATH):
+        raise _Refused("404 Not Found", f"{METRICS_PATH} and {DECISIONS_PATH} are all there is\n")
+    return _Request(method, path, headers)
+
+
+def _check_asker(headers: dict[str, str], names: set[str]) -> None:
+    """Refuse a page in a browser. A browser says when it asks for one, and it names the page's own host as this one
+    where that resolves to this machine."""
+    if "origin" in headers or headers.get("sec-fetch-site", "none") != "none":
+        raise _Refused("403 Forbidden", "no page of a browser is told decisions\n")
+    try:
+        host = urlsplit(f"//{headers.get('host', '')}").hostname or ""
+        if host in names:
+            return
+        ip_address(host)
+    except ValueError:
+        advice = "ask for its address, or for a name from --listen, --advertise or --metrics\n"
+        raise _Refused("421 Misdirected Request", f"this broker does not have that name: {advice}") from None
+
+
+async def _stream(
+    broker: Broker,
+    subscription: Subscription,
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    deadline_seconds: float,
+) -> None:
+    """Write events until the client goes. One that does not take them loses decisions, and goes after a while."""
+    # What was written counts as taken only when the kernel has it.
+    writer.transport.set_write_buffer_limits(0)
+    writer.write(_STREAM_HEAD)
+    going = asyncio.create_task(_end_with(subscription, reader))
+    try:
+        while not subscription.has_ended:
+            writer.write(event_of(subscription, broker.metrics))
+            async with asyncio.timeout(deadline_seconds):
+                await writer.drain()
+            await asyncio.sleep(GATHER_SECONDS)
+            await subscription.wait(QUIET_SECONDS_MAX)
+    finally:
+        going.cancel()
+
+
+async def _end_with(subscription: Subscription, reader: asyncio.StreamReader) -> None:
+    """Whatever the client sends now, it has not understood; most often it has gone."""
+    try:
+        await reader.read(1)
+    except OSError:
+        pass
+    finally:
+        subscription.end()
 
 
 def _response(status: str, body: str, header: str = "", content_type: str = "text/plain; charset=utf-8") -> bytes:

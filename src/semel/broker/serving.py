@@ -11,6 +11,7 @@ from semel.broker.classic_groups import ClassicGroupCoordinator
 from semel.broker.clock import Clock
 from semel.broker.connection import Exchange
 from semel.broker.consumer_groups import ConsumerGroupCoordinator
+from semel.broker.decisions import Decisions
 from semel.broker.guard import Guard
 from semel.broker.journal_pump import JournalPump
 from semel.broker.limits import Limits
@@ -46,6 +47,7 @@ class Serving(Protocol):
     pump: JournalPump
     limits: Limits
     metrics: Metrics
+    decisions: Decisions
     # Of fetches: partitions in those that wait, and bytes that clients have not taken yet.
     fetch_sessions: FetchSessions
     waiting_partitions: int

@@ -116,7 +116,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="with --store: how long the active broker may be silent before one that stands by takes over (3)",
     )
-    add("--metrics", metavar="HOST:PORT", help="serve metrics in Prometheus' text format here; port 0 picks a free one")
+    add(
+        "--metrics",
+        metavar="HOST:PORT",
+        help="serve /metrics in Prometheus' text format here, and /decisions, each verdict on a batch as it falls; "
+        "port 0 picks a free one",
+    )
     add("--partitions", type=positive, default=1, metavar="N", help="partitions of topics made without a number (1)")
     add("--no-auto-create-topics", action="store_true", help="do not make topics merely because a client asks for them")
     add(
@@ -176,7 +181,7 @@ def run(options: argparse.Namespace) -> int:
         import uvloop
 
         garbage.keep()
-        uvloop.run(_serve(broker, store, garbage, metrics, options.metrics))
+        uvloop.run(_serve(broker, store, garbage, metrics, options))
     return 0
 
 
@@ -185,7 +190,7 @@ async def _serve(
     store: "Store | None",
     garbage: Garbage,
     metrics: tuple[str, int] | None,
-    metrics_listen: str,
+    options: argparse.Namespace,
 ) -> None:
     loop = asyncio.get_running_loop()
     stop = loop.create_future()
@@ -214,8 +219,8 @@ async def _serve(
             from semel.broker.metrics_server import serve_metrics
             from semel.security.listeners import shown_address
 
-            with _listening(metrics_listen):
-                metrics_server = await serve_metrics(broker, *metrics)
+            with _listening(options.metrics):
+                metrics_server = await serve_metrics(broker, *metrics, insecure=options.insecure)
             port = metrics_server.sockets[0].getsockname()[1]
             metrics_place = f", metrics on {shown_address(metrics[0], port)}"
         if not broker.is_active:

@@ -80,6 +80,8 @@ class Verdict(NamedTuple):
     timestamp_ms: int = NO_TIMESTAMP
     error: int = NONE
     message: str | None = None
+    # What would have been accepted: the sequence number after a gap, the epoch for a producer that is fenced.
+    expected: int = 0
 
 
 _ACCEPTED: Final = Verdict(ACCEPTED)
@@ -194,9 +196,9 @@ def judge_claim(
         return Verdict(outcome, judgement.original.base_offset, judgement.original.timestamp_ms)
     if outcome is FENCED:
         why = f"fenced (epoch {header.producer_epoch}, current {judgement.expected})"
-        return Verdict(outcome, error=INVALID_PRODUCER_EPOCH, message=why)
+        return Verdict(outcome, error=INVALID_PRODUCER_EPOCH, message=why, expected=judgement.expected)
     why = f"sequence gap (expected {judgement.expected}, got {header.base_sequence})"
-    return Verdict(outcome, error=OUT_OF_ORDER_SEQUENCE_NUMBER, message=why)
+    return Verdict(outcome, error=OUT_OF_ORDER_SEQUENCE_NUMBER, message=why, expected=judgement.expected)
 
 
 def _judge(

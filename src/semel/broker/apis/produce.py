@@ -149,9 +149,9 @@ def _append(
         yield from broker.key_checks.check(records, header)
         if log.state.catalog.numbered(topic.number) is None:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic '{topic.name}' has just been deleted")
-    outcome, base_offset, timestamp_ms, error, message = log.append(
-        topic, partition, header, records, broker.clock.now_ms(), sender
-    )
+    now_ms = broker.clock.now_ms()
+    verdict = log.append(topic, partition, header, records, now_ms, sender)
+    outcome, base_offset, timestamp_ms, error, message, _ = verdict
     if outcome is ACCEPTED:
         metrics.accepted_batches += 1
         metrics.accepted_records += header.record_count
@@ -163,6 +163,8 @@ def _append(
         metrics.gap_batches += 1
     else:
         metrics.fenced_batches += 1
+    if broker.decisions.is_watched:
+        broker.decisions.tell(topic.name, index, header, verdict, now_ms)
     if error:
         return _refusal(index, error, message)
     return ProducePartitionAnswer(index, 0, base_offset, timestamp_ms, partition.state.log_start)

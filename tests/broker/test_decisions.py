@@ -1,0 +1,302 @@
+"""What somebody who watches the verdicts on batches is promised: each of them in the words of the lab, or how many were
+left out; and that nobody pays for it who does not watch."""
+
+import asyncio
+import json
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from types import FrameType
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from hypothesis import given
+from hypothesis import strategies as st
+
+from asking import Asker, at
+from eventually import eventually
+from semel.broker import decisions
+from semel.broker.broker import Broker
+from semel.broker.decisions import SUBSCRIPTIONS_MAX, Decisions, Subscription
+from semel.broker.metrics import Metrics
+from semel.broker.metrics_server import serve_metrics
+from semel.chaos.plan import Fault
+from semel.chaos.proxy import ChaosProxy
+from semel.core.batch import read_header
+from semel.core.batch_checks import Verdict
+from semel.core.producers import ACCEPTED
+from semel.security.listeners import Listener
+from semel.wire.records import encode_batch
+from semel.wire.versions import INIT_PRODUCER_ID, PRODUCE
+
+Address = tuple[str, int]
+
+
+def beside_a_broker(
+    scenario: Callable[[Broker, Address], None], broker: Broker | None = None, host: str = "127.0.0.1", **settings: Any
+) -> None:
+    """Run a scenario in a thread while the event loop serves a broker and its decisions."""
+
+    async def serve() -> None:
+        async with broker or Broker() as serving:
+            server = await serve_metrics(serving, host, 0, **settings)
+            await asyncio.to_thread(scenario, serving, ("127.0.0.1", server.sockets[0].getsockname()[1]))
+            server.close()
+
+    asyncio.run(serve())
+
+
+def status_of(address: Address, *headers: str) -> str:
+    """What a request for decisions is answered at first."""
+    with socket.create_connection(address, timeout=30) as client:
+        client.sendall("\r\n".join(("GET /decisions HTTP/1.1", *headers, "", "")).encode())
+        return client.makefile().readline().strip()
+
+
+@contextmanager
+def watching(address: Address) -> Iterator[Iterator[dict[str, Any]]]:
+    """The events of a stream; the first one has come."""
+    with socket.create_connection(address, timeout=30) as client:
+        client.sendall(b"GET /decisions HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        lines = client.makefile()
+        assert lines.readline() == "HTTP/1.1 200 OK\n"
+        head = list(iter(lines.readline, "\n"))
+        assert "Content-Type: text/event-stream\n" in head
+
+        def events() -> Iterator[dict[str, Any]]:
+            for line in lines:
+                if line.startswith("data: "):
+                    yield json.loads(line.removeprefix("data: "))
+
+        following = events()
+        assert next(following)["decisions"] == []
+        yield following
+
+
+def decisions_of(events: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Those that come; after a minute in which there was none, none comes any more."""
+    quiet = 0
+    for event in events:
+        assert event["lost"] == 0
+        quiet = 0 if event["decisions"] else quiet + 1
+        assert quiet < 5, "what is waited for was not told"
+        yield from event["decisions"]
+
+
+def sender(asker: Asker) -> Callable[..., None]:
+    """Sends batches of two records of a new producer; the newest epoch that it may have is 1."""
+    pid = asker(INIT_PRODUCER_ID, 4, transactional_id=None, transaction_timeout=60000).producer_id
+
+    def send(sequence: int, epoch: int = 0) -> None:
+        batch = bytes(encode_batch(at(1, 2), producer_id=pid, producer_epoch=epoch, base_sequence=sequence))
+        data = [{"name": "payments", "partition_data": [{"index": 0, "records": batch}]}]
+        asker(PRODUCE, 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data)
+
+    return send
+
+
+def test_each_verdict_is_told_as_it_falls_in_the_words_of_the_lab() -> None:
+    def scenario(broker: Broker, address: Address) -> None:
+        with Asker(broker.bootstrap) as asker, watching(address) as events:
+            asker.create("payments")
+            send, told = sender(asker), decisions_of(events)
+            send(0)
+            accepted = next(told)
+            assert accepted.pop("at_ms") > 0
+            assert accepted.pop("producer_id") >= 0
+            assert list(accepted.values()) == [1, "accepted", "payments", 0, 0, 0, 2, 0, None, None, "OK offset:0"]
+            send(0)
+            send(7)
+            send(0, epoch=1)
+            send(2, epoch=0)
+            keys = ("number", "outcome", "expected", "got", "said")
+            assert [[one[key] for key in keys] for one in islice(told, 4)] == [
+                [2, "duplicate", None, None, "DUPLICATE offset:0"],
+                [3, "gap", 2, 7, "ERROR: sequence gap (expected 2, got 7)"],
+                [4, "accepted", None, None, "OK offset:2"],
+                [5, "fenced", 1, 0, "ERROR: fenced (epoch 0, current 1)"],
+            ]
+
+    beside_a_broker(scenario)
+
+
+def test_who_comes_later_is_told_the_counts_since_the_start() -> None:
+    def scenario(broker: Broker, address: Address) -> None:
+        with Asker(broker.bootstrap) as asker:
+            asker.create("payments")
+            send = sender(asker)
+            for sequence in (0, 0, 2, 0, 9):
+                send(sequence)
+            with socket.create_connection(address, timeout=30) as client:
+                client.sendall(b"GET /decisions HTTP/1.1\r\nHost: localhost:80\r\n\r\n")
+                line = next(line for line in client.makefile() if line.startswith("data: "))
+            counts = json.loads(line.removeprefix("data: "))["counts"]
+            assert counts == {"accepted": 2, "duplicate": 2, "gap": 1, "fenced": 0, "refused": 0}
+
+    beside_a_broker(scenario)
+
+
+def test_a_client_whose_acknowledgement_is_lost_is_seen_to_repeat_itself() -> None:
+    def scenario(broker: Broker, address: Address) -> None:
+        with ChaosProxy(broker.bootstrap) as proxy, watching(address) as events:
+            proxy.arm(Fault.DROP_ACK)
+            settings = {"bootstrap.servers": proxy.bootstrap, "enable.idempotence": True}
+            producer = Producer({**settings, "socket.timeout.ms": 1000, "retry.backoff.ms": 50})
+            producer.produce("payments", b"17 EUR")
+            assert producer.flush(60) == 0
+            told = decisions_of(events)
+            original, repetition = next(told), next(told)
+            assert [original["outcome"], repetition["outcome"]] == ["accepted", "duplicate"]
+            for key in ("producer_id", "epoch", "sequence", "records", "offset"):
+                assert original[key] == repetition[key]
+
+    beside_a_broker(scenario)
+
+
+def test_nothing_is_put_together_while_nobody_watches() -> None:
+    """Counted: calls of anything in the file, in the thread of the event loop."""
+    calls: list[str] = []
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_filename == decisions.__file__:
+            calls.append(frame.f_code.co_name)
+
+    async def serve() -> None:
+        async with Broker() as broker:
+
+            def send() -> None:
+                with Asker(broker.bootstrap) as asker:
+                    asker.create("payments")
+                    sender_of = sender(asker)
+                    for sequence in (0, 0, 2, 9):
+                        sender_of(sequence)
+
+            sys.setprofile(note)
+            await asyncio.to_thread(send)
+            assert calls == []
+            assert broker.metrics.judged_batches == 4
+            subscription = broker.decisions.subscribe()
+            assert subscription is not None
+            calls.clear()
+
+            def send_one() -> None:
+                with Asker(broker.bootstrap) as asker:
+                    sender(asker)(0)
+
+            await asyncio.to_thread(send_one)
+            sys.setprofile(None)
+            assert calls == ["tell", "hear"], "so the count above is one of something"
+
+    asyncio.run(serve())
+
+
+HEADER = read_header(encode_batch(at(1)))
+
+
+STEPS = st.one_of(st.integers(0, 2), st.sampled_from(["tell", "join", "leave"]))
+
+
+@given(st.lists(STEPS, max_size=60), st.integers(1, 4))
+def test_each_subscriber_gets_the_newest_decisions_and_the_number_of_those_left_out(
+    steps: list[int | str], held_max: int
+) -> None:
+    """Against a naive model: a list of all that was told, and for each subscriber how far it has got in it."""
+    metrics, told = Metrics(), [0]
+    watched = Decisions(metrics, held_max=held_max)
+    reached: list[tuple[Subscription, int]] = []
+    for step in steps:
+        if step == "tell":
+            metrics.accepted_batches += 1
+            if watched.is_watched:
+                watched.tell("payments", 0, HEADER, Verdict(ACCEPTED, 17), 0)
+            told.append(metrics.accepted_batches)
+        elif step == "join":
+            subscription = watched.subscribe()
+            assert (subscription is None) == (len(reached) == SUBSCRIPTIONS_MAX)
+            if subscription is not None:
+                reached.append((subscription, len(told)))
+        elif step == "leave" and reached:
+            watched.unsubscribe(reached.pop(0)[0])
+        elif isinstance(step, int) and step < len(reached):
+            subscription, place = reached[step]
+            lost, taken = subscription.take()
+            waiting = told[place:]
+            assert [decision.number for decision in taken] == waiting[-held_max:]
+            assert lost + len(taken) == len(waiting)
+            reached[step] = (subscription, len(told))
+        assert watched.is_watched == bool(reached)
+
+
+def test_a_subscriber_who_does_not_read_holds_up_nobody_and_is_told_what_it_missed() -> None:
+    def scenario(broker: Broker, address: Address) -> None:
+        with Asker(broker.bootstrap) as asker, watching(address) as events:
+            asker.create("payments")
+            batch, count = bytes(encode_batch(at(1))), 40
+            data = [{"name": "payments", "partition_data": [{"index": 0, "records": batch}] * count}]
+            asker(PRODUCE, 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data)
+            numbers, lost = [], 0
+            while len(numbers) + lost < count:
+                event = next(events)
+                lost += event["lost"]
+                numbers += [decision["number"] for decision in event["decisions"]]
+                assert len(event["decisions"]) <= 5
+            assert lost > 0, "several fall in one turn of the event loop"
+            assert numbers == sorted(set(numbers))
+            assert numbers[-1] == count
+
+    broker = Broker()
+    broker.decisions = Decisions(broker.metrics, held_max=5)
+    beside_a_broker(scenario, broker)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        (["Host: 127.0.0.1:9464"], "200"),
+        (["Host: [::1]:9464"], "200"),
+        (["Host: LocalHost"], "200"),
+        (["Host: kafka.example.org:9464"], "200"),
+        (["Host: evil.example.org:9464"], "421"),
+        (["Host: 127.0.0.1.evil.example.org"], "421"),
+        (["Host: "], "421"),
+        (["Host: [::1"], "421"),
+        ([], "421"),
+        (["Host: 127.0.0.1", "Origin: http://evil.example.org"], "403"),
+        (["Host: 127.0.0.1", "Origin: http://127.0.0.1"], "403"),
+        (["Host: 127.0.0.1", "Sec-Fetch-Site: cross-site"], "403"),
+        (["Host: 127.0.0.1", "Sec-Fetch-Site: none"], "200"),
+    ],
+)
+def test_no_page_of_a_browser_is_told_a_decision(headers: list[str], status: str) -> None:
+    """Neither from another site nor under a name that its owner has resolve to this machine."""
+    broker = Broker(listeners=[Listener(advertised_host="Kafka.example.org")])
+    beside_a_broker(lambda _, address: check(status_of(address, *headers), status), broker)
+
+
+@pytest.mark.parametrize(("insecure", "status"), [(False, "403"), (True, "200")])
+def test_other_machines_are_told_decisions_only_where_the_network_is_trusted(insecure: bool, status: str) -> None:
+    beside_a_broker(
+        lambda _, address: check(status_of(address, "Host: 127.0.0.1"), status), host="0.0.0.0", insecure=insecure
+    )
+
+
+def test_as_many_as_may_watch_are_told_and_who_leaves_makes_room() -> None:
+    def scenario(broker: Broker, address: Address) -> None:
+        held = [watching(address) for _ in range(SUBSCRIPTIONS_MAX)]
+        for one in held:
+            one.__enter__()
+        check(status_of(address, "Host: 127.0.0.1"), "503")
+        held.pop().__exit__(None, None, None)
+        assert eventually(lambda: status_of(address, "Host: 127.0.0.1") == "HTTP/1.1 200 OK"), "there is no room"
+        for one in held:
+            one.__exit__(None, None, None)
+        assert eventually(lambda: not broker.decisions.is_watched), "somebody is still told"
+
+    beside_a_broker(scenario)
+
+
+def check(answer: str, status: str) -> None:
+    assert answer.startswith(f"HTTP/1.1 {status} ")
