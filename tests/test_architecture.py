@@ -52,6 +52,8 @@ ARROWS: dict[str, set[str]] = {
     "demo": {"semel", "cli.display", "chaos", "settings", "spark", "audit", "testing"},
     "cli": {
         *("semel", "core", "wire", "storage", "store", "security", "broker", "testing", "chaos", "settings", "client"),
+        # Who is active on a store is asked of the store, for all brokers may be down.
+        "replica",
         *("spark", "audit", "demo", "database", "publish", "outbox", "inbox", "http", "schema", "console"),
     },
 }

@@ -123,7 +123,7 @@ class Life:
         journal.follow(beginning.history.position)
         self.log = Log.beside(self.files, journal, "a cluster", self.settings, beginning.content)
         self.reader = SlotReader(store, journal, self.log, beginning.history)
-        self.writer = SlotWriter(store, journal, self.reader.history)
+        self.writer = SlotWriter(store, journal, self.reader.history, lambda *_: None)
         known = beginning.floor, beginning.contents
         self.checkpoints = StoreCheckpoints(store, self.writer, Inline(), known, self.told.append)
         return self

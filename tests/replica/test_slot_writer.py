@@ -70,7 +70,7 @@ class Active:
         self.journal = SlotJournal(1_000_000)
         self.log = Listening()
         self.reader = SlotReader(store, self.journal, self.log, History())
-        self.writer = SlotWriter(store, self.journal, self.reader.history)
+        self.writer = SlotWriter(store, self.journal, self.reader.history, lambda *_: None)
         self.told: list[tuple[int, BaseException | None]] = []
 
     async def take_over(self) -> "Active":

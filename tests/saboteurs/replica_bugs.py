@@ -14,6 +14,21 @@ _LEASE: Final = "tests/replica/test_lease.py"
 _WRITER: Final = "tests/replica/test_slot_writer.py"
 
 REPLICA_BUGS: Final[tuple[Bug, ...]] = (
+    # -- what a client may hear ---------------------------------------------------------------------------------------
+    Bug(
+        "a client hears that a partition takes part in its transaction before a takeover would know it",
+        "semel.broker.apis.add_partitions_to_txn:handle",
+        "after=broker.pump.end_to_outlive_kills",
+        "",
+        (f"{_BROKER}::test_no_client_is_told_of_a_part_of_its_transaction_that_a_kill_would_take",),
+    ),
+    Bug(
+        "a client hears that offsets take part in its transaction before a takeover would know it",
+        "semel.broker.apis.add_offsets_to_txn:handle",
+        "after=broker.pump.end_to_outlive_kills",
+        "",
+        (f"{_BROKER}::test_no_client_is_told_of_a_part_of_its_transaction_that_a_kill_would_take",),
+    ),
     # -- slots and fences ---------------------------------------------------------------------------------------------
     Bug(
         "a slot counts before those before it are there",
@@ -122,7 +137,7 @@ REPLICA_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a broker uses a store in which more slots are closed behind a fence",
-        "semel.replica.membership:_cluster_in",
+        "semel.replica.membership:read_cluster_id",
         "(version, depth) != (VERSION, DEPTH)",
         "version != VERSION",
         (f"{_BROKER}::test_a_store_of_another_version_or_depth_is_refused",),
@@ -165,7 +180,7 @@ REPLICA_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a standby takes over while the lease is held",
-        "semel.replica.membership:Membership.stand_by",
+        "semel.replica.membership:Membership._follow",
         "watch.is_over",
         "True",
         (f"{_BROKER}::test_what_was_acknowledged_is_there_again_on_an_empty_disk",),

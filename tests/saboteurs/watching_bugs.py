@@ -5,6 +5,7 @@ from typing import Final
 from saboteurs.planting import Bug
 
 _DECISIONS: Final = "tests/broker/test_decisions.py"
+_STATUS: Final = "tests/replica/test_status.py"
 
 WATCHING_BUGS: Final[tuple[Bug, ...]] = (
     # -- decisions ----------------------------------------------------------------------------------------------------
@@ -49,5 +50,48 @@ WATCHING_BUGS: Final[tuple[Bug, ...]] = (
         "insecure or listener.is_on_loopback",
         "True",
         (f"{_DECISIONS}::test_other_machines_are_told_decisions_only_where_the_network_is_trusted",),
+    ),
+    # -- what a store and its brokers tell ----------------------------------------------------------------------------
+    Bug(
+        "a broker that died passes for active until its lease is over",
+        "semel.replica.status:_is_active",
+        "watch.version == first",
+        "False",
+        (f"{_STATUS}::test_a_broker_is_active_as_long_as_it_replaces_its_lease",),
+    ),
+    Bug(
+        "a standby that is gone passes for one that is there",
+        "semel.replica.status:Standby.is_silent",
+        "self.seconds_ago > SILENT_SECONDS",
+        "False",
+        (f"{_STATUS}::test_a_standby_is_as_far_behind_as_its_note_says_and_silent_without_one",),
+    ),
+    Bug(
+        "the active broker is shown as standing by as well",
+        "semel.replica.status:_standbys",
+        "note.nonce == lease.nonce",
+        "False",
+        (f"{_STATUS}::test_a_standby_is_as_far_behind_as_its_note_says_and_silent_without_one",),
+    ),
+    Bug(
+        "a standby that was started again keeps the note of its earlier life",
+        "semel.replica.note:NoteKeeper.put",
+        "self._version = (await self._store.get(self._key)).version",
+        "return",
+        (f"{_STATUS}::test_a_standby_has_one_note_however_often_it_starts_and_whatever_answers_are_lost",),
+    ),
+    Bug(
+        "a standby that was stopped in order is missed",
+        "semel.broker.role:Role.leave",
+        "(is_durable or not self.epoch)",
+        "self.epoch",
+        (f"{_STATUS}::test_brokers_tell_by_themselves_how_far_they_are",),
+    ),
+    Bug(
+        "slots are not counted",
+        "semel.replica.writer:SlotWriter._create",
+        "self._note_created(loop.time() - began, len(content))",
+        "pass",
+        ("tests/replica/test_store_metrics.py",),
     ),
 )

@@ -146,7 +146,7 @@ class Broker:
         self._files = files
         self._commit_interval_seconds = commit_interval_seconds
         # Without a store there is but this broker.
-        self._role = None if store is None else Role(store, lease_seconds, self.limits.store_pending_bytes_max)
+        self.role = None if store is None else Role(store, lease_seconds, self.limits, self.metrics)
         settings = settings or log_settings(self.limits, in_memory=data is None and files is None)
         self._settings = replace(settings, acknowledges_unsynced=self.durability == "os")
         self._time_of_day = clock
@@ -189,20 +189,20 @@ class Broker:
         self._loop = asyncio.get_running_loop()
         self.failed = self._loop.create_future()
         self.activated = self._loop.create_future()
-        if self._role is not None:
-            self.log = await self._role.open_log(self._open_files, _new_cluster_id(), self._settings)
+        if self.role is not None:
+            self.log = await self.role.open_log(self._open_files, _new_cluster_id(), self._settings)
         elif not hasattr(self, "log"):
             self.recover()
         self._wire()
-        if self._role is None:
+        if self.role is None:
             self._begin()
         try:
             for number in range(len(self.listeners)):
                 await self._listen(number)
-            if self._role is None:
+            if self.role is None:
                 self._tell_started()
             else:
-                await self._role.find(self.listeners, self._become_active, self._note_active, self.fail)
+                await self.role.find(self.listeners, self._become_active, self._note_active, self.fail)
                 for server in self._servers:
                     await server.start_serving()
         except BaseException as error:
@@ -251,7 +251,7 @@ class Broker:
                 listener.port,
                 backlog=512,
                 reuse_address=True,
-                start_serving=self._role is None,
+                start_serving=self.role is None,
             )
         except OSError as error:
             # So that the message can say which of the addresses it is.
@@ -267,10 +267,10 @@ class Broker:
         """Make the threads, and the objects that work on the log."""
         checkpointer, self._reader, self._opener = map(self._thread, ("checkpoint", "read", "open"))
         durable: tuple[Sync, Checkpoints]
-        if self._role is None:
+        if self.role is None:
             durable = DiskSync(self.log, self._thread("sync")), DiskCheckpoints(checkpointer)
         else:
-            durable = self._role.writer, self._role.checkpoints(checkpointer, self.events)
+            durable = self.role.writer, self.role.checkpoints(checkpointer, self.events)
         self._threads_running = True
         self.clock = Clock(self._time_of_day, self._loop)
         self.turns = Turns(self._note_progress, self._opener.run, self.pace.pieces_per_turn)
@@ -321,21 +321,21 @@ class Broker:
     @property
     def epoch(self) -> int:
         """How many brokers were active on the store up to this one; 0 while it stands by, and without a store."""
-        return 0 if self._role is None else self._role.epoch
+        return 0 if self.role is None else self.role.epoch
 
     @property
     def is_active(self) -> bool:
         """Whether this is the broker that may change things."""
-        return self._role is None or self._role.epoch > 0
+        return self.role is None or self.role.epoch > 0
 
     @property
     def node_id(self) -> int:
         """The number of the broker that is active."""
-        return NODE_ID if self._role is None else self._role.node_id
+        return NODE_ID if self.role is None else self.role.node_id
 
     def active_at(self, listener: Listener) -> tuple[str, int]:
         """Where clients of this listener reach the active broker."""
-        return listener.reached_at if self._role is None else self._role.active_at(listener)
+        return listener.reached_at if self.role is None else self.role.active_at(listener)
 
     @property
     def active_bootstrap(self) -> str:
@@ -370,8 +370,8 @@ class Broker:
             self.log.abandon()
         else:
             self.log.close()
-        if self._role is not None:
-            await self._role.leave(is_clean=not self.failed.done() and self.pump.settled == self.log.end)
+        if self.role is not None:
+            await self.role.leave(is_clean=not self.failed.done(), is_durable=self.pump.settled == self.log.end)
         self.events.tell(logging.INFO, "stopped", journal_position=self.log.end)
         if self._security_log is not None:
             self._security_log.close()
@@ -394,13 +394,13 @@ class Broker:
             connection.abort()
         await self._stop_threads()
         self.log.abandon()
-        if self._role is not None:
-            await self._role.leave(is_clean=False)
+        if self.role is not None:
+            await self.role.leave(is_clean=False, is_durable=False)
 
     def _stop_beginning(self) -> None:
         """Take no more connections, and begin nothing that no client asked for."""
-        if self._role is not None:
-            self._role.stop()
+        if self.role is not None:
+            self.role.stop()
         self.runtime.alarm.stop()
         self._chores.stop()
         self.pump.make_no_more_checkpoints()
@@ -479,7 +479,7 @@ class Broker:
         if not self.is_active:
             # What was read is durable, or it would not be there.
             self.pump.begin_here()
-        if self._role is None or self._role.may_serve or exchange.api_key in ANSWERED:
+        if self.role is None or self.role.may_serve or exchange.api_key in ANSWERED:
             steps = served_by_its_handler(self, exchange, body)
         else:
             steps = refused_by_a_standby(exchange, body)

@@ -87,7 +87,7 @@ class Subscription:
 
 
 class Decisions:
-    """Who watches the verdicts of one broker."""
+    """The subscriptions to the verdicts of one broker."""
 
     def __init__(self, metrics: Metrics, held_max: int = HELD_MAX) -> None:
         # Looked at for each batch, so it is no property.
@@ -141,8 +141,8 @@ class Decisions:
 
 
 def event_of(subscription: Subscription, metrics: Metrics) -> bytes:
-    """What there is to say to a subscriber now, as a server-sent event: the counts since the broker was started, how
-    many decisions are lost, and those that came after them."""
+    """The next server-sent event for a subscriber: the counts since the broker was started, how many decisions are
+    lost, and those that came after them."""
     lost, taken = subscription.take()
     fields = {"counts": metrics.batches, "lost": lost, "decisions": [decision._asdict() for decision in taken]}
     return b"data: %s\n\n" % json.dumps(fields).encode()

@@ -10,7 +10,7 @@ from typing import Final
 
 from semel.broker.apis import HANDLERS
 from semel.broker.broker import Broker
-from semel.broker.metrics import LATENCY_BOUNDS
+from semel.broker.metrics import LATENCY_BOUNDS, Histogram
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -33,6 +33,7 @@ def exposition(broker: Broker) -> str:
             *_groups(broker),
             *_compaction(broker),
             *_durability(broker),
+            *_store(broker),
             *_connections(broker),
             *_state(broker),
             *_latency(broker),
@@ -164,6 +165,36 @@ def _durability(broker: Broker) -> Iterator[str]:
     )
 
 
+def _store(broker: Broker) -> Iterator[str]:
+    metrics, role = broker.metrics, broker.role
+    yield from _family("gauge", "active", "1, or 0 while another broker on the store is active.", int(broker.is_active))
+    yield from _family(
+        "counter",
+        "takeovers_total",
+        "How often a broker on the store has taken over from another one, since the store was begun.",
+        0 if role is None else role.takeovers,
+    )
+    yield from _family(
+        "gauge",
+        "standby_lag_bytes",
+        "Bytes of the journal that a broker that stands by has yet to read; 0 on the active one.",
+        0 if role is None else role.lag_bytes,
+    )
+    yield from _family("counter", "store_slots_total", "Slots that were created in the store.", metrics.slots)
+    yield from _family("counter", "store_slot_bytes_total", "Bytes of those slots.", metrics.slot_bytes)
+    yield from _family(
+        "gauge",
+        "store_under_way_bytes",
+        "Journal bytes that were sent to the store and are not known to be there.",
+        0 if role is None else role.journal.bytes_under_way,
+    )
+    yield from _histogram(
+        "store_create_seconds",
+        "From the sending of a slot to the certainty that it is in the store.",
+        {"": metrics.slot_creates},
+    )
+
+
 def _connections(broker: Broker) -> Iterator[str]:
     metrics = broker.metrics
     yield from _family("gauge", "connections", "Connections that are open.", metrics.connections_open)
@@ -204,14 +235,21 @@ def _state(broker: Broker) -> Iterator[str]:
 
 
 def _latency(broker: Broker) -> Iterator[str]:
-    name = "semel_request_seconds"
-    yield f"# HELP {name} From a request's arrival to the sending of its answer; a fetch may wait for records."
-    yield f"# TYPE {name} histogram"
-    for api_key, histogram in sorted(broker.metrics.latencies.items()):
-        api = f'api="{_API_NAMES[api_key]}"'
+    yield from _histogram(
+        "request_seconds",
+        "From a request's arrival to the sending of its answer; a fetch may wait for records.",
+        {f'api="{_API_NAMES[api_key]}"': one for api_key, one in sorted(broker.metrics.latencies.items())},
+    )
+
+
+def _histogram(name: str, text: str, by_label: dict[str, Histogram]) -> Iterator[str]:
+    yield f"# HELP semel_{name} {text}"
+    yield f"# TYPE semel_{name} histogram"
+    for label, histogram in by_label.items():
         count = 0
         for bound, below in zip((*LATENCY_BOUNDS, "+Inf"), histogram.counts, strict=True):
             count += below
-            yield f'{name}_bucket{{{api},le="{bound}"}} {count}'
-        yield f"{name}_sum{{{api}}} {histogram.total}"
-        yield f"{name}_count{{{api}}} {count}"
+            yield f'semel_{name}_bucket{{{label}{"," if label else ""}le="{bound}"}} {count}'
+        labels = f"{{{label}}}" if label else ""
+        yield f"semel_{name}_sum{labels} {histogram.total}"
+        yield f"semel_{name}_count{labels} {count}"

@@ -63,6 +63,9 @@ class Metrics:
         "refused_handshakes",
         "refused_logins",
         "refused_producers",
+        "slot_bytes",
+        "slot_creates",
+        "slots",
         "storage_errors",
         "sync_waiters",
         "synced_entries_bytes",
@@ -116,6 +119,10 @@ class Metrics:
         self.sync_waiters = 0
         self.synced_entries_bytes = 0
         self.latencies: dict[int, Histogram] = {}
+        # Slots that were created in a store, and how long each took to be certain.
+        self.slots = 0
+        self.slot_bytes = 0
+        self.slot_creates = Histogram()
 
     @property
     def batches(self) -> dict[str, int]:
@@ -132,6 +139,12 @@ class Metrics:
     def judged_batches(self) -> int:
         """Batches on whose claim there was a verdict."""
         return self.accepted_batches + self.duplicate_batches + self.gap_batches + self.fenced_batches
+
+    def note_slot(self, seconds: float, size: int) -> None:
+        """A slot is certain to be in the store."""
+        self.slots += 1
+        self.slot_bytes += size
+        self.slot_creates.observe(seconds)
 
     def observe_latency(self, api_key: int, seconds: float) -> None:
         histogram = self.latencies.get(api_key)

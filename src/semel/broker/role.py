@@ -8,6 +8,8 @@ import logging
 from collections.abc import Callable, Sequence
 
 from semel.broker.events import Events
+from semel.broker.limits import Limits
+from semel.broker.metrics import Metrics
 from semel.replica.checkpoints import StoreCheckpoints
 from semel.replica.journal import SlotJournal
 from semel.replica.lease import Lease
@@ -26,15 +28,16 @@ from semel.store import Store
 class Role:
     """The role of one broker. It stands by until `epoch` is more than 0."""
 
-    def __init__(self, store: Store, lease_seconds: float, pending_bytes_max: int) -> None:
+    def __init__(self, store: Store, lease_seconds: float, limits: Limits, metrics: Metrics) -> None:
         self.epoch = 0
-        self.journal = SlotJournal(pending_bytes_max)
+        self.journal = SlotJournal(limits.store_pending_bytes_max)
         # Since the log is there.
         self.writer: SlotWriter
         self._reader: SlotReader
         self._beginning: Beginning
         self._store = store
         self._lease_seconds = lease_seconds
+        self._metrics = metrics
         self._membership: Membership
         self._task: asyncio.Task[None] | None = None
         # The lease of the broker that is active while this one stands by.
@@ -54,7 +57,7 @@ class Role:
             files.close()
             raise
         self._reader = SlotReader(self._store, self.journal, log, beginning.history)
-        self.writer = SlotWriter(self._store, self.journal, self._reader.history)
+        self.writer = SlotWriter(self._store, self.journal, self._reader.history, self._metrics.note_slot)
         return log
 
     def checkpoints(self, worker: Worker, events: Events) -> StoreCheckpoints:
@@ -114,6 +117,16 @@ class Role:
         """The number of the broker that is active: its epoch, so that each takeover has another."""
         return self.epoch if self._active is None else self._active.epoch
 
+    @property
+    def takeovers(self) -> int:
+        """How often a broker on this store has followed another one, as far as this one has read."""
+        return max(self._reader.history.epoch - 1, 0)
+
+    @property
+    def lag_bytes(self) -> int:
+        """By how many bytes of entries this broker is behind the active one; 0 if it is the active one."""
+        return 0 if self.epoch else self._membership.lag_bytes
+
     def active_at(self, listener: Listener) -> tuple[str, int]:
         """Where clients of this listener reach the active broker."""
         if self._active is None:
@@ -126,8 +139,9 @@ class Role:
         if self._task is not None:
             self._task.cancel()
 
-    async def leave(self, *, is_clean: bool) -> None:
-        """Close the store. If all is durable, say first that nobody needs to wait for this broker."""
-        if is_clean and self.epoch:
-            await self._membership.leave()
+    async def leave(self, *, is_clean: bool, is_durable: bool) -> None:
+        """Close the store. After an orderly end say first that nobody needs to wait for this broker, or to miss it;
+        an active one may say so if all that it holds is durable."""
+        if is_clean and self._task is not None and (is_durable or not self.epoch):
+            await self._membership.leave(is_active=self.epoch > 0)
         await self._store.close()

@@ -37,6 +37,7 @@ GROUPS: Final = {
         "acls": "list, add and remove access rules, and say which of them decides",
         "console": "show topics, records, transactions, producers and groups in a browser, as they are now",
         "dump": "look into a data directory: journal, segments, producers",
+        "status": "say which broker on a store is active, who stands by, and how much the store holds",
         "repair": "go on without the entries at which a start stops, and keep a copy of them",
     },
     "application": {

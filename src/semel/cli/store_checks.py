@@ -7,12 +7,13 @@ import contextlib
 import secrets
 import statistics
 import time
-from collections import Counter
 from collections.abc import Awaitable
 from typing import Final
 
+from semel.cli.display import counted
 from semel.cli.findings import Finding, Mark
 from semel.store import Missing, Store, StoreError, StoreRefused, Unsure, open_store
+from semel.store.contents import contents_of
 from semel.store.probe import FOLDER, probe
 
 # More than at the start of a broker: somebody looks on, and has time.
@@ -98,22 +99,16 @@ async def _speed(store: Store) -> list[Finding]:
 
 
 async def _contents(store: Store) -> list[Finding]:
-    """By the first part of the key."""
-    objects: Counter[str] = Counter()
-    size_bytes: Counter[str] = Counter()
-    async for listed in store.list(""):
-        name = listed.key.partition("/")[0]
-        objects[name] += 1
-        size_bytes[name] += listed.size_bytes
-    left = objects.pop(FOLDER, 0)
+    contents = await contents_of(store)
+    left = contents.pop(FOLDER, None)
     findings = [
-        Finding(Mark.GOOD, name, f"{number} object{'s' if number > 1 else ''}, {size_bytes[name] / 1e6:.1f} MB")
-        for name, number in sorted(objects.items())
+        Finding(Mark.GOOD, name, f"{counted(found.objects, 'object')}, {found.size_bytes / 1e6:.1f} MB")
+        for name, found in contents.items()
     ]
-    if not objects:
+    if not contents:
         findings.append(Finding(Mark.GOOD, "contents", "empty"))
-    if left:
-        state = f"{left} objects of a check that was interrupted"
+    if left is not None:
+        state = f"{left.objects} objects of a check that was interrupted"
         findings.append(Finding(Mark.WANTING, FOLDER, state, f"delete what is below {FOLDER}/"))
     return findings
 

@@ -49,6 +49,11 @@ class SlotJournal:
         self.taken += size
         return taken
 
+    @property
+    def bytes_under_way(self) -> int:
+        """What slots have taken and is not durable yet."""
+        return self.taken - self.synced
+
     def note_synced(self, position: int) -> None:
         """All before this position is durable."""
         self.synced = position

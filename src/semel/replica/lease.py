@@ -17,9 +17,9 @@ from semel.store import Changed, Exists, Missing, Store
 LEASE_KEY: Final = "lease"
 LEASE_SECONDS: Final = 3.0
 # Puts in a period: two of them may fail.
-_PUTS: Final = 3
+PUTS: Final = 3
 # Looks in a period, by those who stand by.
-_LOOKS: Final = 10
+LOOKS: Final = 10
 
 Addresses = Mapping[str, tuple[str, int]]
 
@@ -42,6 +42,8 @@ class Lease(NamedTuple):
     # The process, and how often it has put the lease: no two puts are alike.
     nonce: str
     puts: int
+    # Up to where it has sent slots, in bytes of entries.
+    position: int
 
     def encode(self) -> bytes:
         """As it lies in the store."""
@@ -76,7 +78,7 @@ class LeaseWatch:
     @property
     def pause_seconds(self) -> float:
         """How long to wait for the next look."""
-        return (self.lease.seconds if self.lease is not None else LEASE_SECONDS) / _LOOKS
+        return (self.lease.seconds if self.lease is not None else LEASE_SECONDS) / LOOKS
 
     @property
     def is_over(self) -> bool:
@@ -104,15 +106,20 @@ class LeaseHolder:
 
     def __init__(self, store: Store, nonce: str, addresses: Addresses, seconds: float) -> None:
         self._store = store
-        self._next = Lease(0, addresses, seconds, is_released=False, nonce=nonce, puts=0)
+        self._next = Lease(0, addresses, seconds, is_released=False, nonce=nonce, puts=0, position=0)
         self._version: str | None = None
         # Until when it is held for certain.
         self._held_until = 0.0
 
     @property
+    def nonce(self) -> str:
+        """By which others know this process."""
+        return self._next.nonce
+
+    @property
     def pause_seconds(self) -> float:
         """How long to wait for the next put."""
-        return self._next.seconds / _PUTS
+        return self._next.seconds / PUTS
 
     def is_held(self, now: float) -> bool:
         """Whether nobody else can have begun to serve."""
@@ -124,9 +131,9 @@ class LeaseHolder:
         self._next = self._next._replace(epoch=epoch)
         return await self._put(now)
 
-    async def renew(self, epoch: int, now: float) -> bool:
+    async def renew(self, epoch: int, now: float, position: int = 0) -> bool:
         """Replace it; False if the lease is somebody else's by now. Raises Unsure if the store did not answer."""
-        self._next = self._next._replace(epoch=epoch)
+        self._next = self._next._replace(epoch=epoch, position=position)
         if await self._put(now):
             return True
         # An answer may have been lost: then the lease is our own.

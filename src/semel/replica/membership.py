@@ -9,12 +9,14 @@ import asyncio
 import contextlib
 import json
 import secrets
+import time
 from collections.abc import Callable
 from typing import Any, Final
 
 from semel.core.slots import DEPTH, BrokenHistory
 from semel.replica.floor import FIRST_FLOOR, FLOOR_KEY
 from semel.replica.lease import Addresses, Lease, LeaseHolder, LeaseWatch, boot_seconds
+from semel.replica.note import NOTE_SECONDS, NoteKeeper, StandbyNote
 from semel.replica.reader import SLOTS_PER_LOOK, SlotReader
 from semel.replica.writer import Fenced, answered, create_surely
 from semel.store import Missing, Store, StoreError, Unsure
@@ -50,10 +52,11 @@ async def _cluster_of(store: Store, new_cluster_id: str) -> str:
             found = await answered(lambda: store.get(FORMAT_KEY))
         except Missing:
             raise BrokenHistory(f"{store.describe()}: the object {FORMAT_KEY!r} was there and is gone") from None
-    return _cluster_in(found.body, store.describe())
+    return read_cluster_id(found.body, store.describe())
 
 
-def _cluster_in(content: bytes, where: str) -> str:
+def read_cluster_id(content: bytes, where: str) -> str:
+    """The id of the cluster in the object `format`; BrokenHistory if this semel must not use the store."""
     try:
         fields: Any = json.loads(content)
         version, depth, cluster_id = fields["version"], fields["depth"], fields["cluster_id"]
@@ -75,25 +78,55 @@ class Membership:
         lease_seconds: float,
         clock: Callable[[], float] = boot_seconds,
     ) -> None:
+        """The period of the lease is counted by `clock`."""
         self._store = store
         self._reader = reader
         self._clock = clock
+        self._addresses = addresses
         self._holder = LeaseHolder(store, secrets.token_hex(8), addresses, lease_seconds)
+        self._note = NoteKeeper(store, addresses)
+        self._has_read = asyncio.Event()
+        # Up to where the active broker has sent slots, by the lease.
+        self._active_position = 0
 
     @property
     def may_serve(self) -> bool:
         """Whether no other broker can have begun to serve, by the lease."""
         return self._holder.is_held(self._clock())
 
+    @property
+    def lag_bytes(self) -> int:
+        """By how many bytes of entries a standby is behind the active broker, as far as it knows."""
+        return max(self._active_position - self._reader.history.position, 0)
+
     async def stand_by(self, note_active: Callable[[Lease], None]) -> None:
         """Follow the broker that is active, and return when the lease is ours because nobody held it any more.
         `note_active` hears who is active, at first and whenever that changes."""
+        noting = asyncio.get_running_loop().create_task(self._keep_note())
+        try:
+            await self._follow(note_active)
+        finally:
+            noting.cancel()
+
+    async def _keep_note(self) -> None:
+        """Write down how far this standby is, over and over. It has a task of its own, for a call that takes long must
+        not keep it from looking at the lease."""
+        await self._has_read.wait()
+        while True:
+            history = self._reader.history
+            note = StandbyNote(self._addresses, self._holder.nonce, history.epoch, history.position, time.time())
+            with contextlib.suppress(StoreError):
+                await self._note.put(note)
+            await asyncio.sleep(NOTE_SECONDS)
+
+    async def _follow(self, note_active: Callable[[Lease], None]) -> None:
         watch = LeaseWatch(self._store)
         noted: Lease | None = None
         while True:
             is_behind = False
             try:
                 is_behind = await self._reader.read_on(SLOTS_PER_LOOK)
+                self._has_read.set()
                 await watch.look(self._clock())
                 epoch = self._reader.history.epoch + 1
                 if watch.is_over and not is_behind and await self._holder.claim(epoch, watch.version, self._clock()):
@@ -101,6 +134,7 @@ class Membership:
             except Unsure:
                 pass
             lease = watch.lease
+            self._active_position = 0 if lease is None else lease.position
             if lease is not None and (noted is None or lease.addresses != noted.addresses or lease.epoch > noted.epoch):
                 noted = lease
                 note_active(lease)
@@ -119,14 +153,14 @@ class Membership:
         """Replace the lease, over and over. Raises Fenced when another broker has it."""
         while True:
             try:
-                is_ours = await self._holder.renew(epoch, self._clock())
+                is_ours = await self._holder.renew(epoch, self._clock(), self._reader.history.position)
             except Unsure:
                 is_ours = True
             if not is_ours:
                 raise Fenced(f"another broker has taken over: it has the lease in {self._store.describe()}")
             await asyncio.sleep(self._holder.pause_seconds)
 
-    async def leave(self) -> None:
+    async def leave(self, *, is_active: bool) -> None:
         """Let another broker take over at once. If the store does not take that, it waits for the end of the lease."""
         with contextlib.suppress(StoreError):
-            await self._holder.release()
+            await (self._holder.release() if is_active else self._note.remove())

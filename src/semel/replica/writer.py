@@ -21,6 +21,8 @@ _AGAIN_SECONDS_MIN: Final = 0.05
 _AGAIN_SECONDS_MAX: Final = 1.0
 
 Done = Callable[[int, BaseException | None], None]
+# Hears how many seconds it took until a slot was certain to be there, and its size.
+NoteCreated = Callable[[float, int], None]
 Result = TypeVar("Result")
 
 
@@ -70,9 +72,10 @@ class SlotWriter:
     # A kill takes what no slot has.
     outlives_kills = False
 
-    def __init__(self, store: Store, journal: SlotJournal, history: History) -> None:
+    def __init__(self, store: Store, journal: SlotJournal, history: History, note_created: NoteCreated) -> None:
         self._store = store
         self._journal = journal
+        self._note_created = note_created
         # Beyond the last slot that was sent.
         self._history = history
         # The slots under way, in their order: the position behind each, and how it ended once that is known.
@@ -138,8 +141,12 @@ class SlotWriter:
 
     async def _create(self, slot: int, content: bytes, done: Done) -> None:
         error: BaseException | None = None
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         try:
-            if not await create_surely(self._store, key_of(slot), content):
+            if await create_surely(self._store, key_of(slot), content):
+                self._note_created(loop.time() - began, len(content))
+            else:
                 error = Fenced(f"another broker has taken over: slot {slot} of {self._store.describe()} is not ours")
         except Exception as refused:
             error = refused

@@ -1,0 +1,120 @@
+"""`semel status URL`: which broker on a store is active, who stands by and how far behind, and how much it holds.
+
+It changes nothing, and asks no broker: it works while all of them are down. The exit code is 1 where nobody is active,
+so that a supervisor or a check can use it.
+"""
+
+import argparse
+import asyncio
+import json
+from typing import Final
+
+from semel.cli.display import counted, printable
+from semel.cli.errors import Failure
+from semel.core.slots import BrokenHistory
+from semel.replica.lease import Addresses
+from semel.replica.status import Standby, StoreStatus, status_of
+from semel.security.listeners import shown_address
+from semel.store import Store, StoreError, open_store
+
+EXAMPLE: Final = """  semel status s3://bucket/prefix
+  semel status file:///srv/semel --json"""
+
+_MINUTE_SECONDS: Final = 60
+_HOUR_SECONDS: Final = 3600
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("store", metavar="URL", help="the store, as semel serve --store takes it")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def run(options: argparse.Namespace) -> int:
+    try:
+        store = open_store(options.store)
+        status = asyncio.run(_look(store))
+    except (StoreError, BrokenHistory) as error:
+        raise Failure(str(error)) from None
+    if options.json:
+        print(json.dumps(as_json(store.describe(), status)))
+    else:
+        for what, state in as_lines(store.describe(), status):
+            print(f"{what:8}  {printable(state)}")
+    return 0 if status.is_active else 1
+
+
+async def _look(store: Store) -> StoreStatus:
+    try:
+        return await status_of(store)
+    finally:
+        await store.close()
+
+
+def as_lines(where: str, status: StoreStatus) -> list[tuple[str, str]]:
+    """What each line is about, and what it says."""
+    lines = [("store", f"{where}, cluster {status.cluster_id}")]
+    lease = status.lease
+    if lease is None:
+        lines.append(("active", "nobody, and nobody ever was"))
+    elif status.is_active:
+        lines.append(("active", f"{_shown(lease.addresses)}, epoch {lease.epoch}"))
+    else:
+        how = "has stopped" if lease.is_released else "is silent"
+        lines.append(("active", f"nobody: {_shown(lease.addresses)} of epoch {lease.epoch} {how}"))
+    lines += [("standby", _standby_shown(standby)) for standby in status.standbys] or [("standby", "none")]
+    for name, found in status.contents.items():
+        lines.append((name, f"{counted(found.objects, 'object')}, {found.size_bytes / 1e6:,.1f} MB"))
+    puts, gets = status.idle_puts_per_day, status.idle_gets_per_day
+    if status.is_active:
+        lines.append(("calls", f"{puts:,} that write and {gets:,} that read a day, while no client does anything"))
+    return lines
+
+
+def _standby_shown(standby: Standby) -> str:
+    where = _shown(standby.addresses)
+    if standby.is_silent:
+        return f"{where}, silent for {_time_shown(standby.seconds_ago)}"
+    return f"{where}, {counted(standby.behind_bytes, 'byte')} behind {_time_shown(standby.seconds_ago)} ago"
+
+
+def _shown(addresses: Addresses) -> str:
+    """The address; where there are several, each with the name of its listener."""
+    if len(addresses) == 1:
+        return shown_address(*next(iter(addresses.values())))
+    return ", ".join(f"{name}={shown_address(*address)}" for name, address in addresses.items())
+
+
+def _time_shown(seconds: float) -> str:
+    if seconds < _MINUTE_SECONDS:
+        return f"{seconds:.0f} s"
+    return f"{seconds / _MINUTE_SECONDS:.0f} min" if seconds < _HOUR_SECONDS else f"{seconds / _HOUR_SECONDS:.0f} h"
+
+
+def as_json(where: str, status: StoreStatus) -> dict[str, object]:
+    """The same for a program."""
+    lease = status.lease
+    last = None if lease is None else {"epoch": lease.epoch, "addresses": _by_name(lease.addresses)}
+    return {
+        "store": where,
+        "cluster_id": status.cluster_id,
+        "active": last if status.is_active else None,
+        "last_active": last,
+        "standbys": [
+            {
+                "addresses": _by_name(standby.addresses),
+                "behind_bytes": standby.behind_bytes,
+                "seconds_ago": round(standby.seconds_ago, 3),
+                "is_silent": standby.is_silent,
+            }
+            for standby in status.standbys
+        ],
+        "contents": {
+            name: {"objects": found.objects, "bytes": found.size_bytes} for name, found in status.contents.items()
+        },
+        "idle_puts_per_day": status.idle_puts_per_day,
+        "idle_gets_per_day": status.idle_gets_per_day,
+    }
+
+
+def _by_name(addresses: Addresses) -> dict[str, str]:
+    return {name: shown_address(*address) for name, address in addresses.items()}

@@ -1,0 +1,109 @@
+"""What a store tells about its brokers: who is active, who stands by and how far behind, and how much it holds.
+
+It reads and nothing else. Whether the active broker is there nobody can see in one look: the lease says only what was
+once put. So this waits until the lease is replaced, or until it has been silent for its whole time.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from semel.replica.lease import LOOKS, PUTS, Addresses, Lease, LeaseWatch, boot_seconds
+from semel.replica.membership import FORMAT_KEY, read_cluster_id
+from semel.replica.note import FOLDER, NOTE_SECONDS, decode_note
+from semel.store import Missing, Store
+from semel.store.contents import Contents, contents_of
+
+# A standby that has written no note for this long has died, or cannot reach the store.
+SILENT_SECONDS: Final = 3 * NOTE_SECONDS
+# One that was taken away is missed for a day.
+FORGOTTEN_SECONDS: Final = 86_400.0
+_DAY_SECONDS: Final = 86_400
+
+
+class Standby(NamedTuple):
+    """A broker that stands by, or did."""
+
+    addresses: Addresses
+    # How many bytes of the journal it has yet to read.
+    behind_bytes: int
+    # Since its note, by the clocks of both machines.
+    seconds_ago: float
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it has not been heard of for longer than it would be silent."""
+        return self.seconds_ago > SILENT_SECONDS
+
+
+class StoreStatus(NamedTuple):
+    """All of it."""
+
+    cluster_id: str
+    # The broker that was active last, if there ever was one; and whether it still is.
+    lease: Lease | None
+    is_active: bool
+    standbys: list[Standby]
+    contents: dict[str, Contents]
+
+    @property
+    def idle_puts_per_day(self) -> int:
+        """Calls that write, of all brokers together, while no client does anything."""
+        if self.lease is None or not self.is_active:
+            return 0
+        notes = sum(not standby.is_silent for standby in self.standbys) / NOTE_SECONDS
+        return round(_DAY_SECONDS * (PUTS / self.lease.seconds + notes))
+
+    @property
+    def idle_gets_per_day(self) -> int:
+        """Calls that read: each standby looks for the next slot and at the lease."""
+        if self.lease is None or not self.is_active:
+            return 0
+        watching = sum(not standby.is_silent for standby in self.standbys)
+        return round(_DAY_SECONDS * watching * 2 * LOOKS / self.lease.seconds)
+
+
+async def status_of(
+    store: Store,
+    *,
+    clock: Callable[[], float] = boot_seconds,
+    time_of_day: Callable[[], float] = time.time,
+) -> StoreStatus:
+    """Look, for as long as a lease at most while the store answers. Raises Missing if no broker was ever on the store,
+    BrokenHistory if it is none of this semel's, Unsure if the store does not answer."""
+    try:
+        cluster_id = read_cluster_id((await store.get(FORMAT_KEY)).body, store.describe())
+    except Missing:
+        raise Missing(f"{store.describe()}: no broker was ever here") from None
+    watch = LeaseWatch(store)
+    is_active = await _is_active(watch, clock)
+    standbys = await _standbys(store, watch.lease, time_of_day())
+    return StoreStatus(cluster_id, watch.lease, is_active, standbys, await contents_of(store))
+
+
+async def _is_active(watch: LeaseWatch, clock: Callable[[], float]) -> bool:
+    """Whether the lease is replaced before it is over."""
+    await watch.look(clock())
+    first = watch.version
+    while not watch.is_over and watch.version == first:
+        await asyncio.sleep(watch.pause_seconds)
+        await watch.look(clock())
+    return not watch.is_over
+
+
+async def _standbys(store: Store, lease: Lease | None, now: float) -> list[Standby]:
+    """By their notes; the active broker left one behind when it took over, and is none."""
+    standbys = []
+    async for listed in store.list(FOLDER):
+        try:
+            note = decode_note((await store.get(listed.key)).body)
+        except Missing:
+            continue
+        if note is None or (lease is not None and note.nonce == lease.nonce):
+            continue
+        behind_bytes = 0 if lease is None else max(lease.position - note.position, 0)
+        standby = Standby(note.addresses, behind_bytes, max(now - note.noted_at, 0.0))
+        if standby.seconds_ago < FORGOTTEN_SECONDS:
+            standbys.append(standby)
+    return sorted(standbys, key=lambda standby: sorted(standby.addresses.items()))

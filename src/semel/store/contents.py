@@ -1,0 +1,24 @@
+"""What lies in a store, by the first part of the key: how many objects, and how many bytes."""
+
+from collections import Counter
+from typing import NamedTuple
+
+from semel.store.contract import Store
+
+
+class Contents(NamedTuple):
+    """What lies under one first part."""
+
+    objects: int
+    size_bytes: int
+
+
+async def contents_of(store: Store) -> dict[str, Contents]:
+    """All of it, in the order of the names. It takes a call for each thousand objects, on most stores."""
+    objects: Counter[str] = Counter()
+    size_bytes: Counter[str] = Counter()
+    async for listed in store.list(""):
+        name = listed.key.partition("/")[0]
+        objects[name] += 1
+        size_bytes[name] += listed.size_bytes
+    return {name: Contents(objects[name], size_bytes[name]) for name in sorted(objects)}

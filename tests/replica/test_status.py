@@ -1,0 +1,181 @@
+"""What `semel status` is promised to say: who is active, who stands by and how far behind, or that nobody is active."""
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asking import Asker, at
+from eventually import SECONDS_MAX
+from semel.broker.broker import Broker
+from semel.cli.status import as_json, as_lines
+from semel.replica.lease import LeaseHolder
+from semel.replica.membership import cluster_of
+from semel.replica.note import FOLDER, NoteKeeper, StandbyNote
+from semel.replica.status import StoreStatus, status_of
+from semel.store import Missing, Store, open_store
+from semel.testing.stores import FaultyStore, MemoryStore, StoreFault
+from semel.testing.virtual_loop import VirtualLoop
+from semel_command import semel, semel_failure
+
+NOW = 1_800_000_000.0
+ADDRESSES = {"PLAINTEXT": ("10.0.0.1", 9092)}
+
+
+def on_a_clock(scenario: Callable[[VirtualLoop], Coroutine[Any, Any, None]]) -> None:
+    """In virtual time: nobody waits for a lease."""
+    loop = VirtualLoop()
+    loop.run(scenario(loop))
+
+
+async def held(store: Store, *, position: int = 0) -> LeaseHolder:
+    """The lease of a broker that is active in epoch 3."""
+    await cluster_of(store, "the-cluster")
+    holder = LeaseHolder(store, "active", ADDRESSES, 3.0)
+    assert await holder.claim(3, None, 0.0)
+    assert await holder.renew(3, 0.0, position)
+    return holder
+
+
+async def look(loop: VirtualLoop, store: Store) -> StoreStatus:
+    return await status_of(store, clock=loop.time, time_of_day=lambda: NOW + loop.time())
+
+
+def note(nonce: str, *, port: int, position: int = 0, ago: float = 0.0) -> StandbyNote:
+    return StandbyNote({"PLAINTEXT": ("10.0.0.2", port)}, nonce, 3, position, NOW - ago)
+
+
+def test_a_broker_is_active_as_long_as_it_replaces_its_lease() -> None:
+    async def scenario(loop: VirtualLoop) -> None:
+        store = MemoryStore()
+        holder = await held(store)
+
+        async def renew() -> None:
+            while True:
+                await asyncio.sleep(1.0)
+                await holder.renew(3, loop.time())
+
+        renewing = loop.create_task(renew())
+        status = await look(loop, store)
+        assert status.is_active
+        assert loop.time() < 3.0, "it need not wait for the end of a lease that is replaced"
+        assert ("active", "10.0.0.1:9092, epoch 3") in as_lines("memory", status)
+        renewing.cancel()
+        status = await look(loop, store)
+        assert not status.is_active
+        assert ("active", "nobody: 10.0.0.1:9092 of epoch 3 is silent") in as_lines("memory", status)
+        assert as_json("memory", status)["active"] is None
+
+    on_a_clock(scenario)
+
+
+def test_a_broker_that_was_stopped_is_not_waited_for() -> None:
+    async def scenario(loop: VirtualLoop) -> None:
+        store = MemoryStore()
+        await (await held(store)).release()
+        status = await look(loop, store)
+        assert (status.is_active, loop.time()) == (False, 0.0)
+        assert ("active", "nobody: 10.0.0.1:9092 of epoch 3 has stopped") in as_lines("memory", status)
+
+    on_a_clock(scenario)
+
+
+def test_a_standby_is_as_far_behind_as_its_note_says_and_silent_without_one() -> None:
+    async def scenario(loop: VirtualLoop) -> None:
+        store = MemoryStore()
+        await held(store, position=5000)
+        for nonce, port, position, ago in (
+            *(("near", 9093, 4000, 4.0), ("gone", 9094, 100, 90.0), ("forgotten", 9095, 0, 100_000.0)),
+            # What the active one left behind when it took over, and what went on behind its last lease.
+            *(("active", 9096, 0, 1.0), ("ahead", 9097, 6000, 0.0)),
+        ):
+            one = note(nonce, port=port, position=position, ago=ago)
+            await NoteKeeper(store, one.addresses).put(one)
+        await store.create(f"{FOLDER}/10-0-0-9", b'{"addresses": 17}')
+        status = await look(loop, store)
+        assert [(s.addresses["PLAINTEXT"][1], s.behind_bytes, s.is_silent) for s in status.standbys] == [
+            *((9093, 1000, False), (9094, 4900, True), (9097, 0, False))
+        ]
+        lines = as_lines("memory", status)
+        assert ("standby", "10.0.0.2:9093, 1,000 bytes behind 7 s ago") in lines, "the lease was waited for"
+        assert ("standby", "10.0.0.2:9094, silent for 2 min") in lines
+
+    on_a_clock(scenario)
+
+
+def test_a_standby_has_one_note_however_often_it_starts_and_whatever_answers_are_lost() -> None:
+    async def scenario(_: VirtualLoop) -> None:
+        store = FaultyStore()
+        store.arm(StoreFault("lost answer", call="create", times=1))
+        store.arm(StoreFault("lost answer", call="replace", times=1))
+        for nonce in ("first life", "second life", "third life"):
+            keeper, tries = NoteKeeper(store, note(nonce, port=9093).addresses), 0
+            for position in (1, 2):
+                while True:
+                    try:
+                        await keeper.put(note(nonce, port=9093, position=position))
+                        break
+                    except Exception:
+                        tries += 1
+                        assert tries < 3
+        [listed] = [one async for one in store.list(FOLDER)]
+        kept = json.loads((await store.get(listed.key)).body)
+        assert (kept["nonce"], kept["position"]) == ("third life", 2)
+        assert store.fired["lost answer"] == 2
+
+    on_a_clock(scenario)
+
+
+def test_a_store_that_no_broker_was_ever_on_is_said_to_be_none() -> None:
+    async def scenario(loop: VirtualLoop) -> None:
+        store = MemoryStore()
+        with pytest.raises(Missing, match="no broker was ever here"):
+            await look(loop, store)
+        assert [listed async for listed in store.list("")] == [], "it writes nothing"
+
+    on_a_clock(scenario)
+
+
+def test_brokers_tell_by_themselves_how_far_they_are() -> None:
+    async def scenario() -> None:
+        store = MemoryStore()
+        async with Broker(store=store, lease_seconds=1.0) as active:
+
+            def pay() -> None:
+                with Asker(active.bootstrap) as asker:
+                    asker.create("payments")
+                    asker.produce("payments", at(1))
+
+            await asyncio.to_thread(pay)
+            async with asyncio.timeout(SECONDS_MAX), Broker(store=store, lease_seconds=1.0) as standby:
+                while not (status := await status_of(store)).standbys or not status.lease or not status.lease.position:
+                    pass
+                [seen] = status.standbys
+                assert status.is_active
+                assert status.lease.addresses == {"PLAINTEXT": active.listeners[0].reached_at}
+                assert seen.addresses == {"PLAINTEXT": standby.listeners[0].reached_at}
+                assert (seen.behind_bytes, seen.is_silent) == (0, False)
+                assert status.contents["journal"].objects >= 2
+                assert status.idle_puts_per_day == round(86_400 * (3 / 1.0 + 1 / 10))
+            assert (await status_of(store)).standbys == [], "it was stopped, and is not missed"
+        assert not (await status_of(store)).is_active
+
+    asyncio.run(scenario())
+
+
+def test_the_command_ends_with_1_where_nobody_is_active(tmp_path: Path) -> None:
+    async def prepare() -> None:
+        store = open_store(f"file://{tmp_path}/store")
+        await (await held(store)).release()
+        await store.close()
+
+    asyncio.run(prepare())
+    told = semel("status", f"file://{tmp_path}/store", "--json")
+    status = json.loads(told.stdout)
+    assert (told.returncode, told.stderr) == (1, "")
+    assert (status["active"], status["last_active"]["epoch"], status["standbys"]) == (None, 3, [])
+    assert status["contents"]["format"]["objects"] == 1
+    assert "no broker was ever here" in semel_failure("status", f"file://{tmp_path}/another")
