@@ -1,5 +1,6 @@
 """Two `semel serve` on one store, for tests in which one of them takes over from the other."""
 
+import asyncio
 import fcntl
 import shutil
 from collections.abc import Iterator
@@ -9,11 +10,19 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
 
+from semel.store import open_store
+from semel.testing.seaweedfs import SeaweedServer
 from semel.testing.served import ServedBroker
 
 # A broker that was killed is given up after this. A broker that a busy machine keeps from running must not be.
 LEASE = "--lease-seconds=5"
 SETTINGS = {"log_level": 0, "retry.backoff.ms": 20, "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 50}
+
+
+def fresh_bucket(server: SeaweedServer) -> str:
+    """The URL of a part of a bucket that is there, which SeaweedFS makes when something is put into it."""
+    asyncio.run(open_store(server.url("bucket/made")).create("made", b""))
+    return server.url("bucket/prefix")
 
 
 class Pair:

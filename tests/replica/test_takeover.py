@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
-from takeover_pair import SETTINGS, Pair, values_of
+from takeover_pair import SETTINGS, Pair, fresh_bucket, values_of
 
 from asking import Asker, at
 from eventually import eventually
@@ -34,7 +34,7 @@ def bucket_pair(tmp_path: Path) -> Iterator[Pair]:
     except SeaweedMissing as missing:
         pytest.skip(str(missing))
     try:
-        pair = Pair(tmp_path, server.url("bucket/prefix"))
+        pair = Pair(tmp_path, fresh_bucket(server))
         yield pair
         pair.end()
     finally:

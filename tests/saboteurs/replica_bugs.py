@@ -7,6 +7,7 @@ from saboteurs.planting import Bug
 
 _CHECKPOINTS: Final = "tests/replica/test_store_checkpoints.py"
 _STARTS: Final = "tests/replica/test_store_starts.py"
+_MOVE: Final = "tests/replica/test_move.py"
 _CONTENTS: Final = "tests/replica/test_contents.py"
 _BROKER: Final = "tests/replica/test_broker_on_store.py"
 _HISTORY: Final = "tests/replica/test_slot_history.py"
@@ -306,7 +307,7 @@ REPLICA_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "the digest of what is fetched is not compared",
-        "semel.replica.restore:_put",
+        "semel.replica.restore:_part",
         "digest_of([part]).hex() != extent.digest",
         "False",
         (f"{_STARTS}::test_a_damaged_or_lost_object_is_named_and_refused",),
@@ -359,5 +360,34 @@ REPLICA_BUGS: Final[tuple[Bug, ...]] = (
         "extent.position > end",
         "True",
         (f"{_CONTENTS}::test_what_has_grown_is_uploaded_and_what_was_there_is_not",),
+    ),
+    # -- moving a log -------------------------------------------------------------------------------------------------
+    Bug(
+        "a log is given up in its directory before it is in the store",
+        "semel.replica.move:move_to_store",
+        "await _check_empty(store)",
+        "await _check_empty(store); files.remove(checkpoint.NAME)",
+        (f"{_MOVE}::test_a_move_that_is_refused_anywhere_leaves_the_log_where_it_is",),
+    ),
+    Bug(
+        "a log is moved over another one",
+        "semel.replica.move:_check_empty",
+        'raise BrokenHistory(f"{where}: holds a log already")',
+        "pass",
+        (f"{_MOVE}::test_what_cannot_be_moved_is_named",),
+    ),
+    Bug(
+        "a log that was moved can go on in its directory",
+        "semel.replica.move:move_to_store",
+        "files.remove(checkpoint.NAME)",
+        "pass",
+        (f"{_MOVE}::test_the_directory_of_a_log_that_was_moved_is_its_cache_and_can_begin_no_other",),
+    ),
+    Bug(
+        "what a move has put into a store is not compared",
+        "semel.replica.restore:check_objects",
+        '_part(path, extent, body, f"{store.describe()}: {key}")',
+        "pass",
+        (f"{_MOVE}::test_a_store_that_has_changed_a_byte_of_a_moved_log_does_not_get_it",),
     ),
 )

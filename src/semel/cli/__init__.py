@@ -38,6 +38,7 @@ GROUPS: Final = {
         "console": "show topics, records, transactions, producers and groups in a browser, as they are now",
         "dump": "look into a data directory: journal, segments, producers",
         "status": "say which broker on a store is active, who stands by, and how much the store holds",
+        "move": "take a whole log from a directory into a store of objects, or back",
         "repair": "go on without the entries at which a start stops, and keep a copy of them",
     },
     "application": {

@@ -39,14 +39,18 @@ async def cluster_of(store: Store, new_cluster_id: str) -> str:
         raise Unsure(f"{store.describe()} has not answered for {_ANSWER_SECONDS_MAX:g} s") from None
 
 
+def format_of(cluster_id: str) -> bytes:
+    """The object `format` of a store that belongs to this cluster."""
+    return json.dumps({"version": VERSION, "depth": DEPTH, "cluster_id": cluster_id}).encode()
+
+
 async def _cluster_of(store: Store, new_cluster_id: str) -> str:
-    content = json.dumps({"version": VERSION, "depth": DEPTH, "cluster_id": new_cluster_id}).encode()
     try:
         found = await answered(lambda: store.get(FORMAT_KEY))
     except Missing:
         # The floor first: where there is a format, a floor that is missing was lost.
         is_new = await create_surely(store, FLOOR_KEY, FIRST_FLOOR.encode())
-        if is_new and await create_surely(store, FORMAT_KEY, content):
+        if is_new and await create_surely(store, FORMAT_KEY, format_of(new_cluster_id)):
             return new_cluster_id
         try:
             found = await answered(lambda: store.get(FORMAT_KEY))

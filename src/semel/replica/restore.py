@@ -103,10 +103,28 @@ async def _fetch(store: Store, files: Files, contents: Contents) -> None:
                 _put(files, path, extent, found.body, f"{store.describe()}: {key}")
 
 
-def _put(files: Files, path: str, extent: Extent, body: bytes, where: str) -> None:
+async def check_objects(store: Store, contents: Contents) -> None:
+    """BrokenHistory if an object does not have what these contents say. Raises Missing if one is gone."""
+    inside: defaultdict[str, list[tuple[str, Extent]]] = defaultdict(list)
+    for path, row in contents.files.items():
+        for extent in row:
+            inside[extent.key].append((path, extent))
+    for key, extents in inside.items():
+        body = (await answered(partial(store.get, key))).body
+        for path, extent in extents:
+            _part(path, extent, body, f"{store.describe()}: {key}")
+
+
+def _part(path: str, extent: Extent, body: bytes, where: str) -> memoryview:
+    """What an object has of a file."""
     part = memoryview(body)[extent.place : extent.place + extent.size]
     if len(part) != extent.size or digest_of([part]).hex() != extent.digest:
         raise BrokenHistory(f"{where} is damaged: the checkpoint knows another digest of {path} in it")
+    return part
+
+
+def _put(files: Files, path: str, extent: Extent, body: bytes, where: str) -> None:
+    part = _part(path, extent, body, where)
     file = files.open(path)
     try:
         file.write_at([part], extent.position)

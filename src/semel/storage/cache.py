@@ -22,17 +22,22 @@ def take_as_cache(files: Files, store: str) -> None:
     try:
         if checkpoint.NAME in files.names(""):
             raise Damaged(f"{files.describe('')}: holds a log of its own, not the cache of one in a store")
-        mark = files.open(MARK, create=True)
-        try:
-            content = store.encode()
-            if mark.read_at(_MARK_BYTES_MAX, 0) != content:
-                mark.write_at([content], 0)
-                mark.truncate(len(content))
-        finally:
-            mark.close()
+        mark_as_cache(files, store)
     except BaseException:
         files.close()
         raise
+
+
+def mark_as_cache(files: Files, store: str) -> None:
+    """The same for a directory that this process has taken already, and that holds no log any more."""
+    mark = files.open(MARK, create=True)
+    try:
+        content = store.encode()
+        if mark.read_at(_MARK_BYTES_MAX, 0) != content:
+            mark.write_at([content], 0)
+            mark.truncate(len(content))
+    finally:
+        mark.close()
 
 
 def store_of(files: Files) -> str | None:
