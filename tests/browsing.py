@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from semel.client.settings import ClientSettings
@@ -89,9 +90,9 @@ class Browser:
 
 
 @asynccontextmanager
-async def consoled(bootstrap: str, **options: Any) -> AsyncIterator[Browser]:
+async def consoled(bootstrap: str, login: dict[str, Any], **options: Any) -> AsyncIterator[Browser]:
     lines: list[str] = []
-    console = Console("127.0.0.1", 0, settings_of(bootstrap), tell=lines.append, **options)
+    console = Console("127.0.0.1", 0, replace(settings_of(bootstrap), **login), tell=lines.append, **options)
     await console.start()
     try:
         yield Browser(console, lines)
@@ -99,11 +100,16 @@ async def consoled(bootstrap: str, **options: Any) -> AsyncIterator[Browser]:
         await console.stop()
 
 
-def browse(bootstrap: str, story: Callable[[Browser], Coroutine[Any, Any, None]], **options: Any) -> None:
-    """Have a browser live through a story."""
+def browse(
+    bootstrap: str,
+    story: Callable[[Browser], Coroutine[Any, Any, None]],
+    login: dict[str, Any] | None = None,
+    **options: Any,
+) -> None:
+    """Have a browser live through a story. `login` are settings of the console's client, `options` its own."""
 
     async def live() -> None:
-        async with asyncio.timeout(SECONDS_MAX), consoled(bootstrap, **options) as browser:
+        async with asyncio.timeout(SECONDS_MAX), consoled(bootstrap, login or {}, **options) as browser:
             await story(browser)
 
     asyncio.run(live())

@@ -16,12 +16,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from sqlalchemy import insert
 
 from asking import Asker
 from eventually import SECONDS_MAX
 from producing import deliver, idempotent_producer
 from semel import outbox, schema
 from semel.database import engine_of
+from semel.inbox.quarantine import Aside, Cause, put
+from semel.outbox.tables import quarantine
 from semel.testing.broker import FaultyBroker
 from semel.wire.records import Record
 from semel_command import started
@@ -46,6 +49,7 @@ PAGES: Final = (
     "/groups",
     "/group?group=billing",
     "/claims",
+    "/pipelines",
     "/nowhere",
 )
 
@@ -86,6 +90,8 @@ def opened(chromium: Browser, broker: FaultyBroker, tmp_path: Path) -> Iterator[
     schema.make(engine)
     with engine.begin() as connection:
         outbox.add(connection, "orders", key=HOSTILE, value="a")
+        connection.execute(insert(quarantine), {"number": 1, "reason": HOSTILE, "refused_at_ms": 7})
+        put(connection, Aside("billing", f"id:{HOSTILE}", Cause.FAILED, "poison", 9))
     engine.dispose()
     words = (
         "console",
@@ -203,6 +209,20 @@ def test_a_group_is_set_elsewhere_after_a_preview(
     page.get_by_role("button", name="Do it").click()
     page.get_by_text("is set to these offsets").wait_for()
     assert cells(page, "payments-0")[2] == "1"
+
+
+def test_what_was_put_aside_is_dropped_after_a_question(opened: Callable[..., Page]) -> None:
+    page = opened()
+    page.get_by_role("link", name="Claims").click()
+    page.get_by_text("1 message was refused by the broker, and 0 wait behind.").wait_for()
+    page.get_by_role("table", name="Refused messages").get_by_role("button", name="Drop message 1").click()
+    page.get_by_role("dialog").get_by_role("button", name="Drop").click()
+    page.get_by_text("The broker has refused none of them.").wait_for()
+    assert page.get_by_role("row").filter(has_text="poison").count() == 1
+    page.get_by_role("table", name="Events put aside").get_by_role("button", name="Retry message 1").click()
+    page.get_by_role("dialog").get_by_role("button", name="Retry").click()
+    # It was claimed outside of a loop, so there is nothing that a loop could take.
+    page.locator("#notice").filter(has_text="has no message that a loop could take").wait_for()
 
 
 def test_a_broker_that_goes_and_comes_back_leaves_the_page_standing(

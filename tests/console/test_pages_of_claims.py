@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, insert
+from sqlalchemy import Engine, insert, text
 
 from browsing import Browser, browse
 from semel import outbox, schema
@@ -123,3 +123,27 @@ def test_a_console_without_a_database_says_how_to_give_it_one() -> None:
         assert (refused.status, "--database" in refused.told["error"]) == (404, True)
 
     browse(NOWHERE, story)
+
+
+def test_the_last_batch_of_each_spark_sink_is_shown(url: str) -> None:
+    engine = engine_of(url)
+    with engine.begin() as connection:
+        connection.execute(
+            text(
+                "CREATE TABLE semel_batches (sink_id text PRIMARY KEY, query_id text, batch_id bigint, digest text, "
+                "row_count bigint, committed_at text)"
+            )
+        )
+        connection.execute(
+            text("INSERT INTO semel_batches VALUES ('payments', 'q', 7, 'd', 70, '2026-01-31 12:00:00')")
+        )
+    engine.dispose()
+    assert one(url)["sinks"] == [
+        {
+            "sink_id": "payments",
+            "query_id": "q",
+            "batch_id": 7,
+            "row_count": 70,
+            "committed_at": "2026-01-31 12:00:00",
+        }
+    ]

@@ -153,3 +153,26 @@ def test_a_console_that_only_reads_changes_nothing_whatever_it_is_sent(broker: F
     browse(broker.bootstrap, story)
     assert stuck.end() == 0
     assert committed(ask, "payments") == ["kept"]
+
+
+def test_a_wrong_password_is_one_line_and_a_right_one_shows_what_the_user_may_see() -> None:
+    with FaultyBroker(security="SASL_PLAINTEXT") as broker:
+        broker.create_topic("payments")
+        login = {
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": broker.login.mechanism,
+            "sasl_username": broker.login.user,
+        }
+
+        async def refused(browser: Browser) -> None:
+            await browser.enter()
+            answer = await browser.get("/api/topics")
+            assert (answer.status, "refused user" in answer.told["error"]) == (502, True)
+            assert "guessed" not in answer.told["error"]
+
+        async def shown(browser: Browser) -> None:
+            await browser.enter()
+            assert (await browser.get("/api/topics")).told["topics"][0]["name"] == "payments"
+
+        browse(broker.bootstrap, refused, {**login, "sasl_password": "guessed"})
+        browse(broker.bootstrap, shown, {**login, "sasl_password": broker.login.password})

@@ -9,13 +9,13 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, Engine, inspect, select
+from sqlalchemy import Connection, Engine, column, inspect, select, table
 from sqlalchemy.exc import NoSuchModuleError, SQLAlchemyError
 
 from semel.console.http import Refused
 from semel.console.query import Query
 from semel.console.records import field
-from semel.database.clock import database_now_ms, now_ms
+from semel.database.clock import now_ms
 from semel.database.engines import blocking_engine_of, missing_file, read_only
 from semel.database.errors import one_line
 from semel.inbox import quarantine as inbox_quarantine
@@ -33,6 +33,12 @@ from semel.watch.gauges import ASIDE, IN_FLIGHT, figures
 # Each list of each database shows no more rows.
 ROWS_MAX: Final = 50
 _CONNECT_SECONDS_MAX: Final = 5
+
+# What a Spark sink into tables has claimed: its last batch, in the database of its rows.
+_SINKS: Final = table(
+    "semel_batches",
+    *(column("sink_id"), column("query_id"), column("batch_id"), column("row_count"), column("committed_at")),
+)
 
 Answer = dict[str, Any]
 
@@ -118,12 +124,18 @@ def _named(name: str, labels: dict[str, str]) -> str:
 
 def _waiting(connection: Connection) -> Answer:
     tables = set(inspect(connection).get_table_names())
-    at_ms = database_now_ms(connection)
-    shown: Answer = {"has_tables": any(name.startswith("semel_") for name in tables), "outbox": None, "inbox": None}
+    shown: Answer = {
+        "has_tables": any(name.startswith("semel_") for name in tables),
+        "outbox": None,
+        "inbox": None,
+        "sinks": [],
+    }
     if messages.name in tables:
         shown["outbox"] = _outbox(connection)
     if inbox_table.name in tables:
-        shown["inbox"] = _inbox(connection, at_ms)
+        shown["inbox"] = _inbox(connection)
+    if _SINKS.name in tables:
+        shown["sinks"] = _sinks(connection)
     return shown
 
 
@@ -153,7 +165,7 @@ def _refused(one: RefusedMessage) -> Answer:
     }
 
 
-def _inbox(connection: Connection, at_ms: int) -> Answer:
+def _inbox(connection: Connection) -> Answer:
     known = connection.execute(select(floors.c.consumer, floors.c.floor_ms).order_by(floors.c.consumer).limit(ROWS_MAX))
     return {
         "floors": [{"consumer": consumer, "floor_ms": floor_ms} for consumer, floor_ms in known],
@@ -174,3 +186,8 @@ def _aside(one: QuarantinedEvent) -> Answer:
         "since_ms": one.quarantined_at_ms,
         "place": None if message is None else [message.topic, message.partition, message.offset],
     }
+
+
+def _sinks(connection: Connection) -> list[Answer]:
+    rows = connection.execute(select(_SINKS).order_by(_SINKS.c.sink_id).limit(ROWS_MAX))
+    return [{**row._mapping, "committed_at": str(row.committed_at)} for row in rows]

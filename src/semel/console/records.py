@@ -47,7 +47,7 @@ def some_records(cluster: Cluster, query: Query) -> Answer:
     shown: list[Answer] = []
     searched_bytes = 0
     while at < end and len(shown) < RECORDS_MAX and searched_bytes < SEARCHED_BYTES_MAX:
-        searched, found, at = _read(cluster, topic, where, at, stable)
+        searched, found, at = read_from(cluster, topic, where, at, stable)
         searched_bytes += searched
         for offset, row in found:
             if not _holds(row, wanted):
@@ -101,7 +101,7 @@ def _time_ms(text: str) -> int:
         raise Refused(400, "time is written as 2026-01-31T12:00:00Z") from None
 
 
-def _read(
+def read_from(
     cluster: Cluster, topic: Topic, where: TopicPartition, at: int, stable: int
 ) -> tuple[int, Iterator[tuple[int, Row]], int]:
     """The records from an offset on that one fetch gives, how many bytes they took, and the offset behind them."""
@@ -209,7 +209,7 @@ def piece_of_record(cluster: Cluster, query: Query) -> Answer:
     if part not in ("key", "value"):
         raise Refused(400, "part is key or value")
     # For a fetch of uncommitted records no offset is held back.
-    _, rows, _ = _read(cluster, topic, where, offset, stable=-1)
+    _, rows, _ = read_from(cluster, topic, where, offset, stable=-1)
     record = next((row[1] for at, row in rows if at == offset), None)
     if record is None:
         raise Refused(404, f"partition {where} has no record at offset {offset}")

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from semel.client.cluster import Cluster
 from semel.client.errors import LogError
-from semel.console import groups, producers, records, topics, transactions
+from semel.console import groups, pipelines, producers, records, topics, transactions
 from semel.console.askers import Askers
 from semel.console.door import Door
 from semel.console.http import Refused, Request, Response, as_json, json_response
@@ -44,6 +44,7 @@ QUESTIONS: Final[Mapping[str, Callable[[Cluster, Query], Any]]] = {
     "groups": groups.every_group,
     "group": groups.one_group,
     "reset_preview": groups.reset_preview,
+    "pipelines": pipelines.every_sink,
 }
 CHANGES: Final[Mapping[str, Callable[[Cluster, Query], str]]] = {
     "abort": transactions.abort,

@@ -14,6 +14,7 @@ export const words = [
   ["quarantine", "Messages that the broker refused, and events that could not be handled. They wait for a person, and those behind them in the same order wait with them."],
   ["retry, drop", "Retry lets it be tried again, before what waits behind it. Drop ends it: a message never gets into the log, and an event counts as handled."],
   ["floor", "The time before which claims of a consumer were deleted. An event from before the floor is put aside, because nobody can tell whether it was handled."],
+  ["last batch of a sink", "The micro-batch that a Spark sink has written last, claimed in the transaction of its rows. The same batch again is a duplicate and is not written."],
   ["HTTP keys in flight", "Requests with steps that hold their Idempotency-Key now."],
 ];
 
@@ -32,6 +33,7 @@ function database(one, tools) {
     keys === undefined ? null : facts(["HTTP keys in flight", number(keys)]),
     one.outbox === null ? null : outbox(one, tools),
     one.inbox === null ? null : inbox(one, tools),
+    one.sinks.length ? sinks(one.sinks) : null,
   ];
 }
 
@@ -92,6 +94,12 @@ function inbox(one, tools) {
         ],
     floors.length ? table("Floors", [["Consumer", "name"], ["Claims are kept from"]], floors) : null,
   ];
+}
+
+function sinks(found) {
+  const rows = found.map((sink) => [sink.sink_id, number(sink.batch_id), number(sink.row_count), sink.committed_at, sink.query_id ?? ""]);
+  const columns = [["Sink", "name"], ["Last batch", "number"], ["Rows in it", "number"], ["Committed"], ["Query", "name"]];
+  return [h("h3", {}, "Spark sinks into tables"), table("The last batch that each sink has", columns, rows)];
 }
 
 const SAID = {

@@ -5,6 +5,7 @@ import { h, link, morph } from "./elements.js";
 import * as claims from "./claims.js";
 import * as group from "./group.js";
 import * as groups from "./groups.js";
+import * as pipelines from "./pipelines.js";
 import * as producers from "./producers.js";
 import * as records from "./records.js";
 import * as topic from "./topic.js";
@@ -13,7 +14,7 @@ import * as transactions from "./transactions.js";
 
 // Each page has a path, a title, the words it uses, the question it asks of an address, and a view of the answer.
 // Those with a `name` stand in the menu.
-const PAGES = [topics, topic, records, transactions, producers, groups, group, claims];
+const PAGES = [topics, topic, records, transactions, producers, groups, group, claims, pipelines];
 
 const RETRY_MS = 3000;
 
