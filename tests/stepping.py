@@ -17,7 +17,7 @@ from semel.wire.frames import SIZE_BYTES, parse_request_header, parse_response_h
 from semel.wire.versions import CREATE_TOPICS
 
 if TYPE_CHECKING:
-    from semel.broker.connection import Exchange
+    from semel.broker.exchange import Exchange
 
 T = TypeVar("T")
 
@@ -44,6 +44,7 @@ class Asked:
         self.connection_number = over
         self.is_lost = False
         self.after = -1
+        self.header_bytes = 0
         self._answer: bytes | None = None
         request = messages.build_request(api_key, self.version, **values)
         frame = memoryview(
@@ -57,6 +58,10 @@ class Asked:
 
     def reply_by_hanging_up(self, after: int = 0) -> None:
         raise HungUp
+
+    def throttle(self, key: str | None = None, amount: float = 0) -> int:
+        """There is no quota."""
+        return 0
 
     def park(self, parked: object) -> None:
         """Nothing is told to who waits: the connection stays."""

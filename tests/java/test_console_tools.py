@@ -1,5 +1,5 @@
 """Kafka's own console tools work on the broker as on Kafka: topics, groups, transactions, offsets,
-records, access rules, users."""
+records, access rules, users, quotas."""
 
 from __future__ import annotations
 
@@ -146,3 +146,17 @@ def test_users_are_added_described_and_removed(administer: Tool) -> None:
     assert any("'alice'" in line for line in everybody)
     administer(CONFIGS, *bob, "--alter", "--delete-config", "SCRAM-SHA-512")
     assert "bob" not in administer(CONFIGS, "--entity-type", "users", "--describe")
+
+
+def test_quotas_are_set_described_and_taken_away(administer: Tool) -> None:
+    """Those of users and client ids, of both together, of the default, and of addresses."""
+    for entity, quota in (
+        (["--entity-type", "users", "--entity-name", "bob"], "producer_byte_rate=1048576"),
+        (["--entity-type", "users", "--entity-default"], "consumer_byte_rate=2097152"),
+        (["--entity-type", "clients", "--entity-name", "app"], "request_percentage=50.0"),
+        (["--entity-type", "ips", "--entity-name", "10.0.0.7"], "connection_creation_rate=10"),
+    ):
+        administer(CONFIGS, *entity, "--alter", "--add-config", quota)
+        assert quota in administer(CONFIGS, *entity, "--describe")
+        administer(CONFIGS, *entity, "--alter", "--delete-config", quota.partition("=")[0])
+        assert quota not in administer(CONFIGS, *entity, "--describe")

@@ -15,6 +15,7 @@ from saboteurs.outbox_bugs import OUTBOX_BUGS
 from saboteurs.pipeline_bugs import PIPELINE_BUGS
 from saboteurs.planting import Bug
 from saboteurs.publish_bugs import PUBLISH_BUGS
+from saboteurs.quota_bugs import QUOTA_BUGS
 from saboteurs.replica_bugs import REPLICA_BUGS
 from saboteurs.schema_bugs import SCHEMA_BUGS
 from saboteurs.security_bugs import SECURITY_BUGS
@@ -43,4 +44,5 @@ ALL_BUGS: Final[tuple[Bug, ...]] = (
     *SECURITY_BUGS,
     *CONSOLE_BUGS,
     *WATCHING_BUGS,
+    *QUOTA_BUGS,
 )

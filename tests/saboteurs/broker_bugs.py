@@ -76,8 +76,8 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "answers leave before the sync",
         "semel.broker.connection:Connection.send_answers",
-        "exchange._after > pump.settled",
-        "exchange._after < 0",
+        "exchange.after > pump.settled",
+        "exchange.after < 0",
         ("tests/broker/apis/test_durable_answers.py",),
     ),
     Bug(

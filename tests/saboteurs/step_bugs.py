@@ -84,7 +84,7 @@ STEP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a request waits for a client that is gone",
-        "semel.broker.connection:Exchange.park",
+        "semel.broker.connection:Connection.park",
         "self.is_lost",
         "False",
         ("tests/broker/test_lost_in_between.py",),

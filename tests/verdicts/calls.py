@@ -82,6 +82,10 @@ def calls(ids: Mapping[str, bytes]) -> list[Call]:
     any_rule |= {"principal_filter": None, "host_filter": None, "operation": 1, "permission_type": 1}
     no_rule = {"resource_type": 2, "resource_name": "", "resource_pattern_type": 3, "principal": "User:x", "host": "*"}
     no_rule |= {"operation": 3, "permission_type": 3}
+    quotas = [
+        {"entity": [{"entity_type": "user", "entity_name": "x"}], "ops": [{"key": key, "value": 1e9, "remove": False}]}
+        for key in ("producer_byte_rate", "nothing")
+    ]
     new_topics = [
         {"name": name, "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
         for name in ("new", "orders", "more")
@@ -340,6 +344,8 @@ def calls(ids: Mapping[str, bytes]) -> list[Call]:
             1,
             {"validate_only": True, "resources": [{"resource_type": 32, "resource_name": "readers", "configs": []}]},
         ),
+        Call("DescribeClientQuotas", v.DESCRIBE_CLIENT_QUOTAS, 1, {"components": [], "strict": False}),
+        Call("AlterClientQuotas", v.ALTER_CLIENT_QUOTAS, 1, {"entries": quotas, "validate_only": True}),
         Call("DescribeLogDirs", v.DESCRIBE_LOG_DIRS, 4, {"topics": None}),
         Call("CreatePartitions", v.CREATE_PARTITIONS, 3, {"topics": grown, "timeout": 9000, "validate_only": True}),
         Call("DeleteGroups", v.DELETE_GROUPS, 2, {"groups_names": ["nobodys", "readers-2"]}),

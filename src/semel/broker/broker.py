@@ -25,12 +25,13 @@ from semel.broker.chores import Chores
 from semel.broker.classic_groups import ClassicGroupCoordinator
 from semel.broker.clock import Clock
 from semel.broker.compactor import Compactor
-from semel.broker.connection import Connection, Exchange
+from semel.broker.connection import Connection
 from semel.broker.consumer_groups import ConsumerGroupCoordinator
 from semel.broker.decisions import Decisions
 from semel.broker.disk_thread import DiskThread
 from semel.broker.doors import Doors
 from semel.broker.events import Events
+from semel.broker.exchange import Exchange
 from semel.broker.guard import Guard
 from semel.broker.journal_pump import Checkpoints, DiskCheckpoints, DiskSync, Durability, JournalPump, Sync
 from semel.broker.limits import NODE_ID, Limits, log_settings
@@ -43,6 +44,7 @@ from semel.broker.security_log import SecurityLog
 from semel.broker.serving import serve_on
 from semel.broker.sessions import FetchSessions
 from semel.broker.standby import ANSWERED, refused_by_a_standby
+from semel.broker.throttle import Throttle
 from semel.broker.transactions import TransactionCoordinator
 from semel.broker.turns import Turns
 from semel.compaction.opening import KeyChecks
@@ -112,7 +114,6 @@ class Broker:
         self.metrics = Metrics()
         self.decisions = Decisions(self.metrics)
         self.events = Events(security_log=security_log)
-        self._security_log = security_log
         self.listeners = list(listeners) or [Listener(host=host, port=port)]
         self.doors = Doors(self.listeners, insecure, tls, self.limits, self.metrics, self.events)
         # A store answers when it has what it was given; its disks are its own business.
@@ -126,8 +127,7 @@ class Broker:
         self.key_checks = KeyChecks(self.limits.compacted_batch_bytes_max)
         self.fetch_sessions = FetchSessions(self.limits.fetch_sessions_max, self.limits.fetch_session_partitions_max)
         self.receive_memory = ReceiveMemory(self.limits.receive_bytes_max)
-        self.waiting_partitions = 0
-        self.unsent_bytes = 0
+        self.waiting_partitions = self.unsent_bytes = 0
         # Since the log was recovered, and what follows since the broker was started.
         self.log: Log
         self.clock: Clock
@@ -304,6 +304,7 @@ class Broker:
             metrics=self.metrics,
             events=self.events,
         )
+        self.throttle = Throttle(self.runtime)
         self.members = Members(self.runtime)
         self.transactions = TransactionCoordinator(self.runtime)
         self.consumer_groups = ConsumerGroupCoordinator(self.runtime, self.members)
@@ -373,8 +374,7 @@ class Broker:
         if self.role is not None:
             await self.role.leave(is_clean=not self.failed.done(), is_durable=self.pump.settled == self.log.end)
         self.events.tell(logging.INFO, "stopped", journal_position=self.log.end)
-        if self._security_log is not None:
-            self._security_log.close()
+        self.events.close()
 
     async def _until(self, condition: Callable[[], bool]) -> None:
         """Return when `condition` holds; it is looked at whenever a connection ends or answers leave."""
@@ -445,12 +445,11 @@ class Broker:
 
     def welcome(self, connection: Connection) -> bool:
         """A client has connected; False if there are too many."""
-        is_full = len(self._connections) >= self.limits.connections_max or not self.doors.has_room(connection)
-        if is_full or self._stopping or self.failed.done():
+        count = len(self._connections)
+        is_full = count >= self.limits.connections_max or not self.doors.has_room(connection)
+        if is_full or self._stopping or self.failed.done() or not self.throttle.admits(connection):
             self.metrics.connections_refused += 1
-            self.events.tell(
-                logging.WARNING, "connection_refused", peer=connection.peer, connections=len(self._connections)
-            )
+            self.events.tell(logging.WARNING, "connection_refused", peer=connection.peer, connections=count)
             return False
         self._connections[connection] = None
         self.doors.enter(connection)
@@ -464,6 +463,7 @@ class Broker:
             del self._connections[connection]
             self.doors.note_known(connection)
             self.metrics.connections_open -= 1
+            self.throttle.forget(connection)
             self.groups.connection_lost(connection.number)
         self._note_progress()
 
@@ -480,7 +480,7 @@ class Broker:
             # What was read is durable, or it would not be there.
             self.pump.begin_here()
         if self.role is None or self.role.may_serve or exchange.api_key in ANSWERED:
-            steps = served_by_its_handler(self, exchange, body)
+            steps = self.throttle.measured(exchange, served_by_its_handler(self, exchange, body))
         else:
             steps = refused_by_a_standby(exchange, body)
         serve_on(self, exchange, steps, done)

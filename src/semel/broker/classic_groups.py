@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Generic, TypeVar, cast
 from uuid import uuid4
 
-from semel.broker.connection import Exchange
 from semel.broker.consumer_groups import ConsumerGroupCoordinator
+from semel.broker.exchange import Exchange
 from semel.broker.limits import Limits
 from semel.broker.members import MemberName, Members
 from semel.broker.runtime import Runtime

@@ -6,18 +6,20 @@ waits unread for that. A handler answers through its `Exchange`, at once or late
 journal has to be durable before the answer may go. Answers leave in the order of the requests, so one that waits holds
 back those behind it.
 
-A client that does not take its answers, or has too many requests under way, is simply not read from any more. Bytes
-that are no request end the connection: behind them it is unknown where the next request begins.
+A client that does not take its answers, has too many requests under way, or has to wait because of a quota is simply
+not read from any more. Bytes that are no request end the connection: behind them it is unknown where the next request
+begins.
 """
 
 import asyncio
 import struct
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol, cast
 
 from semel.broker.clock import Clock
+from semel.broker.exchange import HANGING_UP, Exchange, Parked
 from semel.broker.journal_pump import JournalPump
 from semel.broker.limits import Limits
 from semel.broker.metrics import Metrics
@@ -29,10 +31,8 @@ from semel.security.listeners import Listener
 from semel.security.login import Login, check_login
 from semel.security.names import NoName
 from semel.wire.errors import ProtocolError
-from semel.wire.frames import SIZE_BYTES, RequestHeader, frame_size, parse_request_header
+from semel.wire.frames import SIZE_BYTES, frame_size, parse_request_header
 from semel.wire.versions import PRODUCE
-
-Buffer = bytes | bytearray | memoryview
 
 # The first field of every request.
 API_KEY: Final = struct.Struct(">h")
@@ -44,9 +44,6 @@ UNSENT_BYTES_NOTED: Final = 4 * 1024
 # A client that sends or takes this much has got on, or one byte a minute would hold a connection for ever.
 PROGRESS_BYTES: Final = 64 * 1024
 
-# Stands for an answer that cannot be given.
-_HANGING_UP: Final[Sequence[Buffer]] = (b"",)
-
 
 class Doors(Protocol):
     """What a connection tells of how far its client has come with saying who it is."""
@@ -56,6 +53,16 @@ class Doors(Protocol):
     def principal_of(self, certificate: bytes | None) -> Principal: ...
 
     def tls_failed(self, connection: "Connection", reason: str) -> None: ...
+
+
+class Throttle(Protocol):
+    """What measures how much a client uses."""
+
+    @property
+    def keys(self) -> Mapping[str, int]:
+        """The quotas that are set; empty if none is."""
+
+    def charge(self, exchange: Exchange, key: str | None, amount: float) -> int: ...
 
 
 class Host(Protocol):
@@ -71,6 +78,9 @@ class Host(Protocol):
     @property
     def doors(self) -> Doors: ...
 
+    @property
+    def throttle(self) -> Throttle: ...
+
     # Answers that were given but not taken yet, of all connections.
     unsent_bytes: int
 
@@ -83,129 +93,8 @@ class Host(Protocol):
     def protocol_error(self, connection: "Connection", error: ProtocolError) -> None:
         """A client has sent what is no request."""
 
-    def serve(self, exchange: "Exchange", body: memoryview, done: Callable[[], None]) -> None:
+    def serve(self, exchange: Exchange, body: memoryview, done: Callable[[], None]) -> None:
         """Have a request answered; `done` is called when the next one may be begun."""
-
-
-class Parked(Protocol):
-    """A request that waits for something to happen."""
-
-    def give_up(self) -> None:
-        """The client is gone, and could not be answered any more."""
-
-    def answer_now(self) -> None:
-        """Answer without waiting any longer."""
-
-
-class Exchange:
-    """One request and the answer it will get."""
-
-    __slots__ = (
-        "_after",
-        "_answer",
-        "_answer_bytes",
-        "_connection",
-        "api_key",
-        "client_id",
-        "correlation_id",
-        "received_at",
-        "version",
-    )
-
-    def __init__(self, connection: "Connection", header: RequestHeader) -> None:
-        self.api_key, self.version, self.correlation_id, self.client_id, _ = header
-        self.received_at = time.perf_counter()
-        self._connection = connection
-        self._answer: Sequence[Buffer] | None = None
-        self._answer_bytes = 0
-        self._after = 0
-
-    def reply(self, answer: Sequence[Buffer], after: int = 0) -> None:
-        """Answer with a whole frame, given in one or more buffers, once the journal is durable up to `after`."""
-        self._answer = answer
-        self._answer_bytes = sum(map(len, answer))
-        self._after = after
-        connection = self._connection
-        connection._held_bytes += self._answer_bytes
-        if after > connection.host.pump.settled:
-            connection.host.pump.follow()
-        connection.send_answers()
-
-    def reply_nothing(self) -> None:
-        """There is no answer to this request."""
-        self.reply(())
-
-    def reply_by_hanging_up(self, after: int = 0) -> None:
-        """Break the connection where the answer would have gone: there is no other way to say what is wrong."""
-        # The requests behind this one are not served: their sender could never know how far the broker got.
-        self._connection.stop_serving()
-        self.reply(_HANGING_UP, after)
-
-    def end_connection(self) -> None:
-        """Serve no request that comes behind this one, and end the connection when its answer has gone."""
-        self._connection.stop_serving()
-        self._connection._finished = True
-
-    def refuse(self, error: ProtocolError) -> None:
-        """These bytes are no request, and it is unknown where the next one begins."""
-        self._connection.stop_serving()
-        self._connection.host.protocol_error(self._connection, error)
-
-    def park(self, parked: Parked) -> None:
-        """Have `parked` told when the connection is lost or the client stops sending, until it is unparked."""
-        if self.is_lost:
-            parked.give_up()
-            return
-        self._connection._parked[parked] = None
-        if self._connection._finished:
-            asyncio.get_running_loop().call_soon(self._connection.hurry)
-
-    def unpark(self, parked: Parked) -> None:
-        self._connection._parked.pop(parked, None)
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether the connection was lost while this was served: its client cannot be answered."""
-        return self._connection._transport is None
-
-    @property
-    def peer(self) -> str:
-        return self._connection.peer
-
-    @property
-    def address(self) -> str:
-        return self._connection.address
-
-    @property
-    def client_host(self) -> str:
-        """The address from which the client connects, without its port."""
-        return self._connection.client_host
-
-    @property
-    def listener(self) -> Listener:
-        """The listener to which the client is connected."""
-        return self._connection.listener
-
-    @property
-    def principal(self) -> Principal:
-        """The name under which the client has logged in, or `ANONYMOUS`."""
-        return self._connection.principal
-
-    @property
-    def login(self) -> Login | None:
-        """The login of the connection; None where the listener asks for none."""
-        return self._connection.login
-
-    def note_login(self) -> None:
-        """The client is logged in now."""
-        connection = self._connection
-        connection._frame_bytes_max = connection.host.limits.frame_bytes_max
-        connection.host.doors.note_known(connection)
-
-    @property
-    def connection_number(self) -> int:
-        """Which connection it came over: a later one has a higher number."""
-        return self._connection.number
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -229,6 +118,8 @@ class Connection(asyncio.BufferedProtocol):
         # A request is being served that takes several turns of the event loop, or others go first.
         self._has_to_wait = False
         self._serving = True
+        # Nothing is read, because its client has to wait.
+        self._muted = False
         self._finished = False
         self._parked: dict[Parked, None] = {}
         # Answers that were given but not handed to the socket, because others go first or the disk is waited for.
@@ -289,6 +180,18 @@ class Connection(asyncio.BufferedProtocol):
         self._finished = True
         self.hurry()
         return bool(self._exchanges)
+
+    def park(self, parked: Parked) -> None:
+        """Have `parked` told when the connection is lost or the client stops sending, until it is unparked."""
+        if self.is_lost:
+            parked.give_up()
+            return
+        self._parked[parked] = None
+        if self._finished:
+            asyncio.get_running_loop().call_soon(self.hurry)
+
+    def unpark(self, parked: Parked) -> None:
+        self._parked.pop(parked, None)
 
     def hurry(self) -> None:
         """Answer what waits for something to happen."""
@@ -368,6 +271,16 @@ class Connection(asyncio.BufferedProtocol):
         """The client does not speak TLS, or not as it has to."""
         self.host.doors.tls_failed(self, reason)
 
+    def note_login(self) -> None:
+        """The client is logged in now."""
+        self._frame_bytes_max = self.host.limits.frame_bytes_max
+        self.host.doors.note_known(self)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether its client cannot be answered any more."""
+        return self._transport is None
+
     @property
     def principal(self) -> Principal:
         return self._certified if self.login is None else self.login.principal
@@ -395,10 +308,22 @@ class Connection(asyncio.BufferedProtocol):
         return (
             self._serving
             and not self._has_to_wait
+            and not self._muted
             and not self._writing_paused
             and len(self._exchanges) < self.host.limits.requests_in_flight_max
             and self._held_bytes < UNSENT_BYTES_HIGH
         )
+
+    def mute(self) -> None:
+        """Begin no more requests, and read none, until `unmute`; those under way are answered."""
+        self._muted = True
+        if not self._processing:
+            self._update_reading()
+
+    def unmute(self) -> None:
+        self._muted = False
+        # From the loop, and not from within the caller, who may be in the middle of something else.
+        asyncio.get_running_loop().call_soon(self._process)
 
     def _update_reading(self) -> None:
         """Read from the socket exactly when there is space to read into and something would be done about it."""
@@ -421,6 +346,18 @@ class Connection(asyncio.BufferedProtocol):
 
     # -- answers ------------------------------------------------------------------------------------------------
 
+    def note_answer(self, exchange: Exchange) -> None:
+        """One of the requests has its answer."""
+        self._held_bytes += exchange.answer_bytes
+        if exchange.after > self.host.pump.settled:
+            self.host.pump.follow()
+        self.send_answers()
+
+    def throttle(self, exchange: Exchange, key: str | None, amount: float) -> int:
+        """For how long the client has to wait for what it has used; it is not read from for that time."""
+        throttle = self.host.throttle
+        return throttle.charge(exchange, key, amount) if throttle.keys else 0
+
     def send_answers(self) -> None:
         """Send what may be sent: the first answers in the row whose changes are durable."""
         transport = self._transport
@@ -432,18 +369,18 @@ class Connection(asyncio.BufferedProtocol):
         sent = False
         while exchanges:
             exchange = exchanges[0]
-            answer = exchange._answer
+            answer = exchange.answer
             if answer is None:
                 break
-            if exchange._after > pump.settled:
+            if exchange.after > pump.settled:
                 pump.wait(self)
                 break
-            if answer is _HANGING_UP:
+            if answer is HANGING_UP:
                 transport.close()
                 break
             exchanges.popleft()
             metrics.observe_latency(exchange.api_key, time.perf_counter() - exchange.received_at)
-            self._held_bytes -= exchange._answer_bytes
+            self._held_bytes -= exchange.answer_bytes
             transport.writelines(answer)
             sent = True
         metrics.bytes_out += held_bytes - self._held_bytes
@@ -484,6 +421,16 @@ class Connection(asyncio.BufferedProtocol):
         """Begin no more requests; those under way are answered."""
         self._serving = False
         self._update_reading()
+
+    def finish(self) -> None:
+        """The same, and the connection ends with the last answer."""
+        self.stop_serving()
+        self._finished = True
+
+    def refuse(self, error: ProtocolError) -> None:
+        """The client has sent what is no request, and it is unknown where the next one begins."""
+        self.stop_serving()
+        self.host.protocol_error(self, error)
 
     def close(self) -> None:
         """Send what is in the socket's buffer, then end the connection."""

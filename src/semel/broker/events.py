@@ -48,6 +48,11 @@ class Events:
         if period.lines <= LINES_MAX:
             logger.log(level, line(event, fields), exc_info=error)
 
+    def close(self) -> None:
+        """Release the file of the security log."""
+        if self._security_log is not None:
+            self._security_log.close()
+
     def _write_security(self, event: str, fields: dict[str, object]) -> None:
         log = self._security_log
         assert log is not None

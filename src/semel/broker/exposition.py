@@ -214,6 +214,12 @@ def _connections(broker: Broker) -> Iterator[str]:
     yield from _family("counter", "logins_total", "Logins that succeeded.", metrics.logins)
     yield from _family("counter", "logins_refused_total", "Logins that failed.", metrics.refused_logins)
     yield from _family(
+        "counter",
+        "requests_throttled_total",
+        "Requests after which a client had to wait because of a quota.",
+        metrics.throttled_requests,
+    )
+    yield from _family(
         "counter", "handshakes_refused_total", "Handshakes of TLS that failed.", metrics.refused_handshakes
     )
     yield from _family("counter", "received_bytes_total", "Bytes that clients sent.", metrics.bytes_in)

@@ -12,18 +12,24 @@ import logging
 from collections.abc import Collection
 from typing import Any, Final, NamedTuple
 
-from semel.broker.connection import Exchange
 from semel.broker.events import Events
+from semel.broker.exchange import Exchange
 from semel.broker.metrics import Metrics
 from semel.core.access import CLUSTER_NAME, AccessRules, Asker, Operation, ResourceType
-from semel.core.entries import AccessRulesAdded, AccessRulesRemoved, UserCredentialRemoved, UserCredentialSet
+from semel.core.entries import (
+    AccessRulesAdded,
+    AccessRulesRemoved,
+    QuotasChanged,
+    UserCredentialRemoved,
+    UserCredentialSet,
+)
 from semel.core.principal import Principal
 from semel.core.refusals import Refused
 from semel.core.users import Mechanism
 from semel.wire.errors import ErrorCode
 
-# What an administrator has changed about who may do what.
-AccessChange = AccessRulesAdded | AccessRulesRemoved | UserCredentialSet | UserCredentialRemoved
+# What an administrator has changed about who may do what, and how much of it.
+AccessChange = AccessRulesAdded | AccessRulesRemoved | UserCredentialSet | UserCredentialRemoved | QuotasChanged
 
 
 class Right(NamedTuple):
@@ -178,7 +184,7 @@ class Guard:
         self._tell(exchange, "access_denied", {"operation": operation, "resource": resource, "name": name})
 
     def note_change(self, exchange: Exchange, entry: AccessChange) -> None:
-        """The client has changed a rule, or a user. No secret of the entry is told."""
+        """The client has changed a rule, a user, or a quota. No secret of the entry is told."""
         match entry:
             case AccessRulesAdded() | AccessRulesRemoved():
                 event = "access_rules_added" if isinstance(entry, AccessRulesAdded) else "access_rules_removed"
@@ -187,6 +193,9 @@ class Guard:
                 change = "set" if isinstance(entry, UserCredentialSet) else "removed"
                 fields = {"user": entry.user, "mechanism": Mechanism(entry.mechanism).sasl_name, "password": change}
                 self._tell(exchange, "users_changed", fields)
+            case QuotasChanged():
+                named = {kind: "<default>" if name is None else name for kind, name in entry.entity}
+                self._tell(exchange, "quotas_changed", {"entity": named, "quotas": entry.quotas})
 
     def _tell(self, exchange: Exchange, event: str, fields: dict[str, Any]) -> None:
         asked: dict[str, Any] = {"client": exchange.client_id, "api": exchange.api_key}

@@ -70,6 +70,7 @@ class Metrics:
         "sync_waiters",
         "synced_entries_bytes",
         "syncs",
+        "throttled_requests",
     )
 
     def __init__(self) -> None:
@@ -94,6 +95,8 @@ class Metrics:
         self.connections_opened = 0
         self.connections_refused = 0
         self.protocol_errors = 0
+        # Requests after which a client was not read from for a while, because of a quota.
+        self.throttled_requests = 0
         self.logins = 0
         self.refused_logins = 0
         self.refused_handshakes = 0

@@ -1,4 +1,4 @@
-"""The security log: refused logins, denied requests, and changes of rules and users, as one JSON object in each line.
+"""The security log: refused logins, denied requests, and what administrators change, as one JSON object in each line.
 
 `semel serve --security-log FILE` appends to a file of its own, which other tools read: it has every such event, where
 the log for operators (`events`) leaves out what occurs too often. What clients choose is escaped, so a client cannot
@@ -17,7 +17,10 @@ from typing import Final
 
 # The events that go here.
 SECURITY_EVENTS: Final = frozenset(
-    ("access_denied", "access_rules_added", "access_rules_removed", "login_refused", "users_changed")
+    (
+        *("access_denied", "access_rules_added", "access_rules_removed", "login_refused", "quotas_changed"),
+        "users_changed",
+    )
 )
 # A hundred in a second on the average: more than a person reads, and less than 2 GB in a day.
 LINES_MAX: Final = 1_000

@@ -9,9 +9,9 @@ from typing import Protocol
 
 from semel.broker.classic_groups import ClassicGroupCoordinator
 from semel.broker.clock import Clock
-from semel.broker.connection import Exchange
 from semel.broker.consumer_groups import ConsumerGroupCoordinator
 from semel.broker.decisions import Decisions
+from semel.broker.exchange import Exchange
 from semel.broker.guard import Guard
 from semel.broker.journal_pump import JournalPump
 from semel.broker.limits import Limits
@@ -19,6 +19,7 @@ from semel.broker.members import Members
 from semel.broker.metrics import Metrics
 from semel.broker.runtime import Runtime
 from semel.broker.sessions import FetchSessions
+from semel.broker.throttle import Throttle
 from semel.broker.transactions import TransactionCoordinator
 from semel.broker.turns import Turns
 from semel.compaction.opening import KeyChecks
@@ -37,6 +38,7 @@ class Serving(Protocol):
     runtime: Runtime
     transactions: TransactionCoordinator
     guard: Guard
+    throttle: Throttle
     members: Members
     groups: ClassicGroupCoordinator
     consumer_groups: ConsumerGroupCoordinator

@@ -89,7 +89,7 @@ class FetchSessions:
     def resolve(self, request: FetchRequest, by_id: bool, now_ms: int) -> FetchContext:
         """Which partitions a request asks for, once its session has been brought up to date."""
         if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
-            self._end(request.session_id)
+            self.end(request.session_id)
             interests = _listed(request)
             if request.session_epoch == FINAL_EPOCH or not interests:
                 return FetchContext(0, None, interests, False)
@@ -106,7 +106,7 @@ class FetchSessions:
         self._sessions.move_to_end(session.session_id)
         if not self._update(session, request):
             # The consumer starts over, and does without a session.
-            self._end(session.session_id)
+            self.end(session.session_id)
             return FetchContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, None, [], False)
         return FetchContext(0, session, list(session.interests.values()), True)
 
@@ -115,7 +115,7 @@ class FetchSessions:
             longest_unused = next(iter(self._sessions.values()))
             if now_ms - longest_unused.used_at_ms < KEPT_MS:
                 return None
-            self._end(longest_unused.session_id)
+            self.end(longest_unused.session_id)
         if self._partition_count + len(interests) > self._partitions_max:
             return None
         if not all(map(_is_kept, interests)):
@@ -129,7 +129,8 @@ class FetchSessions:
         self._partition_count += len(session.interests)
         return session
 
-    def _end(self, session_id: int) -> None:
+    def end(self, session_id: int) -> None:
+        """Forget a session, if there is one of this number."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self._partition_count -= len(session.interests)

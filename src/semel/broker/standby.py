@@ -6,7 +6,7 @@ there. Nothing here may change anything.
 
 from typing import Final
 
-from semel.broker.connection import Exchange
+from semel.broker.exchange import Exchange
 from semel.broker.refusal import refusal
 from semel.core.steps import Steps
 from semel.wire import messages, versions

@@ -36,6 +36,7 @@ GROUPS: Final = {
         "transactions": "list and describe transactions, and abort those that nobody will end",
         "acls": "list, add and remove access rules, and say which of them decides",
         "console": "show topics, records, transactions, producers and groups in a browser, as they are now",
+        "quotas": "list, set and remove quotas: how much of the broker a client may use",
         "dump": "look into a data directory: journal, segments, producers",
         "status": "say which broker on a store is active, who stands by, and how much the store holds",
         "move": "take a whole log from a directory into a store of objects, or back",

@@ -20,6 +20,7 @@ from semel.wire.fetch import FetchPartitionAnswer
 from semel.wire.frames import parse_response_header, read_frame
 from semel.wire.versions import (
     ADD_PARTITIONS_TO_TXN,
+    ALTER_CLIENT_QUOTAS,
     ALTER_USER_SCRAM_CREDENTIALS,
     API_VERSIONS,
     CONSUMER_GROUP_DESCRIBE,
@@ -30,6 +31,7 @@ from semel.wire.versions import (
     DELETE_GROUPS,
     DELETE_TOPICS,
     DESCRIBE_ACLS,
+    DESCRIBE_CLIENT_QUOTAS,
     DESCRIBE_CONFIGS,
     DESCRIBE_GROUPS,
     DESCRIBE_LOG_DIRS,
@@ -89,6 +91,8 @@ _SPOKEN: Final[dict[int, VersionRange]] = {
     # Later ones know topics by their ids alone.
     OFFSET_COMMIT: VersionRange(2, 9),
     OFFSET_FETCH: VersionRange(2, 9),
+    DESCRIBE_CLIENT_QUOTAS: VersionRange(0, 1),
+    ALTER_CLIENT_QUOTAS: VersionRange(0, 1),
     DESCRIBE_USER_SCRAM_CREDENTIALS: VersionRange(0, 0),
     ALTER_USER_SCRAM_CREDENTIALS: VersionRange(0, 0),
     SASL_HANDSHAKE: VersionRange(1, 1),

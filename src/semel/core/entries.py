@@ -355,6 +355,17 @@ class LoginSecretMade:
     secret: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class QuotasChanged:
+    """These are the quotas of an entity from now on: all of them, not a difference. Empty: it has none any more.
+
+    `entity` has types, such as `user`, and names; the name None is the default. `quotas` goes by Kafka's keys.
+    """
+
+    entity: tuple[tuple[str, str | None], ...]
+    quotas: dict[str, float]
+
+
 # A user who was removed must not come back with a loss of power, so both are durable before they are acknowledged.
 UserChange = UserCredentialSet | UserCredentialRemoved
 
@@ -382,4 +393,5 @@ Entry = (
     | UserCredentialSet
     | UserCredentialRemoved
     | LoginSecretMade
+    | QuotasChanged
 )

@@ -1,4 +1,4 @@
-"""Everything that a log knows: topics, partitions, producer ids, transactions, groups, access rules: machines all.
+"""Everything that a log knows: topics, producer ids, transactions, groups, access rules, quotas: machines all.
 
 `State.apply` makes an entry true, in service and in recovery alike, and there is no other way: the table in
 `State.__init__` says which machines take in which entry, and in which order. What else belongs to a partition, such as
@@ -28,6 +28,7 @@ from semel.core.entries import (
     PartitionName,
     PartitionsAdded,
     ProducerIdsReserved,
+    QuotasChanged,
     TopicCreated,
     TopicDeleted,
     TransactionalIdClaimed,
@@ -41,6 +42,7 @@ from semel.core.entries import (
 from semel.core.groups.groups import Groups
 from semel.core.partition import Partition
 from semel.core.producer_ids import ProducerIds
+from semel.core.quotas import Quotas
 from semel.core.shares import Shares
 from semel.core.silence import Silence
 from semel.core.topics import Catalog, Topic
@@ -181,6 +183,7 @@ class State(Generic[H]):
         self.groups = groups
         self.access = AccessRules(access_rules_max)
         self.users = Users(users_max)
+        self.quotas = Quotas()
         self.silence = Silence()
         self.producer_shares = producer_shares
         # For each entry the machines that take it in, in this order. A batch alone goes another way: `apply_batch`.
@@ -207,6 +210,7 @@ class State(Generic[H]):
             UserCredentialSet: (self.users,),
             UserCredentialRemoved: (self.users,),
             LoginSecretMade: (self.users,),
+            QuotasChanged: (self.quotas,),
         }
 
     def check(self, entry: Entry) -> None:
@@ -282,6 +286,7 @@ class State(Generic[H]):
             "groups": self.groups.begin_snapshot(),
             "access": self.access.snapshot(),
             "users": self.users.snapshot(),
+            "quotas": self.quotas.snapshot(),
             "silence": self.silence.snapshot(),
         }
 
@@ -296,6 +301,7 @@ class State(Generic[H]):
         self.groups.restore(snapshot["groups"])
         self.access.restore(snapshot.get("access", ()))
         self.users.restore(snapshot.get("users", {}))
+        self.quotas.restore(snapshot.get("quotas", ()))
         if "silence" in snapshot:
             self.silence.restore(snapshot["silence"])
         for topic in self.catalog:

@@ -41,13 +41,14 @@ _KINDS: Final[dict[int, type[Any]]] = {
     21: entries.UserCredentialSet,
     22: entries.UserCredentialRemoved,
     23: entries.LoginSecretMade,
+    24: entries.QuotasChanged,
 }
 _KIND_OF: Final = {entry_type: kind for kind, entry_type in _KINDS.items()}
 _FIELD_NAMES: Final = {entry_type: tuple(field.name for field in fields(entry_type)) for entry_type in _KIND_OF}
 # The fields that say what an entry is about, where it has them.
 _KEYS: Final = (
     *("group", "name", "number", "partition", "transactional_id", "transactional_ids", "producer_id", "first"),
-    *("committed", "user", "mechanism"),
+    *("committed", "user", "mechanism", "entity"),
 )
 # By these a password could be guessed offline, so no tool shows them.
 SECRET_FIELDS: Final = frozenset(("salt", "stored_key", "server_key", "secret"))

@@ -18,11 +18,11 @@ from typing import Final, NamedTuple
 
 from semel.broker.apis.create_topics import create
 from semel.broker.broker import Broker
-from semel.broker.connection import Buffer, Exchange
+from semel.broker.exchange import Buffer, Exchange
 from semel.broker.refusal import refusal
 from semel.core.batch import BatchHeader
 from semel.core.batch_checks import check_sent
-from semel.core.entries import GroupDeleted
+from semel.core.entries import GroupDeleted, QuotasChanged
 from semel.core.users import Mechanism
 from semel.embedded import EmbeddedBroker
 from semel.storage.partition_log import PartitionLog
@@ -165,8 +165,8 @@ class FaultyBroker(EmbeddedBroker):
         return self._call(names())
 
     def clear(self) -> None:
-        """Delete all topics and groups, access rules and users except that of `login`, who has the first password
-        again, and forget all transactions and faults, as between two tests."""
+        """Delete all topics and groups, access rules, quotas and users except that of `login`, who has the first
+        password again, and forget all transactions and faults, as between two tests."""
 
         async def delete() -> None:
             self._broker.clear()
@@ -300,6 +300,9 @@ class _Misbehaving(Broker):
         removed = self.log.state.access.decide_remove(self.log.state.access)
         if removed is not None:
             self.runtime.commit(removed)
+        quotas = self.log.state.quotas
+        for entity in list(quotas):
+            self.runtime.commit(QuotasChanged(entity, {}))
         users = self.log.state.users
         for user in list(users):
             for mechanism in list(users.credentials(user)):

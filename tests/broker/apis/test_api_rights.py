@@ -25,7 +25,7 @@ from guarded import (
     rule,
 )
 from semel.broker.apis import HANDLERS
-from semel.broker.connection import Exchange
+from semel.broker.exchange import Exchange
 from semel.broker.guard import NOT_ASKED, Guard, Right
 from semel.core.access import CLUSTER_NAME, Operation, Permission, ResourceType
 from semel.testing.broker import FaultyBroker
@@ -154,7 +154,7 @@ DENIED = {
     **dict.fromkeys(("ADD_PARTITIONS_TO_TXN", "DESCRIBE_TRANSACTIONS"), DENIED_ID),
     **dict.fromkeys(("CREATE_ACLS", "DESCRIBE_ACLS", "DELETE_ACLS", "DESCRIBE_LOG_DIRS"), DENIED_CLUSTER),
     **dict.fromkeys(("DESCRIBE_USER_SCRAM_CREDENTIALS", "ALTER_USER_SCRAM_CREDENTIALS"), DENIED_CLUSTER),
-    "DESCRIBE_CLIENT_QUOTAS": DENIED_CLUSTER,
+    **dict.fromkeys(("DESCRIBE_CLIENT_QUOTAS", "ALTER_CLIENT_QUOTAS"), DENIED_CLUSTER),
     # These show less instead.
     **dict.fromkeys(("LIST_GROUPS", "LIST_TRANSACTIONS", "API_VERSIONS", "DESCRIBE_CLUSTER"), ErrorCode.NONE),
 }

@@ -10,7 +10,7 @@ from semel.broker.limits import Limits
 from semel.core.configs import DEFINITIONS
 from semel.testing.broker import FaultyBroker
 from semel.wire.errors import ErrorCode
-from semel.wire.versions import ALTER_CONFIGS, DESCRIBE_CLIENT_QUOTAS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
+from semel.wire.versions import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 
 TOPIC, BROKER, GROUP = 2, 4, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -276,9 +276,3 @@ def test_no_more_groups_have_configurations_than_there_may_be() -> None:
         assert change(ask, "baskets", (SESSION, SET, "50000"), kind=GROUP).error_code == ErrorCode.INVALID_GROUP_ID
         assert change(ask, "tills", (SESSION, DELETE, None), kind=GROUP).error_code == 0
         assert change(ask, "carts", (SESSION, SET, "50000"), kind=GROUP).error_code == 0
-
-
-def test_whoever_asks_for_quotas_is_shown_none(ask: Asker) -> None:
-    component = {"entity_type": "user", "match_type": 0, "match": "app"}
-    answer = ask(DESCRIBE_CLIENT_QUOTAS, components=[component], strict=True)
-    assert (answer.error_code, answer.entries) == (0, ())

@@ -9,6 +9,7 @@ from semel.wire.records import encode_batch
 from semel.wire.versions import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
+    ALTER_CLIENT_QUOTAS,
     ALTER_CONFIGS,
     ALTER_USER_SCRAM_CREDENTIALS,
     ANNOUNCED,
@@ -229,6 +230,15 @@ def requests(topic_id: bytes, producer_id: int, member_id: str = "") -> dict[int
         DESCRIBE_CLIENT_QUOTAS: {
             "components": [{"entity_type": "user", "match_type": 2, "match": None}],
             "strict": False,
+        },
+        ALTER_CLIENT_QUOTAS: {
+            "entries": [
+                {
+                    "entity": [{"entity_type": "user", "entity_name": "app"}],
+                    "ops": [{"key": "producer_byte_rate", "value": 1e9, "remove": False}],
+                }
+            ],
+            "validate_only": False,
         },
         DESCRIBE_USER_SCRAM_CREDENTIALS: {"users": []},
         ALTER_USER_SCRAM_CREDENTIALS: {

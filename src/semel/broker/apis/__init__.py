@@ -9,6 +9,7 @@ from typing import Final
 from semel.broker.apis import (
     add_offsets_to_txn,
     add_partitions_to_txn,
+    alter_client_quotas,
     alter_configs,
     alter_user_scram_credentials,
     api_versions,
@@ -53,7 +54,7 @@ from semel.broker.apis import (
     sync_group,
     txn_offset_commit,
 )
-from semel.broker.connection import Exchange
+from semel.broker.exchange import Exchange
 from semel.broker.serving import Handler, Serving
 from semel.core.steps import Steps
 from semel.wire import versions
@@ -96,6 +97,7 @@ HANDLERS: Final[dict[int, Handler]] = {
     versions.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs.handle,
     versions.OFFSET_DELETE: offset_delete.handle,
     versions.DESCRIBE_CLIENT_QUOTAS: describe_client_quotas.handle,
+    versions.ALTER_CLIENT_QUOTAS: alter_client_quotas.handle,
     versions.DESCRIBE_USER_SCRAM_CREDENTIALS: describe_user_scram_credentials.handle,
     versions.ALTER_USER_SCRAM_CREDENTIALS: alter_user_scram_credentials.handle,
     versions.DESCRIBE_CLUSTER: describe_cluster.handle,

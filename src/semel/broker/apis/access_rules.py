@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 from semel.broker.apis.answers import Fields, attempted
-from semel.broker.connection import Exchange
+from semel.broker.exchange import Exchange
 from semel.broker.guard import Right
 from semel.broker.serving import Serving
 from semel.core.access import Operation, Pattern, Permission, ResourceType, RuleFilter, canonical_host

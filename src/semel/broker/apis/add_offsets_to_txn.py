@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answer_in_steps, decoded
 from semel.broker.apis.transactional import attempted_for_owner, check_timely, hanging_up_on_stragglers
-from semel.broker.connection import Exchange
+from semel.broker.exchange import Exchange
 from semel.broker.guard import READ_GROUP, WRITE_TRANSACTIONAL_ID
 from semel.broker.serving import Serving
 from semel.core.steps import Steps

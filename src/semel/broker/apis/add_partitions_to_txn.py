@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from semel.broker.apis.answers import Fields, answer_in_steps, decoded
 from semel.broker.apis.lookup import partition_of
 from semel.broker.apis.transactional import attempted_for_owner, check_timely, hanging_up_on_stragglers
-from semel.broker.connection import Exchange
+from semel.broker.exchange import Exchange
 from semel.broker.guard import CLUSTER_ACTION, WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from semel.broker.serving import Serving
 from semel.core.entries import PartitionName

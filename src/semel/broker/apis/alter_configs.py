@@ -10,7 +10,7 @@ from typing import Any, Final
 from semel.broker.apis.answers import Fields, answered_in_steps, attempted
 from semel.broker.apis.configurations import BROKER, GROUP, TOPIC, check_broker, check_group
 from semel.broker.apis.lookup import repeated
-from semel.broker.connection import Exchange
+from semel.broker.exchange import Exchange
 from semel.broker.guard import ALTER_CLUSTER_CONFIGS, ALTER_GROUP_CONFIGS, ALTER_TOPIC_CONFIGS
 from semel.broker.serving import Serving
 from semel.core.configs import DEFINITIONS, Definition

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answered_in_steps, attempted
-from semel.broker.connection import Exchange
+from semel.broker.exchange import Exchange
 from semel.broker.guard import ALTER_CLUSTER
 from semel.broker.serving import Serving
 from semel.core.entries import UserCredentialRemoved, UserCredentialSet

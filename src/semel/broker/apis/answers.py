@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, ParamSpec
 
-from semel.broker.connection import Exchange
+from semel.broker.exchange import Exchange
 from semel.broker.serving import Handler, Serving
 from semel.core.refusals import Refused
 from semel.core.steps import Steps, finish
@@ -66,6 +66,9 @@ def answer_in_steps(exchange: Exchange, fields: Fields, *, after: int = 0, versi
     """Answer with these fields once the journal is durable up to `after`, in the version of the request or another."""
     api_key = exchange.api_key
     version = exchange.version if version is None else version
+    throttle_ms = exchange.throttle()
+    if throttle_ms:
+        fields = {**fields, "throttle_time": throttle_ms}
     encoded = yield from messages.encode_response_in_steps(api_key, version, exchange.correlation_id, fields)
     exchange.reply((encoded,), after)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answer_in_steps, decoded
-from semel.broker.connection import Exchange
+from semel.broker.exchange import Exchange
 from semel.broker.serving import Serving
 from semel.core.steps import Steps
 from semel.wire.errors import ErrorCode

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answered_in_steps, attempted_in_steps
-from semel.broker.connection import Exchange
+from semel.broker.exchange import Exchange
 from semel.broker.guard import DESCRIBE_GROUP, DESCRIBE_TOPIC, NOT_ASKED
 from semel.broker.serving import Serving
 from semel.core.access import ResourceType

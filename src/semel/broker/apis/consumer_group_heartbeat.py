@@ -8,8 +8,8 @@ from typing import Any, Final
 from uuid import uuid4
 
 from semel.broker.apis.answers import Fields, answer_in_steps, attempted_in_steps, decoded
-from semel.broker.connection import Exchange
 from semel.broker.consumer_groups import HeartbeatAnswer
+from semel.broker.exchange import Exchange
 from semel.broker.guard import DESCRIBE_TOPIC, READ_GROUP
 from semel.broker.serving import Serving
 from semel.core.groups.consumer_members import JOIN_EPOCH

@@ -8,7 +8,7 @@ from typing import Any, Final
 from semel.broker.apis.answers import Fields, answered_in_steps, attempted
 from semel.broker.apis.create_topics import check_assignments
 from semel.broker.apis.lookup import repeated
-from semel.broker.connection import Exchange
+from semel.broker.exchange import Exchange
 from semel.broker.guard import ALTER_TOPIC
 from semel.broker.serving import Serving
 from semel.core.refusals import Refused

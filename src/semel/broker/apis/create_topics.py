@@ -12,7 +12,7 @@ from typing import Any, Final
 from semel.broker.apis.answers import Fields, answered_in_steps, attempted
 from semel.broker.apis.configurations import of_topic
 from semel.broker.apis.lookup import repeated
-from semel.broker.connection import Exchange
+from semel.broker.exchange import Exchange
 from semel.broker.guard import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC_CONFIGS
 from semel.broker.serving import Serving
 from semel.core.entries import TopicCreated

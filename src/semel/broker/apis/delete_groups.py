@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answered_in_steps, attempted
-from semel.broker.connection import Exchange
+from semel.broker.exchange import Exchange
 from semel.broker.guard import DELETE_GROUP
 from semel.broker.serving import Serving
 from semel.core.entries import GroupDeleted

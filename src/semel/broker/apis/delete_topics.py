@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answered_in_steps, attempted_in_steps
 from semel.broker.apis.lookup import repeated, topic_identified
-from semel.broker.connection import Exchange
+from semel.broker.exchange import Exchange
 from semel.broker.guard import DELETE_CLUSTER, DELETE_TOPIC, DESCRIBE_TOPIC
 from semel.broker.serving import Serving
 from semel.core.refusals import Refused

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from semel.broker.apis.access_rules import entry_fields, filter_of, refusal, resource_fields
 from semel.broker.apis.answers import Fields, answered_in_steps, attempted_in_steps
-from semel.broker.connection import Exchange
+from semel.broker.exchange import Exchange
 from semel.broker.guard import DESCRIBE_CLUSTER
 from semel.broker.serving import Serving
 from semel.core.steps import Steps

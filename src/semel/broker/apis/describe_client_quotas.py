@@ -1,23 +1,32 @@
-"""DescribeClientQuotas (48), versions 0 and 1: none, because none are kept.
-
-Kafka's tools ask for the quotas of a user whenever they are asked for its credentials.
-"""
+"""DescribeClientQuotas (48), versions 0 and 1: the quotas that are set, of the entities that a filter means."""
 
 from typing import Any, Final
 
-from semel.broker.apis.answers import Fields, answered, attempted
-from semel.broker.connection import Exchange
+from semel.broker.apis.answers import Fields, answered_in_steps, attempted_in_steps
+from semel.broker.exchange import Exchange
 from semel.broker.guard import DESCRIBE_CLUSTER_CONFIGS
 from semel.broker.serving import Serving
+from semel.core.quotas import match_of
+from semel.core.steps import Steps
 
 RIGHTS: Final = (DESCRIBE_CLUSTER_CONFIGS,)
 
 
-@answered
-def handle(broker: Serving, exchange: Exchange, request: Any) -> Fields:
-    return {"entries": None, **attempted(_describe, broker, exchange)}
+@answered_in_steps
+def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
+    return {"entries": None, **(yield from attempted_in_steps(_describe(broker, exchange, request)))}
 
 
-def _describe(broker: Serving, exchange: Exchange) -> Fields:
+def _describe(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     broker.guard.check(exchange, DESCRIBE_CLUSTER_CONFIGS)
-    return {"entries": []}
+    components = [(item.entity_type, item.match_type, item.match) for item in request.components]
+    match = match_of(components, is_strict=request.strict)
+    quotas = broker.log.state.quotas
+    entries = []
+    for entity in list(quotas):
+        if match.matches(entity):
+            named = [{"entity_type": kind, "entity_name": name} for kind, name in entity]
+            values = [{"key": key, "value": value} for key, value in quotas.of(entity).items()]
+            entries.append({"entity": named, "values": values})
+        yield 1
+    return {"entries": entries}

@@ -7,7 +7,7 @@ address of its own that a client could use.
 from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answered
-from semel.broker.connection import Exchange
+from semel.broker.exchange import Exchange
 from semel.broker.guard import DESCRIBE_CLUSTER, NOT_ASKED
 from semel.broker.serving import Serving
 from semel.wire.errors import ErrorCode

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from semel.broker.apis import configurations
 from semel.broker.apis.answers import Fields, answered_in_steps, attempted
-from semel.broker.connection import Exchange
+from semel.broker.exchange import Exchange
 from semel.broker.guard import DESCRIBE_CLUSTER_CONFIGS, DESCRIBE_GROUP_CONFIGS, DESCRIBE_TOPIC_CONFIGS
 from semel.broker.serving import Serving
 from semel.core.refusals import Refused

@@ -6,7 +6,7 @@ A group that does not exist is described as dead; since version 6 it is an error
 from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answered_in_steps, attempted
-from semel.broker.connection import Exchange
+from semel.broker.exchange import Exchange
 from semel.broker.guard import DESCRIBE_GROUP, NOT_ASKED
 from semel.broker.serving import Serving
 from semel.core.access import ResourceType

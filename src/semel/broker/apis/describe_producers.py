@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answered_in_steps, attempted_in_steps
 from semel.broker.apis.lookup import partition_of
-from semel.broker.connection import Exchange
+from semel.broker.exchange import Exchange
 from semel.broker.guard import READ_TOPIC
 from semel.broker.serving import Serving
 from semel.core.batch import NO_SEQUENCE

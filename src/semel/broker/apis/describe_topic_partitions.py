@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answered_in_steps, attempted
 from semel.broker.apis.metadata import described, described_missing, described_partition
-from semel.broker.connection import Exchange
+from semel.broker.exchange import Exchange
 from semel.broker.guard import DESCRIBE_TOPIC
 from semel.broker.serving import Serving
 from semel.core.access import ResourceType

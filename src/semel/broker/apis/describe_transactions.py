@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answered_in_steps, attempted
-from semel.broker.connection import Exchange
+from semel.broker.exchange import Exchange
 from semel.broker.guard import DESCRIBE_TOPIC, DESCRIBE_TRANSACTIONAL_ID
 from semel.broker.serving import Serving
 from semel.core.entries import PartitionName

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answered_in_steps, attempted, attempted_in_steps
-from semel.broker.connection import Exchange
+from semel.broker.exchange import Exchange
 from semel.broker.guard import DESCRIBE_CLUSTER
 from semel.broker.serving import Serving
 from semel.core.refusals import DUPLICATE_RESOURCE, RESOURCE_NOT_FOUND, Refused

@@ -14,10 +14,11 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from semel.broker.connection import Exchange
+from semel.broker.exchange import Exchange
 from semel.broker.guard import READ_TOPIC
 from semel.broker.serving import Serving, serve_on
 from semel.broker.sessions import FetchContext, Interest
+from semel.core.quotas import FETCHED
 from semel.core.steps import Steps
 from semel.core.topics import Topic
 from semel.storage.journal import Damaged
@@ -81,6 +82,10 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
             (yield from encode_response_in_steps(exchange.version, exchange.correlation_id, context.error, 0, []))
         )
         return
+    if FETCHED in broker.throttle.keys:
+        if (yield from _answer_over_quota(broker, exchange, context)):
+            return
+        request = _within_quota(broker, exchange, request)
     with _Harvest(broker, patient=False) as harvest:
         yield from _gather(broker, exchange, request, context, harvest)
         wait_ms = min(request.wait_ms_max, broker.limits.fetch_wait_ms_max)
@@ -155,6 +160,8 @@ class _ParkedFetch(Watcher):
         serve_on(self._broker, self._exchange, self._serve())
 
     def _serve(self) -> Steps[None]:
+        if (yield from _answer_over_quota(self._broker, self._exchange, self._context)):
+            return
         with _Harvest(self._broker, patient=True) as harvest:
             yield from _gather(self._broker, self._exchange, self._request, self._context, harvest)
             yield from _answer(self._exchange, self._context, harvest)
@@ -174,6 +181,36 @@ class _ParkedFetch(Watcher):
         self._watched = {}
         self._exchange.unpark(self)
         self._broker.waiting_partitions -= len(self._context.interests)
+
+
+def _within_quota(broker: Serving, exchange: Exchange, request: FetchRequest) -> FetchRequest:
+    """A fetch asks for no more at once than the client may have in the time over which its rate is measured."""
+    amount_max = broker.throttle.amount_max(exchange, FETCHED)
+    if amount_max is None:
+        return request
+    bytes_max = min(request.bytes_max, int(amount_max))
+    return request._replace(bytes_max=bytes_max, bytes_min=min(request.bytes_min, bytes_max))
+
+
+def _answer_over_quota(broker: Serving, exchange: Exchange, context: FetchContext) -> Steps[bool]:
+    """Answer a client that has had too much already, if it has: with nothing, and how long it has to wait."""
+    throttle_ms = broker.throttle.has_to_wait_ms(exchange, FETCHED)
+    if not throttle_ms:
+        return False
+    session_id = 0
+    if context.session is not None and context.is_incremental:
+        session_id = context.session.session_id
+    elif context.session is not None:
+        # As in Apache Kafka, the client begins its session with an answer that names all of its partitions.
+        broker.fetch_sessions.end(context.session.session_id)
+    exchange.reply(
+        (
+            yield from encode_response_in_steps(
+                exchange.version, exchange.correlation_id, ErrorCode.NONE, session_id, [], throttle_ms
+            )
+        )
+    )
+    return True
 
 
 def _gather(
@@ -296,6 +333,11 @@ def _answer(exchange: Exchange, context: FetchContext, harvest: _Harvest) -> Ste
         for topic, partitions in topics.items()
     ]
     session_id = 0 if session is None else session.session_id
+    throttle_ms = exchange.throttle(FETCHED, harvest.bytes)
     exchange.reply(
-        (yield from encode_response_in_steps(exchange.version, exchange.correlation_id, 0, session_id, answers))
+        (
+            yield from encode_response_in_steps(
+                exchange.version, exchange.correlation_id, ErrorCode.NONE, session_id, answers, throttle_ms
+            )
+        )
     )

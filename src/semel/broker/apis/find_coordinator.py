@@ -6,7 +6,7 @@ Versions 4 and up name several keys at once. A key that is named twice is answer
 from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answered_in_steps, attempted
-from semel.broker.connection import Exchange
+from semel.broker.exchange import Exchange
 from semel.broker.guard import CLUSTER_ACTION, DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID
 from semel.broker.serving import Serving
 from semel.core.refusals import INVALID_REQUEST, Refused

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from semel.broker.apis.alter_configs import RIGHTS as RIGHTS
 from semel.broker.apis.alter_configs import alter
 from semel.broker.apis.answers import Fields, answered_in_steps
-from semel.broker.connection import Exchange
+from semel.broker.exchange import Exchange
 from semel.broker.serving import Serving
 from semel.core.configs import Alteration, Definition, altered
 from semel.core.refusals import Refused

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answered_in_steps
 from semel.broker.apis.transactional import attempted_for_owner_in_steps
-from semel.broker.connection import Exchange
+from semel.broker.exchange import Exchange
 from semel.broker.guard import IDEMPOTENT_WRITE, WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from semel.broker.serving import Serving
 from semel.core.batch import NO_PRODUCER

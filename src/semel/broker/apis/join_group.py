@@ -9,7 +9,7 @@ from typing import Final
 
 from semel.broker.apis.answers import Fields, answer, decoded
 from semel.broker.classic_groups import new_member_id
-from semel.broker.connection import Exchange
+from semel.broker.exchange import Exchange
 from semel.broker.guard import READ_GROUP
 from semel.broker.serving import Serving
 from semel.core.groups.classic_steps import JoinAnswer, JoinRequest

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answered_in_steps
-from semel.broker.connection import Exchange
+from semel.broker.exchange import Exchange
 from semel.broker.guard import DESCRIBE_CLUSTER, DESCRIBE_GROUP
 from semel.broker.serving import Serving
 from semel.core.groups.classic_group import State

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answered_in_steps, attempted_in_steps
 from semel.broker.apis.lookup import check_leader_epoch, partition_of, repeated
-from semel.broker.connection import Exchange
+from semel.broker.exchange import Exchange
 from semel.broker.guard import DESCRIBE_TOPIC
 from semel.broker.serving import Serving
 from semel.core.batch import HORIZON_BIT, BatchHeader, Buffer

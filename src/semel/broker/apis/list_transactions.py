@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answered_in_steps, attempted_in_steps
-from semel.broker.connection import Exchange
+from semel.broker.exchange import Exchange
 from semel.broker.guard import DESCRIBE_TRANSACTIONAL_ID
 from semel.broker.serving import Serving
 from semel.core.groups.topic_patterns import TopicPattern

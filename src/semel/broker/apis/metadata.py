@@ -10,7 +10,7 @@ from typing import Any, Final
 from semel.broker.apis.answers import Fields, answered_in_steps, attempted_in_steps
 from semel.broker.apis.create_topics import create
 from semel.broker.apis.lookup import topic_identified
-from semel.broker.connection import Exchange
+from semel.broker.exchange import Exchange
 from semel.broker.guard import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CLUSTER, DESCRIBE_TOPIC, NOT_ASKED
 from semel.broker.serving import Serving
 from semel.core.access import ResourceType

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answered_in_steps
 from semel.broker.apis.offset_commits import commit, committed, partition_names
-from semel.broker.connection import Exchange
+from semel.broker.exchange import Exchange
 from semel.broker.guard import READ_GROUP, READ_TOPIC
 from semel.broker.serving import Serving
 from semel.core.entries import StoredOffset

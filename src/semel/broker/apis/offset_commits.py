@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from semel.broker.apis.answers import Fields, attempted
-from semel.broker.connection import Exchange
+from semel.broker.exchange import Exchange
 from semel.broker.guard import READ_TOPIC, Right
 from semel.broker.serving import Serving
 from semel.core.entries import Entry, PartitionName, StoredOffset

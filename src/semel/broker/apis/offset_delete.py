@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answered_in_steps, attempted, attempted_in_steps
 from semel.broker.apis.offset_commits import commit
-from semel.broker.connection import Exchange
+from semel.broker.exchange import Exchange
 from semel.broker.guard import DELETE_GROUP, READ_TOPIC
 from semel.broker.serving import Serving
 from semel.core.entries import PartitionName

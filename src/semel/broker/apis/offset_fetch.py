@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answered_in_steps, attempted_in_steps
-from semel.broker.connection import Exchange
+from semel.broker.exchange import Exchange
 from semel.broker.guard import DESCRIBE_GROUP, DESCRIBE_TOPIC
 from semel.broker.serving import Serving
 from semel.core.entries import PartitionName

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answered_in_steps, attempted
 from semel.broker.apis.lookup import check_leader_epoch, partition_of
-from semel.broker.connection import Exchange
+from semel.broker.exchange import Exchange
 from semel.broker.guard import CLUSTER_ACTION, DESCRIBE_TOPIC
 from semel.broker.serving import Serving
 from semel.core.steps import Steps

@@ -9,13 +9,14 @@ can report an error only by closing the connection. Versions below 3 are announc
 
 from typing import Final
 
-from semel.broker.connection import Exchange
+from semel.broker.exchange import Exchange
 from semel.broker.guard import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from semel.broker.serving import Serving
 from semel.compaction.opening import KeylessRecords
 from semel.core.batch import says_transactional
 from semel.core.batch_checks import Sender, check_sent
 from semel.core.producers import ACCEPTED, DUPLICATE, GAP
+from semel.core.quotas import PRODUCED
 from semel.core.refusals import Refused
 from semel.core.shares import NoShareLeft
 from semel.core.steps import APPEND_PIECES, Steps
@@ -70,6 +71,7 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
         answers.append(of_topic)
     # Here and not with the answer: with acks=0 there is none, and the batches have to become durable as well.
     broker.pump.follow()
+    throttle_ms = exchange.throttle(PRODUCED, exchange.header_bytes + len(body))
     if acks == ACKS_NONE:
         if any(answer.error_code for _, _, partitions in answers for answer in partitions):
             exchange.reply_by_hanging_up()
@@ -78,7 +80,7 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
         return
     # The end of a transaction waits for all before it: it must not be the first that a takeover finds.
     waits = acks == ACKS_ALL or request.transactional_id is not None
-    answer = yield from encode_response_in_steps(version, exchange.correlation_id, answers)
+    answer = yield from encode_response_in_steps(version, exchange.correlation_id, answers, throttle_ms)
     exchange.reply((answer,), after=broker.log.end if waits else 0)
 
 

@@ -10,7 +10,7 @@ import logging
 from typing import Any, Final
 
 from semel.broker.apis.answers import answer, answer_in_steps, decoded
-from semel.broker.connection import Exchange
+from semel.broker.exchange import Exchange
 from semel.broker.serving import Serving
 from semel.core.refusals import ILLEGAL_SASL_STATE, Refused
 from semel.core.steps import Steps

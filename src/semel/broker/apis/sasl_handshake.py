@@ -8,7 +8,7 @@ tells of no change.
 from typing import Any, Final
 
 from semel.broker.apis.answers import answer_in_steps, decoded
-from semel.broker.connection import Exchange
+from semel.broker.exchange import Exchange
 from semel.broker.serving import Serving
 from semel.core.refusals import ILLEGAL_SASL_STATE, NONE, UNSUPPORTED_VERSION, Refused
 from semel.core.steps import Steps

@@ -7,7 +7,7 @@ partitions that, after a loss of power, belong to another member.
 from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answer, decoded
-from semel.broker.connection import Exchange
+from semel.broker.exchange import Exchange
 from semel.broker.guard import READ_GROUP
 from semel.broker.serving import Serving
 from semel.core.groups.classic_steps import SyncAnswer, SyncRequest

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import wraps
 
 from semel.broker.apis.answers import Fields, attempted, attempted_in_steps
-from semel.broker.connection import Exchange
+from semel.broker.exchange import Exchange
 from semel.broker.serving import Handler, Serving
 from semel.broker.transactions import Talk
 from semel.core.refusals import INVALID_PRODUCER_EPOCH, PRODUCER_FENCED

@@ -11,7 +11,7 @@ from typing import Any, Final
 from semel.broker.apis.answers import Fields, answer_in_steps, attempted, decoded
 from semel.broker.apis.offset_commits import commit, committed, partition_names
 from semel.broker.apis.transactional import check_timely, hanging_up_on_stragglers
-from semel.broker.connection import Exchange
+from semel.broker.exchange import Exchange
 from semel.broker.guard import READ_GROUP, READ_TOPIC, WRITE_TRANSACTIONAL_ID
 from semel.broker.serving import Serving
 from semel.core.entries import StoredOffset, TransactionalOffsets

@@ -1,0 +1,200 @@
+"""One request and the answer it will get, as a handler sees it.
+
+A handler answers at once or later, and may say which position of the journal has to be durable before the answer may
+go. This file must never know how a connection reads, writes or ends.
+"""
+
+import time
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from semel.core.principal import Principal
+from semel.core.steps import Steps
+from semel.security.listeners import Listener
+from semel.security.login import Login
+from semel.wire.errors import ProtocolError
+from semel.wire.frames import RequestHeader
+
+Buffer = bytes | bytearray | memoryview
+
+# Stands for an answer that cannot be given.
+HANGING_UP: Final[Sequence[Buffer]] = (b"",)
+
+
+class Parked(Protocol):
+    """A request that waits for something to happen."""
+
+    def give_up(self) -> None:
+        """The client is gone, and could not be answered any more."""
+
+    def answer_now(self) -> None:
+        """Answer without waiting any longer."""
+
+
+class Line(Protocol):
+    """What a request asks of the connection that it came over."""
+
+    peer: str
+    # Without its port; and what others may come from, too.
+    client_host: str
+    address: str
+    # Later connections have higher numbers.
+    number: int
+    listener: Listener
+    login: Login | None
+
+    @property
+    def principal(self) -> Principal: ...
+
+    @property
+    def is_lost(self) -> bool: ...
+
+    def note_answer(self, exchange: "Exchange") -> None: ...
+
+    def throttle(self, exchange: "Exchange", key: str | None, amount: float) -> int: ...
+
+    def note_login(self) -> None: ...
+
+    def stop_serving(self) -> None: ...
+
+    def finish(self) -> None: ...
+
+    def refuse(self, error: ProtocolError) -> None: ...
+
+    def park(self, parked: Parked) -> None: ...
+
+    def unpark(self, parked: Parked) -> None: ...
+
+    def mute(self) -> None: ...
+
+    def unmute(self) -> None: ...
+
+
+class Meter:
+    """How long the broker was busy with a request."""
+
+    __slots__ = ("_began", "_seconds")
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+        self._began: float | None = None
+
+    def measured(self, steps: Steps[None]) -> Steps[None]:
+        """The same steps, while this runs; others that go in between do not count."""
+        self._began = time.perf_counter()
+        for pieces in steps:
+            self._seconds, self._began = self.read(), None
+            yield pieces
+            self._began = time.perf_counter()
+        self._seconds, self._began = self.read(), None
+
+    def read(self) -> float:
+        """The seconds so far."""
+        return self._seconds if self._began is None else self._seconds + time.perf_counter() - self._began
+
+
+class Exchange:
+    """One request and the answer it will get."""
+
+    __slots__ = (
+        "after",
+        "answer",
+        "answer_bytes",
+        "api_key",
+        "client_id",
+        "connection",
+        "correlation_id",
+        "header_bytes",
+        "meter",
+        "received_at",
+        "version",
+    )
+
+    def __init__(self, connection: Line, header: RequestHeader) -> None:
+        self.api_key, self.version, self.correlation_id, self.client_id, self.header_bytes = header
+        # Runs where a quota is about time.
+        self.meter: Meter | None = None
+        self.received_at = time.perf_counter()
+        self.connection = connection
+        self.answer: Sequence[Buffer] | None = None
+        self.answer_bytes = 0
+        self.after = 0
+
+    def reply(self, answer: Sequence[Buffer], after: int = 0) -> None:
+        """Answer with a whole frame, given in one or more buffers, once the journal is durable up to `after`."""
+        self.answer = answer
+        self.answer_bytes = sum(map(len, answer))
+        self.after = after
+        self.connection.note_answer(self)
+
+    def reply_nothing(self) -> None:
+        """There is no answer to this request."""
+        self.reply(())
+
+    def reply_by_hanging_up(self, after: int = 0) -> None:
+        """Break the connection where the answer would have gone: there is no other way to say what is wrong."""
+        # The requests behind this one are not served: their sender could never know how far the broker got.
+        self.connection.stop_serving()
+        self.reply(HANGING_UP, after)
+
+    def end_connection(self) -> None:
+        """Serve no request that comes behind this one, and end the connection when its answer has gone."""
+        self.connection.finish()
+
+    def throttle(self, key: str | None = None, amount: float = 0) -> int:
+        """This is about to be answered, for this much of what a quota is about; for how many milliseconds the client
+        has to wait then. It is not read from for that time."""
+        return self.connection.throttle(self, key, amount)
+
+    def refuse(self, error: ProtocolError) -> None:
+        """These bytes are no request, and it is unknown where the next one begins."""
+        self.connection.refuse(error)
+
+    def park(self, parked: Parked) -> None:
+        """Have `parked` told when the connection is lost or the client stops sending, until it is unparked."""
+        self.connection.park(parked)
+
+    def unpark(self, parked: Parked) -> None:
+        self.connection.unpark(parked)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the connection was lost while this was served: its client cannot be answered."""
+        return self.connection.is_lost
+
+    @property
+    def peer(self) -> str:
+        return self.connection.peer
+
+    @property
+    def address(self) -> str:
+        return self.connection.address
+
+    @property
+    def client_host(self) -> str:
+        """The address from which the client connects, without its port."""
+        return self.connection.client_host
+
+    @property
+    def listener(self) -> Listener:
+        """The listener to which the client is connected."""
+        return self.connection.listener
+
+    @property
+    def principal(self) -> Principal:
+        """The name under which the client has logged in, or `ANONYMOUS`."""
+        return self.connection.principal
+
+    @property
+    def login(self) -> Login | None:
+        """The login of the connection; None where the listener asks for none."""
+        return self.connection.login
+
+    def note_login(self) -> None:
+        """The client is logged in now."""
+        self.connection.note_login()
+
+    @property
+    def connection_number(self) -> int:
+        """Which connection it came over: a later one has a higher number."""
+        return self.connection.number
