@@ -6,19 +6,45 @@ those who use it. It must never hide a lost answer: `Unanswered` says that nobod
 
 import asyncio
 from collections import deque
+from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
 from kio.schema.index import api_key_map
 
 from semel.wire import messages
+from semel.wire.errors import ErrorCode
 from semel.wire.frames import SIZE_BYTES, parse_response_header
-from sim.world import HOST, PORT, World
-
-TIMEOUT_S: Final = 1.5
+from sim.world import World
 
 
 class Unanswered(Exception):
     """The request may have been served, or not, or will be."""
+
+
+class AnotherBroker(Unanswered):
+    """The broker that was asked stands by, and has done nothing."""
+
+
+# What only a broker says that is not the active one.
+ELSEWHERE: Final = frozenset(
+    {
+        *(ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_CONTROLLER),
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+)
+
+
+def is_elsewhere(answer: Any) -> bool:
+    """Whether an error in an answer, however deep, says that another broker is the one to ask."""
+    if isinstance(answer, tuple):
+        return any(map(is_elsewhere, answer))
+    if not is_dataclass(answer):
+        return False
+    for field in fields(answer):
+        inner = getattr(answer, field.name)
+        if inner in ELSEWHERE if field.name.endswith("error_code") else is_elsewhere(inner):
+            return True
+    return False
 
 
 class Wire(asyncio.Protocol):
@@ -83,6 +109,10 @@ class Client:
         self.name = name
         self.random = world.chance(name)
         self._wire: Wire | None = None
+        # How long it waits for an answer.
+        self._patience_s = world.chance(f"patience of {name}").choice(world.patiences_s)
+        # Which of the brokers' addresses it tries.
+        self._place = 0
 
     def note(self, what: str, **particulars: Any) -> None:
         self.world.note(self.name, what, **particulars)
@@ -93,26 +123,42 @@ class Client:
         if wire is None or not wire.is_open:
             wire = Wire()
             try:
-                async with asyncio.timeout(TIMEOUT_S):
-                    await self.world.network.connect(self.name, wire, HOST, PORT)
+                async with asyncio.timeout(self._patience_s):
+                    await self.world.network.connect(self.name, wire, *self.world.addresses[self._place])
             except (ConnectionRefusedError, TimeoutError) as error:
+                self._look_elsewhere()
                 raise Unanswered(str(error)) from None
             self._wire = wire
         self.world.operations[api_key_map[api_key]] += 1
         return wire.post(api_key, version, values)
 
-    async def answer(self, answer: "asyncio.Future[Any]", timeout_s: float = TIMEOUT_S) -> Any:
+    async def answer(self, answer: "asyncio.Future[Any]", patience_s: float = 0.0) -> Any:
         """Wait for an answer, but not for ever."""
         try:
-            async with asyncio.timeout(timeout_s):
-                return await answer
+            async with asyncio.timeout(max(patience_s, self._patience_s)):
+                given = await answer
         except TimeoutError:
             self.world.fired["client gave up waiting"] += 1
             self.hang_up()
+            self._look_elsewhere()
             raise Unanswered("no answer in time") from None
+        if len(self.world.addresses) > 1 and is_elsewhere(given):
+            self.hang_up()
+            self._look_elsewhere()
+            raise AnotherBroker("it stands by")
+        return given
+
+    def _look_elsewhere(self) -> None:
+        """Try the next address."""
+        self._place = (self._place + 1) % len(self.world.addresses)
 
     async def ask(self, api_key: int, version: int, /, **values: Any) -> Any:
         """The answer to a request; `Unanswered` where none comes."""
+        for _ in self.world.addresses[1:]:
+            try:
+                return await self.answer(await self.post(api_key, version, **values))
+            except AnotherBroker:
+                pass
         return await self.answer(await self.post(api_key, version, **values))
 
     async def insist(self, api_key: int, version: int, /, **values: Any) -> Any:

@@ -23,8 +23,12 @@ Job = tuple[Callable[[], None], Callable[[Outcome], None]]
 class SimulatedDiskThread(DiskThread):
     """A thread of the disk that has no thread: one job after the other, each after as long as the disk takes."""
 
-    def __init__(self, world: "World", random: Random, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, world: "World", random: Random, loop: asyncio.AbstractEventLoop, died: Callable[[], None]
+    ) -> None:
+        """`died` is called when a call of the disk ends the process."""
         self._world = world
+        self._died = died
         self._random = random
         self._loop = loop
         self._waiting: deque[Job] = deque()
@@ -55,7 +59,7 @@ class SimulatedDiskThread(DiskThread):
         try:
             job()
         except Crashed:
-            self._world.broker_died()
+            self._died()
             return
         except BaseException as error:
             outcome = error

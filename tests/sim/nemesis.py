@@ -26,7 +26,13 @@ class Nemesis:
         self._world = world
         self._random = world.chance("nemesis")
         self._clients = clients
-        faults: list[Callable[[], None]] = [
+        faults = self.faults()
+        # Some histories have all of these faults, some have a few, and those go deeper into one thing.
+        self._faults = self._random.sample(faults, self._random.randint(2, len(faults)))
+
+    def faults(self) -> list[Callable[[], None]]:
+        """All that may go wrong; what stands there twice does so twice as often."""
+        return [
             self._change_weather,
             self._change_weather,
             self._cut_off_some,
@@ -43,8 +49,6 @@ class Nemesis:
             self._set_the_clock,
             self._restart,
         ]
-        # Some histories have all of these faults, some have a few, and those go deeper into one thing.
-        self._faults = self._random.sample(faults, self._random.randint(2, len(faults)))
 
     async def rage(self, seconds: float) -> None:
         """Let things go wrong for so long."""

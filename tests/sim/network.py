@@ -8,6 +8,7 @@ that is how requests are doubled and overtake one another. It must never lose by
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable
+from contextvars import Context, copy_context
 from dataclasses import dataclass
 from itertools import pairwise
 from random import Random
@@ -38,10 +39,18 @@ class Weather:
 class Listener:
     """A port that somebody listens on; as much of an `asyncio.Server` as the broker uses."""
 
-    def __init__(self, network: "Network", address: tuple[str, int]) -> None:
+    def __init__(
+        self, network: "Network", address: tuple[str, int], make_protocol: Callable[[], asyncio.BufferedProtocol]
+    ) -> None:
         self._network = network
         self._address = address
+        self.make_protocol = make_protocol
+        # Of the process that listens.
+        self.context = copy_context()
         self.sockets = (self,)
+
+    async def start_serving(self) -> None:
+        self._network.start_listening(self._address, self)
 
     def getsockname(self) -> tuple[str, int]:
         return self._address
@@ -61,17 +70,18 @@ class Network:
         self.cut_off: dict[str, float] = {}
         # Until when whatever a client sends takes longer than it has patience for.
         self.held_back: dict[str, float] = {}
-        self._listening: dict[tuple[str, int], tuple[Listener, Callable[[], asyncio.BufferedProtocol]]] = {}
+        self._listening: dict[tuple[str, int], Listener] = {}
         self._ends: dict[End, None] = {}
         loop.network = self
 
     def listen(self, protocol_factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int) -> Listener:
-        listener = Listener(self, (host, port))
-        self._listening[host, port] = listener, protocol_factory
-        return listener
+        return Listener(self, (host, port), protocol_factory)
+
+    def start_listening(self, address: tuple[str, int], listener: Listener) -> None:
+        self._listening[address] = listener
 
     def stop_listening(self, address: tuple[str, int], listener: Listener) -> None:
-        if self._listening.get(address, (None,))[0] is listener:
+        if self._listening.get(address) is listener:
             del self._listening[address]
 
     async def connect(self, client: str, protocol: asyncio.Protocol, host: str, port: int) -> "End":
@@ -80,18 +90,21 @@ class Network:
         listening = self._listening.get((host, port))
         if listening is None:
             raise ConnectionRefusedError(f"nobody listens at {host}:{port}")
-        near, far = End(self, client, is_server=False), End(self, client, is_server=True)
+        near = End(self, client, host, Context())
+        far = End(self, client, host, listening.context.copy(), is_server=True)
         near.other, far.other = far, near
         self._ends[near] = self._ends[far] = None
-        near.protocol, far.protocol = protocol, listening[1]()
-        far.protocol.connection_made(far)
+        near.protocol = protocol
+        # The kernel takes a connection whether or not the process runs.
+        self.loop.call_soon(far.accept, listening.make_protocol, context=far.context)
         near.protocol.connection_made(near)
         return near
 
-    def power_off(self) -> None:
-        """The broker's machine is gone: nothing leaves it any more, and its clients are told by and by."""
-        self._listening.clear()
-        for end in [end for end in self._ends if end.is_server]:
+    def power_off(self, host: str) -> None:
+        """A broker's machine is gone: nothing leaves it any more, and its clients are told by and by."""
+        for address in [address for address in self._listening if address[0] == host]:
+            del self._listening[address]
+        for end in [end for end in self._ends if end.is_server and end.host == host]:
             end.vanish()
 
     def delay_s(self) -> float:
@@ -111,9 +124,12 @@ class End(asyncio.Transport):
     protocol: Any
     other: "End"
 
-    def __init__(self, network: Network, client: str, *, is_server: bool) -> None:
+    def __init__(self, network: Network, client: str, host: str, context: Context, *, is_server: bool = False) -> None:
+        """What comes in is handed over in this context: that of the process at this end."""
         super().__init__()
         self.client = client
+        self.host = host
+        self.context = context
         self.is_server = is_server
         self._network = network
         self._loop = network.loop
@@ -129,6 +145,12 @@ class End(asyncio.Transport):
         self._breaking = False
         self._writing_paused = False
         self._high_bytes = UNTAKEN_BYTES_MAX
+
+    def accept(self, make_protocol: Callable[[], asyncio.BufferedProtocol]) -> None:
+        """The process at this end takes the connection, unless it is gone already."""
+        if not self._lost:
+            self.protocol = make_protocol()
+            self.protocol.connection_made(self)
 
     # -- what a protocol may do ---------------------------------------------------------------------------------
 
@@ -165,13 +187,13 @@ class End(asyncio.Transport):
             return
         self._closing = True
         self.other._arrive(None, self._network.delay_s())
-        self._loop.call_soon(self._lose, None)
+        self._loop.call_soon(self._lose, None, context=self.context)
 
     def abort(self) -> None:
         if self._lost:
             return
         self._closing = True
-        self._loop.call_soon(self._lose, None)
+        self._loop.call_soon(self._lose, None, context=self.context)
         self.other._break()
 
     # -- what the network does ----------------------------------------------------------------------------------
@@ -224,7 +246,7 @@ class End(asyncio.Transport):
     def _await_arrival(self) -> None:
         if self._timer is None and self._incoming and self._reading and not self._lost:
             at = max(self._incoming[0][0], self._loop.time() + self._network.cut_off_s(self.client))
-            self._timer = self._loop.call_at(at, self._take)
+            self._timer = self._loop.call_at(at, self._take, context=self.context)
 
     def _take(self) -> None:
         """Hand over what has arrived, as much as a real socket would in one go."""
@@ -266,7 +288,7 @@ class End(asyncio.Transport):
             self.protocol.pause_writing()
         elif untaken <= self._high_bytes // 4 and self._writing_paused:
             self._writing_paused = False
-            self._loop.call_soon(self._resume_writing)
+            self._loop.call_soon(self._resume_writing, context=self.context)
 
     def _resume_writing(self) -> None:
         if not self._lost and not self._writing_paused:
@@ -284,7 +306,8 @@ class End(asyncio.Transport):
         delay_s = max(
             self._network.delay_s(), self._last_arrival - self._loop.time(), self._network.cut_off_s(self.client)
         )
-        self._loop.call_later(delay_s, self._lose, ConnectionResetError("the connection was reset"))
+        reset = ConnectionResetError("the connection was reset")
+        self._loop.call_later(delay_s, self._lose, reset, context=self.context)
 
     def _lose(self, error: Exception | None) -> None:
         if self._lost:

@@ -17,6 +17,8 @@ from sim.copiers import Copier, GroupCopier, OffsetWatcher, committed_offsets
 from sim.fleeting import FLEETING, FleetingCommitter, FleetingProducer, FleetingReader, Remaker, current_id, strays
 from sim.members import ClassicMember, ConsumerMember, Member
 from sim.nemesis import Nemesis
+from sim.pair import PairWorld
+from sim.pair_nemesis import PairNemesis
 from sim.producers import IdempotentProducer
 from sim.transactors import TransactionalProducer
 from sim.world import World
@@ -64,14 +66,23 @@ class Outcome(NamedTuple):
 
 
 def simulate(seed: int) -> Outcome:
-    """The history of this seed."""
-    world = World(seed, "os" if seed % 10 == 9 else "fsync")
+    """The history of this seed, with one broker on a disk."""
+    return _outcome(World(seed, "os" if seed % 10 == 9 else "fsync"), Nemesis)
+
+
+def simulate_pair(seed: int) -> Outcome:
+    """The history of this seed, with two brokers on a store."""
+    return _outcome(PairWorld(seed), PairNemesis)
+
+
+def _outcome(world: World, nemesis: type[Nemesis]) -> Outcome:
     with world.seeded_secrets():
         try:
-            world.loop.run(_Cast(world).play())
+            world.loop.run(_Cast(world, nemesis).play())
         except (TimeoutError, Deadlock, NoEnd) as error:
             world.anomaly("no progress", repr(error))
-    world.fired.update(world.files.fired)
+    world.count_faults()
+    seed = world.seed
     return Outcome(seed, [str(event) for event in world.history], world.anomalies, world.fired, world.operations)
 
 
@@ -82,8 +93,9 @@ def configs_of(topic: str) -> dict[str, str]:
 class _Cast:
     """Everybody who takes part in a history."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, nemesis: type[Nemesis]) -> None:
         self._world = world
+        self._nemesis = nemesis
         self._random = random = world.chance("cast")
         self._producers = [IdempotentProducer(world, f"p{n}", PLAIN, PARTITIONS) for n in range(random.randint(0, 2))]
         # Several of the same transactional id fence one another, over and over.
@@ -147,7 +159,7 @@ class _Cast:
         copying = [world.spawn(copier.live(), copier.name) for copier in self._copiers]
         writing = (*self._producers, *self._transactors, *self._copiers)
         everybody = (*writing, *self._members, *self._readers, self._committer, *self._fleeting)
-        await Nemesis(world, [client.name for client in everybody]).rage(RAGE_S)
+        await self._nemesis(world, [client.name for client in everybody]).rage(RAGE_S)
         await world.heal()
         await self._finish(lives)
         for copier in self._copiers:

@@ -19,6 +19,7 @@ from semel.broker.events import Events
 from semel.broker.journal_pump import Durability
 from semel.broker.limits import Limits
 from semel.core.steps import Pace
+from semel.replica.writer import Fenced
 from semel.storage.aborted_blocks import BlockLayout
 from semel.storage.log import LogSettings, Torn
 from semel.testing.checkers import Event
@@ -46,11 +47,12 @@ LIMITS: Final = Limits(consumer_group_session_timeout_ms=6_000)
 
 
 class WatchedEvents(Events):
-    """Notes what the broker would tell its operator; a fault of its own is an anomaly."""
+    """Notes what the broker of this name would tell its operator; a fault of its own is an anomaly."""
 
-    def __init__(self, world: "World") -> None:
+    def __init__(self, world: "World", name: str = HOST) -> None:
         super().__init__(world.loop.time)
         self._world = world
+        self._name = name
 
     def tell(self, level: int, event: str, *, error: BaseException | None = None, **fields: object) -> None:
         if event == "transaction_timed_out":
@@ -59,15 +61,16 @@ class WatchedEvents(Events):
             self._world.fired["records compacted away"] += 1
         elif event == "compaction_given_up":
             self._world.anomaly("damage", f"{fields['partition']}: {fields['reason']}")
-        self._world.note("broker", event, **{name: str(value) for name, value in fields.items()})
+        self._world.note(self._name, event, **{name: str(value) for name, value in fields.items()})
         if error is not None and not _was_injected(error, stopped=event == "stopped_where"):
             self._world.anomaly("traceback", f"{event}: {error!r}", error)
 
 
 def _was_injected(error: BaseException, *, stopped: bool) -> bool:
-    """Whether the simulated disk made it up: a crash, or a failure for which the broker stopped in good order."""
+    """Whether the world made it up: a crash, a failure of the disk for which the broker stopped in good order, or a
+    takeover."""
     cause = error.__cause__ if isinstance(error, Torn) else error
-    return isinstance(cause, Crashed) or (stopped and isinstance(cause, OSError))
+    return isinstance(cause, Crashed) or (stopped and isinstance(cause, OSError | Fenced))
 
 
 class World:
@@ -77,12 +80,16 @@ class World:
         self.seed = seed
         self.durability: Durability = durability
         self.pace = SMALL_STEPS if seed % 2 else Pace()
-        self.loop = VirtualLoop()
+        self.loop = self.make_loop()
         self.fired: Counter[str] = Counter()
         self.operations: Counter[str] = Counter()
         self.history: list[Event] = []
         self.anomalies: list[str] = []
         self.network = Network(self.loop, self.chance("network"), self.fired)
+        # Where clients look for a broker.
+        self.addresses = [(HOST, PORT)]
+        # How long a client waits for an answer.
+        self.patiences_s = (1.5,)
         self.files = FaultyFiles()
         self.broker: Broker | None = None
         self.disk_delay_s = 0.002
@@ -104,6 +111,14 @@ class World:
         # a program can do saves them: after one the machine has to start anew, or nothing could be promised.
         self.names_in_doubt = False
         self.loop.set_exception_handler(self._on_error)
+
+    def make_loop(self) -> VirtualLoop:
+        """The loop of this history."""
+        return VirtualLoop()
+
+    def count_faults(self) -> None:
+        """The history is over: count what has fired in it."""
+        self.fired.update(self.files.fired)
 
     def chance(self, name: str) -> Random:
         """Chance for one purpose, so that what one does more or less leaves all others' as it was."""
@@ -150,7 +165,7 @@ class World:
                 clock=self.clock_s,
                 durability=self.durability,
                 pace=self.pace,
-                disk_threads=lambda name, loop: SimulatedDiskThread(self, self._disk_chance, loop),
+                disk_threads=lambda name, loop: SimulatedDiskThread(self, self._disk_chance, loop, self.broker_died),
             )
             broker.events = WatchedEvents(self)
             broker.compactor.look_seconds = COMPACTION_LOOK_S
@@ -175,7 +190,7 @@ class World:
             return
         self.last_death_s = self.clock_s()
         self.files.crash()
-        self.network.power_off()
+        self.network.power_off(HOST)
         if power_lost is None:
             power_lost = self.durability == "fsync" and self._fate.random() < 0.7
         self._power_lost = power_lost

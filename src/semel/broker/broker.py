@@ -50,7 +50,7 @@ from semel.broker.turns import Turns
 from semel.compaction.opening import KeyChecks
 from semel.core.slots import BrokenHistory
 from semel.core.steps import Pace
-from semel.replica.lease import LEASE_SECONDS, Lease
+from semel.replica.lease import LEASE_SECONDS, Lease, boot_seconds
 from semel.replica.writer import Fenced
 from semel.security.listeners import Listener, shown_address
 from semel.storage.files import DiskFiles, Files, MemoryFiles
@@ -95,6 +95,7 @@ class Broker:
         files: Files | None = None,
         settings: LogSettings | None = None,
         clock: Callable[[], float] = time.time,
+        boot_clock: Callable[[], float] = boot_seconds,
         disk_threads: Callable[[str, asyncio.AbstractEventLoop], DiskThread] = DiskThread,
         pace: Pace | None = None,
     ) -> None:
@@ -146,7 +147,7 @@ class Broker:
         self._files = files
         self._commit_interval_seconds = commit_interval_seconds
         # Without a store there is but this broker.
-        self.role = None if store is None else Role(store, lease_seconds, self.limits, self.metrics)
+        self.role = None if store is None else Role(store, lease_seconds, self.limits, self.metrics, boot_clock)
         settings = settings or log_settings(self.limits, in_memory=data is None and files is None)
         self._settings = replace(settings, acknowledges_unsynced=self.durability == "os")
         self._time_of_day = clock
@@ -174,8 +175,7 @@ class Broker:
 
     def recover(self, on_progress: Callable[[int], None] | None = None) -> None:
         """Take the data directory and bring back what is in it. `start` does it unless it was done before, and for a
-        broker on a store.
-        """
+        broker on a store."""
         self.log = Log.open(
             self._open_files(), new_cluster_id=_new_cluster_id(), settings=self._settings, on_progress=on_progress
         )

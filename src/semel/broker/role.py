@@ -28,7 +28,10 @@ from semel.store import Store
 class Role:
     """The role of one broker. It stands by until `epoch` is more than 0."""
 
-    def __init__(self, store: Store, lease_seconds: float, limits: Limits, metrics: Metrics) -> None:
+    def __init__(
+        self, store: Store, lease_seconds: float, limits: Limits, metrics: Metrics, boot_clock: Callable[[], float]
+    ) -> None:
+        """The lease is counted by `boot_clock`."""
         self.epoch = 0
         self.journal = SlotJournal(limits.store_pending_bytes_max)
         # Since the log is there.
@@ -38,6 +41,7 @@ class Role:
         self._store = store
         self._lease_seconds = lease_seconds
         self._metrics = metrics
+        self._boot_clock = boot_clock
         self._membership: Membership
         self._task: asyncio.Task[None] | None = None
         # The lease of the broker that is active while this one stands by.
@@ -79,7 +83,9 @@ class Role:
         """Return when this broker is active, or knows which one is; go on with it in the background. `note_active`
         gets the lease of another one that is; `fail` is called when this broker has to end."""
         addresses = {listener.name: listener.reached_at for listener in listeners}
-        self._membership = membership = Membership(self._store, self._reader, addresses, self._lease_seconds)
+        self._membership = membership = Membership(
+            self._store, self._reader, addresses, self._lease_seconds, self._boot_clock
+        )
         known = asyncio.get_running_loop().create_future()
 
         def note(lease: Lease) -> None:

@@ -25,7 +25,8 @@ class NoEnd(AssertionError):
 class Network(Protocol):
     """Where servers of the loop listen: a double of the network, for those who have one."""
 
-    def listen(self, protocol_factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int) -> Any: ...
+    def listen(self, protocol_factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int) -> Any:
+        """A server, which takes connections once its `start_serving` was awaited."""
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -43,9 +44,18 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return self._now
 
     async def create_server(  # type: ignore[override]
-        self, protocol_factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int, **_: object
+        self,
+        protocol_factory: Callable[[], asyncio.BufferedProtocol],
+        host: str,
+        port: int,
+        *,
+        start_serving: bool = True,
+        **_: object,
     ) -> Any:
-        return self.network.listen(protocol_factory, host, port)
+        server = self.network.listen(protocol_factory, host, port)
+        if start_serving:
+            await server.start_serving()
+        return server
 
     def run(self, main: Coroutine[Any, Any, None]) -> None:
         """Run `main` to its end, then cancel every task that still waits."""
