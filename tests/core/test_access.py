@@ -173,7 +173,7 @@ def test_an_entry_that_comes_twice_changes_nothing_the_second_time() -> None:
 def test_there_are_no_more_rules_than_are_allowed() -> None:
     access = AccessRules(rules_max=2)
     add(access, rule("a"), rule("b"))
-    with refused(POLICY_VIOLATION, "2 rules of 2"):
+    with refused(POLICY_VIOLATION, "2 rules; 2 are allowed"):
         access.decide_add([rule("c")])
     assert access.decide_add([rule("a")]) is None
 

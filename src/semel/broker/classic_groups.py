@@ -257,7 +257,7 @@ class ClassicGroupCoordinator:
     def _joinable(self, name: str) -> ClassicGroup:
         """The group that the member is to join, which is made if there is none."""
         groups = self._state.groups
-        groups.check_room(name)
+        groups.check_addable(name)
         group = groups.named(name)
         if group is not None and not isinstance(group.machine, ClassicGroup) and not group.is_empty:
             raise Refused(INCONSISTENT_GROUP_PROTOCOL, f"the members of group '{name}' go by another protocol")

@@ -151,7 +151,7 @@ class ConsumerGroupCoordinator:
             return machine, None
         if beat.epoch != JOIN_EPOCH:
             raise Refused(GROUP_ID_NOT_FOUND, f"there is no consumer group '{name}'")
-        groups.check_room(name)
+        groups.check_addable(name)
         new = ConsumerGroup()
         # A client that was told an id and has not come back with it is no member yet, and will join the new group.
         if not isinstance(machine, ClassicGroup) or not len(machine.members):

@@ -1,18 +1,18 @@
-"""Which transactions of a partition were aborted, and where their records lie.
+"""The aborted transactions of a partition, and where their records lie.
 
-A consumer that wants committed records only gets all of them, and beside them this list for the stretch it was given:
-it leaves out what an aborted producer wrote from the first offset on until it meets that producer's marker. So the list
-for a stretch has every transaction that reaches into it, those that began before it included, in the order of their
-markers, which is the order in which they were aborted.
+A fetch with read_committed returns all records of a stretch of the log, and beside them a list of aborted transactions.
+For each of these the consumer drops the producer's records, from the transaction's first offset up to the producer's
+marker. So the list for a stretch has every aborted transaction that reaches into it, even one that began earlier, in
+the order of their markers.
 
-Markers only ever come behind those that are there, so a search begins at the right one by bisection. It need not go to
-the end: each abort bears the stable offset as it was just afterwards, and no transaction that ended later begins below
-that. Four numbers for each abort, packed.
+A new marker always has a higher offset than all markers before it, so a search finds its first transaction by
+bisection. It need not go on to the end of the list: with each abort the last stable offset right after it is kept, and
+no transaction that ended later begins below that offset. An abort takes four numbers, which are packed.
 
-A partition may have as many as it has batches, so only the youngest are here. The others were put away in blocks. This
-file keeps three numbers of each block, which say whether a search has to look into it; the caller of a search says how
-to read the blocks. A search must never name a transaction whose marker compaction has removed: a consumer would leave
-out everything that the producer wrote later.
+A partition may have as many aborted transactions as batches, so memory holds only the youngest, and the storage writes
+the others to disk in blocks. For each block this class keeps three numbers, which say whether a search has to read it;
+the caller of a search passes the function that reads blocks. A search must never name a transaction whose marker
+compaction has removed: a consumer would drop everything that the producer wrote later.
 """
 
 from array import array
@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from struct import Struct
 from typing import Final
 
-# Gives the blocks of these numbers, each as `oldest` packed it.
+# Reads the blocks with these numbers, each as `oldest` packed it.
 ReadBlocks = Callable[[Sequence[int]], Iterable[bytes]]
 _Columns = tuple["array[int]", "array[int]", "array[int]", "array[int]"]
 
@@ -37,21 +37,21 @@ class AbortedTransactions:
     __slots__ = ("_blocks", "_floor", "_youngest", "first_block", "next_block")
 
     def __init__(self) -> None:
-        # Producer id, first offset, marker's offset, and the stable offset right after the abort.
+        # Producer id, first offset, marker's offset, and the last stable offset right after the abort.
         self._youngest = _NONE_YET
-        # One behind the other for each block that was put away: the last marker's offset, the lowest first offset, and
-        # the stable offset after the last abort.
+        # Three numbers for each block that was put away, block after block: the offset of its last marker, its lowest
+        # first offset, and the last stable offset after its last abort.
         self._blocks = _NO_BLOCKS
-        # The number of the first of them. Numbers rise, and none comes a second time.
+        # The number of the first block. Numbers rise, and none is used twice.
         self.first_block = 0
         # The number of the next block to be put away.
         self.next_block = 0
-        # No reader needs a transaction that ended below this, though it may stand in a block beside others.
+        # No reader needs a transaction that ended below this offset, though a block may still hold one beside others.
         self._floor = 0
 
     @property
     def young_count(self) -> int:
-        """How many have not been put away."""
+        """How many aborted transactions are still in memory."""
         return len(self._youngest[0])
 
     @property
@@ -59,7 +59,7 @@ class AbortedTransactions:
         return self.next_block - self.first_block
 
     def note(self, producer_id: int, first_offset: int, marker_offset: int, stable_offset: int) -> None:
-        """A transaction was aborted, by a marker behind all those before."""
+        """Add an aborted transaction. Its marker lies behind all markers before it."""
         if self._youngest is _NONE_YET:
             self._youngest = _columns(b"")
         values = producer_id, first_offset, marker_offset, stable_offset
@@ -69,23 +69,24 @@ class AbortedTransactions:
     # -- searching ----------------------------------------------------------------------------------------------
 
     def between(self, begin: int, end: int, read: ReadBlocks) -> list[tuple[int, int]]:
-        """Producer id and first offset of those that have a record or their marker from `begin` to before `end`."""
+        """Producer id and first offset of each transaction with a record or its marker from `begin` to before `end`."""
         transactions: list[tuple[int, int]] = []
         for producer_ids, first_offsets, _ in self._reaching(begin, end, read):
             pairs = zip(producer_ids, first_offsets, strict=True)
-            # There may be tens of thousands, and most often all of them begin in the stretch or before it.
+            # There may be tens of thousands, and usually all of them begin before `end`: then no pair is looked at
+            # singly.
             transactions += pairs if max(first_offsets) < end else [pair for pair in pairs if pair[1] < end]
         return transactions
 
     def spans(self, begin: int, end: int, read: ReadBlocks) -> list[tuple[int, int, int]]:
-        """The same with the marker's offset of each."""
+        """The same, with the offset of each marker."""
         return [
             span for columns in self._reaching(begin, end, read) for span in zip(*columns, strict=True) if span[1] < end
         ]
 
     def _reaching(self, begin: int, end: int, read: ReadBlocks) -> Iterator[list["array[int]"]]:
-        """Producer ids, first offsets and markers' offsets of all that reach into a stretch, and of some that begin
-        behind it.
+        """Producer ids, first offsets and markers' offsets of all transactions that reach into a stretch, and of some
+        that begin behind it.
         """
         begin = max(begin, self._floor)
         numbers = self.blocks_between(begin, end)
@@ -96,7 +97,7 @@ class AbortedTransactions:
                 yield [column[near] for column in columns[:3]]
 
     def blocks_between(self, begin: int, end: int) -> list[int]:
-        """The numbers of the blocks that a search from `begin` to before `end` has to look into."""
+        """The numbers of the blocks that a search from `begin` to before `end` has to read."""
         blocks, first = self._blocks, self.first_block
         begin = max(begin, self._floor)
         numbers: list[int] = []
@@ -111,11 +112,11 @@ class AbortedTransactions:
     # -- keeping little -----------------------------------------------------------------------------------------
 
     def oldest(self, count: int) -> bytes:
-        """The oldest `count` of the young ones, packed: the next block."""
+        """The oldest `count` transactions in memory, packed: the next block."""
         return b"".join(column[:count].tobytes() for column in self._youngest)
 
     def put_away(self, count: int) -> None:
-        """The oldest `count` of the young ones can be read as block `next_block` from now on."""
+        """Drop the oldest `count` transactions from memory: from now on they are read as block `next_block`."""
         _, first_offsets, marker_offsets, stable_offsets = self._youngest
         self.next_block += 1
         if self._blocks is _NO_BLOCKS:
@@ -125,7 +126,9 @@ class AbortedTransactions:
             del column[:count]
 
     def forget_below(self, offset: int) -> None:
-        """The log begins at `offset` now, or compaction came so far: no reader needs what ended before it."""
+        """The log now begins at `offset`, or compaction has got that far: no reader needs a transaction that ended
+        below.
+        """
         self._floor = max(self._floor, offset)
         gone = 0
         while gone < len(self._blocks) and self._blocks[gone] < offset:
@@ -140,8 +143,8 @@ class AbortedTransactions:
     # -- for checkpoints ----------------------------------------------------------------------------------------
 
     def to_bytes(self) -> tuple[bytes, bytes]:
-        """The young ones, packed, and what is known of the blocks. There are many partitions, and few of them have any:
-        that costs nothing.
+        """The transactions in memory, packed, and what is known of the blocks. Most partitions have no aborted
+        transaction, and theirs take no bytes.
         """
         young = self.oldest(self.young_count) if self.young_count else b""
         blocks = _BLOCKS_HEAD.pack(self._floor, self.first_block) + self._blocks.tobytes() if self._blocks else b""
@@ -167,6 +170,6 @@ def _columns(packed: bytes | memoryview) -> _Columns:
     return columns
 
 
-# What twenty thousand partitions share for as long as nothing was aborted in them: these stay empty.
+# Twenty thousand partitions share these as long as nothing was aborted in them. They stay empty.
 _NONE_YET: Final = _columns(b"")
 _NO_BLOCKS: Final["array[int]"] = array("q")

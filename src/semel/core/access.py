@@ -1,21 +1,21 @@
-"""The access rules (ACLs), and the verdict that they give on what a client wants to do, as Apache Kafka gives it.
+"""The access rules (ACLs), and whether they allow what a client wants to do: the same verdict as Apache Kafka's.
 
-A rule allows or denies a principal on a host one operation on the resources that it names: on the one of its name
-(literal; `*` stands for all), or on all whose names begin with it (prefixed). The verdict, as of the StandardAuthorizer
-of Kafka 4.3:
+A rule allows or denies one operation, by one principal, from one host, on the resources that its name stands for: a
+literal name stands for the one resource with that name (`*`: for all), a prefixed name for all resources whose names
+begin with it. The verdict is that of StandardAuthorizer in Kafka 4.3:
 
 1. A rule that denies wins over every rule that allows.
 2. What no rule allows is denied.
-3. The operation ALL stands for each. A rule that allows READ, WRITE, DELETE or ALTER also allows DESCRIBE, and one
-   that allows ALTER_CONFIGS also allows DESCRIBE_CONFIGS. A rule that denies them does not deny more than it says.
+3. The operation ALL stands for each. A rule that allows READ, WRITE, DELETE or ALTER also allows DESCRIBE, and one that
+allows ALTER_CONFIGS also allows DESCRIBE_CONFIGS. A rule that denies READ does not deny DESCRIBE, and so on.
 4. The principal `User:*` stands for everybody, the host `*` for every address.
 
 `allows_some` is what a producer without a transactional id needs: is there any resource of this type for which the
-operation is allowed? There the operation is taken as it is, without what point 3 adds.
+operation is allowed? For that question the implied operations of point 3 do not count.
 
-There may be a hundred thousand rules, and every request asks. So the rules are found by principal and host, and among
-them by name and by those lengths of prefixes that there are. This
-file must never know which API needs what, or who is a super user.
+There may be a hundred thousand rules, and every request is checked. So rules are looked up by principal and host, and
+within these by name and by each length that a prefix has. This file must never know which API needs which operation, or
+who is a super user.
 """
 
 from collections import Counter
@@ -28,9 +28,9 @@ from semel.core.entries import AccessRule, AccessRulesAdded, AccessRulesRemoved
 from semel.core.refusals import INVALID_REQUEST, POLICY_VIOLATION, Refused
 from semel.core.steps import Steps
 
-# Each takes half a kilobyte and stands in every checkpoint: all of them 50 MB in memory.
+# A rule takes half a kilobyte in memory, so all take 50 MB, and every checkpoint contains all of them.
 RULES_MAX: Final = 100_000
-# The bytes of a resource's name, a principal or a host, in UTF-8: more than any of them may have elsewhere.
+# The longest name of a resource, principal or host, in UTF-8. Every other limit on such a name is lower.
 TEXT_BYTES_MAX: Final = 1_024
 # The name of the one resource of type CLUSTER.
 CLUSTER_NAME: Final = "kafka-cluster"
@@ -39,7 +39,7 @@ EVERYBODY: Final = "User:*"
 
 
 class ResourceType(IntEnum):
-    """What rules are about."""
+    """The kinds of resources that a rule can name."""
 
     UNKNOWN = 0
     ANY = 1
@@ -62,7 +62,7 @@ class Pattern(IntEnum):
 
 
 class Operation(IntEnum):
-    """What may be done."""
+    """What a client does with a resource."""
 
     UNKNOWN = 0
     ANY = 1
@@ -83,7 +83,7 @@ class Operation(IntEnum):
 
 
 class Permission(IntEnum):
-    """What a rule says."""
+    """Whether a rule allows or denies."""
 
     UNKNOWN = 0
     ANY = 1
@@ -91,7 +91,7 @@ class Permission(IntEnum):
     ALLOW = 3
 
 
-# The operations whose rules decide about an operation, where they deny and where they allow; others: itself and ALL.
+# For each operation, the operations whose rules deny it, and those whose rules allow it.
 _IMPLIED_BY: Final = {
     Operation.DESCRIBE: (Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER),
     Operation.DESCRIBE_CONFIGS: (Operation.ALTER_CONFIGS,),
@@ -101,7 +101,7 @@ _ALLOWED_BY: Final = {operation: (operation, Operation.ALL, *_IMPLIED_BY.get(ope
 
 
 class Asker(NamedTuple):
-    """The principal that asks, such as `User:app`, and the address it comes from."""
+    """The principal that sends a request, such as `User:app`, and the address it comes from."""
 
     principal: str
     host: str
@@ -118,9 +118,9 @@ _NO_RULE: Final = Verdict(False, None)
 
 
 class RuleFilter(NamedTuple):
-    """Which rules are meant: those that have what is given. None and ANY are whatever a rule has.
+    """Selects rules by the values of their fields. None and ANY match every value.
 
-    The pattern MATCH with a name means all rules about the resource of that name: literal, prefixed, and `*`.
+    The pattern MATCH selects all rules that apply to the resource called `name`: literal, prefixed, and `*`.
     """
 
     resource_type: int
@@ -185,7 +185,9 @@ class _Rules:
         return None
 
     def with_prefix_of(self, operation: int, name: str) -> AccessRule | None:
-        """A prefixed rule that is about all resources whose names begin with `name`, and maybe about more."""
+        """A prefixed rule whose prefix begins the name `name`, so that it applies to every name that begins with
+        `name`.
+        """
         for length in self.prefix_lengths:
             if length <= len(name):
                 rule = self.by_name.get((Pattern.PREFIXED, name[:length], operation))
@@ -199,10 +201,10 @@ class AccessRules:
 
     def __init__(self, rules_max: int = RULES_MAX) -> None:
         self._rules_max = rules_max
-        # In the order in which they came.
+        # In the order in which they were added.
         self._rules: dict[AccessRule, None] = {}
         self._alike: dict[tuple[int, str, str, int], _Rules] = {}
-        # Rises when a rule comes or goes, so that a caller may keep the answers that it was given.
+        # Rises when a rule is added or removed, so that a caller knows how long it may cache a verdict.
         self.changes = 0
 
     def __len__(self) -> int:
@@ -217,19 +219,21 @@ class AccessRules:
     # Deciding
 
     def decide_add(self, rules: Iterable[AccessRule]) -> AccessRulesAdded | None:
-        """The entry that adds those of these rules, found right by `checked`, that do not hold yet; None for none."""
+        """The entry that adds those of these rules that are new; None if none is. The caller has put each through
+        `checked`.
+        """
         new = dict.fromkeys(rule for rule in rules if rule not in self._rules)
         if len(self._rules) + len(new) > self._rules_max:
-            raise Refused(POLICY_VIOLATION, f"there are {len(self._rules)} rules of {self._rules_max} that may be")
+            raise Refused(POLICY_VIOLATION, f"there are {len(self._rules)} rules; {self._rules_max} are allowed")
         return AccessRulesAdded(tuple(new)) if new else None
 
     def decide_remove(self, rules: Iterable[AccessRule]) -> AccessRulesRemoved | None:
-        """The entry that removes those of these rules that hold; None for none."""
+        """The entry that removes those of these rules that exist; None if none does."""
         old = dict.fromkeys(rule for rule in rules if rule in self._rules)
         return AccessRulesRemoved(tuple(old)) if old else None
 
     def matching(self, wanted: RuleFilter) -> Steps[list[AccessRule]]:
-        """The rules that a filter means, as they were when the first of them was looked at."""
+        """The rules that a filter selects. Rules that are added or removed while the search runs make no difference."""
         matching = []
         for done, rule in enumerate(list(self._rules)):
             if wanted.matches(rule):
@@ -241,7 +245,7 @@ class AccessRules:
     # Applying
 
     def check(self, entry: AccessRulesAdded | AccessRulesRemoved) -> None:
-        """ValueError for an entry that cannot be, as only a damaged or foreign journal holds."""
+        """ValueError for an entry that no broker writes, so the journal is damaged or foreign."""
         for rule in entry.rules:
             resource_type, name, pattern, principal, host, operation, permission = rule
             numbers = (resource_type, pattern, operation, permission)
@@ -251,7 +255,7 @@ class AccessRules:
                 raise ValueError(f"{rule} is no access rule")
 
     def apply(self, entry: AccessRulesAdded | AccessRulesRemoved) -> None:
-        """Make an entry true that `check` lets pass."""
+        """Change the state as an entry says that `check` has accepted."""
         change = self._add if isinstance(entry, AccessRulesAdded) else self._remove
         for rule in entry.rules:
             change(AccessRule(*rule))
@@ -273,7 +277,7 @@ class AccessRules:
     # Asking
 
     def allows(self, asker: Asker, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        """Whether somebody may do this with the resource of this name."""
+        """Whether this principal may do this with the resource of this name."""
         return self.verdict(asker, operation, resource_type, name).is_allowed
 
     def verdict(self, asker: Asker, operation: Operation, resource_type: ResourceType, name: str) -> Verdict:
@@ -289,7 +293,7 @@ class AccessRules:
         return _NO_RULE
 
     def allows_some(self, asker: Asker, operation: Operation, resource_type: ResourceType) -> bool:
-        """Whether somebody may do this with any resource of this type, whether there is one or not."""
+        """Whether this principal may do this with at least one resource of this type, existing or not."""
         operations = _DENIED_BY[operation]
         denying = self._about(asker, resource_type, Permission.DENY)
         allowing = self._about(asker, resource_type, Permission.ALLOW)
@@ -314,7 +318,7 @@ class AccessRules:
         )
 
     def _about(self, asker: Asker, resource_type: int, permission: Permission) -> list[_Rules]:
-        """The rules of one permission that are about somebody, and everybody."""
+        """The rules of one permission that apply to this principal and host, or to everybody, or to every host."""
         host = canonical_host(asker.host)
         keys = (
             (resource_type, principal, from_host, permission)
@@ -326,24 +330,24 @@ class AccessRules:
     # Checkpoints
 
     def snapshot(self) -> list[AccessRule]:
-        """All rules, in what JSON can say."""
+        """All rules, as values that JSON can hold."""
         return list(self._rules)
 
     def restore(self, snapshot: Iterable[Iterable[int | str]]) -> None:
-        """Become what `snapshot` says. Nothing may have been here before."""
+        """Take the state in `snapshot`. The receiver must be new."""
         for rule in snapshot:
             self._add(AccessRule(*rule))  # type: ignore[arg-type]
         self.changes += 1
 
 
 def checked(rule: AccessRule) -> AccessRule:
-    """The same rule in the one way to write it; refused if there can be none like it."""
+    """The same rule in canonical form; refused if its fields are not valid."""
     if rule.resource_type not in _RESOURCE_TYPES:
-        raise Refused(INVALID_REQUEST, f"resource type {rule.resource_type} is none that a rule can be about")
+        raise Refused(INVALID_REQUEST, f"a rule cannot have resource type {rule.resource_type}")
     if rule.pattern not in (Pattern.LITERAL, Pattern.PREFIXED):
         raise Refused(INVALID_REQUEST, f"pattern type {rule.pattern} is neither literal (3) nor prefixed (4)")
     if rule.operation not in _OPERATIONS:
-        raise Refused(INVALID_REQUEST, f"operation {rule.operation} is none that a rule can allow or deny")
+        raise Refused(INVALID_REQUEST, f"a rule cannot have operation {rule.operation}")
     if rule.permission not in (Permission.DENY, Permission.ALLOW):
         raise Refused(INVALID_REQUEST, f"permission type {rule.permission} is neither deny (2) nor allow (3)")
     if not rule.name:
@@ -358,7 +362,7 @@ def checked(rule: AccessRule) -> AccessRule:
 
 
 def canonical_host(host: str) -> str:
-    """An address in the one way to write it, so that `::1` and `0:0:0:0:0:0:0:1` are one; other texts as they are."""
+    """An IP address in canonical form, so that `::1` and `0:0:0:0:0:0:0:1` are one; any other text unchanged."""
     if ":" not in host:
         return host
     try:

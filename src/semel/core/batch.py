@@ -1,8 +1,8 @@
-"""The 61 bytes at the head of a record batch: all that the broker ever knows of the records behind it.
+"""The header of a record batch: 61 bytes, and normally all that the broker reads of the batch.
 
-Clients send records in batches of format 2 (the only one that carries a producer's identity). The broker reads the
-header, checks it (`core.batch_checks`), gives the batch its place in the log by writing one number into it, and
-otherwise never touches, copies or opens the records.
+Clients send records in batches of format 2 (the only format that carries a producer's identity). The broker reads the
+header, checks it (`core.batch_checks`), and writes the base offset and the leader epoch into it. Only compaction, a
+compacted topic's check for keys, and the console open the records.
 
     offset size field                    covered by the checksum
          0    8 base offset              no: the broker sets it
@@ -35,7 +35,7 @@ LENGTH_PREFIX_BYTES: Final = 12
 MAGIC_POSITION: Final = 16
 CHECKSUM_POSITION: Final = 17
 CHECKED_FROM: Final = 21
-# The low byte of the attributes, which has all bits that mean something.
+# The low byte of the attributes, which has all bits in use.
 ATTRIBUTES_POSITION: Final = 22
 MAX_TIMESTAMP_POSITION: Final = 35
 MAGIC: Final = 2
@@ -47,18 +47,18 @@ CODEC_MASK: Final = 0x07
 APPEND_TIME_BIT: Final = 0x08
 TRANSACTIONAL_BIT: Final = 0x10
 CONTROL_BIT: Final = 0x20
-# The base timestamp is the time from which on compaction may take the marks of deletion in the batch.
+# The base timestamp is then the time from which compaction may remove the tombstones in the batch.
 HORIZON_BIT: Final = 0x40
 
-# How the bytes behind the header begin, for the codecs that announce themselves. Garbage that is merely called
-# compressed would be stored for ever and stop every consumer that reaches it; four bytes tell most of it apart.
+# The first bytes of compressed records, for the codecs that have a signature. Without this check, records that only
+# claim to be compressed would be stored, and would stop every consumer that reaches them.
 CODEC_SIGNATURES: Final = {1: b"\x1f\x8b", 3: b"\x04\x22\x4d\x18", 4: b"\x28\xb5\x2f\xfd"}
 CODEC_LAST: Final = 4
 # length, attributes, timestamp delta, offset delta, key length, value length, header count: one byte each at least.
 RECORD_BYTES_MIN: Final = 7
 
 BASE_OFFSET: Final = struct.Struct(">q")
-# The length alone, behind the base offset: what tells one batch from the next.
+# The length field alone, which says where the next batch begins.
 LENGTH: Final = struct.Struct(">8xi")
 # The one record of a control batch: its length, attributes and deltas, a key of 4 bytes (version, type), a value of 6
 # (version, coordinator epoch), no headers. All lengths are so small that they are one byte.
@@ -98,12 +98,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def codec(self) -> int:
-        """By which codec the records are compressed; 0 for none."""
+        """The number of the codec that compressed the records; 0 for none."""
         return self.attributes & CODEC_MASK
 
     @property
     def has_append_time(self) -> bool:
-        """Whether the log set one time for all records, which is the greatest of the batch."""
+        """Whether the broker's time of append replaces the timestamps of all records. It is `max_timestamp`."""
         return bool(self.attributes & APPEND_TIME_BIT)
 
     @property
@@ -116,19 +116,21 @@ class BatchHeader(NamedTuple):
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header of a batch that has been checked before (it comes from our own disk); nothing is verified."""
+    """The header of a batch that was checked before (it comes from our own disk); this verifies nothing."""
     return BatchHeader._make(HEADER.unpack_from(buffer, position))
 
 
 def says_transactional(batch: Buffer) -> bool:
-    """Whether the batch says that it belongs to a transaction, for what may be no batch at all."""
+    """Whether the batch says that it belongs to a transaction. The bytes may be no batch at all."""
     return len(batch) > ATTRIBUTES_POSITION and bool(batch[ATTRIBUTES_POSITION] & TRANSACTIONAL_BIT)
 
 
 def control_batch(
     producer_id: int, producer_epoch: int, base_offset: int, at_ms: int, committed: bool, coordinator_epoch: int = 0
 ) -> bytearray:
-    """The marker that ends a producer's transaction in a partition: one control record, never shown to applications."""
+    """The marker that ends a producer's transaction in a partition: one control record, which consumers never
+    return.
+    """
     record = _CONTROL_RECORD.pack(
         _zigzag(_CONTROL_RECORD.size - 1),
         0,
@@ -156,7 +158,7 @@ def control_header(
 
 
 def close_batch(header: BatchHeader, records: Buffer) -> bytearray:
-    """The batch of records that stand as they are to, and of a header whose length and checksum are set here."""
+    """A batch made of a header and encoded records; sets the length and the checksum in the header."""
     length = HEADER_BYTES - LENGTH_PREFIX_BYTES + len(records)
     batch = bytearray(HEADER.pack(header.base_offset, length, *header[2:]))
     batch += records
@@ -165,19 +167,19 @@ def close_batch(header: BatchHeader, records: Buffer) -> bytearray:
 
 
 def _zigzag(length: int) -> int:
-    """A small number as the record format's variable-length integers have it, in their one byte."""
+    """The one byte of a small number as a zigzag-encoded varint, as the record format has it."""
     return length << 1
 
 
 def place(batch: bytearray | memoryview, header: BatchHeader, base_offset: int, leader_epoch: int = 0) -> BatchHeader:
-    """Give a batch its place in the log, in its own bytes. The checksum does not cover what changes here."""
+    """Write its offset and leader epoch into a batch. The checksum does not cover these two fields."""
     BASE_OFFSET.pack_into(batch, 0, base_offset)
     LEADER_EPOCH.pack_into(batch, LEADER_EPOCH_POSITION, leader_epoch)
     return BatchHeader(base_offset, header.length, leader_epoch, *header[3:])
 
 
 def stamp(batch: bytearray | memoryview, header: BatchHeader, now_ms: int) -> BatchHeader:
-    """Write the broker's time into a batch (message.timestamp.type=LogAppendTime) and make its checksum right again."""
+    """Write the broker's time into a batch (message.timestamp.type=LogAppendTime), and its new checksum."""
     attributes = header.attributes | APPEND_TIME_BIT
     struct.pack_into(">h", batch, CHECKED_FROM, attributes)
     struct.pack_into(">q", batch, MAX_TIMESTAMP_POSITION, now_ms)

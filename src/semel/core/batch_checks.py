@@ -1,13 +1,13 @@
-"""All that is checked of a batch before it becomes part of the log, in the order in which it is checked.
+"""Every check of a batch before it becomes part of the log, in order.
 
     check_sent     the batch by itself and in its request: format, size, checksum, fields, codec, transaction or not
     (the caller)   in a compacted topic, that each record has a key: this opens the records, and may take its time
     judge_batch    the batch against what is known: repetition, epoch, sequence number; the transaction; whether its
                    address may put one more producer on record; and the clock of its sender
 
-The order decides which error a batch with several faults gets; it is Kafka's. The sender of a repetition or of an old
-epoch is told so, whatever else is wrong with the batch. Nothing here changes anything, and a batch that `judge_batch`
-accepts has to be appended before anything else is.
+The order decides which error a batch with several faults gets, and it is Kafka's order. A duplicate and a fenced batch
+get their own verdicts, whatever else is wrong with the batch. Nothing here changes any state, and the caller must
+append a batch that `judge_batch` accepts before it appends anything else.
 """
 
 from typing import Final, NamedTuple
@@ -56,13 +56,13 @@ from semel.core.state import H, State
 
 
 class Sender(NamedTuple):
-    """What counts about the sender of a batch besides the batch."""
+    """What the checks need to know about the sender of a batch."""
 
     # The address that its producer is charged to; None for the broker's own.
     address: str | None = None
-    # Whether a batch by itself makes its partition part of the open transaction, or opens one.
+    # Whether sending a batch adds its partition to the open transaction, or opens one (transactions version 2).
     joins: bool = False
-    # Whether the client knows an error that tells it to abort its transaction and to go on with the next one.
+    # Whether the client knows TRANSACTION_ABORTABLE: it then aborts its transaction and goes on with the next one.
     knows_abortable: bool = False
     knows_zstd: bool = True
     # Whether the request names a transactional id.
@@ -73,7 +73,7 @@ LOCAL: Final = Sender()
 
 
 class Verdict(NamedTuple):
-    """The verdict on a batch, and what its sender is told. The sender of a duplicate is told what the original was."""
+    """The verdict on a batch, and what its sender is told. For a duplicate that is the original's offset and time."""
 
     outcome: Outcome
     base_offset: int = -1
@@ -90,8 +90,8 @@ _ACCEPTED: Final = Verdict(ACCEPTED)
 def check_sent(batch: Buffer, batch_bytes_max: int, sender: Sender = LOCAL) -> BatchHeader:
     """The header of a batch that a client sent; `Refused` if the batch contradicts itself or its request."""
     size = len(batch)
-    # The format comes first: a message of an old format may be shorter than the header of this one and still be whole,
-    # and to call it corrupt would make its sender try again.
+    # The format is checked first: a message of an older format may be whole and still shorter than this format's
+    # header. If it were called corrupt, its sender would send it again.
     if size > MAGIC_POSITION and batch[MAGIC_POSITION] != MAGIC:
         raise Refused(INVALID_RECORD, f"message format {batch[MAGIC_POSITION]} is not supported, only format {MAGIC}")
     if size < HEADER_BYTES:
@@ -125,7 +125,7 @@ def _check_fields(header: BatchHeader, batch: Buffer) -> None:
     if header.producer_id != NO_PRODUCER and min(header.producer_id, header.producer_epoch, header.base_sequence) < 0:
         raise Refused(INVALID_RECORD, "a producer's id, epoch and sequence number are 0 or more")
     if attributes & HORIZON_BIT:
-        raise Refused(INVALID_RECORD, "only the broker says when a mark of deletion may go")
+        raise Refused(INVALID_RECORD, "only the broker may set the delete horizon of a batch")
     if attributes & APPEND_TIME_BIT:
         raise Refused(INVALID_TIMESTAMP, "only the broker may set the timestamp type to LogAppendTime")
     codec = attributes & CODEC_MASK
@@ -179,8 +179,8 @@ def judge_claim(
     *,
     joins: bool = False,
 ) -> Verdict:
-    """The verdict on a batch's claim: its producer's id, epoch and sequence number. `Refused` if the claim is right but
-    its producer has a transaction open in this partition, and the batch is not part of it.
+    """The verdict on a batch's claim: its producer's id, epoch and sequence number. `Refused` if the claim would be
+    accepted, but the producer has a transaction open in this partition and the batch is not part of it.
     """
     producer_id = header.producer_id
     if producer_id == NO_PRODUCER:
@@ -206,14 +206,14 @@ def _judge(
 ) -> Judgement:
     producer_id = header.producer_id
     state = partition.producers.get(producer_id)
-    # If a batch by itself adds its partition to a transaction, every transaction has an epoch of its own. So its
-    # numbers begin at 0 in each partition, even if what is known about earlier ones was forgotten.
+    # With transactions version 2 every transaction has an epoch of its own. So its sequence numbers begin at 0 in each
+    # partition, even if the broker has forgotten the numbers of earlier transactions.
     is_new = (state is None or is_bare(state)) and (
         (joins and header.is_transactional)
         or (producer_id >= partition.forgotten_below and ids.is_young(producer_id, now_ms, expiration_ms))
     )
     if state is not None and not is_new and is_bare(state) and epoch_of(state) == header.producer_epoch:
-        # What came before the marker may have been forgotten.
+        # The broker may have forgotten the batches before the marker.
         state = None
     return judge(state, is_new, header.producer_epoch, header.base_sequence, header.record_count)
 

@@ -1,9 +1,10 @@
-"""The configurations of a topic, as data: what may be set, to what, and its default.
+"""The configurations of a topic, as data: their names, the values they may have, and their defaults.
 
-A configuration is here for one of two reasons: the log acts upon it, or its promise holds already for every value
-(clients set those out of habit, and refusing them would stop programs for nothing). Everything else is refused by name,
-because a setting that is accepted and ignored is a promise broken in silence. Topics keep the text that was set; the
-hot path reads `TopicConfigs`, which is plain integers. Nothing here may depend on which topic it is.
+A configuration is here for one of two reasons: the log acts upon it, or its promise holds here for every value.
+(Clients set such configurations out of habit; refusing them would stop programs for nothing.) The broker refuses every
+other configuration by name, because accepting a setting and ignoring it breaks a promise in silence. A topic keeps the
+text that was set; produce and fetch read `TopicConfigs`, which has plain integers. Nothing here may depend on which
+topic it is.
 """
 
 import re
@@ -18,24 +19,24 @@ Kind = Literal["boolean", "int", "long", "double", "string", "list"]
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 
-# Kafka has asked for 1 MiB since 4.0 and for 14 bytes before that. To see a log roll, people set one thousand or
-# ten; below that there would be a file for every batch.
+# Kafka's minimum has been 1 MiB since 4.0, and was 14 bytes before. People set a thousand bytes or ten thousand to see
+# a log roll; below a thousand there would be a file for every batch.
 SEGMENT_BYTES_MIN: Final = 1024
 
-# Kafka's is 1 GiB. Retention drops whole segments, so a topic may hold one segment more than it was told to, on disk
-# or (in a broker without a directory) in memory; a quarter of that is kinder to a laptop and costs nothing in speed.
+# Kafka's default is 1 GiB. Retention drops whole segments, so a topic may exceed its retention by one segment, on disk
+# or (in a broker without a directory) in memory. A quarter of Kafka's size suits a laptop better and is no slower.
 SEGMENT_BYTES_DEFAULT: Final = 256 * 1024 * 1024
 
 DAY_MS: Final = 24 * 60 * 60 * 1000
 
-# Digits beyond this cannot be a number that fits, and no time is spent on converting them.
+# A number with more digits cannot fit, so it is not even converted.
 _NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
-# Java writes a small share with an exponent.
+# Java writes small numbers with an exponent.
 _SHARE = re.compile(r"(?:[0-9]{1,19}\.?[0-9]{0,19}|\.[0-9]{1,19})(?:[eE][+-]?[0-9]{1,2})?")
 
 
 class InvalidConfig(Refused):
-    """A configuration that cannot be set; the message names it and says what could be."""
+    """A configuration that cannot be set; the message names it and says which values are valid."""
 
     def __init__(self, message: str, error: int = INVALID_CONFIG) -> None:
         super().__init__(error, message)
@@ -66,7 +67,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A configuration that is a part of a whole, from 0 to 1."""
+    """A configuration that is a ratio from 0 to 1."""
 
     name: str
     default: str
@@ -83,7 +84,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A configuration that is one of a few words, a truth, or a list of some words."""
+    """A configuration that is one of a few words, a boolean, or a list of words."""
 
     name: str
     kind: Literal["boolean", "string", "list"]
@@ -118,7 +119,7 @@ DEFINITIONS: Final[Mapping[str, Definition]] = {
             "string",
             "producer",
             ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
-            "A wish that is kept and shown. Records stay as their producer compressed them; consumers read all codecs.",
+            "Stored and shown, but without effect: records stay as their producer compressed them.",
         ),
         Number(
             "delete.retention.ms",
@@ -126,7 +127,7 @@ DEFINITIONS: Final[Mapping[str, Definition]] = {
             str(DAY_MS),
             0,
             LONG_MAX,
-            "How long the record that deletes a key stays in a compacted topic, so that consumers come to see it.",
+            "How long a tombstone stays in a compacted topic, so that consumers have time to read it.",
         ),
         Number(
             "file.delete.delay.ms",
@@ -134,7 +135,7 @@ DEFINITIONS: Final[Mapping[str, Definition]] = {
             "60000",
             0,
             LONG_MAX,
-            "How long the file of a segment outlives it. Nobody can read it then, so any value is taken.",
+            "How long a deleted segment's file stays on disk. No client can read it then, so any value is accepted.",
         ),
         Number(
             "flush.messages",
@@ -142,7 +143,7 @@ DEFINITIONS: Final[Mapping[str, Definition]] = {
             str(LONG_MAX),
             1,
             LONG_MAX,
-            "Sync after this many records. The broker's `--durability` decides when to sync, so any value is taken.",
+            "Sync after this many records. The broker's `--durability` decides when to sync, so any value is accepted.",
         ),
         Number(
             "flush.ms",
@@ -150,7 +151,7 @@ DEFINITIONS: Final[Mapping[str, Definition]] = {
             str(LONG_MAX),
             0,
             LONG_MAX,
-            "Sync after this time. The broker's `--durability` decides when to sync, so any value is taken.",
+            "Sync after this time. The broker's `--durability` decides when to sync, so any value is accepted.",
         ),
         Number(
             "index.interval.bytes",
@@ -158,7 +159,7 @@ DEFINITIONS: Final[Mapping[str, Definition]] = {
             "4096",
             0,
             INT_MAX,
-            "How dense an index is. Look-ups find the same, so any value is taken.",
+            "How dense an index is. Look-ups have the same result for any value, so any value is accepted.",
         ),
         Number(
             "max.compaction.lag.ms",
@@ -166,7 +167,7 @@ DEFINITIONS: Final[Mapping[str, Definition]] = {
             str(LONG_MAX),
             1,
             LONG_MAX,
-            "How long a record in a compacted topic may wait until it is compacted, however little there is to gain.",
+            "How long a record in a compacted topic may wait for compaction, however little space that would free.",
         ),
         Number(
             "max.message.bytes",
@@ -210,7 +211,7 @@ DEFINITIONS: Final[Mapping[str, Definition]] = {
             "0",
             0,
             LONG_MAX,
-            "How long a record in a compacted topic is left alone, so that consumers come to see every one.",
+            "How long compaction leaves a record alone, so that consumers have time to read every version of a key.",
         ),
         Number(
             "min.insync.replicas",
@@ -226,7 +227,7 @@ DEFINITIONS: Final[Mapping[str, Definition]] = {
             "boolean",
             "false",
             ("true", "false"),
-            "Take the disk's space for a segment at once. Either value is taken.",
+            "Reserve the disk space of a whole segment when it is created. Has no effect, so either value is accepted.",
         ),
         Number(
             "retention.bytes",
@@ -234,7 +235,7 @@ DEFINITIONS: Final[Mapping[str, Definition]] = {
             "-1",
             -1,
             LONG_MAX,
-            "How large a partition may grow before its oldest segments go; -1 for no limit.",
+            "How large a partition may grow before its oldest segments are deleted; -1 for no limit.",
         ),
         Number(
             "retention.ms",
@@ -242,7 +243,7 @@ DEFINITIONS: Final[Mapping[str, Definition]] = {
             str(7 * DAY_MS),
             -1,
             LONG_MAX,
-            "How old a record may grow before its segment goes; -1 for no limit.",
+            "How old a record may grow before its segment is deleted; -1 for no limit.",
         ),
         Number(
             "segment.bytes",
@@ -258,7 +259,7 @@ DEFINITIONS: Final[Mapping[str, Definition]] = {
             "10485760",
             4,
             INT_MAX,
-            "How large an index may grow. An index lives as long as its segment, so any value is taken.",
+            "How large an index may grow. An index lives as long as its segment, so any value is accepted.",
         ),
         Number(
             "segment.jitter.ms",
@@ -266,7 +267,8 @@ DEFINITIONS: Final[Mapping[str, Definition]] = {
             "0",
             0,
             LONG_MAX,
-            "By how much segments of one age start their next apart. That costs no sync here, so any value is taken.",
+            "By how much at random partitions spread the rolling of their segments. Rolling costs no sync here, so any "
+            "value is accepted.",
         ),
         Number(
             "segment.ms",
@@ -281,7 +283,7 @@ DEFINITIONS: Final[Mapping[str, Definition]] = {
             "boolean",
             "false",
             ("true", "false"),
-            "Whether a replica that lags may lead. There is one, which never lags, so either value is taken.",
+            "Whether a replica that lags may lead. There is one replica, so either value is accepted.",
         ),
     )
 }
@@ -299,7 +301,7 @@ class TopicConfigs:
     log_append_time: bool
     timestamp_before_max_ms: int
     timestamp_after_max_ms: int
-    # Whether old segments go, and whether superseded records do: either, both, never neither.
+    # Whether retention deletes old segments, and whether compaction removes superseded records. At least one is true.
     is_deleted: bool
     is_compacted: bool
     delete_retention_ms: int
@@ -318,15 +320,15 @@ class Alteration:
 
 
 def canonical(configs: Mapping[str, str | None], definitions: Mapping[str, Definition] = DEFINITIONS) -> dict[str, str]:
-    """The same configurations in the one way to write them, or InvalidConfig for the first that cannot be set.
+    """The same configurations in canonical form; InvalidConfig for the first that cannot be set.
 
-    What is kept is this and not the client's text, so that a megabyte of blanks around a digit is not kept.
+    The broker stores the canonical form and not the client's text, which may be a megabyte of blanks around a digit.
     """
     return {name: _definition(name, definitions).canonical(_given(name, value)) for name, value in configs.items()}
 
 
 def parse(configs: Mapping[str, str | None]) -> TopicConfigs:
-    """What the log acts upon, with defaults for what is not set, or InvalidConfig."""
+    """The values that the log acts upon, with defaults for those that are not set; InvalidConfig for a bad one."""
     values = {name: definition.default for name, definition in DEFINITIONS.items()} | canonical(configs)
     policies = listed(values["cleanup.policy"])
     lag_min_ms, lag_max_ms = int(values["min.compaction.lag.ms"]), int(values["max.compaction.lag.ms"])
@@ -335,7 +337,7 @@ def parse(configs: Mapping[str, str | None]) -> TopicConfigs:
             f"min.compaction.lag.ms ({lag_min_ms}) cannot be above max.compaction.lag.ms ({lag_max_ms})"
         )
     is_compacted = "compact" in policies
-    # A segment that still grows is not compacted, so it must not grow for longer than a record may wait.
+    # Compaction leaves the active segment alone, so no segment may stay active for longer than a record may wait.
     segment_ms = min(int(values["segment.ms"]), lag_max_ms) if is_compacted else int(values["segment.ms"])
     return TopicConfigs(
         retention_ms=int(values["retention.ms"]),
@@ -360,7 +362,7 @@ def altered(
     alterations: Iterable[Alteration],
     definitions: Mapping[str, Definition] = DEFINITIONS,
 ) -> dict[str, str]:
-    """All configurations as they stand after an incremental change, or InvalidConfig; `configs` stays as it is."""
+    """All configurations after an incremental change; InvalidConfig if it is not valid. `configs` stays as it is."""
     result = dict(configs)
     seen: set[str] = set()
     for alteration in alterations:
@@ -407,5 +409,5 @@ def _given(name: str, value: str | None) -> str:
 
 
 def _shown(text: str) -> str:
-    """A client's text as it may stand in a message: quoted, and cut so that it cannot flood a log."""
+    """A client's text for a message: quoted, and cut so that it cannot flood a log."""
     return repr(text if len(text) <= 60 else text[:57] + "...")

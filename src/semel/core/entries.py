@@ -1,8 +1,8 @@
-"""What the log remembers: every change of state is one of these entries, and nothing else changes state.
+"""The entries of the journal. Every change of the broker's state is one entry, and nothing else changes the state.
 
 A state machine decides (request -> entries and an answer) and applies (entry -> new state). The same `apply` runs when
-a request is served and when the journal is replayed after a crash, so there is no second path that could disagree.
-Entries are plain values; how they become bytes is the business of `semel.storage.encoding`.
+the broker serves a request and when it replays the journal after a crash, so the two cannot differ. Entries are plain
+values; `semel.storage.encoding` turns them into bytes.
 """
 
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 
 class PartitionName(NamedTuple):
-    """A partition as entries name it: by its topic's number, so that a namesake made later is another one."""
+    """A partition as entries name it: by its topic's number, so that a topic recreated under the same name differs."""
 
     number: int
     partition: int
 
 
 class StoredOffset(NamedTuple):
-    """How far a group has come in one partition, and what it noted beside it."""
+    """The offset that a group committed for one partition, with its metadata."""
 
     number: int
     partition: int
@@ -27,7 +27,7 @@ class StoredOffset(NamedTuple):
 
 
 class StoredMember(NamedTuple):
-    """A member of a classic group. What it asked for and what it was given are bytes of the clients', as base64."""
+    """A member of a classic group. Its subscription and assignment are the clients' own bytes, in base64."""
 
     member_id: str
     instance_id: str | None
@@ -41,7 +41,7 @@ class StoredMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicCreated:
-    """A topic came to be. `number` names it in the journal and is never used again, not by a namesake either."""
+    """A topic was created. `number` names it in the journal and is never used again, even if the name is."""
 
     number: int
     name: str
@@ -53,7 +53,7 @@ class TopicCreated:
 
 @dataclass(frozen=True, slots=True)
 class TopicDeleted:
-    """A topic ceased to be. Producer ids below `next_producer_id` may have had state in it that is forgotten now."""
+    """A topic was deleted, and with it the state of producers. They all have ids below `next_producer_id`."""
 
     number: int
     next_producer_id: int
@@ -70,7 +70,7 @@ class PartitionsAdded:
 
 @dataclass(frozen=True, slots=True)
 class ConfigsChanged:
-    """These are the configurations set on a topic from now on: all of them, not a difference."""
+    """All configurations that are set on a topic from now on, not only those that changed."""
 
     number: int
     configs: dict[str, str]
@@ -78,7 +78,9 @@ class ConfigsChanged:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdsReserved:
-    """The producer ids from `first` on, `count` of them, may be handed out: a crash wastes ids, it repeats none."""
+    """The broker may hand out `count` producer ids from `first` on. A crash wastes ids, but none is handed out
+    twice.
+    """
 
     first: int
     count: int
@@ -96,7 +98,7 @@ class LogStartMoved:
 
 @dataclass(frozen=True, slots=True)
 class BatchAppended:
-    """A record batch took its offsets. `batch` is the batch as stored: its header, then records, which stay closed."""
+    """A record batch was appended. `batch` is the batch as stored: its header, then the encoded records."""
 
     number: int
     partition: int
@@ -106,9 +108,9 @@ class BatchAppended:
 
 @dataclass(frozen=True, slots=True)
 class TransactionalIdClaimed:
-    """From now on a transactional id belongs to this producer id in this epoch, and its former owner is fenced.
+    """From now on a transactional id belongs to this producer id and epoch, and its former owner is fenced.
 
-    `last_producer_id` and `last_epoch` (-1: none) are what its owner knew before, so that its retry is recognised.
+    `last_producer_id` and `last_epoch` (-1: none) are those that the owner had before: a retry may still carry them.
     """
 
     transactional_id: str
@@ -122,7 +124,7 @@ class TransactionalIdClaimed:
 
 @dataclass(frozen=True, slots=True)
 class TransactionGrew:
-    """These partitions and groups take part in the open transaction of a producer; the first ones open it."""
+    """These partitions and groups were added to a producer's transaction, which they open if it was not open."""
 
     producer_id: int
     producer_epoch: int
@@ -133,7 +135,7 @@ class TransactionGrew:
 
 @dataclass(frozen=True, slots=True)
 class TransactionalOffsets:
-    """Offsets of a group that will count when the producer's open transaction is committed."""
+    """Offsets of a group that take effect when the producer's open transaction is committed."""
 
     producer_id: int
     producer_epoch: int
@@ -144,11 +146,11 @@ class TransactionalOffsets:
 
 @dataclass(frozen=True, slots=True)
 class TransactionEnded:
-    """A transaction came to its end, in all its partitions and groups at once.
+    """A transaction ended, in all its partitions and groups at once.
 
-    `marker_epoch` is the epoch that the control records bear; `next_producer_id` and `next_epoch` are what the
-    transactional id goes on with: the same ones, a later epoch, or a new id where the epochs are used up. `fenced`: it
-    was aborted for a successor of its owner, who is not heard any more, whatever it repeats.
+    `marker_epoch` is the epoch in the markers. `next_producer_id` and `next_epoch` are what the transactional id goes
+    on with: the same ones, a later epoch, or a new id if the epochs are used up. `fenced`: a successor of the owner had
+    the transaction aborted, and the broker refuses even a retry of the owner.
     """
 
     producer_id: int
@@ -163,13 +165,13 @@ class TransactionEnded:
 
     @property
     def place_count(self) -> int:
-        """In how many places something ends."""
+        """How many partitions and groups the transaction ends in."""
         return len(self.partitions) + len(self.groups)
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionalIdsForgotten:
-    """These transactional ids were silent for too long."""
+    """The broker forgot these transactional ids, because their producers were silent for too long."""
 
     transactional_ids: tuple[str, ...]
     at_ms: int = 0
@@ -177,7 +179,7 @@ class TransactionalIdsForgotten:
 
 @dataclass(frozen=True, slots=True)
 class OffsetsCommitted:
-    """How far a group has come. `retention_ms` is the client's own wish (-1: what the broker is set to)."""
+    """A group committed offsets. `retention_ms` is what the client asked for (-1: the broker's setting)."""
 
     group: str
     offsets: tuple[StoredOffset, ...]
@@ -187,7 +189,7 @@ class OffsetsCommitted:
 
 @dataclass(frozen=True, slots=True)
 class OffsetsForgotten:
-    """A group's offsets in these partitions are gone: deleted, or too old."""
+    """A group's offsets in these partitions were deleted or have expired."""
 
     group: str
     partitions: tuple[PartitionName, ...]
@@ -195,7 +197,7 @@ class OffsetsForgotten:
 
 @dataclass(frozen=True, slots=True)
 class ClassicGroupChanged:
-    """A generation of a classic group has its assignments; without members, the group is empty."""
+    """The generation, members and assignments of a classic group. Without members, the group is empty."""
 
     group: str
     generation: int
@@ -208,24 +210,24 @@ class ClassicGroupChanged:
 
 @dataclass(frozen=True, slots=True)
 class GroupDeleted:
-    """A group is gone, with its members and its offsets."""
+    """A group was deleted, with its members and its offsets."""
 
     group: str
 
 
 @dataclass(frozen=True, slots=True)
 class GroupConfigsChanged:
-    """These are the configurations set on a group from now on: all of them, whether the group exists or not."""
+    """All configurations that are set on a group from now on. The group need not exist."""
 
     group: str
     configs: dict[str, str]
 
 
 class ConsumerSubscription(NamedTuple):
-    """What a member of a consumer group last said about itself. An empty `topic_regex` is none.
+    """What a member of a consumer group last said about itself. An empty `topic_regex` means that it has none.
 
-    `classic_session_timeout_ms` is -1 unless the member speaks the classic protocol; `classic_protocols` is what such a
-    member brought: names of protocols and, in base64, the bytes for each.
+    `classic_session_timeout_ms` is -1 unless the member speaks the classic protocol; `classic_protocols` are the
+    protocols in such a member's JoinGroup: the name of each, and its metadata in base64.
     """
 
     member_id: str
@@ -242,7 +244,7 @@ class ConsumerSubscription(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Partitions of one topic that follow on each other: from `begin` on, before `end`."""
+    """Consecutive partitions of one topic: from `begin` to before `end`."""
 
     number: int
     begin: int
@@ -250,7 +252,7 @@ class Span(NamedTuple):
 
 
 class HeldSpan(NamedTuple):
-    """Partitions that a member may read, and since which epoch."""
+    """Consecutive partitions that a member may read, and the epoch since which it may."""
 
     number: int
     begin: int
@@ -259,7 +261,7 @@ class HeldSpan(NamedTuple):
 
 
 class ConsumerPosition(NamedTuple):
-    """Where a member of a consumer group is on its way to its target: what it may read, and what it has to give up."""
+    """How far a member of a consumer group is on its way to its target: what it may read, and what it must give up."""
 
     member_id: str
     epoch: int
@@ -278,10 +280,10 @@ class ConsumerTarget(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupChanged:
-    """What one step changed in a group of the new protocol: all of it counts, or none.
+    """All that one step changed in a group of the new protocol (KIP-848).
 
-    The epochs and the digest of the topics are the group's from now on. Of members and targets only those are named
-    that changed. A group of the classic protocol of this name is one of the new protocol from now on.
+    The epochs and the digest of the topics are the group's from now on. The entry names only those members and targets
+    that changed. If the group had the classic protocol, it has the new one from now on.
     """
 
     group: str
@@ -313,23 +315,23 @@ class AccessRule(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AccessRulesAdded:
-    """These rules hold from now on. One that holds already stays as it is."""
+    """These rules were added. A rule that exists already stays as it is."""
 
     rules: tuple[AccessRule, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AccessRulesRemoved:
-    """These rules hold no longer. One that does not hold has nothing to lose."""
+    """These rules were removed. Some of them may not have existed."""
 
     rules: tuple[AccessRule, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class UserCredentialSet:
-    """What proves the password of a user by one mechanism, in the place of what proved it before.
+    """A user's credential for one SASL mechanism, which replaces the one before.
 
-    `mechanism` has the protocol's number. The password itself is nowhere, and cannot be computed from these.
+    `mechanism` has the protocol's number. The password itself is stored nowhere, and cannot be computed from these.
     """
 
     user: str
@@ -350,23 +352,23 @@ class UserCredentialRemoved:
 
 @dataclass(frozen=True, slots=True)
 class LoginSecretMade:
-    """The secret from which the salts of unknown users are derived: no client can tell them from those of users."""
+    """The secret from which the salts of unknown users are derived, so that they look like the salts of real users."""
 
     secret: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class QuotasChanged:
-    """These are the quotas of an entity from now on: all of them, not a difference. Empty: it has none any more.
+    """All quotas of an entity from now on, not only those that changed. Empty: it has none.
 
-    `entity` has types, such as `user`, and names; the name None is the default. `quotas` goes by Kafka's keys.
+    `entity` has types, such as `user`, and names; the name None is the default. The keys of `quotas` are Kafka's.
     """
 
     entity: tuple[tuple[str, str | None], ...]
     quotas: dict[str, float]
 
 
-# A user who was removed must not come back with a loss of power, so both are durable before they are acknowledged.
+# A user who was removed must not come back after a power failure, so both are durable before the acknowledgement.
 UserChange = UserCredentialSet | UserCredentialRemoved
 
 Entry = (

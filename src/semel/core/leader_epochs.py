@@ -1,21 +1,21 @@
-"""In which epoch of the leader the records of a partition were written, as consumers ask for it (KIP-320).
+"""The leader epochs in which the records of a partition were written, as consumers ask for them (KIP-320).
 
-There is one leader, and its epoch rises when it comes back and may have lost records that were acknowledged or read
-(`--durability os`, and no clean stop). A consumer that stands beyond the cut asks where the epoch of its last record
-ended, is told an offset below its own, and so learns that it read records which are gone. Without that it would go on
-in the middle of other records.
+The broker is the only leader. Its epoch rises when it starts again and may have lost records that were acknowledged or
+read (`--durability os`, and no clean stop). A consumer whose position lies beyond the end of the log asks where the
+epoch of its last record ended, gets an offset below its position, and so learns that records it read are lost. Without
+the epochs it would go on in the middle of other records.
 """
 
 from collections.abc import Sequence
 from typing import Final
 
-# Epochs that are remembered for a partition. Beyond that, the oldest is merged with its successor: a consumer that asks
-# about a merged epoch is told an end that is too early, never one that is too late.
+# The epochs kept for a partition. If there are more, the oldest is merged with its successor: a consumer that asks
+# about a merged epoch gets an end that is too early, never one that is too late.
 EPOCHS_MAX: Final = 100
 
 
 class LeaderEpochs:
-    """The epochs in which records were written, each with its first offset. Before them all is epoch 0."""
+    """The epochs in which records were written, each with its first offset. Records before the first are of epoch 0."""
 
     __slots__ = ("_begins", "last")
 
@@ -37,7 +37,7 @@ class LeaderEpochs:
         return max((epoch for epoch, begin in self._begins if begin <= offset), default=0)
 
     def end_of(self, epoch: int, log_end: int) -> tuple[int, int]:
-        """The last epoch up to this one with records, and the offset behind the last of them."""
+        """The last epoch up to this one that has records, and its end offset."""
         known = max((known for known, _ in self._begins if known <= epoch), default=0)
         return known, next((offset for later, offset in self._begins if later > epoch), log_end)
 

@@ -1,16 +1,15 @@
-"""One partition's state machine: where a batch goes, and what is known afterwards.
+"""The state machine of one partition: its offsets, its producers, and its open and aborted transactions.
 
-Whether a batch may be appended is decided in `core.batch_checks`. `apply_...` changes and never refuses. Between the
-two the log makes the batch part of the journal. Recovery runs `apply_...` alone, on what the journal holds, and arrives
-at the same state.
+`core.batch_checks` decides whether a batch may be appended; then the log writes the batch to the journal, and then
+`apply_...` changes the state and never refuses. Recovery runs only `apply_...`, on the entries of the journal, and
+arrives at the same state.
 
-Offsets are dense: a batch of n records takes n of them. What lies behind `next_offset` does not exist, what lies below
-`log_start` is gone. How far consumers may read is no rule but a matter of durability, so it is not kept here; how far
-they may read at most if they want committed records only is one: up to `stable_offset`, where the oldest transaction
-that is still open begins.
+Offsets are dense: a batch of n records takes n offsets. Records from `next_offset` on do not exist yet, and records
+below `log_start` are deleted. The high watermark depends on what is durable, so it is kept elsewhere. The last stable
+offset (`stable_offset`) follows from the open transactions: it is where the oldest of them begins.
 
-Whether a producer has a transaction open at all is the business of `core.transactions`. A partition knows of one from
-its first batch here on, until a marker ends it.
+`core.transactions` knows whether a producer has a transaction open at all. A partition knows about a transaction from
+its first batch in the partition until its marker.
 """
 
 from typing import Final
@@ -21,8 +20,9 @@ from semel.core.batch import APPEND_TIME_BIT, NO_PRODUCER, NO_TIMESTAMP, TRANSAC
 from semel.core.leader_epochs import LeaderEpochs
 from semel.core.producers import Producers, advance
 
-# After this long without a word a producer is forgotten: seven days. Apache Kafka does it after one, but a client may
-# be cut off for a long weekend and send again what was acknowledged, and a state costs 350 bytes at most.
+# The broker forgets a producer that was silent for this long: seven days. Apache Kafka forgets it after one day. But a
+# client may be cut off for a long weekend and then send an acknowledged batch again, and a producer's state takes 350
+# bytes at most.
 PRODUCER_EXPIRATION_MS: Final = 604_800_000
 
 
@@ -35,7 +35,8 @@ class Partition:
         self.log_start = 0
         self.next_offset = 0
         self.producers = Producers()
-        # The first offset of each open transaction, by producer id: in the order in which they began, so of offsets.
+        # The first offset of each open transaction, by producer id: in the order in which they began, which is by
+        # offset.
         self.open_transactions: dict[int, int] = {}
         self.aborted = AbortedTransactions()
         self.epochs = LeaderEpochs()
@@ -44,23 +45,23 @@ class Partition:
 
     @property
     def stable_offset(self) -> int:
-        """No transaction reaches beyond this that could still be aborted."""
+        """The last stable offset: no open transaction has a record below it."""
         for first_offset in self.open_transactions.values():
             return max(first_offset, self.log_start)
         return self.next_offset
 
     def check_append(self, header: BatchHeader) -> None:
-        """ValueError for a batch whose place is taken, as only a damaged journal has one."""
+        """ValueError for a batch whose offset is taken already; the journal is damaged."""
         if header.base_offset < self.next_offset:
             raise ValueError(f"offset {header.base_offset} is taken, the log goes on at {self.next_offset}")
 
     def check_log_start(self, offset: int) -> None:
-        """ValueError for a log start beyond the end of everything."""
+        """ValueError for a log start beyond the end of the log."""
         if offset > self.next_offset:
             raise ValueError(f"the log cannot begin at offset {offset}, it ends at {self.next_offset}")
 
     def apply_append(self, header: BatchHeader, at_ms: int) -> None:
-        """A batch has become part of the log; its header carries the offset it took."""
+        """A batch was appended; its header has its base offset."""
         self.next_offset = header.next_offset
         if header.leader_epoch != self.epochs.last:
             self.epochs.note(header.leader_epoch, header.base_offset)
@@ -80,7 +81,7 @@ class Partition:
             self.open_transactions.setdefault(header.producer_id, header.base_offset)
 
     def apply_marker(self, header: BatchHeader, at_ms: int, committed: bool) -> None:
-        """A marker has become part of the log: the producer's transaction is over here, if there was one."""
+        """A marker was appended: it ends the producer's transaction in this partition, if there is one."""
         producer_id = header.producer_id
         self.next_offset = header.next_offset
         self.epochs.note(header.leader_epoch, header.base_offset)
@@ -90,11 +91,13 @@ class Partition:
             self.aborted.note(producer_id, first_offset, header.base_offset, self.stable_offset)
 
     def forget_silent(self, before_ms: int, at_most: int) -> int:
-        """Forget some of the producers not heard since `before_ms` that have no transaction open; answer how many."""
+        """Forget some producers that were last heard before `before_ms` and have no open transaction; return
+        how many.
+        """
         return self.producers.forget_silent(before_ms, at_most, self.open_transactions)
 
     def decide_log_start(self, offset: int, readable_until: int) -> int:
-        """The log start that a request to delete what lies below `offset` (-1: all that can be read) would lead to."""
+        """The log start after a request to delete the records below `offset` (-1: all records that can be read)."""
         wanted = readable_until if offset == -1 else offset
         if wanted < 0 or wanted > readable_until:
             raise refusals.Refused(
@@ -108,5 +111,5 @@ class Partition:
 
 
 def answered_timestamp(header: BatchHeader) -> int:
-    """The timestamp that a producer is told: the append time where the topic has it, else none."""
+    """The timestamp in the answer to the producer: the append time if the topic uses it, otherwise none."""
     return header.max_timestamp if header.attributes & APPEND_TIME_BIT else NO_TIMESTAMP

@@ -1,4 +1,4 @@
-"""The principal of a connection: under which name its client has logged in. How it proved that is not known here."""
+"""The principal of a connection: the name that its client has proved. How it proved it is not known here."""
 
 from typing import Final, NamedTuple
 
@@ -15,5 +15,5 @@ class Principal(NamedTuple):
         return f"{self.type}:{self.name}"
 
 
-# A client that has not said who it is.
+# The principal of a client that has not logged in.
 ANONYMOUS: Final = Principal(USER, "ANONYMOUS")

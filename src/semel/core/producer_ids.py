@@ -1,10 +1,10 @@
-"""Handing out producer ids, and knowing how old each one is.
+"""The producer ids: which have been handed out, and how old each is.
 
 Ids are reserved in blocks: one journal entry makes a block durable, then its ids are handed out from memory. After a
-crash the rest of the block is skipped, so an id is never handed out twice. Every block carries the time at which it
-was reserved, and a block is not used for longer than `BLOCK_AGE_MAX_MS`; so the age of every id is known to within that
-time from a handful of numbers. `core.producers` asks for it: an id that is younger than the time after which producers
-are forgotten cannot have been forgotten, and must begin at sequence 0.
+crash the rest of the block is skipped, so an id is never handed out twice. Every block carries the time at which it was
+reserved, and a block is not used for longer than `BLOCK_AGE_MAX_MS`; so a handful of numbers gives the age of every id
+to within that time. `core.batch_checks` uses the age: the broker cannot have forgotten an id that is younger than the
+time after which it forgets producers, so such an id must begin at sequence number 0.
 
 Only the process that reserved a block knows which of its ids it has handed out. So `apply` counts a whole block as
 handed out, and only `open_block`, which recovery never calls, makes its ids available.
@@ -38,14 +38,16 @@ class ProducerIds:
         return self._next
 
     def decide_reserve(self, now_ms: int) -> ProducerIdsReserved | None:
-        """The entry that must be durable before the next id is handed out; None while the block in use will do."""
+        """The entry that must be durable before the next id is handed out; None while the current block has ids
+        left.
+        """
         times_ms = self._block_times_ms
         if self._next < self._reserved_until and times_ms and abs(now_ms - times_ms[-1]) < BLOCK_AGE_MAX_MS:
             return None
         return ProducerIdsReserved(self._reserved_until, BLOCK_IDS, now_ms)
 
     def check(self, entry: ProducerIdsReserved) -> None:
-        """ValueError for a block with ids that may have been handed out, as only a damaged journal has one."""
+        """ValueError for a block with ids that may have been handed out; the journal is damaged."""
         if entry.first < self._reserved_until or entry.count < 1:
             raise ValueError(f"producer ids from {entry.first} on are reserved already")
 
@@ -56,7 +58,9 @@ class ProducerIds:
         self._block_times_ms.append(entry.at_ms)
 
     def open_block(self, entry: ProducerIdsReserved) -> None:
-        """Hand out from the block reserved last. Only for the process that reserved it, just now."""
+        """Hand out ids from the block that was reserved last. Only the process that has just reserved it may
+        call this.
+        """
         if entry.first + entry.count != self._reserved_until:
             raise AssertionError("only the block reserved last can be opened")
         self._next = entry.first
@@ -71,8 +75,8 @@ class ProducerIds:
     def is_young(self, producer_id: int, now_ms: int, expiration_ms: int) -> bool:
         """Whether this id was handed out here, and less than `expiration_ms` ago.
 
-        A block whose time of reservation lies in the future was reserved under a wrong clock, so no age follows from
-        it; but a clock may step back by less than `BLOCK_AGE_MAX_MS`.
+        If the time of a block's reservation lies in the future by `BLOCK_AGE_MAX_MS` or more, the clock was wrong then,
+        and the age of the block is unknown.
         """
         if producer_id >= self._next:
             return False
@@ -80,9 +84,10 @@ class ProducerIds:
         return block >= 0 and -BLOCK_AGE_MAX_MS < now_ms - self._block_times_ms[block] < expiration_ms
 
     def forget_old(self, now_ms: int, expiration_ms: int) -> None:
-        """Drop what is known about blocks whose ids are too old to be young.
+        """Forget the blocks whose ids are no longer young.
 
-        So they stay old, as producers of their age are forgotten now, though the clock may be set back later.
+        Producers of that age are forgotten now. So their ids must not become young again if the clock is set back
+        later.
         """
         old = 0
         while old < len(self._block_times_ms) and now_ms - self._block_times_ms[old] >= expiration_ms:
@@ -95,7 +100,7 @@ class ProducerIds:
         return {"reserved_until": self._reserved_until, "blocks": blocks}
 
     def restore(self, snapshot: dict[str, object]) -> None:
-        """As after a crash: what was reserved before counts as handed out."""
+        """Take the state in `snapshot`. As after a crash, every id that was reserved counts as handed out."""
         reserved_until = snapshot["reserved_until"]
         blocks = snapshot["blocks"]
         if not isinstance(reserved_until, int) or not isinstance(blocks, list):

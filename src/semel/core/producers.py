@@ -1,13 +1,12 @@
-"""Which batches of an idempotent producer are new, which are repetitions, and which must not be written.
+"""The verdict on a batch of an idempotent producer: is it new, is it a duplicate, or must it not be written?
 
-Theory of operation
--------------------
-A producer gets an id and counts the records it sends to each partition: every batch carries (id, epoch, sequence of its
-first record). When an answer is lost the producer sends the same batch again, with the same numbers. So the numbers are
-a *claim*, and the partition keeps, for each producer id, just enough to judge the next one: its epoch, and its last
-five batches (a client keeps at most five in flight, so nothing older can honestly be repeated).
+Theory of operation ------------------- A producer gets an id and counts the records it sends to each partition: every
+batch carries (id, epoch, sequence number of its first record). If an answer is lost, the producer sends the same batch
+again with the same numbers. So the numbers are a *claim*, and for each producer id the partition keeps what it needs to
+judge the next claim: the producer's epoch and its last five batches (a client has at most five batches in flight, so it
+never repeats an older one).
 
-A claim has one of these outcomes, and only the first one writes anything:
+A claim has one of these outcomes, and the partition writes something only for the first:
 
     ACCEPTED    the next number: the batch is appended, and with it the claim, in one journal entry
     DUPLICATE   one of the last five batches again, number for number: the answer is what was answered the first time
@@ -15,28 +14,28 @@ A claim has one of these outcomes, and only the first one writes anything:
                 until the missing one comes, or until the producer starts again with a new epoch or id
     FENCED      an older epoch: the sender is a zombie whose successor is already at work
 
-What decides is where the sender stands (its epoch against the one on record) and which number it claims; the whole rule
-is the table `VERDICTS` below. Three points deserve care:
+The outcome follows from the sender's standing (its epoch compared with the one on record) and from the number that it
+claims. The table `VERDICTS` below is the whole rule. Three points deserve care:
 
 * A repetition must match an old batch exactly, in first *and* last number. A batch that overlaps one is no repetition:
   part of it was never written, so answering "done" would lose records.
 * Numbers run from 0 to 2^31 - 1 and then start again at 0; a batch may itself straddle the wrap. All arithmetic here is
   modulo 2^31 and no code compares sequence numbers by size.
 * A producer unknown in this partition is either new, and then its first number is 0, or forgotten (its state expired,
-  or the topic was deleted and made again), and then any number must do. Apache Kafka cannot tell these apart and takes
-  any number; so when the first of several batches in flight fails and the second arrives, the second is taken and the
-  first is lost or reordered. Here `core.producer_ids` knows the age of every id that was handed out, and an id too
+  or the topic was deleted and recreated), and then any number must be accepted. Apache Kafka cannot tell these apart
+  and accepts any number; so if the first of several batches in flight fails and the second arrives, Kafka accepts the
+  second, and the first is lost or reordered. Here `core.producer_ids` knows the age of every id, and an id that is too
   young to have been forgotten must start at 0.
 
-The state of one producer in one partition is an immutable `bytes` value, a few fields packed one behind the other.
-There may be a million of them, and a packed value costs a fifth of what the same numbers cost as Python objects, can be
-kept by a checkpoint without copying, and is written to disk as it is.
+The state of one producer in one partition is an immutable `bytes` value of a few packed fields. There may be a million
+of them. A packed value takes a fifth of the memory of the same numbers as Python objects, a checkpoint can keep it
+without copying, and it is written to disk as it is.
 
     8 bytes   when the producer was last heard, milliseconds (decides expiry)
     2         epoch; less 2^15 where a marker is all that was ever on record
     24 each   up to five batches, oldest first: last sequence, record count, base offset, timestamp that was answered
 
-Judging and noting cost the same however many records or producers there are.
+`judge` and `note` take the same time however many records or producers there are.
 """
 
 import struct
@@ -50,13 +49,13 @@ SEQUENCE_MASK: Final = 0x7FFF_FFFF
 _HEAD: Final = struct.Struct("<qh")
 _TIME: Final = struct.Struct("<q")
 _BATCH: Final = struct.Struct("<IIqq")
-# What the epoch of a state is less that begins with a marker.
+# Subtracted from the epoch in a state whose only event was a marker.
 _BARE_EPOCHS: Final = 1 << 15
-# How a batch begins: what it claimed.
+# The first fields of `_BATCH`: the numbers that the batch claimed.
 _CLAIM: Final = struct.Struct("<II")
 _HEAD_BYTES: Final = _HEAD.size
 _BATCH_BYTES: Final = _BATCH.size
-# With this many bytes a window is full and the oldest batch falls out when a new one is noted.
+# A state of this many bytes has a full window: the next batch replaces the oldest one.
 _FULL_BYTES: Final = _HEAD_BYTES + WINDOW_BATCHES * _BATCH_BYTES
 
 
@@ -70,7 +69,7 @@ class Outcome(IntEnum):
 
 
 class Standing(IntEnum):
-    """Where a sender stands against what is on record for its producer id in this partition."""
+    """How the sender's epoch compares with what is on record for its producer id in this partition."""
 
     NEW = 0  # nothing on record, and nothing can have been forgotten
     FORGOTTEN = 1  # nothing on record, but there may have been
@@ -80,13 +79,13 @@ class Standing(IntEnum):
 
 
 class Number(IntEnum):
-    """Which number a batch claims that is no repetition."""
+    """The number that a batch claims, if it does not repeat a known batch."""
 
     NEXT = 0  # right behind the last one, or 0 where no number of this epoch is on record
     OTHER = 1
 
 
-# By their short names, because looking a member up in its enumeration takes longer than all the rest of a verdict.
+# Short names, because `Outcome.ACCEPTED` and the like cost more time than the rest of a verdict.
 ACCEPTED, DUPLICATE, GAP, FENCED = Outcome
 NEW, FORGOTTEN, CURRENT, SUCCESSOR, ZOMBIE = Standing
 NEXT, OTHER = Number
@@ -103,7 +102,7 @@ VERDICTS: Final[tuple[tuple[Outcome, Outcome], ...]] = (
 
 
 class KnownBatch(NamedTuple):
-    """A batch in the window: what it claimed, where it went, and the timestamp its sender was told."""
+    """A batch in the window: the numbers it claimed, its offset, and the timestamp in the answer to its sender."""
 
     last_sequence: int
     record_count: int
@@ -118,7 +117,7 @@ class KnownBatch(NamedTuple):
 class Judgement(NamedTuple):
     """The outcome for one batch. A duplicate comes with the original.
 
-    `expected` is what would have been accepted: the sequence number after a gap, the epoch for a zombie.
+    `expected` is what would have been accepted: the sequence number in case of a gap, the epoch in case of a zombie.
     """
 
     outcome: Outcome
@@ -129,19 +128,19 @@ class Judgement(NamedTuple):
 _ACCEPTED: Final = Judgement(Outcome.ACCEPTED)
 
 RUN_RECORDS_MAX: Final = 1 << 30
-"""How far back a run reaches: half of all numbers, so that the other half is always ahead of it."""
+"""The longest run: half of all sequence numbers, so that the other half always lies ahead of it."""
 
 
 def advance(sequence: int, count: int) -> int:
-    """The sequence number `count` further on, across the wrap from 2^31 - 1 to 0."""
+    """The sequence number plus `count`, where 2^31 - 1 is followed by 0."""
     return (sequence + count) & SEQUENCE_MASK
 
 
 def judge(state: bytes | None, is_new: bool, epoch: int, first_sequence: int, record_count: int) -> Judgement:
-    """The verdict on a batch that claims `record_count` numbers from `first_sequence` on in `epoch`.
+    """The verdict on a batch that claims, in `epoch`, `record_count` numbers from `first_sequence` on.
 
-    `state` is what is on record for its producer id in this partition. If nothing is on record, `is_new` says that
-    nothing can have been forgotten either.
+    `state` is what is on record for its producer id in this partition; None if nothing is. In that case `is_new` says
+    whether the producer is certainly new, and not forgotten.
     """
     expected = due = 0
     if state is None:
@@ -164,7 +163,7 @@ def judge(state: bytes | None, is_new: bool, epoch: int, first_sequence: int, re
 
 
 def find_repeated(state: bytes, first_sequence: int, record_count: int) -> KnownBatch | None:
-    """The batch in the window that claimed exactly these numbers; the latest one, should there be two."""
+    """The batch in the window that claimed exactly these numbers; the latest if there are two."""
     last_sequence = (first_sequence + record_count - 1) & SEQUENCE_MASK
     wanted = _CLAIM.pack(last_sequence, record_count)
     for position in range(len(state) - _BATCH_BYTES, 0, -_BATCH_BYTES):
@@ -182,7 +181,7 @@ def note(
     base_offset: int,
     timestamp_ms: int,
 ) -> bytes:
-    """The state after a batch was accepted. A later epoch starts an empty window, a full window loses its oldest."""
+    """The state after a batch was accepted. A later epoch empties the window; a full window loses its oldest batch."""
     head = _HEAD.pack(now_ms, epoch)
     batch = _BATCH.pack(last_sequence, record_count, base_offset, timestamp_ms)
     if state is None or epoch_of(state) != epoch:
@@ -192,9 +191,9 @@ def note(
 
 
 def note_marker(state: bytes | None, now_ms: int, epoch: int) -> bytes:
-    """The state after a transaction was ended in `epoch`. A marker claims no number. A later epoch empties the window,
-    so that the next number has to be 0 and batches that are late from before are fenced. A marker of a producer that
-    is not on record leaves a state without any number.
+    """The state after a marker of `epoch`, which claims no number. A later epoch empties the window, so that the next
+    number must be 0, and late batches of earlier epochs are fenced. If the producer was not on record, the new state
+    has no number.
     """
     if state is None:
         return _HEAD.pack(now_ms, epoch - _BARE_EPOCHS)
@@ -206,10 +205,11 @@ def note_marker(state: bytes | None, now_ms: int, epoch: int) -> bytes:
 def judge_run(
     state: bytes | None, is_new: bool, epoch: int, first_sequence: int, record_count: int
 ) -> tuple[int, Judgement]:
-    """How many of these consecutive records, from the first one on, share one fate, and which.
+    """The verdict on the first of these consecutive records, and for how many of them it is the same.
 
-    For records that have lost the batches they were sent in: a repetition may be cut anywhere, so each record is a
-    claim of its own. `state` is what `note_run` made: every number that was accepted in its epoch, as one run.
+    This is for records that were read from a log and are no longer in their original batches: a repetition may begin at
+    any record, so each record is a claim of its own. `state` was made by `note_run`: one run of all numbers that were
+    accepted in its epoch.
     """
     if state is None:
         standing, expected, known_count = (NEW if is_new else FORGOTTEN), 0, 0
@@ -226,15 +226,15 @@ def judge_run(
         return record_count, Judgement(VERDICTS[standing][NEXT], None, expected)
     if behind <= known_count:
         return min(record_count, behind), Judgement(DUPLICATE, None, expected)
-    # What is neither known nor next, up to where the known ones begin; they end where the next one is.
+    # Neither known nor next: the verdict holds up to where the known numbers begin, which end before the next number.
     return min(record_count, behind - known_count), Judgement(VERDICTS[standing][OTHER], None, expected)
 
 
 def note_run(state: bytes | None, now_ms: int, epoch: int, last_sequence: int, record_count: int) -> bytes:
-    """The state after records were accepted that `judge_run` judged: the run of their epoch, grown by them.
+    """The state after records that `judge_run` accepted: the run of their epoch, extended by them.
 
-    Only the next number is ever accepted, so all numbers accepted in an epoch are consecutive, and one run knows them
-    all. A later epoch starts a new one.
+    Only the next number is ever accepted, so all numbers accepted in an epoch are consecutive, and one run holds them.
+    A later epoch starts a new run.
     """
     if state is not None and epoch_of(state) == epoch:
         record_count += _CLAIM.unpack_from(state, len(state) - _BATCH_BYTES)[1]
@@ -246,12 +246,12 @@ def epoch_of(state: bytes) -> int:
 
 
 def is_bare(state: bytes) -> bool:
-    """Whether the end of a transaction is all that was ever on record: what came before it may have been forgotten."""
+    """Whether only a marker was ever on record. The broker may have forgotten the batches before the marker."""
     return state[9] >> 7 == 1
 
 
 def next_of(state: bytes) -> int:
-    """The number behind the last one on record, in a state with a batch or a run."""
+    """The number after the last one on record. The state must have a batch or a run."""
     last_sequence: int = _CLAIM.unpack_from(state, len(state) - _BATCH_BYTES)[0]
     return advance(last_sequence, 1)
 
@@ -268,8 +268,8 @@ def window_of(state: bytes) -> list[KnownBatch]:
 class Producers:
     """Everything on record about the producers of one partition.
 
-    The states are kept in the order in which the producers were last heard, so those to forget stand in front, and
-    forgetting costs nothing until one of them is old enough.
+    The states are in the order in which the producers were last heard. So the oldest come first, and a search for
+    producers to forget ends at once if the oldest is still remembered.
     """
 
     __slots__ = ("_states",)
@@ -284,11 +284,11 @@ class Producers:
         return self._states.get(producer_id)
 
     def items(self) -> Iterator[tuple[int, bytes]]:
-        """Every producer id with its state, longest silent first."""
+        """Every producer id with its state, the longest silent first."""
         return iter(self._states.items())
 
     def latest(self) -> Iterator[tuple[int, bytes]]:
-        """The same, but those first that were heard last."""
+        """The same, the most recently heard first."""
         return reversed(self._states.items())
 
     def note(
@@ -301,19 +301,21 @@ class Producers:
         base_offset: int,
         timestamp_ms: int,
     ) -> None:
-        """An accepted batch becomes part of the record."""
+        """Put an accepted batch on record."""
         states = self._states
         states[producer_id] = note(
             states.pop(producer_id, None), now_ms, epoch, last_sequence, record_count, base_offset, timestamp_ms
         )
 
     def note_marker(self, producer_id: int, now_ms: int, epoch: int) -> None:
-        """The end of a transaction becomes part of the record."""
+        """Put the marker of a transaction on record."""
         states = self._states
         states[producer_id] = note_marker(states.pop(producer_id, None), now_ms, epoch)
 
     def forget_silent(self, before_ms: int, at_most: int, kept: Container[int] = ()) -> int:
-        """Forget up to `at_most` producers not heard since `before_ms`, and none that is `kept`; answer how many."""
+        """Forget up to `at_most` producers that were last heard before `before_ms`, but none in `kept`; return how
+        many.
+        """
         silent: list[int] = []
         for producer_id, state in self._states.items():
             heard_ms = last_heard_ms(state)
@@ -324,11 +326,11 @@ class Producers:
                         break
             elif heard_ms <= last_heard_ms(next(reversed(self._states.values()))):
                 break
-            # Otherwise the clock ran ahead at that time, and producers behind this one may be silent for long.
+            # Otherwise the clock was ahead when this producer was heard, and producers after it may be older.
         for producer_id in silent:
             del self._states[producer_id]
         return len(silent)
 
     def snapshot(self) -> dict[int, bytes]:
-        """The record as it stands now, not changed by anything that follows: the values are immutable."""
+        """A copy of the record. Later changes do not affect it, because the values are immutable."""
         return dict(self._states)

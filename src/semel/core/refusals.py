@@ -1,8 +1,7 @@
-"""The ways in which the rules say no, under the numbers that the Kafka protocol gives them.
+"""The error codes of the Kafka protocol with which the rules refuse a request.
 
-A refusal is a number a client acts upon and a message a person reads. This file holds the numbers that the rules
-themselves answer, and nothing that only sockets, sessions or clients know about. They are plain integers because one
-stands in every answer. It must never grow a number that no rule in `core` answers.
+A refusal has an error code, which the client acts upon, and a message, which a person reads. The codes are plain
+integers because every answer has one. This file must never hold a code that no rule in `core` uses.
 """
 
 from typing import Final
@@ -60,7 +59,7 @@ INVALID_REGULAR_EXPRESSION: Final = 128
 
 
 class Refused(Exception):
-    """A request that the rules do not allow. Nothing was decided and nothing may be written."""
+    """The rules do not allow the request. Nothing was changed, and nothing may be written."""
 
     def __init__(self, error: int, message: str) -> None:
         super().__init__(message)

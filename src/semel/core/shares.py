@@ -1,4 +1,4 @@
-"""Which addresses may put one more producer on record when there is no space for all of them.
+"""Which addresses may put one more producer on record when there is not enough space for all.
 
 A partition must not forget a producer early: if the producer then sends an acknowledged batch again, the batch is
 stored twice. So no record is ever dropped to make space. Instead the addresses of clients share the space, because a
@@ -7,9 +7,10 @@ client can choose everything else that it says about itself.
 Half of the space is free to all. In the other half, an address gets more only while it has taken less than is still
 free. So one greedy address ends with half of the space and two end with a third each, and a new address always gets
 something. An address is charged for the producers that it put on record during the time for which producers are
-remembered, and no longer. The shares do not count which of them are still on record: that would take memory for each.
+remembered, and no longer. It stays charged for a producer that has gone off the record earlier, because keeping track
+of that would take memory for each producer.
 
-Nothing here may refuse while half of the space is free, or drop a record.
+Nothing here may refuse a producer while half of the space is free, or drop a record.
 """
 
 from collections.abc import Iterable
@@ -18,11 +19,11 @@ from typing import Any, Final
 
 from semel.core.refusals import POLICY_VIOLATION, Refused
 
-# One state is at most 350 bytes with its place in the table: a million of them is what a small machine can carry.
+# A producer's state with its place in the table takes 350 bytes at most, and a small machine has space for a million.
 PRODUCER_STATES_MAX: Final = 1_000_000
-# The charges of this time are forgotten together.
+# Charges are added up in buckets of this length, and each bucket is forgotten as a whole.
 BUCKET_MS: Final = 6 * 3_600_000
-# Addresses that are remembered; beyond that those are forgotten that have been charged least.
+# The addresses kept. If there are more, those with the lowest charges are forgotten.
 ADDRESSES_MAX: Final = 1_000
 # A machine with one IPv6 address has 2^64 of them.
 _IPV6_HOST_BITS: Final = 64
@@ -33,28 +34,30 @@ class NoShareLeft(Refused):
 
 
 class Shares:
-    """How many may be on record, and how many each address has put there."""
+    """How many producers may be on record, and how many each address has put there."""
 
     __slots__ = ("_charges", "_states_max", "_things")
 
     def __init__(self, states_max: int, things: str = "producers") -> None:
-        """`things` is what is put on record, in the plural: transactional ids are shared out in the same way."""
+        """`things` is the plural of what is shared, for messages: transactional ids are shared in the same way."""
         self._states_max = states_max
         self._things = things
-        # By address and piece of time.
+        # By address and bucket of time.
         self._charges: dict[str, dict[int, int]] = {}
 
     def check(self, wanted: int, taken: int, address: str | None, horizon_ms: int | None) -> None:
-        """`NoShareLeft` unless `wanted` more may be put on record beside `taken`. `address` is None for the log's own.
+        """`NoShareLeft` unless this address may put `wanted` more on record beside the `taken` ones. None is the
+        broker.
 
-        Producers last heard at `horizon_ms` or before have been forgotten.
+        Producers that were last heard at `horizon_ms` or before have been forgotten.
         """
         free = self._states_max - taken
         if wanted > free:
             raise NoShareLeft(POLICY_VIOLATION, f"{self._states_max} {self._things} are on record, no more are allowed")
         if address is None or 2 * (taken + wanted) <= self._states_max:
             return
-        # As if they came one by one: before the last of them it has one less, and one more is free.
+        # As if they came one by one: before the last one, the address has `wanted` - 1 more, and so many fewer are
+        # free.
         charged = self.charged(address, horizon_ms)
         if charged + 2 * wanted - 1 > free:
             raise NoShareLeft(
@@ -64,7 +67,7 @@ class Shares:
             )
 
     def charge(self, count: int, address: str | None, now_ms: int, horizon_ms: int | None) -> None:
-        """Note that `count` were put on record on behalf of this address."""
+        """Charge this address for `count` more on record."""
         if address is None or not count:
             return
         buckets = self._charges.setdefault(address, {})
@@ -77,12 +80,12 @@ class Shares:
             self._forget_small(horizon_ms)
 
     def charged(self, address: str, horizon_ms: int | None) -> int:
-        """How many were put on record on behalf of an address in the time for which they are remembered."""
+        """How many this address has put on record within the time for which they are remembered."""
         buckets = self._charges.get(address, {})
         return sum(count for bucket, count in buckets.items() if not _is_over(bucket, horizon_ms))
 
     def _forget_small(self, horizon_ms: int | None) -> None:
-        """Forget half of the addresses, those that were charged least."""
+        """Forget the half of the addresses with the lowest charges."""
         by_charge = sorted(self._charges, key=lambda address: self.charged(address, horizon_ms))
         for address in by_charge[: len(by_charge) // 2]:
             del self._charges[address]
@@ -95,7 +98,7 @@ class Shares:
 
 
 def address_of(host: str) -> str:
-    """What counts as one address: for IPv6 the network, because a single machine has every address of it."""
+    """The address to charge: for IPv6 it is the /64 network, because one machine may use every address in it."""
     try:
         address = ip_address(host)
     except ValueError:

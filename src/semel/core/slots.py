@@ -1,19 +1,21 @@
-"""The slots of a journal that several brokers may write to: who wrote what, and what a reader must not believe.
+"""The slots of a journal in a shared store: which broker wrote each, and which slots a reader must skip or refuse.
 
-The journal is a row of numbered slots in a store that lets only one broker create each of them. A broker that takes
-over creates the first slot that is missing, with an epoch that is one higher and an empty body: its fence. A broker
-has `DEPTH` slots under way at most, so those that its predecessor still has under way end in the `DEPTH` - 1 slots
-behind the fence. These are closed: nobody reads them, and the new broker does not write to them. So what was not
-durable before the fence never becomes part of the journal, and what was acknowledged lies before it.
+The journal is a row of numbered slots in a store, and the store lets only one broker create each slot. A broker that
+takes over creates the first missing slot, with an epoch that is one higher and an empty body: its fence. A broker
+writes at most `DEPTH` slots at the same time. So the slots that its predecessor is still writing are the fence's own
+and the `DEPTH` - 1 slots behind it. These are closed: no reader reads them, and the new broker does not write to them.
+So every acknowledged entry lies before the fence, and no entry that was not durable before the fence becomes part of
+the journal.
 
-Each slot bears the digest of the head before it, so that one head stands for all that came before. Nothing here may
-read or write a store.
+Each slot has the digest of the head before it, so that one head vouches for all slots before it. Nothing here may read
+or write a store.
 """
 
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-# Slots that a broker may have under way. Every broker on a store has the same number: the readers go by it.
+# How many slots a broker may write at the same time. All brokers on a store must agree on it, because readers rely on
+# it to skip closed slots.
 DEPTH: Final = 4
 DIGEST_BYTES: Final = 16
 NONCE_BYTES: Final = 16
@@ -21,26 +23,26 @@ NOTHING_BEFORE: Final = bytes(DIGEST_BYTES)
 
 
 class BrokenHistory(Exception):
-    """A slot holds what cannot follow on those before it: the store lost or changed something. One line says what."""
+    """A slot cannot follow those before it: the store lost or changed something. The message, one line, says what."""
 
 
 class SlotHead(NamedTuple):
-    """What a slot says of itself."""
+    """The fields in front of a slot's body."""
 
     slot: int
     epoch: int
-    # The writing process chose it: two that believe to have the same epoch differ in this.
+    # Random, chosen by the writing process: it tells two processes apart that both believe to have the same epoch.
     nonce: bytes
-    # The digest of the head of the slot before it, closed ones left out.
+    # The digest of the head of the slot before it, not counting closed slots.
     previous: bytes
-    # How many bytes of entries the slots before it have.
+    # How many bytes of entries all slots before it have together.
     position: int
     body_bytes: int
     body_digest: bytes
 
 
 class History:
-    """What is known of the slots that were read or written so far, in their order."""
+    """What a broker knows about the slots that it has read or written so far, in order."""
 
     __slots__ = ("_nonce", "epoch", "fences", "last", "next_slot", "position")
 
@@ -78,7 +80,7 @@ class History:
         }
 
     def fence(self, nonce: bytes, body_digest: bytes) -> SlotHead:
-        """The head of the object by which a broker takes over, in the first slot that is missing."""
+        """The head of the object with which a broker takes over, for the first missing slot."""
         return SlotHead(self.next_slot, self.epoch + 1, nonce, self.last, self.position, 0, body_digest)
 
     def following(self, body_bytes: int, body_digest: bytes) -> SlotHead:
@@ -86,7 +88,7 @@ class History:
         return SlotHead(self.next_slot, self.epoch, self._nonce, self.last, self.position, body_bytes, body_digest)
 
     def take(self, head: SlotHead, digest: bytes) -> None:
-        """The next slot has this head, whose digest is `digest`. Raises BrokenHistory, and is as before then."""
+        """Add the next slot, whose head has the digest `digest`. If it raises BrokenHistory, nothing has changed."""
         is_fence = head.epoch > self.epoch
         if head.slot != self.next_slot:
             raise BrokenHistory(f"slot {self.next_slot} holds what was written for slot {head.slot}")

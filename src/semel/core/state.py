@@ -1,9 +1,9 @@
-"""Everything that a log knows: topics, producer ids, transactions, groups, access rules, quotas: machines all.
+"""The whole state of a broker: topics, partitions, producer ids, transactions, groups, access rules, users, quotas.
 
-`State.apply` makes an entry true, in service and in recovery alike, and there is no other way: the table in
-`State.__init__` says which machines take in which entry, and in which order. What else belongs to a partition, such as
-its records on disk, stays with its `Holder`: a log at work has the records, and the reader behind `semel dump` has
-none, and yet both come to the same state. Nothing here may read or write a file.
+Each of these is a state machine. `State.apply` is the only way to change them, in service and in recovery alike: the
+table in `State.__init__` says which machines apply which entry, and in which order. Whatever else belongs to a
+partition, such as its records on disk, stays with its `Holder`. The broker's holders have the records, those of `semel
+dump` have none, and yet both come to the same state. Nothing here may read or write a file.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -52,7 +52,7 @@ from semel.core.users import USERS_MAX, Users
 
 
 class Holder(Protocol):
-    """A partition's state, and what else is kept of the partition, which follows what happens to the state."""
+    """A partition's state together with whatever else is kept of the partition, such as its files."""
 
     @property
     def name(self) -> PartitionName: ...
@@ -74,19 +74,19 @@ class Holder(Protocol):
 
 H = TypeVar("H", bound=Holder)
 
-# Makes the partitions of a topic from this index on; producer ids below the last number may have been forgotten there.
+# Makes the partitions of a topic from this index on. The last argument is the partitions' `forgotten_below`.
 MakeHolders = Callable[[Topic, int, int], list[H]]
 PartitionEntry = TopicCreated | PartitionsAdded | TopicDeleted | LogStartMoved | TransactionEnded
 
 
 class Machine(Protocol):
-    """What takes entries in."""
+    """A state machine that applies entries."""
 
     def check(self, entry: Any, /) -> None:
         """ValueError for an entry that cannot follow on those before it."""
 
     def apply(self, entry: Any, /) -> object:
-        """Make an entry true that `check` lets pass."""
+        """Change the state as an entry says that `check` has accepted."""
 
 
 class Partitions(Generic[H]):
@@ -96,9 +96,9 @@ class Partitions(Generic[H]):
         self._catalog = catalog
         self._make = make
         self._by_topic: dict[int, list[H]] = {}
-        # Pairs of producer and partition on record.
+        # How many producers are on record, counted in each partition.
         self.producer_count = 0
-        # Rises at a start that may have lost what was acknowledged or read; every batch bears the one it came in.
+        # Rises at a start that may have lost acknowledged records. Every batch has the epoch in which it was appended.
         self.leader_epoch = 0
 
     def at(self, number: int, index: int) -> H | None:
@@ -107,7 +107,7 @@ class Partitions(Generic[H]):
         return holders[index] if 0 <= index < len(holders) else None
 
     def named(self, number: int, index: int) -> H:
-        """The same; ValueError if there is none, as only a damaged journal says."""
+        """The same; ValueError if there is none, because the journal is damaged."""
         holder = self.at(number, index)
         if holder is None:
             raise ValueError(f"there is no partition {index} of a topic with number {number}")
@@ -120,7 +120,7 @@ class Partitions(Generic[H]):
         return [holder for holders in self._by_topic.values() for holder in holders]
 
     def ended_by(self, entry: TransactionEnded) -> list[H]:
-        """The partitions in which a transaction ends, without those whose topic is gone."""
+        """The partitions in which a transaction ends, except those of deleted topics."""
         return [holder for name in entry.partitions if (holder := self.at(*name)) is not None]
 
     def check(self, entry: PartitionEntry) -> None:
@@ -128,7 +128,7 @@ class Partitions(Generic[H]):
             self.named(entry.number, entry.partition).state.check_log_start(entry.offset)
 
     def apply(self, entry: PartitionEntry) -> None:
-        """Make an entry true that the catalog has applied before."""
+        """Change the partitions as the entry says. The catalog has applied the entry before."""
         match entry:
             case TransactionEnded():
                 for holder in self.ended_by(entry):
@@ -150,12 +150,14 @@ class Partitions(Generic[H]):
         self.producer_count += len(state.producers) - before
 
     def add_missing(self, topic: Topic) -> None:
-        """Make those partitions of a topic that are missing; there may be twenty thousand, while everybody waits."""
+        """Make the missing partitions of a topic. There may be twenty thousand, and every other request waits
+        meanwhile.
+        """
         holders = self._by_topic.setdefault(topic.number, [])
         holders += self._make(topic, len(holders), self._catalog.lenient_below(topic.name))
 
     def forget_silent(self, holder: H, before_ms: int, at_most: int) -> int:
-        """Forget some of a partition's producers not heard since `before_ms`; answer how many."""
+        """Forget some producers of a partition that were last heard before `before_ms`; return how many."""
         count = holder.forget_silent(before_ms, at_most)
         self.producer_count -= count
         return count
@@ -186,7 +188,7 @@ class State(Generic[H]):
         self.quotas = Quotas()
         self.silence = Silence()
         self.producer_shares = producer_shares
-        # For each entry the machines that take it in, in this order. A batch alone goes another way: `apply_batch`.
+        # The machines that apply each type of entry, in this order. Only a batch goes another way: `apply_batch`.
         self._machines: Final[Mapping[type[Entry], tuple[Machine, ...]]] = {
             TopicCreated: (catalog, self.partitions),
             TopicDeleted: (catalog, transactions, groups, self.partitions),
@@ -216,8 +218,8 @@ class State(Generic[H]):
     def check(self, entry: Entry) -> None:
         """ValueError unless this entry can follow on those before it.
 
-        The log asks before an entry becomes part of the journal, and recovery asks about every entry of the journal: an
-        entry that cannot be applied would stop every start at its place.
+        The log calls this before it writes an entry to the journal, because the broker could never start again with a
+        journal that has an entry it cannot apply. Recovery calls it for every entry of the journal.
         """
         try:
             if isinstance(entry, BatchAppended):
@@ -232,7 +234,7 @@ class State(Generic[H]):
             raise ValueError(repr(error)) from error
 
     def apply(self, entry: Entry) -> None:
-        """Make an entry true that `check` lets pass."""
+        """Change the state as an entry says that `check` has accepted."""
         if isinstance(entry, BatchAppended):
             holder = self.partitions.named(entry.number, entry.partition)
             self.apply_batch(holder, read_header(entry.batch), entry.at_ms)
@@ -241,8 +243,8 @@ class State(Generic[H]):
                 machine.apply(entry)
 
     def apply_batch(self, holder: H, header: BatchHeader, at_ms: int, address: str | None = None) -> None:
-        """The same for a batch whose partition and header are at hand, as they are where it is made. `address` is its
-        sender's, and is charged for a producer that is new on record.
+        """The same for a batch whose partition and header the caller already has. `address` is the sender's: it is
+        charged if the batch puts a new producer on record.
         """
         producers = holder.state.producers
         before = len(producers)
@@ -257,12 +259,12 @@ class State(Generic[H]):
     def check_producer_share(self, producer_id: int, name: PartitionName, address: str | None) -> None:
         """Refused unless this address may put one more producer on record in a partition."""
         if self.transactions.takes_part(producer_id, name):
-            # Its address was charged when the partition was announced.
+            # Its address was charged when AddPartitionsToTxn added the partition.
             address = None
         self.producer_shares.check(1, self.partitions.producer_count, address, self.silence.horizon_ms)
 
     def strays(self) -> Iterator[tuple[H, int]]:
-        """The transactions that are open in a partition, by producer id, and have no transactional id.
+        """The open transactions of a partition, by producer id, that no transactional id owns.
 
         There are none unless a checkpoint contradicts itself. No request could ever end them.
         """
@@ -274,11 +276,13 @@ class State(Generic[H]):
     # -- checkpoints --------------------------------------------------------------------------------------------
 
     def begin_snapshot(self) -> dict[str, Any]:
-        """As of now, without the partitions. There may be very many groups: it has those that have been copied."""
+        """The state as of now, without the partitions. Groups may be many: they are added while
+        `Groups.take_all` runs.
+        """
         return {
             "cluster_id": self.cluster_id,
             "leader_epoch": self.partitions.leader_epoch,
-            # The name that earlier versions gave it.
+            # Earlier versions called it so, and checkpoints keep the name.
             "producer_room": self.producer_shares.snapshot(),
             "catalog": self.catalog.snapshot(),
             "producer_ids": self.producer_ids.snapshot(),
@@ -291,7 +295,7 @@ class State(Generic[H]):
         }
 
     def restore(self, snapshot: Mapping[str, Any], restore_partitions: Callable[[], None]) -> None:
-        """Become what `snapshot` says. `restore_partitions` is called when they are there, and without history."""
+        """Take the state in `snapshot`. It calls `restore_partitions` when the partitions exist and are still empty."""
         self.cluster_id = snapshot["cluster_id"]
         self.partitions.leader_epoch = snapshot.get("leader_epoch", 0)
         self.producer_shares.restore(snapshot.get("producer_room", ()))

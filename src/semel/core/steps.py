@@ -1,14 +1,14 @@
-"""Long work, done a little at a time, so that other requests need not wait for all of it.
+"""Long work in small steps, so that other requests need not wait until all of it is done.
 
-A function that may have much to do is a generator: after each little piece it yields how much that was, and at the end
-it returns its result. The driver of the steps decides when others go first. One piece of work is about what one element
-of a message takes, some millionths of a second; an append takes `APPEND_PIECES` of them.
+A function that may have much to do is a generator: after each small step it yields how many pieces of work that was,
+and at the end it returns its result. The driver of the steps decides when other requests go first. A piece of work is
+about what one element of a message takes, some microseconds; an append takes `APPEND_PIECES`.
 
-Work that only computes, and cannot be cut into pieces, is handed over as it is, to be done elsewhere. If only a few may
-do something at once, the others wait at a `Door`.
+Work that only computes and cannot be divided is yielded as `Elsewhere`, and the driver may run it in a thread. If only
+a few may do something at the same time, the others wait at a `Door`.
 
-Between two pieces anything else may happen: what is looked up before a `yield` is looked up again behind it, and what
-must not be seen half done has no `yield` in it. This file must never know what the work is.
+Between two steps any other request may run. So a function looks things up again after a `yield`, and has no `yield` in
+a change that nobody may see half done. This file must never know what the work is.
 """
 
 from collections import deque
@@ -22,39 +22,40 @@ T = TypeVar("T")
 
 
 class Elsewhere:
-    """Work that touches nothing but what it was given, so that it may be done in a thread while others go on here."""
+    """Work that uses only its own arguments, so that a thread may do it while other requests go on."""
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
         self._error: Exception | None = None
 
     def do(self) -> None:
-        """All of it, with nothing raised."""
+        """Do the work. An exception is kept for `check`."""
         try:
             self._work()
         except Exception as error:
             self._error = error
 
     def check(self) -> None:
-        """Raise what it broke off with."""
+        """Raise the exception with which the work ended, if it did."""
         error, self._error = self._error, None
         try:
             if error is not None:
                 raise error
         finally:
-            # Its traceback knows this frame and all that the work had in memory: in a circle, that would stay.
+            # The traceback refers to this frame, and the frame to the error: this cycle would keep the work's data
+            # alive.
             del error
 
 
 class Waiting:
-    """Steps that go on only when they are let. Their driver is told when that is."""
+    """Yielded by steps that must wait until another part of the program calls `end`."""
 
     def __init__(self) -> None:
         self._is_over = False
         self._tell: Callable[[], None] | None = None
 
     def tell(self, goes_on: Callable[[], None]) -> None:
-        """Call this when the wait is over, or now if it is."""
+        """Call `goes_on` when the wait is over, or now if it is over already."""
         if self._is_over:
             goes_on()
         else:
@@ -73,22 +74,22 @@ APPEND_PIECES: Final = 20
 
 
 class Pace(NamedTuple):
-    """How much is done before others go. A test that wants others in between everywhere asks for less."""
+    """How much work is done in a row before other requests go first. Tests set less, so that others run in between."""
 
     # Pieces of work in one turn of the event loop: some milliseconds.
     pieces_per_turn: int = 500
-    # An end of a transaction in more partitions and groups than this is prepared, in steps.
+    # If a transaction has more partitions and groups than this, its end is prepared in steps.
     unprepared_max: int = 50
     # Offsets that are committed in one entry: a few milliseconds.
     offsets_per_entry_max: int = 500
 
 
-# Items that are put in order between two steps.
+# Items that are sorted between two steps.
 SORTED_AT_ONCE: Final = 500
 
 
 def finish(steps: Steps[T]) -> T:
-    """All of it at once, for a caller that keeps no other request waiting."""
+    """Do all the steps at once, for a caller that keeps no other request waiting."""
     while True:
         try:
             step = next(steps)
@@ -102,7 +103,7 @@ def finish(steps: Steps[T]) -> T:
 
 
 def elsewhere(work: Callable[[], A]) -> Steps[A]:
-    """What `work` computes, which takes the processor for long and lets others have the interpreter meanwhile."""
+    """Work that takes long and releases the interpreter lock, so that the driver may run it in a thread; its result."""
     computed: list[A] = []
     handed_over = Elsewhere(lambda: computed.append(work()))
     yield handed_over
@@ -111,7 +112,7 @@ def elsewhere(work: Callable[[], A]) -> Steps[A]:
 
 
 class Door:
-    """A few may be inside at once. The others wait, and go in in the order in which they came.
+    """Lets only so many pieces of work run at the same time. The others wait, first come, first served.
 
     Work that is inside must not wait at another door, or two could wait for each other for ever.
     """
@@ -121,7 +122,7 @@ class Door:
         self._waiting: deque[Waiting] = deque()
 
     def inside(self, work: Steps[A]) -> Steps[A]:
-        """Do this work when there is a place. Its place is free for the next one however it ends."""
+        """Do this work when a place is free. The place becomes free again however the work ends."""
         yield from self._enter()
         try:
             return (yield from work)
@@ -137,7 +138,7 @@ class Door:
         try:
             yield waiting
         except BaseException:
-            # Given up: it is still in the row, or a place was kept for it.
+            # The request was given up. It is still in the queue, or it has just been given a place.
             if waiting in self._waiting:
                 self._waiting.remove(waiting)
             else:
@@ -146,20 +147,20 @@ class Door:
 
     def _leave(self) -> None:
         if self._waiting:
-            # A place passes from one to the other, so that no third one comes in between.
+            # The place passes to the first in the queue, so that no newcomer takes it.
             self._waiting.popleft().end()
         else:
             self._free += 1
 
 
 def at_once(work: Callable[[], None]) -> Steps[None]:
-    """What is short, as a step."""
+    """Short work, as one step."""
     work()
     yield APPEND_PIECES
 
 
 def in_order(items: Iterable[str]) -> Steps[list[str]]:
-    """The items sorted, each once. Sorting a hundred thousand at once would take as long as a hundred requests."""
+    """The items sorted, without duplicates. To sort a hundred thousand at once would take as long as 100 requests."""
     left = iter(items)
     heaps: list[list[str]] = []
     while some := list(islice(left, SORTED_AT_ONCE)):
@@ -174,7 +175,7 @@ def in_order(items: Iterable[str]) -> Steps[list[str]]:
 
 
 def each(items: Iterable[A], work: Callable[[A], T], pieces: int = 1) -> Steps[list[T]]:
-    """What `work` makes of every item; each item counts as `pieces` pieces of work."""
+    """The results of `work` for all items; each item counts as `pieces` pieces of work."""
     done = []
     for item in items:
         done.append(work(item))

@@ -1,16 +1,16 @@
-"""The catalog of topics: which exist, what they are called, how many partitions they have, how they are configured.
+"""The catalog of topics: their names, ids, numbers of partitions and configurations.
 
-A state machine like its neighbours: `decide_...` looks at a request and answers the entry that would carry it out, or
-raises `TopicRefused`; `apply` makes an entry true. Deciding changes nothing, so a request about several topics decides
-and applies them one after the other. Limits and name rules are looked at when deciding only: what is in the journal is
-true, also for a broker started with lower limits than before.
+Like the other state machines, `decide_...` returns the entry that would carry out a request, or raises `TopicRefused`,
+and `apply` changes the catalog as an entry says. Deciding changes nothing, so a request about several topics decides
+and applies them one by one. Only `decide_...` checks limits and names: an entry in the journal is valid even if the
+broker has been started with lower limits since.
 
-The catalog also remembers names of deleted topics, for the producers' rules. A producer may go on where it stopped
-in a topic that was deleted and created again under its name; its state is gone, and it must not be told that records
-are missing. `lenient_below(name)` answers the producer id below which that may be so. This memory is bounded by
-becoming more lenient, never less: when there are too many names, the oldest is folded into a floor that counts for
-every name. An entry may be forgotten once it is as old as the expiry of producers, because every id it speaks of is
-then older than that expiry, and the producers' rules are lenient with those of their own accord.
+The catalog also remembers the names of deleted topics, for the rules about producers. If a topic is deleted and
+recreated, a producer may go on with the sequence number where it stopped. Its state was deleted with the topic, and it
+must not be told that records are missing. `lenient_below(name)` is the producer id below which this may be so. The
+number of names is bounded, and the bound only ever makes the rules more lenient: if there are too many names, the
+oldest is merged into a floor that holds for every name. A deletion may be forgotten after the time in which producers
+expire, because the rules are lenient with every producer id of that age anyway.
 
 The catalog does not know files, and never touches records.
 """
@@ -33,18 +33,18 @@ from semel.core.refusals import (
     Refused,
 )
 
-# Kafka's own length: a partition's directory is the name, a hyphen and a number, within the 255 bytes of a file name.
+# Kafka's limit: in Kafka a partition's directory is the topic's name, a hyphen and a number, in 255 bytes at most.
 NAME_CHARACTERS_MAX: Final = 249
 
-# A client that makes topics in a loop must not take the memory and the start-up time of everybody. Ten thousand is
-# above what suites of clients leave behind, and their catalog is a checkpoint of a few megabytes.
+# A client that creates topics in a loop must not use up the broker's memory or slow its start. Client test suites leave
+# fewer than ten thousand topics behind, and the catalog of ten thousand takes a few megabytes in a checkpoint.
 TOPICS_MAX: Final = 10_000
 
-# Every partition costs a file and an entry in every checkpoint, used or not. Kafka refuses more than ten thousand in
-# one request for the same reason; one process on one machine stops at twice that for all topics together.
+# Every partition takes a file, and space in every checkpoint, even if it is empty. For the same reason Kafka refuses
+# more than ten thousand in one request; here twice as many are allowed for all topics together.
 PARTITIONS_MAX: Final = 20_000
 
-# Names of deleted topics that are remembered one by one. Beyond it the floor makes the check coarser for all names.
+# Names of deleted topics that are kept one by one. If there are more, the floor makes the rules coarser for all names.
 DELETED_NAMES_MAX: Final = 10_000
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
@@ -76,7 +76,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class _Deletion:
-    """Producer ids below `next_producer_id` existed when the topic went, at `at_ms`."""
+    """Producer ids below `next_producer_id` existed when the topic was deleted, at `at_ms`."""
 
     next_producer_id: int
     at_ms: int
@@ -101,16 +101,16 @@ class Catalog:
         self._clear()
 
     def _clear(self) -> None:
-        # Rises when a topic comes, goes or grows, so that a caller need not draw the same conclusions twice.
+        # Rises when a topic is created, deleted or grows, so that a caller knows how long it may cache a result.
         self.changes = 0
         self._next_number = 0
         self._partition_count = 0
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
         self._by_number: dict[int, Topic] = {}
-        # Metrics write `.` and `_` alike, so Kafka lets no two names differ in that alone.
+        # Metrics replace `.` by `_`, so Kafka allows no two names that differ only in these.
         self._by_collision: dict[str, Topic] = {}
-        # In the order of deletion, a name deleted again moves to the end.
+        # In the order of deletion: a name that is deleted again moves to the end.
         self._deleted: dict[str, _Deletion] = {}
         self._floor = _NEVER
 
@@ -149,7 +149,7 @@ class Catalog:
         *,
         replication_factor: int = -1,
     ) -> TopicCreated:
-        """The entry that makes a topic. `topic_id` is 16 random bytes; chance is the caller's business."""
+        """The entry that creates a topic. `topic_id` is 16 bytes that the caller draws at random."""
         if len(topic_id) != _TOPIC_ID_BYTES or topic_id in self._by_id:
             raise ValueError(f"a new topic needs a fresh id of {_TOPIC_ID_BYTES} bytes, not {topic_id.hex()}")
         check_name(name)
@@ -189,7 +189,9 @@ class Catalog:
         return PartitionsAdded(topic.number, partition_count)
 
     def decide_configs(self, name: str, configs: Mapping[str, str | None]) -> ConfigsChanged:
-        """The entry that makes `configs` all that is set on a topic; `semel.core.configs.altered` does increments."""
+        """The entry that replaces a topic's configurations; `semel.core.configs.altered` computes incremental
+        changes.
+        """
         topic = self.existing(name)
         return ConfigsChanged(topic.number, topic_configs.canonical(configs))
 
@@ -209,7 +211,7 @@ class Catalog:
     # Applying
 
     def check(self, entry: CatalogEntry) -> None:
-        """ValueError for an entry that cannot follow on those before it, as only a damaged or foreign journal holds."""
+        """ValueError for an entry that cannot follow those before it, because the journal is damaged or foreign."""
         if not isinstance(entry, TopicCreated):
             self.known(entry.number)
             return
@@ -223,7 +225,9 @@ class Catalog:
             raise ValueError(f"topic '{entry.name}' is to have a number, a name or an id that is taken")
 
     def apply(self, entry: CatalogEntry) -> Topic:
-        """Make an entry true that `check` lets pass; answers the topic it speaks of, a deleted one as it was last."""
+        """Change the catalog as an entry says that `check` has accepted; return its topic, even if it is
+        deleted now.
+        """
         self.changes += 1
         match entry:
             case TopicCreated():
@@ -283,12 +287,16 @@ class Catalog:
     # Deleted names
 
     def lenient_below(self, name: str) -> int:
-        """Producer ids below this may have had state in a deleted topic of this name, and may start anywhere."""
+        """Producer ids below this may have had state in a deleted topic of this name, so any first number is
+        accepted.
+        """
         deletion = self._deleted.get(name, _NEVER)
         return max(deletion.next_producer_id, self._floor.next_producer_id)
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget deletions from before the expiry of producers. No entry: a restart may remember them again."""
+        """Forget deletions that are older than the expiry of producers. No entry says so: a restart may bring them
+        back.
+        """
         self._deleted = {
             name: deletion for name, deletion in self._deleted.items() if now_ms - deletion.at_ms < expiration_ms
         }
@@ -303,7 +311,7 @@ class Catalog:
     # Checkpoints
 
     def snapshot(self) -> dict[str, Any]:
-        """All of the state, in what JSON can say."""
+        """The whole state, as values that JSON can hold."""
         return {
             "next_number": self._next_number,
             "topics": [
@@ -325,7 +333,7 @@ class Catalog:
         }
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Become what `snapshot` says, whatever was here before."""
+        """Replace the state by the one in `snapshot`."""
         self._clear()
         for kept in snapshot["topics"]:
             self._add(

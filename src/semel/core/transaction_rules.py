@@ -1,29 +1,28 @@
-"""The rules of transactions: who owns a transactional id, what takes part in its transaction, and how it ends.
+"""The rules of transactions: who may claim a transactional id, what joins a transaction, and how it ends.
 
-Theory of operation
--------------------
-A transactional id is a name that outlives processes. The process that claims it gets a producer id and an epoch; every
-former owner has an older epoch and is fenced. That is the whole protection against zombies. Its transaction is open
-from the first partition or group that takes part until it ends, and it ends in one entry, at once in all of them; so
-there is no state between "open" and "ended", and nothing that a crash could leave half done.
+Theory of operation ------------------- A transactional id is a name that outlives processes. The process that claims it
+gets a producer id and an epoch; every former owner has an older epoch and is fenced. That is the whole protection
+against zombies. A transaction is open from the first partition or group that joins it until it ends. One entry ends it
+in all partitions and groups at once; so there is no state between "open" and "ended", and a crash leaves nothing half
+done.
 
 Clients speak two versions of the protocol:
 
 * Version 1 announces every partition and group beforehand (AddPartitionsToTxn, AddOffsetsToTxn), and the epoch stays
   the same from one transaction to the next. A repeated EndTxn is recognised by how the last transaction ended. A
-  request does not say which transaction it means, so one that was delayed can be told from a timely one only by its
-  connection: no client goes back to a connection that it has given up (`decide_end`).
-* Version 2 lets the first batch or offset announce itself, and every end raises the epoch. So a request names its
-  transaction by its epoch, and a repetition is one that bears the epoch before.
+  request does not say which transaction it means. So only the connection tells a delayed request from a timely one: no
+  client goes back to a connection that it has given up (`decide_end`).
+* In version 2 the first batch or offset adds its partition or group, and every end raises the epoch. So the epoch of a
+request says which transaction it means, and a repeated EndTxn has the epoch before the current one.
 
-What EndTxn does is the tables `END_VERSION_1` and `END_VERSION_2` below.
+The tables `END_VERSION_1` and `END_VERSION_2` below say what EndTxn does.
 
-Every open transaction has a deadline, the time at which it began plus its owner's timeout. When it has passed, the
-transaction is aborted in a new epoch (`decide_timeout`). An owner that speaks version 1 is fenced by that; one that
-speaks version 2 and aborts is told the new epoch, as after an abort of its own, and goes on, as with Apache Kafka.
+Every open transaction has a deadline: the time at which it began plus its owner's timeout. After the deadline the
+broker aborts the transaction in a new epoch (`decide_timeout`). That fences an owner that speaks version 1. An owner
+that speaks version 2 gets the new epoch when it aborts, as after its own abort, and goes on, as with Apache Kafka.
 
-`decide_...` looks and changes nothing; what is known, and how an entry changes it, is `core.transactions`. This file
-must never change anything.
+`decide_...` changes nothing; the state, and how an entry changes it, is in `core.transactions`. This file must never
+change any state.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -44,11 +43,11 @@ from semel.core.entries import (
 from semel.core.refusals import Refused
 from semel.core.transactions import NO_EPOCH, NO_PRODUCER, Owner, State, Transactions
 
-# The largest epoch that exists, and the largest that anybody is given: the one above it is left for fencing its owner.
+# The largest epoch, and the largest that a producer is given: the broker needs one more to fence that producer.
 EPOCH_MAX: Final = 2**15 - 1
 EPOCH_GIVEN_MAX: Final = EPOCH_MAX - 1
 
-# Ids that are forgotten in one entry: enough that the entries are few, and each is small.
+# How many ids one entry forgets: enough to keep the entries few, and each of them small.
 FORGOTTEN_PER_ENTRY: Final = 1_000
 
 
@@ -56,9 +55,9 @@ class Ending(Enum):
     """What EndTxn leads to."""
 
     ENDS = "ends"
-    # Aborting where nothing is open: the epoch rises all the same, so that whatever is still on its way is fenced.
+    # An abort with no open transaction: the epoch rises all the same, so that requests still on their way are fenced.
     ENDS_NOTHING = "ends nothing"
-    # It was done before: the answer is what was answered then.
+    # The transaction ended before: the client gets the first answer again.
     REPEATED = "repeated"
     INVALID = "invalid"
     FENCED = "fenced"
@@ -99,7 +98,7 @@ END_VERSION_2: Final = {
 
 
 class Claim(NamedTuple):
-    """What a transactional id is claimed with: the entries to commit, in this order, and what the owner is told."""
+    """The result of claiming a transactional id: the entries to commit, in this order, and the owner's id and epoch."""
 
     entries: tuple[TransactionEnded | TransactionalIdClaimed, ...]
     producer_id: int
@@ -107,7 +106,7 @@ class Claim(NamedTuple):
 
 
 class End(NamedTuple):
-    """The entry that ends a transaction, None where a repetition ends nothing, and what the owner goes on with."""
+    """The entry that ends a transaction, None for a repeated EndTxn, and the id and epoch the owner goes on with."""
 
     entry: TransactionEnded | None
     producer_id: int
@@ -116,7 +115,7 @@ class End(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TransactionBounds:
-    """How much of everything there may be."""
+    """The limits on transactional ids and transactions."""
 
     ids_max: int = 100_000
     id_bytes_max: int = 1_024
@@ -130,7 +129,7 @@ TRANSACTION_BOUNDS: Final = TransactionBounds()
 
 
 class TransactionRules:
-    """What may happen to the transactions that are known."""
+    """Decides about requests, from the transactions that are known and their limits."""
 
     def __init__(self, known: Transactions, bounds: TransactionBounds = TRANSACTION_BOUNDS) -> None:
         self._known = known
@@ -146,10 +145,11 @@ class TransactionRules:
         new_producer_id: Callable[[], int],
         now_ms: int,
     ) -> Claim:
-        """Give a transactional id to the claimant. `supplied` is the (producer id, epoch) that the claimant has.
+        """Give a transactional id to the claimant. `supplied` is the claimant's (producer id, epoch), if it has any.
 
-        A claimant without one is a new process: the former owner is fenced. One with the current one goes
-        on after an error. One with the last one asks again because the answer was lost.
+        A claimant that supplies none is a new process: the former owner is fenced. A claimant that supplies the current
+        pair goes on after an error. A claimant that supplies the last pair repeats its request, because the answer was
+        lost.
         """
         self._check_id(transactional_id)
         if not 0 < timeout_ms <= self.bounds.timeout_ms_max:
@@ -184,7 +184,7 @@ class TransactionRules:
             raise Refused(refusals.INVALID_REQUEST, f"a transactional id has at most {self.bounds.id_bytes_max} bytes")
 
     def _fence(self, owner: Owner, now_ms: int, *, for_successor: bool) -> TransactionEnded:
-        """The abort of an open transaction in a new epoch, so that whatever of it is still on its way is refused."""
+        """The abort of an open transaction in a new epoch, so that its requests still on their way are refused."""
         epoch = min(owner.producer_epoch + 1, EPOCH_MAX)
         # Never hand out the last epoch: there would be none above it to abort its transaction with.
         fenced = for_successor or epoch > EPOCH_GIVEN_MAX
@@ -200,26 +200,26 @@ class TransactionRules:
         partitions: Iterable[PartitionName],
         now_ms: int,
     ) -> TransactionGrew | None:
-        """These partitions take part from now on; None if all of them do already."""
+        """The entry that adds these partitions to the transaction; None if all of them are part of it already."""
         owner = self._owned(transactional_id, producer_id, producer_epoch)
         transaction = self._known.opened(producer_id)
         known: dict[PartitionName, None] = {} if transaction is None else transaction.partitions
         new = tuple(name for name in dict.fromkeys(partitions) if name not in known)
         if transaction is not None and not new:
             return None
-        self._check_room(owner, len(new))
+        self._check_bounds(owner, len(new))
         return TransactionGrew(producer_id, producer_epoch, new, (), now_ms)
 
     def decide_add_group(
         self, transactional_id: str, producer_id: int, producer_epoch: int, group: str, now_ms: int
     ) -> TransactionGrew | None:
-        """Offsets of this group will take part from now on; None if they do already."""
+        """The entry that adds this group to the transaction; None if it is part of it already."""
         owner = self._owned(transactional_id, producer_id, producer_epoch)
         transaction = self._known.opened(producer_id)
         if transaction is not None and group in transaction.groups:
             return None
         self._check_group(group)
-        self._check_room(owner, 1)
+        self._check_bounds(owner, 1)
         return TransactionGrew(producer_id, producer_epoch, (), (group,), now_ms)
 
     def decide_offsets(
@@ -233,20 +233,20 @@ class TransactionRules:
         *,
         joins: bool,
     ) -> TransactionalOffsets:
-        """These offsets will count when the transaction is committed. `joins`: the group takes part by this alone."""
+        """The entry that adds offsets to the transaction. `joins`: the request adds the group as well (version 2)."""
         owner = self._owned(transactional_id, producer_id, producer_epoch)
         transaction = self._known.opened(producer_id)
         if transaction is None or group not in transaction.groups:
             if not joins:
                 raise Refused(refusals.INVALID_TXN_STATE, f"group '{group}' takes no part in an open transaction")
             self._check_group(group)
-            self._check_room(owner, 1)
+            self._check_bounds(owner, 1)
         return TransactionalOffsets(producer_id, producer_epoch, group, offsets, now_ms)
 
     def missing_partitions(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Iterable[PartitionName]
     ) -> set[PartitionName]:
-        """Which of these partitions take no part in the open transaction of this producer."""
+        """Those of these partitions that are not part of the open transaction of this producer."""
         self._owned(transactional_id, producer_id, producer_epoch)
         transaction = self._known.opened(producer_id)
         known: dict[PartitionName, None] = {} if transaction is None else transaction.partitions
@@ -261,7 +261,7 @@ class TransactionRules:
         joins: bool,
         missing_error: int = refusals.INVALID_TXN_STATE,
     ) -> None:
-        """Refuse a transactional batch that is part of no open transaction. `joins`: it takes part by being sent."""
+        """Refuse a transactional batch that is part of no open transaction. `joins`: sending it adds the partition."""
         owner = self._known.owner(producer_id)
         if owner is None:
             raise Refused(refusals.INVALID_PRODUCER_ID_MAPPING, f"no transactional id has producer id {producer_id}")
@@ -274,7 +274,7 @@ class TransactionRules:
             return
         if not joins:
             raise Refused(missing_error, "the producer has no transaction open here")
-        self._check_room(owner, 1)
+        self._check_bounds(owner, 1)
 
     def _check_group(self, group: str) -> None:
         if len(group.encode()) > self.bounds.id_bytes_max:
@@ -283,7 +283,7 @@ class TransactionRules:
                 f"a group that takes part in transactions has a name of at most {self.bounds.id_bytes_max} bytes",
             )
 
-    def _check_room(self, owner: Owner, more: int) -> None:
+    def _check_bounds(self, owner: Owner, more: int) -> None:
         transaction = self._known.opened(owner.producer_id)
         if transaction is None and self._known.open_count >= self.bounds.open_max:
             raise Refused(
@@ -314,7 +314,7 @@ class TransactionRules:
         *,
         raises_epoch: bool,
     ) -> End:
-        """What EndTxn does. `raises_epoch`: the client speaks version 2, and is told what it goes on with."""
+        """What EndTxn does. `raises_epoch`: the client speaks version 2, and the answer has its next id and epoch."""
         self._check_id(transactional_id)
         owner = self._known.named(transactional_id)
         current = None if owner is None else (owner.producer_id, owner.producer_epoch)
@@ -362,11 +362,13 @@ class TransactionRules:
     # -- time ---------------------------------------------------------------------------------------------------
 
     def decide_timeout(self, producer_id: int, now_ms: int) -> TransactionEnded:
-        """The end of an open transaction whose deadline has come."""
+        """The entry that aborts a transaction whose deadline has passed."""
         return self._fence(self._known.known(producer_id), now_ms, for_successor=False)
 
     def silent(self, now_ms: int, expiration_ms: int) -> Iterator[TransactionalIdsForgotten]:
-        """The transactional ids that have been silent for so long and have nothing open."""
+        """The entries that forget the transactional ids which were silent for this long and have no open
+        transaction.
+        """
 
         def is_silent(owner: Owner | None) -> bool:
             return (
@@ -377,12 +379,12 @@ class TransactionRules:
 
         silent = [owner.transactional_id for owner in self._known.owners() if is_silent(owner)]
         for first in range(0, len(silent), FORGOTTEN_PER_ENTRY):
-            # Some may have been heard since.
+            # Some may have been used since.
             some = silent[first : first + FORGOTTEN_PER_ENTRY]
             yield TransactionalIdsForgotten(tuple(name for name in some if is_silent(self._known.named(name))))
 
     def _owned(self, transactional_id: str, producer_id: int, producer_epoch: int) -> Owner:
-        """The owner of a transactional id, if it is this producer in this epoch."""
+        """The owner of a transactional id; refused unless that is this producer in this epoch."""
         self._check_id(transactional_id)
         owner = self._known.named(transactional_id)
         if owner is None or owner.producer_id != producer_id:

@@ -1,8 +1,8 @@
-"""What is known of every transactional id: the producer it belongs to, and what takes part in its open transaction.
+"""The state of every transactional id: the producer that owns it, and the parts of its open transaction.
 
-`apply` is the one way in which any of it changes, in service and in recovery alike. What stands for an id is an
-immutable value, replaced with every change, so that a checkpoint can have all of them without copying any. Whether
-something may happen is decided by the rules in `semel.core.transaction_rules` and never here.
+Only `apply` changes this state, in service and in recovery alike. An id's owner is an immutable value, which each
+change replaces, so that a checkpoint can take all of them without copying. `semel.core.transaction_rules` decides
+whether a request is allowed; nothing here decides.
 """
 
 from collections.abc import Iterable, Iterator
@@ -34,7 +34,7 @@ NO_EPOCH: Final = -1
 
 
 class State(IntEnum):
-    """What a transactional id is in, under the numbers that Kafka gives the states."""
+    """The state of a transactional id, with Kafka's numbers."""
 
     EMPTY = 0
     ONGOING = 1
@@ -43,15 +43,15 @@ class State(IntEnum):
 
     @property
     def shown(self) -> str:
-        """The name that people see: `CompleteCommit`."""
+        """Kafka's name of the state, such as `CompleteCommit`."""
         return self.name.title().replace("_", "")
 
 
 class Owner(NamedTuple):
-    """A transactional id and the producer it belongs to. Immutable: every change makes a new one.
+    """A transactional id and the producer that owns it. Immutable: every change makes a new one.
 
-    `last_producer_id` and `last_epoch` are what the owner knew before it was given what it has now, so that a request
-    it repeats because the answer was lost is recognised; -1 where there is nothing it could repeat.
+    `last_producer_id` and `last_epoch` are those that the owner had before its present ones. If an answer was lost, the
+    owner repeats its request with them. They are -1 if the owner has no request to repeat.
     """
 
     transactional_id: str
@@ -66,10 +66,10 @@ class Owner(NamedTuple):
 
 @dataclass(slots=True)
 class OpenTransaction:
-    """What takes part in a transaction that has begun and has not ended."""
+    """The parts of an open transaction."""
 
     began_at_ms: int
-    # In the order in which they came, each once.
+    # In the order in which they joined.
     partitions: dict[PartitionName, None] = field(default_factory=dict)
     groups: dict[str, None] = field(default_factory=dict)
 
@@ -79,7 +79,7 @@ class OpenTransaction:
 
 
 class Described(NamedTuple):
-    """A transactional id as it is shown to people."""
+    """A transactional id as DescribeTransactions and ListTransactions show it."""
 
     owner: Owner
     state: State
@@ -94,9 +94,9 @@ class Transactions:
         self._owners: dict[int, Owner] = {}
         self._producer_ids: dict[str, int] = {}
         self._open: dict[int, OpenTransaction] = {}
-        # Producers whose later epochs may have been handed out and lost since: none of those may be handed out again.
+        # Producers to which a later epoch may have been given that was then lost. That epoch must not be given again.
         self._doubted: set[int] = set()
-        # Partitions and groups of all open transactions together.
+        # The number of partitions and groups in all open transactions together.
         self.part_count = 0
 
     def __len__(self) -> int:
@@ -118,7 +118,7 @@ class Transactions:
         return self._owners.get(producer_id)
 
     def is_doubted(self, producer_id: int) -> bool:
-        """Whether later epochs of this producer may have been handed out and lost since."""
+        """Whether this producer may have been given a later epoch that was then lost."""
         return producer_id in self._doubted
 
     def takes_part(self, producer_id: int, partition: PartitionName) -> bool:
@@ -133,7 +133,7 @@ class Transactions:
         return self._owners[producer_id].timeout_ms
 
     def deadlines(self) -> Iterator[tuple[int, int]]:
-        """The producer of each open transaction, and when that is overdue."""
+        """The producer of each open transaction, and the transaction's deadline."""
         for producer_id, transaction in self._open.items():
             yield producer_id, transaction.began_at_ms + self.timeout_ms(producer_id)
 
@@ -151,7 +151,7 @@ class Transactions:
         return list(self._owners.values())
 
     def open_parts(self, transactional_id: str) -> int:
-        """How many partitions and groups take part in the open transaction of this id."""
+        """The number of partitions and groups in the open transaction of this id."""
         transaction = self._open.get(self._producer_ids.get(transactional_id, NO_PRODUCER))
         return 0 if transaction is None else transaction.part_count
 
@@ -169,13 +169,13 @@ class Transactions:
         return None if producer_id is None else self._owners[producer_id]
 
     def doubt(self) -> None:
-        """The last decisions may be lost, and with them epochs that clients have been told."""
+        """Note that the last entries may be lost, and with them epochs that clients were given."""
         self._doubted.update(self._owners)
 
     # -- applying -----------------------------------------------------------------------------------------------
 
     def check(self, entry: TransactionEntry) -> None:
-        """ValueError for an entry that cannot follow on those before it, as only a damaged journal holds."""
+        """ValueError for an entry that cannot follow those before it, because the journal is damaged."""
         if isinstance(entry, TransactionalIdClaimed):
             self._check_unowned(entry.producer_id, entry.transactional_id)
             if self._producer_ids.get(entry.transactional_id) in self._open:
@@ -197,7 +197,7 @@ class Transactions:
             raise ValueError(f"producer id {producer_id} belongs to '{owner.transactional_id}'")
 
     def apply(self, entry: TransactionEntry) -> None:
-        """Make an entry true that `check` lets pass."""
+        """Change the state as an entry says that `check` has accepted."""
         if isinstance(entry, TransactionalIdClaimed):
             self._apply_claim(entry)
         elif isinstance(entry, TransactionGrew):
@@ -215,13 +215,13 @@ class Transactions:
                 self._doubted.discard(producer_id)
 
     def apply_batch(self, producer_id: int, partition: PartitionName, at_ms: int) -> None:
-        """A transactional batch has become part of the log, and so of its producer's transaction."""
+        """A transactional batch was appended: its partition is part of the producer's transaction."""
         transaction = self._open.get(producer_id)
         if transaction is None or partition not in transaction.partitions:
             self._grow(producer_id, (partition,), (), at_ms)
 
     def _leave_topic(self, number: int) -> None:
-        """The partitions of a topic take part in nothing any more."""
+        """Remove the partitions of a deleted topic from all transactions."""
         for transaction in self._open.values():
             for name in [name for name in transaction.partitions if name.number == number]:
                 del transaction.partitions[name]
@@ -276,7 +276,7 @@ class Transactions:
         self.part_count += transaction.part_count - before
 
     def _begun(self, producer_id: int, at_ms: int) -> OpenTransaction:
-        """The open transaction of a producer, begun now if there was none."""
+        """The open transaction of a producer; if there is none, one begins now."""
         transaction = self._open.get(producer_id)
         if transaction is None:
             self._owners[producer_id] = self.known(producer_id)._replace(changed_at_ms=at_ms)
@@ -303,7 +303,7 @@ class Transactions:
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """Everything as it was when the snapshot was taken; for a register in which nothing is yet."""
+        """Take the state in `snapshot`. The receiver must be new."""
         for values in snapshot["owners"]:
             owner = Owner(*values)
             owner = owner._replace(last_end=State(owner.last_end))

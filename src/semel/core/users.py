@@ -1,8 +1,9 @@
-"""The users who may log in, and for each mechanism what proves a user's password; the password itself is nowhere.
+"""The users who may log in, and their credentials for each SASL mechanism. Passwords themselves are not stored.
 
-A password is proven by the keys of SCRAM (RFC 5802), derived from it with a salt and many iterations. For a user who
-does not exist, `found` makes keys up, with a salt that stays the same: a client that asks for a name again and again
-cannot tell whether there is such a user. This file must never see a password, and never make a random number.
+A credential has the keys of SCRAM (RFC 5802), derived from the password with a salt and many iterations. For a user who
+does not exist, `found` derives keys from a secret, and the salt is always the same for the same name: so a client that
+tries a name repeatedly cannot tell whether the user exists. This file must never store a password, and never make a
+random number.
 """
 
 import hashlib
@@ -21,21 +22,22 @@ from semel.core.refusals import (
     Refused,
 )
 
-# Each takes half a kilobyte and stands in every checkpoint.
+# A user takes half a kilobyte, and every checkpoint contains all users.
 USERS_MAX: Final = 10_000
-# As in Apache Kafka: fewer are guessed too quickly, and more would let one login cost a client too much.
+# As in Apache Kafka: with fewer iterations a password is guessed too quickly, and with more a login costs a client too
+# much.
 ITERATIONS_MIN: Final = 4_096
 ITERATIONS_MAX: Final = 16_384
-# A user's name, in UTF-8, and a salt are no longer: more than any tool makes.
+# Limits on a user's name, in UTF-8, and on a salt: longer than any tool makes them.
 NAME_BYTES_MAX: Final = 1_024
 SALT_BYTES_MAX: Final = 1_024
-# The salts that semel makes itself have so many.
+# The length of the salts that semel makes itself.
 SALT_BYTES: Final = 32
 SECRET_BYTES: Final = 32
 
 
 class Mechanism(IntEnum):
-    """How a password is proven, by the protocol's numbers."""
+    """The SASL mechanisms, with the protocol's numbers."""
 
     SCRAM_SHA_256 = 1
     SCRAM_SHA_512 = 2
@@ -55,7 +57,7 @@ class Mechanism(IntEnum):
 
 
 class Credential(NamedTuple):
-    """What proves a password by one mechanism."""
+    """A user's keys for one mechanism."""
 
     salt: bytes
     stored_key: bytes
@@ -64,15 +66,16 @@ class Credential(NamedTuple):
 
 
 def credential_of(mechanism: Mechanism, salted_password: bytes, salt: bytes, iterations: int) -> Credential:
-    """The keys that are kept of a password that was salted already."""
+    """The credential for a salted password."""
     client_key = hmac.digest(salted_password, b"Client Key", mechanism.digest)
     stored_key = hashlib.new(mechanism.digest, client_key).digest()
     return Credential(salt, stored_key, hmac.digest(salted_password, b"Server Key", mechanism.digest), iterations)
 
 
 def salted(mechanism: Mechanism, password: str, salt: bytes, iterations: int) -> bytes:
-    """A password as SCRAM salts it; this takes some milliseconds on purpose. It is taken as it is, without SASLprep, as
-    Apache Kafka's tools and librdkafka do it."""
+    """SCRAM's salted password; computing it takes some milliseconds on purpose. The password is not prepared with
+    SASLprep, nor do Apache Kafka's tools and librdkafka do so.
+    """
     return hashlib.pbkdf2_hmac(mechanism.digest, password.encode(), salt, iterations)
 
 
@@ -82,7 +85,8 @@ class Users:
     def __init__(self, users_max: int = USERS_MAX) -> None:
         self._users_max = users_max
         self._credentials: dict[str, dict[Mechanism, Credential]] = {}
-        # How many credentials are of which mechanism, with how many iterations: those that are made up are like most.
+        # How many credentials have each mechanism and number of iterations. An unknown user gets the most frequent
+        # ones.
         self._kinds: Counter[tuple[Mechanism, int]] = Counter()
         self.secret = b""
 
@@ -93,11 +97,11 @@ class Users:
         return iter(self._credentials)
 
     def credentials(self, user: str) -> Mapping[Mechanism, Credential]:
-        """All that proves this user's password; empty if there is no such user."""
+        """This user's credentials; empty if there is no such user."""
         return self._credentials.get(user, {})
 
     def found(self, user: str, mechanism: Mechanism) -> tuple[Credential, bool]:
-        """What proves this user's password, and whether there is such a user: if not, what comes is made up."""
+        """This user's credential and True; for an unknown user a credential that no password fits, and False."""
         credential = self.credentials(user).get(mechanism)
         if credential is not None:
             return credential, True
@@ -111,7 +115,7 @@ class Users:
         return Credential(salt[:SALT_BYTES], stored_key[:length], server_key[:length], iterations), False
 
     def mechanism_of(self, user: str) -> Mechanism:
-        """By which mechanism's keys a password of this user is to be checked, whether the user exists or not."""
+        """The mechanism whose keys are to check this user's password, whether the user exists or not."""
         held = self.credentials(user)
         kinds = max(self._kinds, key=self._kinds.__getitem__, default=(Mechanism.SCRAM_SHA_512, 0))
         return kinds[0] if not held or kinds[0] in held else next(iter(held))
@@ -119,7 +123,7 @@ class Users:
     # -- deciding -----------------------------------------------------------------------------------------------
 
     def decide_set(self, user: str, mechanism: int, credential: Credential) -> UserCredentialSet:
-        """Let a user log in by this password; Refused for what no password may be kept as."""
+        """The entry that stores a user's credential; Refused if the credential is not valid."""
         known = check_mechanism(user, mechanism)
         if not ITERATIONS_MIN <= credential.iterations <= ITERATIONS_MAX:
             few = "few" if credential.iterations < ITERATIONS_MIN else "many"
@@ -133,7 +137,7 @@ class Users:
         return UserCredentialSet(user, known, *credential)
 
     def decide_remove(self, user: str, mechanism: int) -> UserCredentialRemoved:
-        """Have a user log in by this mechanism no more."""
+        """The entry that removes a user's credential for this mechanism."""
         known = check_mechanism(user, mechanism)
         if known not in self.credentials(user):
             raise Refused(RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
@@ -142,7 +146,7 @@ class Users:
     # -- entries ------------------------------------------------------------------------------------------------
 
     def check(self, entry: UserCredentialSet | UserCredentialRemoved | LoginSecretMade) -> None:
-        """ValueError for an entry that cannot follow on those before it."""
+        """ValueError for an entry that cannot follow those before it."""
         if isinstance(entry, LoginSecretMade):
             if len(entry.secret) != SECRET_BYTES:
                 raise ValueError(f"a secret of {len(entry.secret)} bytes")
@@ -175,7 +179,7 @@ class Users:
         return {"secret": self.secret.hex(), "credentials": rows}
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Become what `snapshot` says; what a version before this one wrote has no users."""
+        """Take the state in `snapshot`. Snapshots of earlier versions have no users."""
         self.secret = bytes.fromhex(snapshot.get("secret", ""))
         rows: Sequence[Sequence[Any]] = snapshot.get("credentials", ())
         for user, mechanism, salt, stored_key, server_key, iterations in rows:
@@ -184,7 +188,7 @@ class Users:
 
 
 def check_mechanism(user: str, mechanism: int) -> Mechanism:
-    """Refuse what is no user's name and what is no mechanism, in Apache Kafka's words."""
+    """The mechanism with this number; Refused for an unknown one or a bad user name, in Apache Kafka's words."""
     if not user:
         raise Refused(UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
     if len(user.encode()) > NAME_BYTES_MAX:

@@ -54,7 +54,7 @@ def join(group: ClassicGroup, request: JoinRequest, waiter: Waiter, now_ms: int,
 def _check_join(group: ClassicGroup, request: JoinRequest, rules: ClassicRules) -> None:
     if group.state is State.DEAD:
         raise Refused(refusals.COORDINATOR_NOT_AVAILABLE, "the group is gone")
-    _check_room(group, request, rules)
+    _check_size(group, request, rules)
     if group.state is State.EMPTY:
         is_consistent = bool(request.protocol_type and request.protocols)
     else:
@@ -65,7 +65,7 @@ def _check_join(group: ClassicGroup, request: JoinRequest, rules: ClassicRules) 
         raise Refused(refusals.INCONSISTENT_GROUP_PROTOCOL, "the group has no protocol that this member knows")
 
 
-def _check_room(group: ClassicGroup, request: JoinRequest, rules: ClassicRules) -> None:
+def _check_size(group: ClassicGroup, request: JoinRequest, rules: ClassicRules) -> None:
     if _said_to_be(group, request) is None:
         count = len(group.members) + len(group.expected) - (request.member_id in group.expected)
         if count >= rules.members_max:

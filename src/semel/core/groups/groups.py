@@ -230,7 +230,7 @@ class Groups:
             raise Refused(POLICY_VIOLATION, f"{self._groups_max} groups have configurations, no more are allowed")
         return GroupConfigsChanged(name, dict(configs))
 
-    def check_room(self, name: str) -> None:
+    def check_addable(self, name: str) -> None:
         """Refused if this group does not exist and cannot be added."""
         if name in self._groups:
             return
@@ -249,7 +249,7 @@ class Groups:
 
     def check_offsets(self, name: str, offsets: Sequence[StoredOffset], producer_id: int | None = None) -> None:
         """Refused unless there is space for these offsets of a group, pending for a producer if one is given."""
-        self.check_room(name)
+        self.check_addable(name)
         group = self._groups.get(name)
         table = None if group is None else group.offsets.table_of(producer_id)
         more, more_characters = growth(table, offsets)
