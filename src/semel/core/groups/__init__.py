@@ -1,1 +1,1 @@
-"""Consumer groups: how far each has come, who is in it, and who reads what."""
+"""Consumer groups: their committed offsets, their members, and which member reads which partition."""

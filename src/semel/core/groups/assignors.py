@@ -1,9 +1,9 @@
 """Which member of a group reads which partition: the server-side assignors `uniform` and `range` of KIP-848.
 
-An assignor is a function. It takes the topics that each member wants and the partitions that each had before, and
-returns the partitions that each gets now. Every partition of a topic that some member wants goes to exactly one of the
-members that want it. An assignor remembers nothing and never fails: it leaves out a topic that no member wants, and
-gives no partitions to a member that wants no topics.
+An assignor is a function. It takes the topics that each member subscribes to and the partitions that each had before,
+and returns the partitions that each gets now. Every partition of a topic goes to exactly one of the members that
+subscribe to it. An assignor keeps no state and never fails: it leaves out a topic without subscribers, and gives no
+partitions to a member without topics.
 """
 
 from collections import deque
@@ -16,7 +16,7 @@ from semel.core.groups.partitions import Partitions, lowest, span_bits
 
 
 class Reader(NamedTuple):
-    """One member as an assignor sees it: the numbers of the topics it wants, and the partitions it was given before."""
+    """A member as an assignor sees it: the numbers of the topics it subscribes to, and the partitions it had before."""
 
     topics: frozenset[int]
     given: Partitions
@@ -29,17 +29,18 @@ Assignor = Callable[[Mapping[str, Reader], Mapping[int, int]], Assignment]
 
 
 def assign_ranges(readers: Mapping[str, Reader], partition_counts: Mapping[int, int]) -> Assignment:
-    """Each topic is cut into ranges of nearly equal length, one for each of its readers, in the same order of readers.
+    """Divide each topic into ranges of nearly equal length, one for each of its readers, in the same order of readers.
 
-    So topics with the same number of partitions and the same readers are cut alike, and can be joined partition by
-    partition. Static members come first and keep their place by their instance ids, whichever others come and go.
+    So topics with the same number of partitions and the same readers are divided alike, and can be joined partition by
+    partition. Static members come first, in the order of their instance ids, so that they keep their place when others
+    join and leave.
     """
     shares: dict[str, dict[int, int]] = {member_id: {} for member_id in readers}
     in_order = sorted(readers, key=lambda member_id: _place_in_line(member_id, readers[member_id]))
     for number, those_who_read in _wanted_by(readers, partition_counts, in_order).items():
         share, left_over = divmod(partition_counts[number], len(those_who_read))
         begin = 0
-        # Where there are more readers than partitions, those behind get none.
+        # If there are more readers than partitions, the last readers get none.
         for place, member_id in enumerate(those_who_read[: partition_counts[number]]):
             end = begin + share + (place < left_over)
             shares[member_id][number] = span_bits(begin, end)
@@ -52,19 +53,19 @@ def _place_in_line(member_id: str, reader: Reader) -> tuple[bool, str]:
 
 
 def assign_uniformly(readers: Mapping[str, Reader], partition_counts: Mapping[int, int]) -> Assignment:
-    """As even as the subscriptions allow, counted over all topics together, and with as few changes as that takes."""
+    """As even as the subscriptions allow, counted over all topics together, and with as few changes as possible."""
     return _Spread(readers, partition_counts).even()
 
 
-# From whom, which kind of topics, to whom.
+# The giver, the kind of topics, and the taker.
 _Step = tuple[str, int, str]
 
 
 class _Spread:
-    """An assignment on its way to be even.
+    """An assignment that is being made even.
 
-    Topics with the same readers are of one kind, because a partition of one does for evenness what a partition of the
-    other does. Where all members want the same there is one kind only, and each step is a glance.
+    Topics with the same readers are of one kind, because their partitions are interchangeable when loads are compared.
+    If all members subscribe to the same topics there is only one kind, and each step is fast.
     """
 
     def __init__(self, readers: Mapping[str, Reader], partition_counts: Mapping[int, int]) -> None:
@@ -90,14 +91,15 @@ class _Spread:
                     self._give(member_id, kind_of[number], number, kept)
         if len(unread) == 1:
             self._take_back_beyond_share(unread[0])
-        # Those with the fewest readers first: they leave the least choice.
+        # The kinds with the fewest readers come first, because they leave the least choice.
         for kind in sorted(range(len(unread)), key=lambda kind: len(self._readers_of[kind])):
             self._hand_out(kind, unread[kind])
 
     def even(self) -> Assignment:
         """Move partitions from members with many to members with few, as long as that makes the assignment more even.
 
-        A partition may have to go through other members: one with many and one with few need not want the same topics.
+        A partition may have to pass through other members: a member with many and one with few may have no topic in
+        common.
         """
         may_give = set(self._given)
         while may_give:
@@ -107,7 +109,8 @@ class _Spread:
                 number, bit = self._take_one(giver, kind)
                 self._give(taker, kind, number, bit)
             if not way:
-                # Every member that can be reached from here has as many, or one less, and can reach no other members.
+                # Every member that can be reached from here has as many partitions or one less, and can reach no
+                # others.
                 may_give -= met
         return {
             # A topic is of one kind.
@@ -131,7 +134,9 @@ class _Spread:
         return number, bit
 
     def _take_back_beyond_share(self, unread: dict[int, int]) -> None:
-        """If all want the same topics, take back what members have beyond an even share: `even` takes one at a time."""
+        """If there is one kind, take back all partitions beyond an even share at once: `even` would move them
+        singly.
+        """
         partition_count = sum(self._loads.values()) + sum(map(int.bit_count, unread.values()))
         share, left_over = divmod(partition_count, len(self._readers_of[0]))
         for member_id in sorted(self._readers_of[0], key=lambda member_id: -self._loads[member_id]):
@@ -147,7 +152,7 @@ class _Spread:
                 self._loads[member_id] -= (bits ^ kept).bit_count()
 
     def _hand_out(self, kind: int, unread: Mapping[int, int]) -> None:
-        """Give each of these to the member with the fewest; neighbouring partitions of a topic stay together."""
+        """Give each partition to the member with the fewest; neighbouring partitions of a topic stay together."""
         if len(self._readers_of[kind]) == 1:
             for number, bits in unread.items():
                 self._give(self._readers_of[kind][0], kind, number, bits)
@@ -161,7 +166,7 @@ class _Spread:
                 self._give(member_id, kind, number, taken)
 
     def _way_to_someone_poorer(self, source: str) -> tuple[list[_Step], set[str]]:
-        """A way from `source` to a member that has at least two less, if there is one, and all members met on it."""
+        """A path from `source` to a member with at least two partitions less, if there is one, and all members met."""
         came_by: dict[str, tuple[str, int]] = {}
         met = {source}
         kinds_seen: set[int] = set()
@@ -193,7 +198,7 @@ def _shares(by_load: list[tuple[int, str]], count: int) -> list[tuple[str, int]]
             heapreplace(by_load, (load + 1, member_id))
             shares.append((member_id, 1))
         return shares
-    # All at once: the poorest are brought up to one level together.
+    # In one go: raise the members with the fewest partitions to one level.
     by_load.sort()
     left, poorest = count, 1
     while poorest < len(by_load) and (by_load[poorest][0] - by_load[poorest - 1][0]) * poorest <= left:
@@ -211,9 +216,9 @@ def _shares(by_load: list[tuple[int, str]], count: int) -> list[tuple[str, int]]
 def _wanted_by(
     readers: Mapping[str, Reader], partition_counts: Mapping[int, int], in_order: Iterable[str]
 ) -> dict[int, tuple[str, ...]]:
-    """The readers of each topic, in the order of `in_order`, for the topics that somebody reads.
+    """The readers of each topic that has any, in the order of `in_order`.
 
-    Members with the same topics are looked at together: many members with many topics are too many pairs to look at.
+    Members with the same topics are handled together: many members with many topics would be too many pairs.
     """
     wishes: dict[frozenset[int], list[tuple[int, str]]] = {}
     for place, member_id in enumerate(in_order):
@@ -232,7 +237,7 @@ def _wanted_by(
 
 
 def _way_back(came_by: Mapping[str, tuple[str, int]], end: str) -> list[_Step]:
-    """The way to `end`, its last step first, so that no member passes on a partition that it was just given."""
+    """The path to `end`, its last step first, so that no member passes on a partition that it has just been given."""
     way = []
     while end in came_by:
         giver, kind = came_by[end]

@@ -3,14 +3,15 @@
     Empty -> PreparingRebalance -> CompletingRebalance -> Stable -> PreparingRebalance ...
                members join          members sync          members send heartbeats
 
-Members that are late are left out, and every new generation has a higher number than all before it. What must outlive
-the process is one entry, `ClassicGroupChanged`: the generation with its members and assignments, proposed when the
-leader has assigned, or when no member is left. Which members the group waits for, and until when (`group.rebalance`),
-is not stored: after a restart, `begin` gives every member its whole session again.
+A generation leaves out members that join too late, and has a higher number than all before it. One entry,
+`ClassicGroupChanged`, stores the generation with its members and assignments; a step proposes it when the leader has
+assigned, or when no member is left. The members that the group waits for, and the deadlines (`group.rebalance`), are
+not stored: after a restart, `begin` gives every member its whole session again.
 
-Each function is one step of a group. A request that has to wait is a token of the caller's. Every step answers some of
-them, each once, and may propose an entry; the caller commits that, applies it, and says how it went, before the next
-step. This file must never look into the bytes that members exchange, except for the names of topics.
+Each function is one step of a group. A request that has to wait is an opaque token of the caller's. A step answers some
+of the waiting requests, each once, and may propose an entry. Before the next step the caller commits and applies the
+entry, or reports that it could not. This file must never look into the bytes that members exchange, except for the
+names of topics.
 """
 
 from collections.abc import Iterable
@@ -33,7 +34,7 @@ from semel.core.groups.classic_steps import (
 )
 from semel.core.refusals import Refused
 
-# If there are only static members and none has joined, the next look is not before this, however short their timeouts.
+# If there are only static members and none has joined, the group waits at least this long before it looks again.
 NOBODY_JOINED_MS_MIN: Final = 1_000
 
 
@@ -41,7 +42,7 @@ NOBODY_JOINED_MS_MIN: Final = 1_000
 
 
 def join(group: ClassicGroup, request: JoinRequest, waiter: Waiter, now_ms: int, rules: ClassicRules) -> Step:
-    """A member joins. The answer comes when all members have joined, or when the others are late."""
+    """A member joins. The answer comes when all members have joined, or when the deadline for the others has passed."""
     step = Step(now_ms)
     try:
         _check_join(group, request, rules)
@@ -76,14 +77,14 @@ def _check_size(group: ClassicGroup, request: JoinRequest, rules: ClassicRules) 
 
 
 def growth_bytes(group: ClassicGroup, request: JoinRequest) -> int:
-    """The memory that a member would take more, or a new member would take, after this request."""
+    """By how much the memory of the group's members would grow with this request."""
     member = _said_to_be(group, request)
     known_bytes = group.expected_bytes(request.member_id) if member is None else member.brought_bytes
     return request.brought_bytes - known_bytes
 
 
 def _said_to_be(group: ClassicGroup, request: JoinRequest) -> Member | None:
-    """The member that asks to join, or whose place it takes; None for one that is new."""
+    """The member that sends the request, or the static member that it replaces; None for a new member."""
     member = group.members.get(request.member_id)
     if member is None and request.instance_id is not None:
         member = group.members.of_instance(request.instance_id)
@@ -109,7 +110,7 @@ def _join(group: ClassicGroup, request: JoinRequest, waiter: Waiter, step: Step,
 def _join_static(
     group: ClassicGroup, request: JoinRequest, instance_id: str, waiter: Waiter, step: Step, rules: ClassicRules
 ) -> None:
-    """A static member has started: it is new, or takes the place that it had before, without a rebalance."""
+    """A static member has started. It is new, or it takes its old place without a rebalance."""
     old = group.members.of_instance(instance_id)
     if old is None:
         _add(group, request, request.new_member_id, waiter, step, rules)
@@ -143,10 +144,10 @@ def _propose_replacement(
     def kept() -> None:
         answer = _join_answer(group, member)
         if request.may_skip_assignment:
-            # It may look whether topics have changed, and join again if they have; but nothing is to be assigned.
+            # The leader may check whether topics have changed, and join again if so; but it must not assign now.
             answer = answer._replace(skip_assignment=group.members.leader == member.member_id)
         else:
-            # Older clients assign as soon as an answer says that they lead, so it names the leader before them.
+            # An older client assigns as soon as an answer names it as the leader, so the answer names its predecessor.
             answer = answer._replace(leader=leader_before, members=())
         step.answer(waiter, answer)
 
@@ -173,7 +174,7 @@ def _add(
     member = request.as_member(member_id)
     member.is_new = True
     member.join_waiter = waiter
-    # It sends no heartbeats before it is told its generation, and clients give up waiting after this long.
+    # A new member sends no heartbeats before it knows its generation, and gives up waiting after this long.
     member.deadline_ms = step.now_ms + rules.new_member_join_timeout_ms
     group.rebalance.newcomer_seen = True
     group.members.add(member)
@@ -186,10 +187,10 @@ def _add(
 def _join_again(group: ClassicGroup, request: JoinRequest, waiter: Waiter, step: Step) -> None:
     member = group.member(request.member_id, request.instance_id)
     is_changed = list(member.protocols.items()) != list(request.protocols.items())
-    # The leader joins again when it knows a reason that the others do not, such as more partitions.
+    # The leader joins again for a reason that the others do not know, such as more partitions.
     leads = group.state is State.STABLE and group.members.leader == member.member_id
     if group.state is not State.PREPARING_REBALANCE and not is_changed and not leads:
-        # The answer was lost, or the member asks again to be sure.
+        # The member repeats its request, for example because the answer was lost.
         group.hear(member, step.now_ms)
         step.answer(waiter, _join_answer(group, member))
         return
@@ -219,7 +220,7 @@ def _join_answer(group: ClassicGroup, member: Member) -> JoinAnswer:
 
 
 def _rebalance(group: ClassicGroup, step: Step) -> None:
-    """Somebody came, went or changed: all have to join again, unless they are about to anyhow."""
+    """A member joined, left or changed: all members must join again, unless a rebalance has begun already."""
     if group.state is State.PREPARING_REBALANCE:
         _complete_join_if_all_have(group, step)
     else:
@@ -235,7 +236,7 @@ def _prepare_rebalance(group: ClassicGroup, step: Step) -> None:
 
 
 def _prepare_initial_rebalance(group: ClassicGroup, step: Step, delay_ms: int) -> None:
-    """The first member is here, and others are likely to start just now: wait a little for them."""
+    """The first member has joined, and others are likely to start at the same time: wait a little for them."""
     group.state = State.PREPARING_REBALANCE
     group.rebalance.is_initial = True
     group.rebalance.newcomer_seen = False
@@ -261,7 +262,7 @@ def _complete_join_if_all_have(group: ClassicGroup, step: Step) -> None:
 
 
 def _complete_join(group: ClassicGroup, step: Step) -> None:
-    """The next generation is made of those who have joined, and of static members, who may be restarting."""
+    """Begin the next generation with the members that have joined, and with static members, which may be restarting."""
     for member in [one for one in group.members if one.join_waiter is None and one.instance_id is None]:
         _expire(group, member, "did not join again in time", step)
     if len(group.members) and not group.members.elect_leader():
@@ -289,7 +290,7 @@ def _become_empty(group: ClassicGroup, step: Step) -> None:
     group.state = State.EMPTY
     group.protocol = None
     step.tell("group_emptied", "all members have left or were silent for too long")
-    # If the disk refuses the entry, a restart brings back members that then stay silent: nothing is lost.
+    # If the entry cannot be written, the members come back after a restart, stay silent, and expire: nothing is lost.
     step.proposal = Proposal(group.to_store({}, step.now_ms), _nothing, _nothing)
 
 
@@ -297,7 +298,7 @@ def _become_empty(group: ClassicGroup, step: Step) -> None:
 
 
 def sync(group: ClassicGroup, request: SyncRequest, waiter: Waiter, now_ms: int) -> Step:
-    """A member asks for its assignment. The answer comes when the leader has assigned and that is stored."""
+    """A member asks for its assignment. The answer comes when the leader's assignments are stored."""
     step = Step(now_ms)
     try:
         _sync(group, request, waiter, step)
@@ -329,7 +330,7 @@ def _sync(group: ClassicGroup, request: SyncRequest, waiter: Waiter, step: Step)
 
 
 def _share(group: ClassicGroup, step: Step) -> None:
-    """The assignments are stored: everybody who waits for theirs is told."""
+    """The assignments are stored: answer every member that waits for its own."""
     for member in group.members:
         if member.sync_waiter is not None:
             step.answer(member.sync_waiter, _sync_answer(group, member))
@@ -339,7 +340,7 @@ def _share(group: ClassicGroup, step: Step) -> None:
 
 
 def _keep_nothing(group: ClassicGroup, step: Step) -> None:
-    """The assignments could not be stored: nobody may act upon them."""
+    """The assignments could not be stored, so no member may act upon them: rebalance again."""
     _stop_syncing(group, refusals.COORDINATOR_NOT_AVAILABLE, step)
     _prepare_rebalance(group, step)
 
@@ -362,7 +363,7 @@ def _sync_answer(group: ClassicGroup, member: Member) -> SyncAnswer:
 
 
 def heartbeat(group: ClassicGroup, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> None:
-    """A member shows that it is alive. `Refused` if it is not one of this generation, or has to join again."""
+    """A member sends a heartbeat. `Refused` if it is not a member of this generation, or must join again."""
     group.hear(group.member_of_generation(member_id, instance_id, generation), now_ms)
     if group.state is State.PREPARING_REBALANCE:
         raise Refused(refusals.REBALANCE_IN_PROGRESS, "the members are joining again")
@@ -395,7 +396,7 @@ def _leave(group: ClassicGroup, leaver: Leaver, step: Step) -> None:
 
 
 def forget(group: ClassicGroup, waiter: Waiter, now_ms: int) -> None:
-    """The connection of a waiting request is gone. The member has to come back within its session."""
+    """The connection of a waiting request was closed. The member must come back within its session."""
     for member in group.members:
         if waiter in (member.join_waiter, member.sync_waiter):
             member.join_waiter = member.sync_waiter = None
@@ -404,10 +405,10 @@ def forget(group: ClassicGroup, waiter: Waiter, now_ms: int) -> None:
 
 
 def connection_lost(group: ClassicGroup, member_id: str, now_ms: int, rules: ClassicRules) -> int | None:
-    """The connection over which a member was heard last is gone. Answer the member's new deadline, if it is earlier.
+    """The connection over which a member last spoke was closed. Return the member's new deadline, if it is earlier.
 
-    A static member may be restarting, and has its whole session for that. A member that waits for an answer waits
-    over another connection; otherwise `forget` would have come first.
+    A static member may be restarting, and keeps its whole session for that. A member with a waiting request has another
+    connection; otherwise `forget` would have been called first.
     """
     member = group.members.get(member_id)
     if member is None or member.instance_id is not None or member.is_waiting:
@@ -421,7 +422,7 @@ def connection_lost(group: ClassicGroup, member_id: str, now_ms: int, rules: Cla
 
 
 def next_deadline_ms(group: ClassicGroup) -> int | None:
-    """The time at which `pass_time` has something to do, if nothing happens before."""
+    """The next time at which `pass_time` has something to do."""
     deadlines = [member.deadline_ms for member in group.members if member.is_timed]
     deadlines += group.expected.values()
     deadlines += [at for at in (group.rebalance.join_deadline_ms, group.rebalance.sync_deadline_ms) if at is not None]
@@ -429,7 +430,7 @@ def next_deadline_ms(group: ClassicGroup) -> int | None:
 
 
 def pass_time(group: ClassicGroup, now_ms: int) -> Step:
-    """Remove the members that have been silent for too long, and stop waiting for those that are late."""
+    """Remove the members whose session has expired, and stop waiting for those that are late to join or sync."""
     step = Step(now_ms)
     if group.state is State.DEAD:
         return step
@@ -455,14 +456,14 @@ def pass_time(group: ClassicGroup, now_ms: int) -> Step:
 
 
 def begin_rebalance(group: ClassicGroup, now_ms: int) -> Step:
-    """All members have to join again, for a reason that only the caller knows."""
+    """Make all members join again, for a reason of the caller's."""
     step = Step(now_ms)
     _rebalance(group, step)
     return step
 
 
 def close(group: ClassicGroup, now_ms: int, error: int = refusals.NOT_COORDINATOR) -> Step:
-    """The group ends here, or goes on in another coordinator. Every request that waits gets `error`."""
+    """The broker stops, or the group changes its protocol. Every waiting request is answered with `error`."""
     step = Step(now_ms)
     group.state = State.DEAD
     group.expected.clear()
@@ -486,4 +487,4 @@ def _remove(group: ClassicGroup, member: Member, step: Step) -> None:
 
 
 def _nothing() -> None:
-    """Nobody waits for this."""
+    """For a proposal whose outcome no request waits for."""

@@ -1,7 +1,7 @@
-"""A group of the classic protocol: its members and its generation, what of them is stored, and what others may ask.
+"""A group of the classic protocol: its members and generation, the part of them that is stored, and questions to it.
 
-It decides whether offsets may be committed or deleted, and since when they are of no use. How a group changes is the
-business of `classic`; this file must never change a group except by an entry.
+It decides whether offsets may be committed or deleted, and from when on they age. `classic` has the steps that change a
+group; this file must never change a group except by an entry.
 """
 
 from collections.abc import Mapping
@@ -17,12 +17,12 @@ from semel.core.groups.committing import Committer
 from semel.core.groups.subscriptions import subscribed_topics
 from semel.core.refusals import Refused
 
-# The protocol type whose metadata name topics.
+# The protocol type of consumers, whose metadata name topics.
 CONSUMER: Final = "consumer"
 
 
 class State(StrEnum):
-    """Where a group is, by Kafka's names."""
+    """The states of a group, with Kafka's names."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -33,9 +33,9 @@ class State(StrEnum):
 
 @dataclass(slots=True)
 class Rebalance:
-    """A rebalance that is under way: which members the group waits for, and until when. None of this is stored."""
+    """The rebalance under way: the members that the group waits for, and the deadlines. None of this is stored."""
 
-    # Whether the group was empty before the rebalance that is being prepared: then the first ones wait for more.
+    # Whether the group was empty before this rebalance: then the first members wait for others to start.
     is_initial: bool = False
     newcomer_seen: bool = False
     delay_ms: int = 0
@@ -55,11 +55,11 @@ class ClassicGroup:
         self.protocol_type: str | None = None
         self.protocol: str | None = None
         self.members = Members()
-        # Members that were told an id and have not come back with it, and until when they may.
+        # The ids given to new members that have not yet joined with them, and their deadlines.
         self.expected: dict[str, int] = {}
         self.rebalance = Rebalance()
         self._stored: ClassicGroupChanged | None = None
-        # Read when they are asked for, once in a generation: there may be two thousand members.
+        # The topics of all members, read on demand once in a generation: there may be two thousand members.
         self._topics: frozenset[str] | None = None
         self._topics_read_in: int | None = None
 
@@ -77,7 +77,7 @@ class ClassicGroup:
             raise ValueError(f"'{entry.leader}' leads the group and is no member")
 
     def apply(self, entry: ClassicGroupChanged) -> None:
-        """An entry became part of the log: this is the group from now on. Members that are known stay who they are."""
+        """Replace the group's members by those of an entry. A member that is known and unchanged keeps its `Member`."""
         known = self.members
         self.members = Members()
         for values in entry.members:
@@ -95,13 +95,15 @@ class ClassicGroup:
         self._stored = entry
 
     def begin(self, now_ms: int) -> None:
-        """The process has started: every member has its whole session before it, to show that it is still there."""
+        """The broker has started: begin the session of every member."""
         for member in self.members:
             self.hear(member, now_ms)
 
     @property
     def is_to_rebalance(self) -> bool:
-        """Whether no leader has assigned partitions to these members, as after a change from the new protocol."""
+        """Whether the group has members but no leader, as after a change from the new protocol: they must
+        join again.
+        """
         return bool(len(self.members)) and self.members.leader is None
 
     @property
@@ -110,7 +112,7 @@ class ClassicGroup:
         return self._stored is not None
 
     def snapshot(self) -> dict[str, Any]:
-        """What was stored last, in what JSON can say."""
+        """The last entry, as values that JSON can hold."""
         entry = self._stored
         if entry is None:
             raise ValueError("the group has never been stored")
@@ -124,7 +126,7 @@ class ClassicGroup:
         }
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Become what `snapshot` says, after it was written as JSON and read again."""
+        """Take the state in `snapshot`, which was written as JSON and read again."""
         members = tuple(StoredMember(*values) for values in snapshot["members"])
         self.apply(ClassicGroupChanged(self.name, **{**snapshot, "members": members}))
 
@@ -166,12 +168,12 @@ class ClassicGroup:
         return member
 
     def hear(self, member: Member, now_ms: int) -> None:
-        """A sign of life."""
+        """The member was heard from: its session begins again."""
         member.deadline_ms = now_ms + member.session_timeout_ms
         member.has_lost_connection = False
 
     def check_commit(self, who: Committer) -> None:
-        """`Refused` unless these may commit offsets for the group now."""
+        """`Refused` unless this sender may commit offsets for the group now."""
         if self.state is State.DEAD:
             raise Refused(refusals.COORDINATOR_NOT_AVAILABLE, "the group is gone")
         if who.generation_or_epoch < 0 and self.state is State.EMPTY:
@@ -184,12 +186,12 @@ class ClassicGroup:
             raise Refused(refusals.REBALANCE_IN_PROGRESS, "the generation has no assignments yet")
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Anybody may ask how far a classic group has come."""
+        """Any client may fetch the offsets of a classic group."""
         if self.state is State.DEAD:
             raise Refused(refusals.GROUP_ID_NOT_FOUND, "the group is gone")
 
     def check_forget(self) -> None:
-        """`Refused` if the members may rely on offsets in a way that nobody here understands."""
+        """`Refused` if the members are not consumers, because the broker cannot know which offsets they use."""
         if self.state is State.DEAD:
             raise Refused(refusals.GROUP_ID_NOT_FOUND, "the group is gone")
         if self.state is not State.EMPTY and self.protocol_type != CONSUMER:
@@ -205,20 +207,20 @@ class ClassicGroup:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there are no members, and nobody is about to become one."""
+        """Whether there are no members, and no client is about to join."""
         return self.state in (State.EMPTY, State.DEAD) and not self.expected
 
     @property
     def size_bytes(self) -> int:
-        """About what the group takes in memory."""
+        """About how much memory the group takes."""
         return self.members.size_bytes + sum(map(self.expected_bytes, self.expected))
 
     def expected_bytes(self, member_id: str) -> int:
-        """The part of that for an id that this member was told and has not come back with."""
+        """The part of that for an id that was given to a member which has not yet joined with it."""
         return MEMBER_BYTES + len(member_id) if member_id in self.expected else 0
 
     def subscribed_topics(self) -> frozenset[str] | None:
-        """The names of the topics that the members of a consumer group ask for; None if nobody can tell."""
+        """The topics to which the members of a consumer group subscribe; None if a subscription cannot be read."""
         if self._topics_read_in != self.generation:
             self._topics = self._read_subscriptions()
             self._topics_read_in = self.generation
@@ -236,7 +238,7 @@ class ClassicGroup:
         return topics
 
     def is_subscribed_to(self, topic_name: str) -> bool:
-        """Whether a member reads this topic. A consumer group whose subscriptions are unreadable may read any."""
+        """Whether a member subscribes to this topic. If a subscription cannot be read, it may be to any topic."""
         topics = self.subscribed_topics()
         return self.protocol_type == CONSUMER if topics is None else topic_name in topics
 

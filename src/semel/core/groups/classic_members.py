@@ -1,8 +1,8 @@
-"""The members of a classic group: who they are, who leads them, and which protocols all of them could use.
+"""The members of a classic group, their leader, and the protocols that all of them support.
 
-A member brings, for each protocol it knows, bytes that only clients understand; the leader gets those of all members
-and answers with an assignment for each. A member's requests that wait are kept here as well, as tokens of the caller
-that will answer them. This file must never decide when something happens: that is the business of `classic`.
+For each protocol that it supports, a member sends metadata that only clients understand; the leader gets the metadata
+of all members and answers with an assignment for each. A member also holds its waiting requests, as opaque tokens of
+the caller that will answer them. This file must never decide when something happens: `classic` does that.
 """
 
 from base64 import b64decode, b64encode
@@ -12,16 +12,16 @@ from typing import Final
 
 from semel.core.entries import StoredMember
 
-# What a member takes in memory beside the bytes it brought, and what each protocol does that it knows.
+# The memory that a member takes besides the bytes it sent, and that each of its protocols takes.
 MEMBER_BYTES: Final = 1024
 PROTOCOL_BYTES: Final = 256
 
-# Stands for a request that waits for its answer. The rules hand it back with the answer, and do nothing else with it.
+# A token for a request that waits for its answer. The rules give it back with the answer, and do nothing else with it.
 Waiter = object
 
 
 class Member:
-    """One member, as it last said what it is."""
+    """One member, with what it said in its last JoinGroup."""
 
     __slots__ = (
         "assignment",
@@ -56,23 +56,23 @@ class Member:
         self.client_host = client_host
         self.rebalance_timeout_ms = rebalance_timeout_ms
         self.session_timeout_ms = session_timeout_ms
-        # In the order in which the member prefers them. Changed by `Members` only.
+        # In the member's order of preference. Only `Members` changes this.
         self.protocols = protocols
         self.assignment = b""
-        # Has not been told its generation yet, so it cannot send heartbeats.
+        # Whether the member does not know its generation yet, so that it cannot send heartbeats.
         self.is_new = False
         self.join_waiter: Waiter | None = None
         self.sync_waiter: Waiter | None = None
-        # When it will have been silent for too long.
+        # The end of its session.
         self.deadline_ms = 0
-        # Whether it was given less than its session because the connection over which it spoke is gone.
+        # Whether its session was shortened because its connection was closed.
         self.has_lost_connection = False
-        # What was proposed last to be stored of it.
+        # What the last proposed entry says about it.
         self.stored: StoredMember | None = None
 
     @classmethod
     def restored(cls, stored: StoredMember, protocol: str) -> "Member":
-        """A member as it was stored, with the one protocol that was in use."""
+        """A member from an entry, which has only the protocol that was selected."""
         return cls(
             stored.member_id,
             stored.instance_id,
@@ -97,17 +97,17 @@ class Member:
         return self.stored
 
     def take_assignment(self, stored: StoredMember) -> None:
-        """What was proposed is stored. Before the member is one of `Members`, who keep count of the bytes."""
+        """Take the assignment in an entry. Only before the member is added to `Members`, which count its bytes."""
         self.assignment = b64decode(stored.assignment)
 
     @property
     def is_timed(self) -> bool:
-        """Whether its silence counts. A member that waits for the broker's answer has no reason to send anything."""
+        """Whether its session can expire. A member that waits for an answer of the broker need not send anything."""
         return self.is_new or not self.is_waiting
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it waits for an answer of the broker."""
+        """Whether the broker owes it an answer."""
         return self.join_waiter is not None or self.sync_waiter is not None
 
     @property
@@ -116,7 +116,7 @@ class Member:
 
     @property
     def brought_bytes(self) -> int:
-        """The same without what the member was given."""
+        """The same without the assignment."""
         ids = (self.member_id, self.instance_id or "", self.client_id)
         return MEMBER_BYTES + sum(map(len, ids)) + protocols_bytes(self.protocols)
 
@@ -126,15 +126,15 @@ def protocols_bytes(protocols: Mapping[str, bytes]) -> int:
 
 
 class Members:
-    """The members of one group, in the order in which they came."""
+    """The members of one group, in the order in which they joined."""
 
     def __init__(self) -> None:
         self.leader: str | None = None
-        # About what they take in memory.
+        # About how much memory they take.
         self.size_bytes = 0
         self._members: dict[str, Member] = {}
         self._of_instance: dict[str, Member] = {}
-        # How many members know a protocol.
+        # How many members support each protocol.
         self._supporters: Counter[str] = Counter()
 
     def __len__(self) -> int:
@@ -154,7 +154,7 @@ class Members:
         return self._of_instance.get(instance_id)
 
     def add(self, member: Member) -> None:
-        """The first one leads, until somebody else has to."""
+        """Add a member. The first one becomes the leader."""
         self._members[member.member_id] = member
         if member.instance_id is not None:
             self._of_instance[member.instance_id] = member
@@ -173,7 +173,7 @@ class Members:
             self.leader = next(iter(self._members), None)
 
     def replace(self, old: Member, new: Member) -> None:
-        """The same instance goes on under another member id, and leads if it led."""
+        """A static member goes on under a new member id. It stays the leader if it was."""
         led = self.leader == old.member_id
         self.remove(old)
         self.add(new)
@@ -197,7 +197,7 @@ class Members:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """How long the slowest of them may take."""
+        """The longest rebalance timeout of all members."""
         return max((member.rebalance_timeout_ms for member in self), default=0)
 
     @property
@@ -205,11 +205,11 @@ class Members:
         return sum(member.join_waiter is not None for member in self)
 
     def all_know_one_of(self, protocols: Mapping[str, bytes]) -> bool:
-        """Whether there is a protocol among these that every member knows."""
+        """Whether every member supports one of these protocols."""
         return any(self._supporters[name] == len(self) for name in protocols)
 
     def select_protocol(self) -> str:
-        """The protocol most members prefer, of those that all of them know; of equals the first member's choice."""
+        """The most preferred of the protocols that all members support; in a tie, the choice of the first member."""
         candidates = {name for name, count in self._supporters.items() if count == len(self)}
         votes: Counter[str] = Counter()
         for member in self:
@@ -217,7 +217,7 @@ class Members:
         return votes.most_common(1)[0][0]
 
     def elect_leader(self) -> bool:
-        """Make a member that waits to join the leader; False if no member waits."""
+        """Make sure that the leader is a member that waits to join; False if none waits."""
         if self.leader is not None and self._members[self.leader].join_waiter is not None:
             return True
         joined = next((member.member_id for member in self if member.join_waiter is not None), None)

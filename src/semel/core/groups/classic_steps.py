@@ -1,7 +1,7 @@
-"""The requests to a classic group, the answers, and what one step of the group asks its caller to do.
+"""The requests to a classic group, the answers, and the result of one step, which tells the caller what to do.
 
-Plain values, so that the rules in `classic` can be tried without a connection: a request that waits is a token of the
-caller's, and the caller finds in a `Step` everything that it has to do.
+These are plain values, so that the rules in `classic` can be tested without a connection: a waiting request is an
+opaque token of the caller's, and a `Step` says everything that the caller must do.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ NO_MEMBER_ID: Final = ""
 
 @dataclass(frozen=True, slots=True)
 class ClassicRules:
-    """How large a group may be, and how long things may take."""
+    """The limits on the size of a group, and its timeouts."""
 
     members_max: int
     group_bytes_max: int
@@ -30,7 +30,7 @@ class ClassicRules:
 
 
 class JoinRequest(NamedTuple):
-    """A client wants to become a member, or to stay one. `new_member_id` is the id of a client that has none yet."""
+    """A JoinGroup request. `new_member_id` is the id that the broker gives to a client without one."""
 
     member_id: str
     new_member_id: str
@@ -41,14 +41,14 @@ class JoinRequest(NamedTuple):
     protocols: Mapping[str, bytes]
     session_timeout_ms: int
     rebalance_timeout_ms: int
-    # Whether the client, if it has no id, is told one and has to come back with it.
+    # Whether a client without an id gets MEMBER_ID_REQUIRED with an id, and must join again with it.
     requires_known_id: bool
-    # Whether the client understands that it leads without having to assign.
+    # Whether the client understands `skip_assignment`: it is the leader, but need not assign.
     may_skip_assignment: bool
 
     @property
     def brought_bytes(self) -> int:
-        """About what a member takes that says this."""
+        """About how much memory the member takes, without its assignment."""
         return self.as_member(self.member_id or self.new_member_id).brought_bytes
 
     def as_member(self, member_id: str) -> Member:
@@ -64,7 +64,7 @@ class JoinRequest(NamedTuple):
 
 
 class SyncRequest(NamedTuple):
-    """A member asks for its assignment; the leader brings the assignments of all."""
+    """A SyncGroup request: a member asks for its assignment, and the leader sends the assignments of all."""
 
     member_id: str
     instance_id: str | None
@@ -75,14 +75,14 @@ class SyncRequest(NamedTuple):
 
 
 class Leaver(NamedTuple):
-    """The member that leaves, by its id, or a static one by its instance id alone, as administrators do it."""
+    """A member to remove, named by its id, or a static member by its instance id alone, as admin clients do."""
 
     member_id: str
     instance_id: str | None
 
 
 class JoinedMember(NamedTuple):
-    """What the leader is told about each member."""
+    """What the answer to the leader says about each member."""
 
     member_id: str
     instance_id: str | None
@@ -108,14 +108,14 @@ class SyncAnswer(NamedTuple):
 
 
 class Event(NamedTuple):
-    """What an operator may want to know."""
+    """A log event for the operator."""
 
     name: str
     reason: str
 
 
 class Proposal(NamedTuple):
-    """An entry to be committed, and what follows when it is applied, or when it could not be kept."""
+    """An entry to commit, and what to call when it is applied, or when it could not be committed."""
 
     entry: ClassicGroupChanged
     kept: Callable[[], None]
@@ -124,24 +124,24 @@ class Proposal(NamedTuple):
 
 @dataclass(slots=True)
 class Step:
-    """The result of one request, or of time that passed."""
+    """The result of one request, or of `pass_time`."""
 
     now_ms: int
     answers: list[tuple[Waiter, JoinAnswer | SyncAnswer]] = field(default_factory=list)
     proposal: Proposal | None = None
     events: list[Event] = field(default_factory=list)
-    # For each leaver, in their order, the error; `NONE` for a member that has left.
+    # The error code for each leaver, in their order; `NONE` for a member that has left.
     left: list[int] = field(default_factory=list)
-    # The ids that are no longer members'.
+    # The ids of the members that are no longer in the group.
     gone: list[str] = field(default_factory=list)
 
     def answer(self, waiter: Waiter, answer: JoinAnswer | SyncAnswer) -> None:
         self.answers.append((waiter, answer))
 
     def dismiss(self, member: Member, error: int) -> None:
-        """Answer every request of the member that waits with this error."""
+        """Answer all waiting requests of the member with this error."""
         if member.join_waiter is not None:
-            # Without an id it asks for a new one.
+            # Without an id in the answer, the client asks for a new one.
             member_id = NO_MEMBER_ID if error == refusals.UNKNOWN_MEMBER_ID else member.member_id
             self.answer(member.join_waiter, JoinAnswer(error, member_id))
         if member.sync_waiter is not None:

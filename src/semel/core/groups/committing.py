@@ -1,7 +1,6 @@
-"""What a request to commit offsets says about its sender, in the words of both protocols.
+"""What a request to commit offsets says about its sender, in a form for both group protocols.
 
-Whether that is true, and whether the group takes the commit, is decided by the group's machine. Nothing here knows a
-group.
+The group's machine decides whether that is true, and whether to accept the commit. Nothing here knows a group.
 """
 
 from collections.abc import Collection
@@ -12,9 +11,10 @@ from semel.core.entries import PartitionName
 
 @dataclass(frozen=True, slots=True)
 class Committer:
-    """The member and the instance that a request names, its generation or epoch (-1 for no member), and its kind.
+    """The member and the instance that a request names, and its generation or member epoch (-1: it names no member).
 
-    `version` is the request's. `partitions` are those whose offsets it brings, or None if that must not count.
+    `version` is the version of the request. `partitions` are those whose offsets it commits, or None if the group must
+    not look at them.
     """
 
     member_id: str

@@ -1,12 +1,11 @@
-"""A consumer group of the new protocol (KIP-848): the broker assigns, and each member gets to its target by itself.
+"""A consumer group of the new protocol (KIP-848): the broker assigns, and each member moves to its target on its own.
 
-A group has an epoch, which rises whenever something changes that the assignment depends on: members, subscriptions, or
-the topics they mean. From it follows a target, made by an assignor for all members at once, with the epoch it was made
-for. Every member goes its own way to its target, one heartbeat at a time (`consumer_members`), and its epoch says how
-far it is; so nobody waits for everybody.
+A group has an epoch, which rises whenever the members, their subscriptions or the subscribed topics change. For a new
+epoch an assignor computes the target assignment of all members. Every member moves to its target one heartbeat at a
+time (`consumer_members`), and its member epoch says how far it has got; so no member waits for all others.
 
-Deciding answers one entry, or None if nothing changes, as with nearly all heartbeats. What a heartbeat changes is
-durable. The time at which a member was last heard is not: when the process starts, every member has its whole session.
+`decide_...` returns one entry, or None if nothing changes, as for nearly all heartbeats. What a heartbeat changes is
+durable. The time of a member's last heartbeat is not: when the broker starts, every member has its whole session again.
 Time, ids and topics come in as arguments.
 """
 
@@ -57,10 +56,10 @@ from semel.core.refusals import (
 )
 from semel.core.topics import Catalog
 
-# How a snapshot of this machine is told from one of the classic protocol.
+# Marks a snapshot of this machine, to distinguish it from a snapshot of a classic group.
 KIND: Final = "consumer"
 _KEPT: Final = ("epoch", "target_epoch", "topics_digest", "subscriptions", "targets", "positions", "at_ms")
-# The first version of OffsetCommit that says which member epoch it means.
+# The first version of OffsetCommit with a member epoch.
 COMMIT_VERSION_MIN: Final = 9
 
 
@@ -70,14 +69,14 @@ class ConsumerRules:
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
-    # What members are told instead while others come and go: each change takes a heartbeat of several members.
+    # The interval while the group is changing: each change takes heartbeats of several members.
     heartbeat_interval_in_motion_ms: int = 500
     lost_connection_session_percent: int = 40
     members_max: int = 2_000
 
 
 class _Plan(NamedTuple):
-    """The group's epochs and targets after a step; of the targets, those that differ from what they were."""
+    """The group's epochs after a step, and the targets that the step changes."""
 
     epoch: int
     target_epoch: int
@@ -87,7 +86,7 @@ class _Plan(NamedTuple):
 
 
 class ConsumerGroup:
-    """One group. Only `apply` changes what is kept of it."""
+    """One group. Only `apply` changes its stored state."""
 
     def __init__(self) -> None:
         self.epoch = 0
@@ -96,13 +95,13 @@ class ConsumerGroup:
         self.members: dict[str, Member] = {}
         self.targets: dict[str, Partitions] = {}
         self.changed_at_ms = 0
-        # About what the members take in memory, whatever they read.
+        # About how much memory the members take, without their partitions.
         self.size_bytes = 0
         self.topics = WantedTopics()
         self._owners = Owners()
-        # What was concluded from the catalog and the members as they are, and for which state of the catalog.
+        # `Catalog.changes` when `_digest_now` last computed the digest, and the digest.
         self._digested: tuple[int, str] | None = None
-        # Not after the earliest deadline there is, but perhaps before: deadlines move to later with every heartbeat.
+        # The earliest deadline, or a time before it: deadlines move with every heartbeat.
         self._no_deadline_before_ms: int | None = None
 
     # Looking up
@@ -113,7 +112,7 @@ class ConsumerGroup:
 
     @property
     def is_stored(self) -> bool:
-        """Whether anything about the members outlives the process: the epoch does, even without members."""
+        """Whether the group outlives the process. It does even without members, because its epoch must."""
         return True
 
     @property
@@ -132,7 +131,7 @@ class ConsumerGroup:
 
     @property
     def protocol_type(self) -> str:
-        """What kind of members there are, as the classic protocol calls it."""
+        """The protocol type, as in the classic protocol."""
         return KIND
 
     @property
@@ -150,12 +149,12 @@ class ConsumerGroup:
         return self.members.get(self._owners.of_instance(instance_id) or "")
 
     def waits_for_others(self, member: Member) -> bool:
-        """Whether another member still has a partition of this member's target."""
+        """Whether another member still holds a partition of this member's target."""
         missing = self.target_of(member.member_id) - member.held
         return self._owners.free_of(missing) != missing
 
     def growth_bytes(self, entry: ConsumerGroupChanged) -> int:
-        """The memory that the members would take more after this entry."""
+        """By how much the memory of the members would grow with this entry."""
         known = [self.members.get(subscription.member_id) for subscription in entry.subscriptions]
         before = sum(subscription_bytes(member.subscription) for member in known if member is not None)
         return sum(map(subscription_bytes, entry.subscriptions)) - before
@@ -167,14 +166,14 @@ class ConsumerGroup:
         """Whether a member reads this topic."""
         return any(self.topics.includes(subscription, topic_name) for subscription in self.subscriptions())
 
-    # What the group's offsets ask
+    # Questions about offsets
 
     def check_commit(self, who: Committer) -> None:
         """Refused unless this member may commit in this epoch.
 
-        An empty group takes commits from clients that are no members, and any group takes those in transactions that
-        name no member. A member that has not been told its new epoch yet may commit for the partitions that it has had
-        since before that epoch (KIP-1251).
+        An empty group accepts commits of clients that are not members, and any group those in transactions that name no
+        member. A member that does not know its new epoch yet may commit for partitions that it has held since before
+        that epoch (KIP-1251).
         """
         names_nobody = who.is_transactional and not who.member_id and who.instance_id is None
         if who.generation_or_epoch < 0 and (not self.members or names_nobody):
@@ -188,15 +187,15 @@ class ConsumerGroup:
             check_current(member, who.generation_or_epoch)
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Refused if the request names a member, and that is no member in this epoch."""
+        """Refused if the request names a member, unless that is a member of the group in this epoch."""
         if member_id is not None or member_epoch >= 0:
             check_current(self.member(member_id or ""), member_epoch)
 
     def check_forget(self) -> None:
-        """Offsets of topics that nobody reads may be deleted at any time."""
+        """Offsets may be deleted at any time; `is_subscribed_to` protects those of topics that members read."""
 
     def retention_begins_ms(self, committed_at_ms: int) -> int | None:
-        """As in Kafka, an offset of a topic that nobody reads ages from its commit, even if the group has members."""
+        """As in Kafka, an offset of a topic that no member reads ages from its commit, even in a group with members."""
         return committed_at_ms
 
     # Heartbeats
@@ -204,7 +203,7 @@ class ConsumerGroup:
     def decide_heartbeat(
         self, group: str, beat: Heartbeat, catalog: Catalog, rules: ConsumerRules, now_ms: int
     ) -> ConsumerGroupChanged | None:
-        """What a heartbeat of a member that stays or joins changes."""
+        """What a heartbeat changes, of a member that joins or stays."""
         if len(self.members) >= rules.members_max and beat.member_id not in self.members:
             raise Refused(GROUP_MAX_SIZE_REACHED, f"the group has {rules.members_max} members, no more are allowed")
         before = self._said_to_be(beat)
@@ -216,7 +215,7 @@ class ConsumerGroup:
         return self.decide_step(group, member, subscription, beat.owned, beat.epoch, catalog, now_ms)
 
     def _said_to_be(self, beat: Heartbeat) -> Member | None:
-        """The member that sends a heartbeat, or whose place it takes; None for one that is new. Refused if fenced."""
+        """The member that sends the heartbeat, or the static one that it replaces; None if new. Refused if fenced."""
         instance_id = beat.instance_id
         known = self.members.get(beat.member_id)
         if beat.epoch == JOIN_EPOCH and known is not None and instance_id not in (None, known.subscription.instance_id):
@@ -238,9 +237,9 @@ class ConsumerGroup:
         return member
 
     def going_on_as(self, subscription: ConsumerSubscription, before: Member | None) -> Member:
-        """The member that says this: the one it was before, or one that is not in the group yet.
+        """The member with this subscription: the same as before, or a new one that is not in the group yet.
 
-        A member that takes a static member's place goes on where that one was.
+        A member that replaces a static member starts with that member's partitions.
         """
         if before is not None and before.member_id == subscription.member_id:
             return before
@@ -259,7 +258,7 @@ class ConsumerGroup:
         catalog: Catalog,
         now_ms: int,
     ) -> ConsumerGroupChanged | None:
-        """What a heartbeat changes; `member` is the member before it, `subscription` what the member says now."""
+        """What a heartbeat changes. `member` is the state before it, and `subscription` comes with it."""
         plan = self._plan(member, subscription, catalog)
         target = plan.targets.get(subscription.member_id, self.target_of(subscription.member_id))
         position = next_position(
@@ -287,7 +286,7 @@ class ConsumerGroup:
         return None if nothing_new else changed
 
     def _plan(self, member: Member, subscription: ConsumerSubscription, catalog: Catalog) -> _Plan:
-        """The group's epochs and targets after a member has said this: new ones if what it wants is new."""
+        """The group's epochs and targets with this subscription: new ones if a member's topics have changed."""
         is_as_known = member is self.members.get(subscription.member_id) and is_same_wish(
             subscription, member.subscription
         )
@@ -316,7 +315,7 @@ class ConsumerGroup:
     # Leaving
 
     def decide_leave(self, group: str, beat: Heartbeat, catalog: Catalog, now_ms: int) -> ConsumerGroupChanged:
-        """What changes as a member says that it leaves, for good or, being static, for a while."""
+        """What changes when a member leaves for good, or a static member leaves for a while."""
         if beat.instance_id is None:
             member = self.member(beat.member_id)
         else:
@@ -335,7 +334,7 @@ class ConsumerGroup:
     def decide_removal(
         self, group: str, member_ids: Iterable[str], catalog: Catalog, now_ms: int
     ) -> ConsumerGroupChanged:
-        """What changes as these members are gone. The next heartbeat of another makes the new target."""
+        """What changes when these members are removed. The next heartbeat of another member computes the new target."""
         left = tuple(member_ids)
         remaining = {one: member.subscription for one, member in self.members.items() if one not in left}
         digest = digest_of(self.topics.wanted(remaining, catalog))
@@ -344,33 +343,33 @@ class ConsumerGroup:
     # Deadlines
 
     def hear(self, member_id: str, rules: ConsumerRules, now_ms: int) -> None:
-        """A member was heard: its session begins again."""
+        """The member was heard from: its session begins again."""
         member = self.members.get(member_id)
         if member is not None:
             member.hear(rules.session_timeout_ms, now_ms)
             self._note_deadline(member.deadline_ms)
 
     def connection_lost(self, member_id: str, rules: ConsumerRules, now_ms: int) -> None:
-        """The connection over which a member was heard last is gone: it has less time to be heard."""
+        """The connection over which a member last spoke was closed: shorten its session."""
         member = self.member(member_id)
         member.lose_connection(rules.session_timeout_ms, rules.lost_connection_session_percent, now_ms)
         self._note_deadline(member.deadline_ms)
 
     def expect_to_join(self, member_id: str, now_ms: int) -> None:
-        """A member of the classic protocol was told to join again, and has as long as it may take for that."""
+        """A classic member was told to join again: it has its rebalance timeout to do so."""
         member = self.members[member_id]
         if member.revoke_deadline_ms is None:
             member.revoke_deadline_ms = now_ms + member.subscription.rebalance_timeout_ms
             self._note_deadline(member.revoke_deadline_ms)
 
     def note_joined(self, member_id: str) -> None:
-        """A classic member has joined again. If it still has partitions to give up, its deadline stays."""
+        """A classic member has joined again. If it must still give up partitions, its deadline stays."""
         member = self.members[member_id]
         if member.position.state != UNREVOKED:
             member.revoke_deadline_ms = None
 
     def hear_all(self, rules: ConsumerRules, now_ms: int) -> None:
-        """The process has just started: every member has its whole session, and all its time to give up partitions."""
+        """The broker has started: begin the session of every member, and its time to give up partitions."""
         for member in self.members.values():
             if member.revoke_deadline_ms is not None:
                 member.revoke_deadline_ms = now_ms + member.subscription.rebalance_timeout_ms
@@ -379,16 +378,16 @@ class ConsumerGroup:
     def heartbeat_interval_ms(self, rules: ConsumerRules, now_ms: int) -> int:
         """The time to a member's next heartbeat: short if the group has changed within the usual interval."""
         interval_ms = rules.heartbeat_interval_ms
-        # A change in the future was made before somebody set the clock back.
+        # If the change lies in the future, the clock was set back since.
         is_in_motion = 0 <= now_ms - self.changed_at_ms < interval_ms
         return min(interval_ms, rules.heartbeat_interval_in_motion_ms) if is_in_motion else interval_ms
 
     def next_deadline_ms(self) -> int | None:
-        """The time to look for members that are overdue; None if no member has a deadline."""
+        """When to call `overdue` next; None if no member has a deadline."""
         return self._no_deadline_before_ms
 
     def overdue(self, now_ms: int) -> list[str]:
-        """The members that have been silent for too long, or have taken too long to give up partitions."""
+        """The members whose session has expired, or that have taken too long to give up partitions."""
         self._no_deadline_before_ms = None
         late = []
         for member in self.members.values():
@@ -406,24 +405,24 @@ class ConsumerGroup:
     # Topics
 
     def _digest_now(self, catalog: Catalog) -> str:
-        """A digest of the topics that the members want, as the topics are now."""
+        """A digest of the topics to which the members subscribe, as the topics are now."""
         if self._digested is None or self._digested[0] != catalog.changes:
             subscriptions = {member_id: member.subscription for member_id, member in self.members.items()}
             self._digested = catalog.changes, digest_of(self.topics.wanted(subscriptions, catalog))
         return self._digested[1]
 
     def subscriptions(self) -> Iterable[ConsumerSubscription]:
-        """What the members have said."""
+        """The subscriptions of all members."""
         return (member.subscription for member in self.members.values())
 
     # Applying
 
     def check(self, entry: ConsumerGroupChanged) -> None:
-        """ValueError for an entry that cannot follow on those before it, in service and in recovery alike."""
+        """ValueError for an entry that cannot follow those before it, in service and in recovery alike."""
         self._owners.check(entry, self.members)
 
     def apply(self, entry: ConsumerGroupChanged) -> None:
-        """Make an entry true that `check` has let pass."""
+        """Change the group as an entry says that `check` has accepted."""
         self.epoch = entry.epoch
         self.target_epoch = entry.target_epoch
         self.topics_digest = entry.topics_digest
@@ -487,12 +486,12 @@ class ConsumerGroup:
         )
 
     def snapshot(self) -> dict[str, Any]:
-        """All that is kept, in what JSON can say; nothing that happens later changes it."""
+        """The stored state, as values that JSON can hold; later changes do not affect it."""
         entry = self.as_entry("")
         return {"kind": KIND, **{name: getattr(entry, name) for name in _KEPT}}
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Become what `snapshot` says. Nothing may have been here before."""
+        """Take the state in `snapshot`. The receiver must be new."""
         kept = {name: value for name, value in snapshot.items() if name != "kind"}
         entry = ConsumerGroupChanged(group="", left=(), **kept)
         self.check(entry)

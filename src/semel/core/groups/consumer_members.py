@@ -1,11 +1,12 @@
-"""One member of a consumer group (KIP-848): what it said of itself, what it may read, and its way to its target.
+"""One member of a consumer group (KIP-848): its subscription, the partitions it may read, and its way to its target.
 
-The way has three states. A member that has to give up partitions is told so and stays in its epoch until it has
-(`UNREVOKED`). A member whose target has partitions that another has not given up yet is in the target's epoch already,
-and gets those partitions when they are free (`UNRELEASED`). A member that has its whole target is `STABLE`. A partition
-becomes free only when its member has said that it no longer reads it, so two members never may read one partition.
+A member is in one of three states. A member that must give up partitions stays in its epoch until it has done so
+(`UNREVOKED`). A member whose target has partitions that another member has not given up yet is already in the target's
+epoch, and gets those partitions when they are free (`UNRELEASED`). A member that has its whole target is `STABLE`. A
+partition becomes free only when its member has said that it no longer reads it, so two members are never allowed to
+read the same partition.
 
-Nothing here knows the group, except for which member holds which partition.
+Nothing here knows the group, except which partitions are free.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -20,20 +21,20 @@ STABLE: Final = 0
 UNREVOKED: Final = 1
 UNRELEASED: Final = 2
 
-# The epoch of a member that joins, whatever it has been.
+# The epoch in the heartbeat of a member that joins.
 JOIN_EPOCH: Final = 0
 # The epoch of a static member that has left for a while.
 AWAY_EPOCH: Final = -2
 
-# How long a member may take to give up partitions if it does not say; members that join have to say it.
+# How long a member may take to give up partitions before it has said how long; a member must say it to join.
 REBALANCE_TIMEOUT_MS_DEFAULT: Final = 300_000
 
-# The partitions of a member by the epoch since which they are its own.
+# The partitions of a member, by the epoch since which it has held them.
 Since = Mapping[int, Partitions]
 
 
 class Member:
-    """A member as it is. Only the group's `apply` changes what is kept of it; deadlines are soft."""
+    """A member. Only the group's `apply` changes its stored state; its deadlines are in memory only."""
 
     __slots__ = (
         "has_lost_connection",
@@ -50,16 +51,16 @@ class Member:
     def __init__(self, subscription: ConsumerSubscription) -> None:
         self.subscription = subscription
         self.position = ConsumerPosition(subscription.member_id, 0, 0, STABLE, (), ())
-        # The same, to look things up in.
+        # The partitions in `position`, as sets.
         self.held_since: Since = {}
         self.revoking_since: Since = {}
         self.held = NOTHING
         self.revoking = NOTHING
-        # When it will have been silent for too long; None before its first heartbeat.
+        # The end of its session; None before its first heartbeat.
         self.session_deadline_ms: int | None = None
-        # Whether it was given less than its session because the connection over which it spoke is gone.
+        # Whether its session was shortened because its connection was closed.
         self.has_lost_connection = False
-        # When it will have taken too long to give up the partitions that were revoked.
+        # Until when it must have given up the partitions that were revoked.
         self.revoke_deadline_ms: int | None = None
 
     @property
@@ -91,7 +92,7 @@ class Member:
         self.has_lost_connection = False
 
     def lose_connection(self, session_timeout_ms: int, session_percent: int, now_ms: int) -> None:
-        """Shorten its session to this share. A static member may be restarting, and keeps its whole session."""
+        """Shorten its session to this percentage. A static member may be restarting, and keeps its whole session."""
         if self.session_deadline_ms is None or self.subscription.instance_id is not None:
             return
         deadline_ms = now_ms + self._session_ms(session_timeout_ms) * session_percent // 100
@@ -103,12 +104,12 @@ class Member:
         return self.subscription.classic_session_timeout_ms if self.is_classic else session_timeout_ms
 
     def is_reconciled_to(self, target_epoch: int) -> bool:
-        """Whether it has all that this target gives it."""
+        """Whether it has its whole target of this epoch."""
         return self.position.state == STABLE and self.epoch == target_epoch
 
     def has_had_all(self, partitions: Collection[PartitionName], epoch: int) -> bool:
-        """Whether these have been the member's since that epoch or before. Partitions that it has to give up count
-        until it has given them up.
+        """Whether the member has held these partitions since that epoch or before. A partition that it must give up
+        counts until it has done so.
         """
         if epoch > self.epoch or self.is_classic:
             return False
@@ -118,12 +119,12 @@ class Member:
 
     @property
     def deadline_ms(self) -> int | None:
-        """When it will have to be fenced, unless it does something before."""
+        """The earlier of its deadlines: then it is removed."""
         return min((at for at in (self.session_deadline_ms, self.revoke_deadline_ms) if at is not None), default=None)
 
 
 def new_subscription(member_id: str, instance_id: str | None) -> ConsumerSubscription:
-    """What is known of a member before it has said anything."""
+    """The subscription of a member that has not sent one yet."""
     return ConsumerSubscription(member_id, instance_id, None, "", "", REBALANCE_TIMEOUT_MS_DEFAULT, (), "", None)
 
 
@@ -135,7 +136,7 @@ def check_current(member: Member, epoch: int) -> None:
 
 
 def check_epoch(member: Member, epoch: int, owned: Partitions | None) -> None:
-    """Refused if the member is not where it says to be, unless all that happened is that it missed one answer."""
+    """Refused unless this is the member's epoch, or the one before it because one answer was lost."""
     if epoch in (JOIN_EPOCH, member.epoch):
         return
     missed_one = epoch == member.position.previous_epoch and epoch < member.epoch
@@ -149,8 +150,8 @@ def check_epoch(member: Member, epoch: int, owned: Partitions | None) -> None:
 def check_said_epoch(member: Member, position: ConsumerPosition, said_epoch: int) -> None:
     """Refused if this position drops partitions because of a heartbeat from before the member's current epoch.
 
-    Kafka believes such a heartbeat. But a list of what the member read in an earlier epoch cannot show whether it has
-    given up what it got in the current one.
+    Kafka accepts such a heartbeat. But a list of the partitions that the member read in an earlier epoch cannot show
+    whether it has given up those that it got in the current one.
     """
     if said_epoch in (JOIN_EPOCH, member.epoch) or position is member.position:
         return
@@ -162,7 +163,7 @@ def check_said_epoch(member: Member, position: ConsumerPosition, said_epoch: int
 
 
 def subscription_from(fields: Iterable[Any]) -> ConsumerSubscription:
-    """A subscription as it was, whichever kinds of sequences a journal or a checkpoint has made of it."""
+    """A subscription from an entry or a checkpoint, with tuples again where JSON has made lists."""
     subscription = ConsumerSubscription(*fields)
     return subscription._replace(
         topic_names=tuple(subscription.topic_names),
@@ -171,7 +172,7 @@ def subscription_from(fields: Iterable[Any]) -> ConsumerSubscription:
 
 
 def position_from(fields: Iterable[Any]) -> ConsumerPosition:
-    """A position as it was, likewise."""
+    """A position from an entry or a checkpoint, likewise."""
     position = ConsumerPosition(*fields)
     return position._replace(
         held=tuple([_span_from(*span) for span in position.held]),
@@ -180,15 +181,15 @@ def position_from(fields: Iterable[Any]) -> ConsumerPosition:
 
 
 def _span_from(number: int, begin: int, end_or_epoch: int, epoch: int | None = None) -> HeldSpan:
-    # A version before this one named each partition by itself.
+    # Earlier versions of semel stored each partition singly.
     if epoch is None:
         return HeldSpan(number, begin, begin + 1, end_or_epoch)
     return HeldSpan(number, begin, end_or_epoch, epoch)
 
 
 def target_from(spans: Iterable[Iterable[int]]) -> Partitions:
-    """A target as it was, likewise."""
-    # A version before this one named each partition by itself.
+    """A target from an entry or a checkpoint, likewise."""
+    # Earlier versions of semel stored each partition singly.
     return Partitions.of_spans((number, begin, *(end or (begin + 1,))) for number, begin, *end in spans)
 
 
@@ -200,10 +201,10 @@ def next_position(
     owned: Partitions | None,
     wanted: Callable[[], frozenset[int]],
 ) -> ConsumerPosition:
-    """Where a member is after a heartbeat. `owned` is what it says it reads, None if the heartbeat does not say.
+    """A member's position after a heartbeat. `owned` are the partitions that it says it reads; None if it does not say.
 
-    `wanted` answers the topics it asks for: while it gives up partitions, no further ones are revoked, except those of
-    topics that it does not want any more.
+    `wanted` returns the topics that it subscribes to: while it gives up partitions, no others are revoked, except those
+    of topics to which it no longer subscribes.
     """
     position = member.position
     if position.state == STABLE and position.epoch == target_epoch:
@@ -218,7 +219,7 @@ def next_position(
     if _still_reads(owned, member.held - kept):
         return _moved(position, position.epoch, UNREVOKED, held_since, _common(member.held_since, member.held - kept))
     missing = target - kept
-    # What the member itself has just given up is free as well: there is one owner at a time.
+    # Partitions that the member itself has just given up are free as well, because no other member can hold them.
     ready = missing & member.revoking | free_of(missing)
     held_since = _joined(held_since, {target_epoch: ready})
     return _moved(position, target_epoch, STABLE if ready == missing else UNRELEASED, held_since, {})
@@ -233,7 +234,7 @@ def _joined(one: Since, other: Since) -> Since:
 
 
 def _still_reads(owned: Partitions | None, revoking: Partitions) -> bool:
-    """Whether a member has not given these up yet, by what it says; it may not have said so."""
+    """Whether the member may still read one of these, by what its heartbeat says."""
     return bool(revoking) and (owned is None or not owned.isdisjoint(revoking))
 
 
@@ -244,13 +245,13 @@ def _moved(
     held: Since,
     revoking: Since,
 ) -> ConsumerPosition:
-    """The new position; the very same object if nothing changes."""
+    """The new position; the same object if nothing changes."""
     moved = ConsumerPosition(position.member_id, epoch, position.epoch, state, held_spans(held), held_spans(revoking))
     return position if moved._replace(previous_epoch=position.previous_epoch) == position else moved
 
 
 def held_spans(since: Since) -> tuple[HeldSpan, ...]:
-    """The same as entries have it: the same spans, in the same order, for the same partitions."""
+    """Partitions in the form for entries: equal partitions give equal spans in equal order."""
     spans = [
         HeldSpan(number, begin, end, epoch) for epoch, those in since.items() for number, begin, end in those.spans()
     ]
@@ -258,7 +259,7 @@ def held_spans(since: Since) -> tuple[HeldSpan, ...]:
 
 
 def partitions_of(position: ConsumerPosition) -> Partitions:
-    """All that a member in this position may read, or has to give up."""
+    """All partitions that a member in this position may read or must give up."""
     return Partitions.of_spans((number, begin, end) for number, begin, end, _ in (*position.held, *position.revoking))
 
 

@@ -1,9 +1,9 @@
-"""Members of the classic protocol in a consumer group, and how a group goes from one protocol to the other.
+"""Members of the classic protocol in a consumer group, and the change of a group from one protocol to the other.
 
-A group goes over as a whole when the first member speaks the new protocol, and back when the last such member is gone;
-in between both kinds are in it. A classic member joins again whenever it would get another epoch: it is told that the
-group rebalances, its JoinGroup is answered at once, and it asks with SyncGroup what it may read. The broker assigns for
-all; there is no leader. Everything else is as in `consumer`.
+A group changes to the new protocol when the first member that speaks it joins, and back when the last such member has
+left; in between it has members of both kinds. A classic member joins again whenever it would get another epoch: the
+broker answers its heartbeat with REBALANCE_IN_PROGRESS, answers its JoinGroup at once, and tells it its partitions in
+the answer to SyncGroup. The broker assigns for all; there is no leader. Everything else is as in `consumer`.
 """
 
 from base64 import b64encode
@@ -58,7 +58,7 @@ from semel.core.topics import Catalog
 
 
 def upgrade(classic: ClassicGroup, catalog: Catalog, rules: ConsumerRules, now_ms: int) -> ConsumerGroupChanged:
-    """The entry by which a classic group becomes one of the new protocol, each member reading what it read before."""
+    """The entry that changes a classic group to the new protocol. Each member keeps its partitions."""
     if classic.protocol_type != CONSUMER:
         raise Refused(GROUP_ID_NOT_FOUND, f"the members of group '{classic.name}' are no consumers")
     if len(classic.members) > rules.members_max:
@@ -108,12 +108,12 @@ def _as_subscription(member: ClassicMember, subscription: MemberSubscription) ->
 
 
 def is_to_downgrade(group: ConsumerGroup) -> bool:
-    """Whether nobody in the group speaks the new protocol any more, but somebody the classic one."""
+    """Whether the group has members, and all of them speak the classic protocol."""
     return bool(group.members) and all(member.is_classic for member in group.members.values())
 
 
 def downgrade(name: str, group: ConsumerGroup, catalog: Catalog, now_ms: int) -> ClassicGroupChanged:
-    """The entry by which the group becomes a classic one; its members are to join again."""
+    """The entry that changes the group to the classic protocol; its members must then join again."""
     members = group.members.values()
     common = set.intersection(*({protocol for protocol, _ in m.subscription.classic_protocols} for m in members))
     first = next(iter(members)).subscription.classic_protocols
@@ -131,14 +131,14 @@ def downgrade(name: str, group: ConsumerGroup, catalog: Catalog, now_ms: int) ->
         )
         for member in members
     ]
-    # Members that are up to date are told to join again, and not that they are unknown. A member that has left may have
-    # been the only one with the last epoch, and that number must not be used for another generation.
+    # With this generation the broker tells members that are up to date to join again, and not ILLEGAL_GENERATION. The
+    # target epoch counts too: perhaps only a member that has left had it, and no other generation may have its number.
     generation = max(group.target_epoch, *(member.epoch for member in members))
-    # The generation has no leader. That says, even after a restart, that its members have to join again.
+    # A generation without a leader means, even after a restart, that the members must join again.
     return ClassicGroupChanged(name, generation, CONSUMER, protocol, None, tuple(stored), now_ms)
 
 
-# What classic members ask
+# Requests of classic members
 
 
 def decide_join(
@@ -170,7 +170,7 @@ def decide_join(
 
 
 def _readable(group: ConsumerGroup, request: JoinRequest) -> MemberSubscription:
-    """What the member asks for; refused if others in the group could not understand it."""
+    """The member's subscription; refused if the classic members have no protocol in common."""
     others = [
         {protocol for protocol, _ in member.subscription.classic_protocols}
         for member in group.members.values()
@@ -197,15 +197,15 @@ def _static_member(group: ConsumerGroup, request: JoinRequest) -> Member | None:
 
 
 def join_answer(member: Member) -> JoinAnswer:
-    """Nobody leads, so nobody is told of the others."""
+    """The answer to JoinGroup. No member leads, so no answer lists the other members."""
     protocol = member.subscription.classic_protocols[0][0]
     return JoinAnswer(NONE, member.member_id, member.epoch, CONSUMER, protocol)
 
 
 def sync_answer(group: ConsumerGroup, request: SyncRequest, catalog: Catalog) -> SyncAnswer:
-    """What a member may read."""
+    """The answer to SyncGroup: the partitions that the member may read."""
     member = _member_of_generation(group, request.member_id, request.instance_id, request.generation)
-    # Before anything else: it may go by the protocol that was chosen before the group went over.
+    # This check comes first, because the request may name the protocol that was selected before the group changed.
     if group.epoch > member.epoch and member.position.state != UNREVOKED:
         raise Refused(REBALANCE_IN_PROGRESS, "the member has to join again")
     protocol = member.subscription.classic_protocols[0][0]
@@ -216,7 +216,7 @@ def sync_answer(group: ConsumerGroup, request: SyncRequest, catalog: Catalog) ->
 
 
 def check_heartbeat(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> None:
-    """Refused if the member is in another generation than it says, or would get more by joining again."""
+    """Refused if the member is in another generation, or has to join again to give up or get partitions."""
     member = _member_of_generation(group, member_id, instance_id, generation)
     state = member.position.state
     gets_more = state == UNRELEASED and not group.waits_for_others(member)
@@ -225,7 +225,7 @@ def check_heartbeat(group: ConsumerGroup, member_id: str, instance_id: str | Non
 
 
 def leaving(group: ConsumerGroup, leaver: Leaver) -> str:
-    """The id of a classic member, or of a static one named by its instance alone, that is to leave."""
+    """The id of the classic member that leaves, or of the static member whose instance alone is named."""
     if leaver.member_id == NO_MEMBER_ID and leaver.instance_id is not None:
         member = group.static_member(leaver.instance_id)
         if member is None:
@@ -256,7 +256,7 @@ def _member_of_generation(group: ConsumerGroup, member_id: str, instance_id: str
 
 
 def partitions_of_topics(indexes_of: TopicPartitions, catalog: Catalog) -> Partitions:
-    """Partitions by the numbers of their topics, of those that exist. A client may name any."""
+    """Those of the named partitions that exist, by the numbers of their topics. A client may name any."""
     return Partitions.union(
         Partitions.of_indexes(topic.number, indexes, topic.partition_count)
         for name, indexes in indexes_of.items()

@@ -1,7 +1,7 @@
-"""The owners in a consumer group: each partition has one member at most, and so has each instance id.
+"""The owners in a consumer group: each partition, and each instance id, belongs to one member at most.
 
-`check` judges a step before it becomes part of the journal, so that the journal never holds an entry that cannot be
-applied: the broker could not start again. Only the group's `apply` changes anything here.
+`check` judges a step before it is written to the journal. The journal must never hold an entry that cannot be applied,
+because the broker could not start again. Only the group's `apply` changes anything here.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ from semel.core.groups.partitions import Partitions
 
 
 class Owners:
-    """The owner of each instance id, by member id, and the partitions that have one."""
+    """The member id that owns each instance id, and the partitions that have an owner."""
 
     __slots__ = ("_of_instance", "_owned")
 
@@ -26,13 +26,13 @@ class Owners:
         return None if instance_id is None else self._of_instance.get(instance_id)
 
     def free_of(self, partitions: Partitions) -> Partitions:
-        """Those of these that no member has."""
+        """Those of these partitions that no member holds."""
         return partitions - Partitions(self._owned)
 
     # Deciding
 
     def check(self, entry: ConsumerGroupChanged, members: Mapping[str, Member]) -> None:
-        """ValueError unless this step can follow: the members that it names exist, and nothing gets a second owner."""
+        """ValueError unless the members that this step names exist and nothing gets a second owner."""
         leaving = set(entry.left)
         for member_id in entry.left:
             if member_id not in members:
@@ -76,24 +76,24 @@ class Owners:
     # Applying
 
     def add_instance(self, member: Member) -> None:
-        """A member said which instance it is, if it is one."""
+        """Note the instance id of a member, if it has one."""
         instance_id = member.subscription.instance_id
         if instance_id is not None:
             self._of_instance[instance_id] = member.member_id
 
     def forget_instance(self, member: Member) -> None:
-        """Nobody is this member's instance any more, unless another member has become it since."""
+        """Forget the instance id of a member, unless another member has taken it since."""
         instance_id = member.subscription.instance_id
         if instance_id is not None and self._of_instance.get(instance_id) == member.member_id:
             del self._of_instance[instance_id]
 
     def give(self, member: Member) -> None:
-        """The member has what its position says."""
+        """The member now holds the partitions in its position."""
         _add(self._owned, member.held)
         _add(self._owned, member.revoking)
 
     def take_back(self, member: Member) -> None:
-        """The member has nothing any more."""
+        """The member no longer holds any partition."""
         for partitions in (member.held, member.revoking):
             for number, bits in partitions.by_topic().items():
                 self._owned[number] &= ~bits

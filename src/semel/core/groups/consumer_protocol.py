@@ -1,14 +1,14 @@
-"""The bytes that members of classic consumer groups exchange: what they ask for, what they read, what they are given.
+"""The bytes that classic consumers exchange: subscriptions and assignments.
 
-They are the clients' own, and the broker looks into them only if members of both protocols are in one group. Nothing
-that is read here is trusted: the answer is None for bytes that are no subscription or no assignment.
+Their format is the clients' own, and the broker reads them only if a group has members of both protocols. It does not
+trust them: the result is None for bytes that are not a subscription or an assignment.
 """
 
 import struct
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-# Subscriptions say from version 1 on what is read already, and from version 3 on in which rack.
+# The versions from which a subscription has the owned partitions, the generation, and the rack.
 _OWNED_FROM: Final = 1
 _GENERATION_FROM: Final = 2
 _RACK_FROM: Final = 3
@@ -19,7 +19,7 @@ TopicPartitions = Mapping[str, tuple[int, ...]]
 
 
 class MemberSubscription(NamedTuple):
-    """What a member asks for, and what it says to read."""
+    """The topics to which a member subscribes, and the partitions that it says it owns."""
 
     topic_names: tuple[str, ...]
     owned: TopicPartitions
@@ -27,11 +27,11 @@ class MemberSubscription(NamedTuple):
 
 
 class _Unreadable(Exception):
-    """Not what it should be."""
+    """The bytes do not have the expected format."""
 
 
 class _Cursor:
-    """Reads from the front on; never beyond the end, and never more items than there are bytes."""
+    """Reads from front to back; never beyond the end, and never more items than there are bytes."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -62,8 +62,8 @@ class _Cursor:
         topics: dict[str, list[int]] = {}
         for _ in range(self.count()):
             name = self.name()
-            # One list grows, instead of a new one for each: a client may name one topic a hundred thousand times, and
-            # must not keep everybody waiting.
+            # One list grows, instead of a new list each time: a client may name one topic a hundred thousand times, and
+            # must not hold up all other requests.
             topics.setdefault(name, []).extend([self.number(">i") for _ in range(self.count())])
         return {name: tuple(indexes) for name, indexes in topics.items()}
 
@@ -75,7 +75,7 @@ class _Cursor:
 
 
 def read_subscription(metadata: bytes) -> MemberSubscription | None:
-    """What a member brought to JoinGroup."""
+    """The subscription in the metadata of a JoinGroup request."""
     cursor = _Cursor(metadata)
     try:
         version = cursor.number(">h")
@@ -91,7 +91,7 @@ def read_subscription(metadata: bytes) -> MemberSubscription | None:
 
 
 def read_assignment(assignment: bytes) -> TopicPartitions | None:
-    """What a member was given by its leader; none is nothing."""
+    """The partitions that the leader assigned to a member; no bytes mean no partitions."""
     if not assignment:
         return {}
     cursor = _Cursor(assignment)
@@ -103,7 +103,7 @@ def read_assignment(assignment: bytes) -> TopicPartitions | None:
 
 
 def write_assignment(partitions: Iterable[tuple[str, Iterable[int]]]) -> bytes:
-    """The same, as a member reads it."""
+    """An assignment as the bytes that a member reads."""
     parts = []
     for name, indexes in partitions:
         encoded = name.encode()

@@ -1,7 +1,7 @@
-"""The heartbeat of a member of a consumer group: whether it is valid, and what it changes.
+"""The heartbeat of a member of a consumer group: whether it is valid, and how it changes the subscription.
 
-A member that joins says in full what it is and what it wants. Later heartbeats say only what has changed; a field that
-is left out keeps its value. Nothing here knows the group.
+A member that joins sends all fields. Later heartbeats send only the fields that have changed; a field that is left out
+keeps its value. Nothing here knows the group.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from semel.core.groups.partitions import Partitions
 from semel.core.refusals import INVALID_REQUEST, UNSUPPORTED_ASSIGNOR, Refused
 
 LEAVE_EPOCH: Final = -1
-# All names one member asks for; each stands in the journal. A name has 249 characters at most, most have a dozen.
+# The characters in all topic names of one member, which the journal stores. A name has 249 at most, usually a dozen.
 SUBSCRIPTION_CHARACTERS_MAX: Final = 256 * 1024
 
 
@@ -24,7 +24,7 @@ SUBSCRIPTION_CHARACTERS_MAX: Final = 256 * 1024
 class Heartbeat:
     """One heartbeat. A field that was left out is None, or -1 if it is a time.
 
-    The partitions that the member says it owns go by numbers of topics; a topic that does not exist has number -1.
+    `owned` are the partitions that the member says it owns, by the numbers of topics; an unknown topic has number -1.
     """
 
     member_id: str
@@ -41,7 +41,7 @@ class Heartbeat:
 
     @property
     def says_all(self) -> bool:
-        """Whether no field was left out: the member has just joined, or does not know what the broker knows of it."""
+        """Whether no field was left out: the member joins, or does not know whether the broker has got its fields."""
         names_topics = self.topic_names is not None or self.topic_regex is not None
         return self.epoch == JOIN_EPOCH or (self.rebalance_timeout_ms != -1 and names_topics and self.owned is not None)
 
@@ -73,7 +73,7 @@ def check(beat: Heartbeat) -> None:
 
 
 def are_too_many(topic_names: Iterable[str]) -> bool:
-    """Whether one member may not ask for all of these."""
+    """Whether these names are more than one member may subscribe to."""
     return sum(map(len, topic_names)) > SUBSCRIPTION_CHARACTERS_MAX
 
 
@@ -91,7 +91,7 @@ def _refuse(reason: str) -> None:
 
 
 def subscription_bytes(subscription: ConsumerSubscription) -> int:
-    """About what a member takes in memory, whatever it reads."""
+    """About how much memory a member takes, without its partitions."""
     texts = (
         subscription.member_id,
         subscription.instance_id or "",
@@ -105,7 +105,7 @@ def subscription_bytes(subscription: ConsumerSubscription) -> int:
 
 
 def with_what_was_said(known: ConsumerSubscription, beat: Heartbeat) -> ConsumerSubscription:
-    """What is known of a member after this heartbeat."""
+    """The subscription of a member after this heartbeat."""
     news: dict[str, Any] = {
         "rack_id": beat.rack_id,
         "rebalance_timeout_ms": None if beat.rebalance_timeout_ms == -1 else beat.rebalance_timeout_ms,

@@ -1,9 +1,9 @@
-"""Which topics the members of a consumer group want: names and regular expressions, matched against the catalog.
+"""The topics to which the members of a consumer group subscribe: names and regular expressions.
 
-An expression is matched against the names of topics only when topics were created or deleted, and against each name
-once. That takes long if there are many topics, so it is done in steps before a decision; the decision itself then
-matches only the topics that were created since. The matches are remembered in memory and never stored: they follow from
-the subscriptions and the catalog.
+An expression is matched against the catalog only after topics were created or deleted, and against each name once. That
+takes long if there are many topics, so it is done in steps before a decision; the decision itself matches only the
+topics that were created since. The matches are kept in memory and never stored: they follow from the subscriptions and
+the catalog.
 """
 
 import hashlib
@@ -18,26 +18,26 @@ from semel.core.refusals import GROUP_MAX_SIZE_REACHED, Refused
 from semel.core.steps import Steps, finish
 from semel.core.topics import Catalog
 
-# Different expressions in one group: its members mostly share one. Each is matched against every topic.
+# Different expressions in one group. Its members usually share one, and each expression is matched against all topics.
 EXPRESSIONS_MAX: Final = 100
-# How often a look-up in steps begins again because topics have come meanwhile. Each time it has less to do.
+# How often a look-up in steps begins again because topics were created meanwhile. Each time it has less to do.
 _ROUNDS_MAX: Final = 3
-# Names that are known already between two steps.
+# Names of topics between two steps.
 _NAMES_AT_ONCE: Final = 50
 # Name, number and partitions of each topic, in the order of the names.
 Wanted = list[tuple[str, int, int]]
 
 
 class WantedTopics:
-    """The topics that subscriptions mean, with what was found for each expression."""
+    """Finds the topics of subscriptions, and keeps the matches of each expression."""
 
     def __init__(self) -> None:
         self._patterns: dict[str, ResolvedPattern] = {}
-        # For which state of the catalog all members' expressions were looked up.
+        # `Catalog.changes` when the expressions of all members were last looked up.
         self._looked_up = -1
 
     def of(self, subscription: ConsumerSubscription, catalog: Catalog) -> frozenset[int]:
-        """The numbers of the topics that one member wants, of those that are there."""
+        """The numbers of the existing topics to which one member subscribes."""
         topics = map(catalog.named, subscription.topic_names)
         numbers = frozenset(topic.number for topic in topics if topic is not None)
         if subscription.topic_regex:
@@ -47,7 +47,7 @@ class WantedTopics:
     def of_each(
         self, subscriptions: Mapping[str, ConsumerSubscription], catalog: Catalog
     ) -> Mapping[str, frozenset[int]]:
-        """The same of many members, by their ids. Those who want the same share one set: mostly that is all of them."""
+        """The same for many members, by their ids. Members with the same subscription share one set."""
         found: dict[tuple[tuple[str, ...], str], frozenset[int]] = {}
         of_each = {}
         for member_id, one in subscriptions.items():
@@ -58,11 +58,11 @@ class WantedTopics:
         return of_each
 
     def wanted(self, subscriptions: Mapping[str, ConsumerSubscription], catalog: Catalog) -> Wanted:
-        """Every topic that exists and that a member wants."""
+        """Every existing topic to which a member subscribes."""
         return wanted_of(self.of_each(subscriptions, catalog), catalog)
 
     def includes(self, subscription: ConsumerSubscription, topic_name: str) -> bool:
-        """Whether a member would read a topic of this name."""
+        """Whether a subscription includes a topic of this name."""
         if topic_name in subscription.topic_names:
             return True
         regex = subscription.topic_regex
@@ -71,8 +71,8 @@ class WantedTopics:
     def look_up(
         self, subscriptions: Iterable[ConsumerSubscription], regex: str | None, catalog: Catalog
     ) -> Steps["ResolvedPattern | None"]:
-        """Find in steps which topics the members' expressions match now, and this one, which may be new. Refused if
-        this is no regular expression.
+        """Find in steps the topics that match the members' expressions, and those that match `regex`, which may be new.
+        Refused if `regex` is not a regular expression.
         """
         changes = catalog.changes
         if self._looked_up != changes:
@@ -86,13 +86,13 @@ class WantedTopics:
         return wanted
 
     def remember(self, resolved: "ResolvedPattern") -> None:
-        """Keep what was looked up, because the decision that follows needs it."""
+        """Keep a pattern and its matches for the decision that follows."""
         self._patterns.setdefault(resolved.pattern.text, resolved)
 
     def check_pattern(self, regex: str, subscriptions: Iterable[ConsumerSubscription]) -> None:
-        """Refused if this is no regular expression, or one too many besides those of the members."""
+        """Refused if this is not a regular expression, or if the group would have too many of them."""
         used = {subscription.topic_regex for subscription in subscriptions}
-        # Those of heartbeats that were refused afterwards are still remembered.
+        # Expressions of heartbeats that were refused later are still kept.
         self._forget_all_but({*used, regex})
         if len({*self._patterns, regex}) > EXPRESSIONS_MAX:
             self._forget_all_but(used)
@@ -100,7 +100,7 @@ class WantedTopics:
         self._resolved(regex)
 
     def forget_all_but(self, subscriptions: Iterable[ConsumerSubscription]) -> None:
-        """These are the members now: nobody asks for other expressions any more."""
+        """Forget the expressions that none of these subscriptions has."""
         self._looked_up = -1
         self._forget_all_but({subscription.topic_regex for subscription in subscriptions})
 
@@ -115,7 +115,7 @@ class WantedTopics:
 
 
 class ResolvedPattern:
-    """An expression and the topics that match it. Whether a name matches never changes, so each is looked at once."""
+    """An expression and the topics that match it. Each name is matched only once, because the result cannot change."""
 
     def __init__(self, regex: str) -> None:
         self.pattern = TopicPattern(regex)
@@ -124,12 +124,14 @@ class ResolvedPattern:
         self._numbers: frozenset[int] = frozenset()
 
     def numbers(self, catalog: Catalog) -> frozenset[int]:
-        """The topics that match, as they are now."""
+        """The numbers of the topics that match now."""
         finish(self.look_up(catalog))
         return self._numbers
 
     def look_up(self, catalog: Catalog) -> Steps[None]:
-        """Find in steps which topics match. The decision itself looks at topics that came after the last step."""
+        """Find in steps which topics match. The decision itself looks at topics that were created after the
+        last step.
+        """
         for _ in range(_ROUNDS_MAX):
             if self._changes == catalog.changes:
                 return
@@ -142,7 +144,7 @@ class ResolvedPattern:
         for topic in list(catalog):
             known = self._matches.get(topic.name)
             if known is None:
-                # Remembered at once, because another request may look up the same meanwhile.
+                # Kept at once, because another request may look up the same pattern meanwhile.
                 known = self._matches[topic.name] = yield from self.pattern.matches_in_steps(topic.name)
             matches[topic.name] = known
             if known:
@@ -154,24 +156,24 @@ class ResolvedPattern:
 
 
 def wanted_of(topics: Mapping[str, frozenset[int]], catalog: Catalog) -> Wanted:
-    """Every topic that a member wants, by the numbers of the topics that each wants."""
+    """Every existing topic to which a member subscribes; `topics` has the numbers for each member."""
     numbers: frozenset[int] = frozenset().union(*set(topics.values()))
     existing = [topic for number in numbers if (topic := catalog.numbered(number)) is not None]
     return sorted([(topic.name, topic.number, topic.partition_count) for topic in existing])
 
 
 def is_same_wish(one: ConsumerSubscription, other: ConsumerSubscription) -> bool:
-    """Whether two subscriptions want the same topics, whatever topics there are."""
+    """Whether two subscriptions have the same names and the same expression."""
     return (one.topic_names, one.topic_regex) == (other.topic_names, other.topic_regex)
 
 
 def digest_of(wanted: Wanted) -> str:
-    """A digest of a set of topics, which changes when a topic comes, goes or grows; empty for no topics."""
+    """A digest of a set of topics, which changes when a topic is added, removed or grows; empty for no topics."""
     return hashlib.sha256(repr(wanted).encode()).hexdigest()[:16] if wanted else ""
 
 
 def preferred_assignor(subscriptions: Iterable[ConsumerSubscription]) -> str:
-    """The assignor that most members ask for; of equals, the first by its name."""
+    """The assignor that most members ask for; in a tie, the first by its name."""
     votes: dict[str, int] = {}
     for subscription in subscriptions:
         if subscription.assignor is not None:
@@ -185,7 +187,7 @@ def new_targets(
     topics: Mapping[str, frozenset[int]],
     wanted: Wanted,
 ) -> Mapping[str, Partitions]:
-    """What each member is to read now; `topics` is what each wants, `targets` what each was to read before."""
+    """The new target of each member; `topics` are those that it subscribes to, and `targets` the targets before."""
     readers = {
         member_id: Reader(topics[member_id], targets.get(member_id, NOTHING), subscription.instance_id)
         for member_id, subscription in subscriptions.items()

@@ -1,8 +1,8 @@
-"""The configurations of a group: what may be set on one group of the new protocol that is to differ from the others.
+"""The configurations that may be set on a single group of the new protocol, in place of the broker's settings.
 
-As in Apache Kafka a group need not exist for that, and its configurations stay when it is deleted. Those of share
-groups and of Kafka Streams are refused by name, since there are no such groups here. What they mean for members is the
-business of `consumer.py`; nothing here may depend on whether the group has any.
+As in Apache Kafka a group need not exist to have configurations, and they stay when it is deleted. The broker refuses
+the configurations of share groups and of Kafka Streams groups by name, because it has no such groups. `consumer.py`
+acts upon the configurations; nothing here may depend on whether the group has members.
 """
 
 from collections.abc import Mapping
@@ -15,14 +15,14 @@ from semel.core.groups.consumer import ConsumerRules
 SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
 HEARTBEAT_INTERVAL: Final = "consumer.heartbeat.interval.ms"
 
-# Apache Kafka's bounds by default (group.consumer.min.session.timeout.ms and the like). What the broker is set to is
-# always within them.
+# Apache Kafka's default bounds (group.consumer.min.session.timeout.ms and the like). `_number` widens them to include
+# the broker's own setting.
 _SESSION_MS: Final = range(45_000, 60_000)
 _HEARTBEAT_MS: Final = range(5_000, 15_000)
 
 
 def definitions(rules: ConsumerRules) -> Mapping[str, Definition]:
-    """What may be set on a group; otherwise the broker's setting holds."""
+    """The configurations of a group; the default of each is the broker's setting."""
     return {
         SESSION_TIMEOUT: _number(
             SESSION_TIMEOUT, rules.session_timeout_ms, _SESSION_MS, "How long a member may be silent."
@@ -34,7 +34,7 @@ def definitions(rules: ConsumerRules) -> Mapping[str, Definition]:
 
 
 def check(configs: Mapping[str, str], rules: ConsumerRules) -> None:
-    """InvalidConfig unless these, each of them right by itself, go together."""
+    """InvalidConfig if these contradict each other. Each by itself is valid."""
     together = rules_with(rules, configs)
     if together.session_timeout_ms <= together.heartbeat_interval_ms:
         raise InvalidConfig(

@@ -1,9 +1,9 @@
 """All groups.
 
-A group is a name, the offsets it committed (`offsets.py`) and, while it has members or remembers having had them, one
-of two machines: the classic protocol (`classic.py`) or the one of KIP-848 (`consumer.py`). `Machine` is what the two
-have in common about offsets: they say which member may commit, and since when an offset is of no use. A group without a
-machine has consumers that divide the partitions among themselves and only keep their offsets here.
+A group has a name, its committed offsets (`offsets.py`) and, if it has or had members, one of two machines: the classic
+protocol (`classic.py`) or that of KIP-848 (`consumer.py`). `Machine` is the part of the two that concerns offsets: it
+says which member may commit, and when an offset begins to expire. A group without a machine belongs to consumers that
+assign their partitions themselves and only commit their offsets here.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -38,15 +38,15 @@ from semel.core.refusals import (
 )
 from semel.core.steps import Steps
 
-# A group costs little, but each stands in every checkpoint; ten thousand is above what suites of clients leave behind.
+# Every checkpoint contains all groups. Client test suites leave fewer than ten thousand behind.
 GROUPS_MAX: Final = 10_000
-# So that all of them take no more than 10 MB, whatever clients call them.
+# So the names of all groups take 10 MB at most.
 GROUP_NAME_BYTES_MAX: Final = 1_024
-# The offsets of all groups together, pending ones included: 250 bytes each in memory and 100 in a checkpoint.
+# The offsets of all groups together, including pending ones: each takes 250 bytes in memory and 100 in a checkpoint.
 GROUP_OFFSETS_MAX: Final = 1_000_000
-# What one offset may have noted beside it, as in Apache Kafka (offset.metadata.max.bytes, which counts characters too).
+# The longest metadata of one offset, as in Apache Kafka (offset.metadata.max.bytes, which counts characters too).
 METADATA_CHARACTERS_MAX: Final = 4096
-# What all offsets may have noted beside them, or a million of them would be 4 GB.
+# The metadata of all offsets together. Without this limit a million offsets could take 4 GB.
 METADATA_CHARACTERS_TOTAL_MAX: Final = 64 * 1024 * 1024
 
 GroupEntry = (
@@ -63,20 +63,20 @@ GroupEntry = (
 
 
 class Machine(Protocol):
-    """What offsets need to know of a group's members."""
+    """What the rules about offsets need to know about a group's members."""
 
     @property
     def is_empty(self) -> bool:
         """Whether there are no members."""
 
     def check_commit(self, who: Committer) -> None:
-        """Refused unless the sender is this member in this generation, and may commit."""
+        """Refused unless this sender may commit."""
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Refused if the request names a member, and the group has no such member."""
+        """Refused if the request names a member that the group does not have."""
 
     def check_forget(self) -> None:
-        """Refused if no offset of this group may be deleted as it is now."""
+        """Refused if no offset of this group may be deleted now."""
 
     def is_subscribed_to(self, topic_name: str) -> bool:
         """Whether a member reads this topic, as far as that is known."""
@@ -92,11 +92,11 @@ class Machine(Protocol):
 
     @property
     def state_name(self) -> str:
-        """Where the group is, by Kafka's name."""
+        """The group's state, with Kafka's name."""
 
     @property
     def protocol_type(self) -> str | None:
-        """What kind of members there are, in their own words."""
+        """The protocol type that the members sent."""
 
     @property
     def is_stored(self) -> bool:
@@ -138,7 +138,7 @@ class Group:
         return self.machine is not None and self.machine.is_subscribed_to(topic_name)
 
     def decide_forget(self, topic_name: str, partitions: Sequence[PartitionName]) -> OffsetsForgotten | None:
-        """The entry that removes these offsets, all of one topic, on request; None if there is nothing to remove."""
+        """The entry that deletes these offsets of one topic on request; None if there is none to delete."""
         if self.is_subscribed_to(topic_name):
             raise Refused(GROUP_SUBSCRIBED_TO_TOPIC, f"group '{self.name}' reads topic '{topic_name}'")
         offsets = self.offsets
@@ -146,7 +146,7 @@ class Group:
         return OffsetsForgotten(self.name, tuple(dict.fromkeys(known))) if known else None
 
     def expired(self, now_ms: int, retention_ms: int, topic_name_of: Callable[[int], str]) -> list[PartitionName]:
-        """The partitions whose offsets are older than the retention time and may be forgotten."""
+        """The partitions whose offsets have expired."""
         offsets = self.offsets
         old = [
             name
@@ -161,10 +161,10 @@ class Group:
         if begins_ms is None:
             return False
         if offset.retention_ms >= 0:
-            # The client's own wish counts from the commit.
+            # A retention time that the client asked for begins with the commit.
             return now_ms >= offset.at_ms + offset.retention_ms
-        # Kafka takes the time at which the group became empty alone, and so forgets within the hour what somebody has
-        # just set a group to that was empty for a week.
+        # Kafka counts only from the time at which the group became empty. So if a person sets the offsets of a group
+        # that was empty for a week, Kafka deletes them within the hour.
         return now_ms - max(begins_ms, offset.at_ms) >= retention_ms
 
     def snapshot(self) -> dict[str, Any]:
@@ -188,10 +188,10 @@ class Groups:
         self._offsets_max = offsets_max
         self._metadata_characters_total_max = metadata_characters_total_max
         self._groups: dict[str, Group] = {}
-        # What is set on groups, by name, whether they exist or not.
+        # The configurations of groups, by name. The groups need not exist.
         self._configs: dict[str, dict[str, str]] = {}
         self._tally = Tally()
-        # While a snapshot is taken: the groups that are still as they were at its beginning, and copies of the others.
+        # While a snapshot is taken: the groups that are not in it yet, and the copies of those that are.
         self._untaken: dict[str, Group] = {}
         self._taken: list[dict[str, Any]] = []
 
@@ -205,7 +205,7 @@ class Groups:
 
     @property
     def offset_count(self) -> int:
-        """The offsets of all groups together, pending ones included."""
+        """The offsets of all groups together, including pending ones."""
         return self._tally.offsets
 
     def named(self, name: str) -> Group | None:
@@ -218,7 +218,7 @@ class Groups:
         return group
 
     def configs_of(self, name: str) -> Mapping[str, str]:
-        """What is set on a group of this name, whether it exists or not."""
+        """The configurations of the group of this name, which need not exist."""
         return self._configs.get(name, {})
 
     # Deciding
@@ -231,7 +231,7 @@ class Groups:
         return GroupConfigsChanged(name, dict(configs))
 
     def check_addable(self, name: str) -> None:
-        """Refused if this group does not exist and cannot be added."""
+        """Refused if this group does not exist and may not be added."""
         if name in self._groups:
             return
         self._check_name(name)
@@ -243,12 +243,12 @@ class Groups:
             raise Refused(INVALID_GROUP_ID, f"a group's name has at most {self._name_bytes_max} bytes")
 
     def check_commit(self, name: str, who: Committer) -> None:
-        """Refused unless the group takes commits from this sender, who may be no member."""
+        """Refused unless the group accepts commits from this sender, which need not be a member."""
         if name in self._groups or who.generation_or_epoch >= 0:
             self.existing(name).check_commit(who)
 
     def check_offsets(self, name: str, offsets: Sequence[StoredOffset], producer_id: int | None = None) -> None:
-        """Refused unless there is space for these offsets of a group, pending for a producer if one is given."""
+        """Refused unless there is space for these offsets, which are pending if a producer is given."""
         self.check_addable(name)
         group = self._groups.get(name)
         table = None if group is None else group.offsets.table_of(producer_id)
@@ -257,21 +257,21 @@ class Groups:
             raise Refused(POLICY_VIOLATION, f"groups have {self._offsets_max} offsets, no more are allowed")
         characters = self._tally.metadata_characters + more_characters
         if more_characters > 0 and characters > self._metadata_characters_total_max:
-            raise Refused(OFFSET_METADATA_TOO_LARGE, "there is no more room for what is noted beside offsets")
+            raise Refused(OFFSET_METADATA_TOO_LARGE, "the metadata of all offsets together takes no more space")
 
     def decide_commit(
         self, name: str, offsets: Sequence[StoredOffset], now_ms: int, *, retention_ms: int
     ) -> OffsetsCommitted:
-        """The entry that moves a group on. `check_commit` has judged the sender before."""
+        """The entry that commits these offsets. The caller has called `check_commit` before."""
         self.check_offsets(name, offsets)
         return OffsetsCommitted(name, tuple(offsets), retention_ms, now_ms)
 
     def decide_expiry(
         self, group: Group, now_ms: int, retention_ms: int, topic_name_of: Callable[[int], str]
     ) -> Iterator[OffsetsForgotten | GroupDeleted]:
-        """The entries that expire a group's offsets by now, and the group itself if none of it is left.
+        """The entries that delete a group's expired offsets, and the group itself if it is then empty.
 
-        The caller applies each before it asks for the next one, or stops.
+        The caller applies each entry before it takes the next one, or stops.
         """
         if self._groups.get(group.name) is group:
             expired = group.expired(now_ms, retention_ms, topic_name_of)
@@ -283,14 +283,14 @@ class Groups:
     # Applying
 
     def add(self, name: str) -> Group:
-        """The group of this name, which comes to be if there was none."""
+        """The group of this name; it is created if it does not exist."""
         group = self._groups.get(name)
         if group is None:
             group = self._groups[name] = Group(name, GroupOffsets(self._tally))
         return group
 
     def classic(self, name: str) -> ClassicGroup:
-        """The machine of the classic protocol for this group, which speaks that protocol from now on."""
+        """The group's machine for the classic protocol; the group changes to that protocol if it had another."""
         group = self.add(name)
         if not isinstance(group.machine, ClassicGroup):
             self._before_change(name)
@@ -298,7 +298,7 @@ class Groups:
         return group.machine
 
     def consumer(self, name: str) -> ConsumerGroup:
-        """The machine of the new protocol for this group, which speaks that protocol from now on."""
+        """The group's machine for the new protocol; the group changes to that protocol if it had another."""
         group = self.add(name)
         if not isinstance(group.machine, ConsumerGroup):
             self._before_change(name)
@@ -306,13 +306,13 @@ class Groups:
         return group.machine
 
     def drop(self, group: Group) -> None:
-        """Remove a group that has no members and no offsets, if none of it is stored."""
+        """Remove a group that has no members, no offsets and nothing stored."""
         if group.is_empty and not group.offsets and (group.machine is None or not group.machine.is_stored):
             self._before_change(group.name)
             self._groups.pop(group.name, None)
 
     def check(self, entry: GroupEntry) -> None:
-        """ValueError for an entry that cannot follow on those before it."""
+        """ValueError for an entry that cannot follow those before it."""
         if isinstance(entry, ConsumerGroupChanged):
             group = self._groups.get(entry.group)
             machine = None if group is None else group.machine
@@ -321,7 +321,9 @@ class Groups:
             ClassicGroup.check(entry)
 
     def apply(self, entry: GroupEntry) -> None:
-        """Make an entry true. An entry that ends or removes something of an unknown group changes nothing."""
+        """Change the groups as an entry says. An entry that ends or removes something of an unknown group has no
+        effect.
+        """
         if isinstance(entry, TopicDeleted):
             self._leave_topic(entry.number)
             return
@@ -354,7 +356,7 @@ class Groups:
                     group.offsets.clear()
 
     def _leave_topic(self, number: int) -> None:
-        """No group has an offset in this topic any more."""
+        """Delete the offsets of all groups in a deleted topic."""
         for group in self._groups.values():
             if group.offsets.includes_topic(number):
                 self._before_change(group.name)
@@ -363,34 +365,38 @@ class Groups:
     # Checkpoints
 
     def begin_snapshot(self) -> dict[str, Any]:
-        """All of the state as of now, in what JSON can say; nothing that happens later changes it.
+        """The whole state as of now, as values that JSON can hold; later changes do not affect it.
 
-        It is whole when `take_all` has come to its end. There may be ten thousand groups, so they come one after the
-        other; one that is about to change meanwhile is taken at that moment.
+        It is complete when `take_all` has ended. There may be ten thousand groups, so they are copied one by one; a
+        group that is about to change before its turn is copied at that moment.
         """
         self._untaken, self._taken = dict(self._groups), []
         return {"groups": self._taken, "configs": dict(self._configs)}
 
     def end_snapshot(self) -> None:
-        """It is whole, or was given up."""
+        """The snapshot is complete, or was given up."""
         self._untaken, self._taken = {}, []
 
     def take_all(self) -> Steps[None]:
-        """Take what has not been taken."""
+        """Copy all groups that are not in the snapshot yet."""
         yield from self.take(list(self._untaken))
 
     def take_readers(self, number: int) -> Steps[None]:
-        """Take those that have offsets in a topic: it is about to go, and they would all be taken at once."""
+        """Copy the groups with offsets in a topic before it is deleted. Otherwise they would all be copied at once
+        then.
+        """
         untaken = self._untaken.values()
         yield from self.take([group.name for group in untaken if group.offsets.includes_topic(number)])
 
     def take(self, names: Iterable[str]) -> Steps[None]:
-        """Take these groups, before something happens to all of them at once."""
+        """Copy these groups, before all of them change at once."""
         for name in names:
             yield self._before_change(name)
 
     def _before_change(self, name: str) -> int:
-        """A snapshot that is being taken has the group as it is now; answers how much work that was, in pieces."""
+        """Copy the group into the snapshot that is being taken, if it is not there yet; return how many pieces of work
+        it was.
+        """
         group = self._untaken.pop(name, None)
         if group is None:
             return 0
@@ -401,7 +407,7 @@ class Groups:
         return 3 + len(record["offsets"]["committed"]) // 20 + len(members.get("positions", ())) + partitions // 100
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Become what `snapshot` says. Nothing may have been here before."""
+        """Take the state in `snapshot`. The receiver must be new."""
         self._configs = dict(snapshot.get("configs", {}))
         for kept in snapshot["groups"]:
             group = Group(kept["name"], GroupOffsets.restore(kept["offsets"], self._tally))

@@ -1,12 +1,12 @@
-"""How far one group has come: what it committed, and what open transactions will commit for it when they end.
+"""The offsets of one group: those that it committed, and those that are pending in open transactions.
 
-An offset that belongs to a transaction is pending until the transaction ends. Until then no client is shown it, and a
-client that asks for stable offsets is told to wait. If a partition has two commits, the later one counts. A commit in a
-transaction is as late as its request, and not as late as the end of the transaction: so the end of a transaction does
+An offset in a transaction is pending until the transaction ends. Until then no client sees it, and a client that asks
+for stable offsets gets UNSTABLE_OFFSET_COMMIT. If a partition has two commits, the later one counts. The time of a
+commit in a transaction is the time of its request, and not of the transaction's end: so the end of a transaction does
 not undo a plain commit that came after the transaction's own.
 
-Partitions go by their topic's number, so nothing here outlives its topic. Which offsets are kept for how long is
-decided in `groups`, where members are known; this file must not know any.
+Partitions are named by their topic's number, so an offset never passes to a recreated topic. `groups` decides how long
+offsets are kept, because it knows the members; this file must not know any.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,12 +14,12 @@ from typing import Any, Final, NamedTuple
 
 from semel.core.entries import PartitionName, StoredOffset
 
-# As the broker is set to.
+# The retention time in the broker's settings.
 DEFAULT_RETENTION: Final = -1
 
 
 class CommittedOffset(NamedTuple):
-    """How far a group has come in one partition. `order` is the place of this commit among all of its group."""
+    """A committed offset of one partition. `order` numbers the commits of the group."""
 
     offset: int
     leader_epoch: int
@@ -30,7 +30,7 @@ class CommittedOffset(NamedTuple):
 
 
 class Tally:
-    """What all offsets of all groups take together."""
+    """The number of offsets of all groups together, and the size of their metadata."""
 
     __slots__ = ("metadata_characters", "offsets")
 
@@ -40,19 +40,19 @@ class Tally:
 
 
 class OffsetTable:
-    """Offsets by topic and partition, so that a topic goes as a whole; every change is noted in a tally.
+    """Offsets by topic and partition, so that a topic can be removed as a whole. Every change is counted in a tally.
 
     A snapshot shares the offsets of each topic with the table until they change: there may be a million of them, and
-    everybody would wait while they were copied.
+    every request would wait while they were copied.
     """
 
     __slots__ = ("_by_topic", "_shared", "_tally")
 
     def __init__(self, tally: Tally, kept: Mapping[str, Mapping[str, Iterable[Any]]] | None = None) -> None:
-        """`kept` is what `snapshot` answered, after it was written as JSON and read again."""
+        """`kept` is a result of `snapshot`, written as JSON and read again."""
         self._tally = tally
         self._by_topic: dict[int, dict[int, CommittedOffset]] = {}
-        # The topics whose offsets a snapshot may hold, too.
+        # The topics whose offsets a snapshot may share.
         self._shared: set[int] = set()
         for number, partitions in (kept or {}).items():
             for partition, fields in partitions.items():
@@ -76,7 +76,7 @@ class OffsetTable:
         return self._by_topic.get(number, {})
 
     def perhaps_too_old(self, until_ms: int) -> list[tuple[PartitionName, CommittedOffset]]:
-        """Those from no later than `until_ms`, and those whose client wished for a time of its own. Looks at all."""
+        """The offsets from `until_ms` or before, and those with a retention time of their client's. Looks at all."""
         return [
             (PartitionName(number, partition), offset)
             for number, partitions in self._by_topic.items()
@@ -102,7 +102,7 @@ class OffsetTable:
         self._tally.metadata_characters -= len(offset.metadata)
 
     def discard_topic(self, number: int) -> None:
-        """As a whole: a snapshot that has the offsets of the topic, too, keeps them."""
+        """Remove a topic as a whole. A snapshot that shares its offsets keeps them."""
         gone = self._by_topic.pop(number, {})
         self._shared.discard(number)
         self._tally.offsets -= len(gone)
@@ -117,7 +117,7 @@ class OffsetTable:
         return dict(self._by_topic)
 
     def _own(self, number: int) -> dict[int, CommittedOffset]:
-        """The offsets of a topic, to be changed: no snapshot has them from now on."""
+        """The offsets of a topic, for a change: copied if a snapshot shares them."""
         partitions = self._by_topic.get(number)
         if partitions is None or number in self._shared:
             partitions = self._by_topic[number] = dict(partitions or {})
@@ -126,21 +126,21 @@ class OffsetTable:
 
 
 def growth(table: OffsetTable | None, offsets: Iterable[StoredOffset]) -> tuple[int, int]:
-    """By how many offsets and characters of metadata a table would grow; it may be one that is yet to come."""
+    """By how many offsets and characters of metadata a table would grow; None is a table that does not exist yet."""
     new = {PartitionName(offset.number, offset.partition): len(offset.metadata) for offset in offsets}
     known = [] if table is None else [offset for offset in map(table.get, new) if offset is not None]
     return len(new) - len(known), sum(new.values()) - sum(len(offset.metadata) for offset in known)
 
 
 class OffsetsView(NamedTuple):
-    """The offsets of a group as they are at one moment, by topic and partition; nothing later changes them."""
+    """The offsets of a group at one moment, by topic and partition; later changes do not affect them."""
 
     committed: Mapping[int, Mapping[int, CommittedOffset]]
-    # One for each transaction that is open in the group.
+    # One for each open transaction with offsets of the group.
     pending: Sequence[Mapping[int, Mapping[int, CommittedOffset]]]
 
     def is_pending(self, name: PartitionName) -> bool:
-        """Whether a transaction that is open may still move the group in this partition."""
+        """Whether an open transaction has an offset for this partition."""
         return any(name.partition in table.get(name.number, ()) for table in self.pending)
 
 
@@ -153,22 +153,22 @@ class GroupOffsets:
         self._tally = tally
         self._commits = 0
         self.committed = OffsetTable(tally)
-        # By the producer whose transaction is open.
+        # The pending offsets, by the producer id of the open transaction.
         self.pending: dict[int, OffsetTable] = {}
 
     def __bool__(self) -> bool:
         return bool(self.committed) or bool(self.pending)
 
     def table_of(self, producer_id: int | None) -> OffsetTable | None:
-        """The offsets that are pending for a producer, or, without one, those that are committed."""
+        """The pending offsets of a producer, or, without a producer, the committed ones."""
         return self.committed if producer_id is None else self.pending.get(producer_id)
 
     def is_pending(self, name: PartitionName) -> bool:
-        """Whether a transaction that is open may still move the group in this partition."""
+        """Whether an open transaction has an offset for this partition."""
         return any(table.get(name) is not None for table in self.pending.values())
 
     def view(self, *, with_pending: bool) -> OffsetsView:
-        """All of them as of now. A caller may look at them for long, and a transaction may end meanwhile."""
+        """All offsets as of now, for a caller that takes several steps, between which a transaction may end."""
         pending = [table.snapshot() for table in self.pending.values()] if with_pending else []
         return OffsetsView(self.committed.snapshot(), pending)
 
@@ -176,12 +176,12 @@ class GroupOffsets:
         self._note(self.committed, offsets, at_ms, retention_ms)
 
     def commit_when_ended(self, producer_id: int, offsets: Iterable[StoredOffset], at_ms: int) -> None:
-        """These count when the transaction of this producer is committed."""
+        """Add pending offsets to the transaction of this producer."""
         table = self.pending.setdefault(producer_id, OffsetTable(self._tally))
         self._note(table, offsets, at_ms, DEFAULT_RETENTION)
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """What was pending for this producer counts from now on, or is dropped."""
+        """Commit the pending offsets of this producer, or drop them."""
         ended = self.pending.pop(producer_id, None)
         if ended is None:
             return
@@ -200,7 +200,7 @@ class GroupOffsets:
         self._drop_empty()
 
     def includes_topic(self, number: int) -> bool:
-        """Whether an offset in this topic is committed, or may be when a transaction ends."""
+        """Whether the group has a committed or pending offset in this topic."""
         return any(table.of_topic(number) for table in self._tables())
 
     def forget_topic(self, number: int) -> None:

@@ -1,9 +1,9 @@
-"""Sets of partitions as bits: for each topic one number, whose bit n stands for partition n.
+"""Sets of partitions as bits: one integer for each topic, whose bit n stands for partition n.
 
-A member may read twenty thousand partitions, and one step of its group compares all of them a dozen times. As objects
-they kept every other client waiting for a tenth of a second; as bits a topic costs one operation, however many
-partitions it has. A set never changes. Bits are only for partitions that a topic has: a client may name any number, and
-what it names has to be held against the topic first.
+A member may read twenty thousand partitions, and one step of its group compares all of them a dozen times. As sets of
+objects that held up every other client for a tenth of a second; with bits a comparison takes one operation for each
+topic, however many partitions it has. A set never changes. It may only have partitions that exist: a client may name
+any index, which would take that many bits, so the caller must compare it with the topic first.
 """
 
 import re
@@ -21,7 +21,7 @@ class Partitions:
     __slots__ = ("_bits",)
 
     def __init__(self, bits: Mapping[int, int]) -> None:
-        """From the bits of each topic, by its number; topics without any must be left out."""
+        """From the bits of each topic, by the topic's number. No topic may have 0 for its bits."""
         self._bits = bits
 
     @classmethod
@@ -33,8 +33,8 @@ class Partitions:
 
     @classmethod
     def of_indexes(cls, number: int, indexes: Iterable[int], count: int) -> "Partitions":
-        """Those of one topic that it has, as it has `count`."""
-        # Each set bit would copy all bits of the topic: written as digits, they are set in place.
+        """Those of these indexes that exist in one topic, which has `count` partitions."""
+        # Setting the bits of an integer one by one would copy it each time, but digits are changed in place.
         digits = bytearray(b"0" * count)
         for index in indexes:
             if 0 <= index < count:
@@ -44,7 +44,7 @@ class Partitions:
 
     @classmethod
     def of_spans(cls, spans: Iterable[tuple[int, int, int]]) -> "Partitions":
-        """What `spans` says, whichever order it says it in."""
+        """The partitions in these spans, which may be in any order."""
         bits: dict[int, int] = {}
         for number, begin, end in spans:
             bits[number] = bits.get(number, 0) | span_bits(begin, end)
@@ -84,7 +84,7 @@ class Partitions:
         return not any(bits & theirs.get(number, 0) for number, bits in self._bits.items())
 
     def within(self, topics: Container[int]) -> "Partitions":
-        """Those of these topics, by their numbers."""
+        """The partitions of these topics, which are given by their numbers."""
         return Partitions({number: bits for number, bits in self._bits.items() if number in topics})
 
     def __bool__(self) -> bool:
@@ -108,11 +108,11 @@ class Partitions:
     # Looking at them
 
     def by_topic(self) -> Mapping[int, int]:
-        """The bits of each topic, by its number, in no order."""
+        """The bits of each topic, by its number, in no particular order."""
         return self._bits
 
     def spans(self) -> list[Span]:
-        """The same as spans, as few as there can be, in the order of topics and partitions."""
+        """The fewest possible spans of these partitions, in the order of topics and partitions."""
         return [Span(number, begin, end) for number in sorted(self._bits) for begin, end in _runs(self._bits[number])]
 
     def indexes(self) -> Iterator[tuple[int, list[int]]]:
@@ -146,7 +146,7 @@ def lowest(bits: int, count: int) -> int:
 
 
 def _runs(bits: int) -> Iterable[tuple[int, int]]:
-    """Where partitions that follow on each other begin and end."""
+    """Where each run of consecutive partitions begins and ends."""
     if not bits & bits + 1:
         return ((0, bits.bit_length()),)
     return (found.span() for found in _RUN.finditer(f"{bits:b}"[::-1]))

@@ -1,8 +1,8 @@
-"""Which topics a member of a classic consumer group asks for: the one thing in its metadata that the broker looks into.
+"""The topics in the subscription of a classic consumer: normally all that the broker reads of a member's metadata.
 
-The metadata belong to the clients and come in versions of theirs; all of them begin like the first one, with a version
-and the names of the topics. This file must never trust a length that it has read, and never fail: bytes that are no
-subscription are one that nobody knows.
+The format belongs to the clients. All its versions begin like the first, with the version and the names of the topics.
+This file must never trust a length that it has read, and must never fail: the result for bytes that are not a
+subscription is None.
 """
 
 import struct
@@ -20,7 +20,7 @@ def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
     try:
         (version,) = _VERSION.unpack_from(metadata)
         (count,) = _COUNT.unpack_from(metadata, _VERSION.size)
-        # A name takes two bytes at least, so a count of more than that ends the loop early.
+        # A name takes at least two bytes, so the loop ends at the end of the bytes even if the count is too high.
         for _ in range(count):
             (length,) = _LENGTH.unpack_from(metadata, at)
             at += _LENGTH.size + length

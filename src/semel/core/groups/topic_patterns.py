@@ -1,11 +1,11 @@
-"""Which topics a regular expression means: the syntax of RE2, as brokers of KIP-848 take it, matched in linear time.
+"""Regular expressions for names of topics, in the syntax of RE2, as KIP-848 has it. They are matched in linear time.
 
-The expression comes from a client and is matched on the event loop, so a backtracking matcher is out of the question: a
-dozen characters can keep one busy for years. This one follows all readings of the expression at once, and remembers
-where a character led from where, so that it usually costs one look-up for each character of a name. Only the characters
-of ASCII are told apart, of which the names of topics consist; the others, which transactional ids may have, are all
-alike, and no expression names one of them. An expression that is no expression, or is larger than `PLACES_MAX` when
-written out, is refused. This file must never use `re`.
+The expression comes from a client and is matched on the event loop, so a backtracking matcher is out of the question:
+an expression of a dozen characters could keep it busy for years. This is an NFA whose sets of places are cached as the
+states of a DFA, so that matching usually takes one look-up for each character of a name. It distinguishes only ASCII
+characters, of which names of topics consist. All other characters, which transactional ids may have, count as the same
+character, and no expression can name one of them. The parser refuses invalid expressions, and those with more than
+`PLACES_MAX` places. This file must never use `re`.
 """
 
 import string
@@ -16,20 +16,20 @@ from typing import Final, Never
 from semel.core.refusals import INVALID_REGULAR_EXPRESSION, Refused
 from semel.core.steps import Steps, finish
 
-# Far above what people write. Clients join several expressions into one.
+# Far longer than people write. But clients join several expressions into one.
 PATTERN_CHARACTERS_MAX: Final = 4096
-# Places a match can be at. Matching one character takes as long as there are places, the first time.
+# The states of the NFA. The first time, matching one character takes time in proportion to them.
 PLACES_MAX: Final = 1000
 NESTING_MAX: Final = 100
 REPETITIONS_MAX: Final = 1000
-# What is remembered of the way: one for each step, and one for each place it can lead to, which takes up to 64 bytes.
+# The size of the cache of steps: each step counts as one, plus one for each place it leads to, which takes 64 bytes.
 _REMEMBERED_MAX: Final = 50_000
 
 _LETTERS: Final = frozenset(string.ascii_letters)
 _DIGITS: Final = frozenset(string.digits)
 _WORD: Final = _LETTERS | _DIGITS | {"_"}
 _ASCII: Final = frozenset(map(chr, range(128)))
-# Stands for every character that is not told apart.
+# Stands for every character that is not ASCII.
 _OTHER: Final = "\N{REPLACEMENT CHARACTER}"
 _ALL: Final = _ASCII | {_OTHER}
 _SPACES: Final = frozenset(" \t\n\r\f")
@@ -90,7 +90,7 @@ class _Characters:
 
 @dataclass(frozen=True, slots=True)
 class _Condition:
-    """No character, but something that has to hold between two: `holds(before, behind)`, None at either end."""
+    """A condition on the characters before and behind a place: `holds(before, behind)`. None is the end of the name."""
 
     holds: Callable[[str | None, str | None], bool]
 
@@ -107,7 +107,7 @@ class _Choice:
 
 @dataclass(frozen=True, slots=True)
 class _Repeated:
-    """At least `least` times and at most `most` times; None is without end."""
+    """A part that repeats at least `least` times and at most `most` times; None is no limit."""
 
     part: "_Node"
     least: int
@@ -129,11 +129,11 @@ _CONDITIONS: Final = {"A": _AT_BEGIN, "z": _AT_END, "b": _AT_EDGE, "B": _NOT_AT_
 
 
 class TopicPattern:
-    """A regular expression, which a topic's name has to match as a whole. Refused if it is none."""
+    """A regular expression that a whole name must match. Refused if it is not valid."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        # For each place: the characters that lead on, or the condition for going on, and where to.
+        # For each place: the characters or the condition that lead to the next places, and those places.
         self._places: list[tuple[_Characters | _Condition | None, tuple[int, ...]]] = []
         end = self._add(None, ())
         self._end = end
@@ -145,7 +145,7 @@ class TopicPattern:
         return finish(self.matches_in_steps(name))
 
     def matches_in_steps(self, name: str) -> Steps[bool]:
-        """The same, a few characters at a time: where the expression is large each may lead to a thousand places."""
+        """The same in steps, because each character may lead to a thousand places if the expression is large."""
         at: tuple[frozenset[int], str | None] = self._begin
         for character in name:
             step = at, character if character in _ASCII else _OTHER
@@ -162,7 +162,7 @@ class TopicPattern:
         return self._end in self._reached(places, before, None)
 
     def forget_steps(self) -> None:
-        """No name is going to be looked at for a while."""
+        """Empty the cache: no name will be matched for a while."""
         self._steps = {}
         self._remembered = 0
 
@@ -184,7 +184,7 @@ class TopicPattern:
         return frozenset(following), character
 
     def _reached(self, places: Iterable[int], before: str | None, behind: str | None) -> set[int]:
-        """These places, and those that can be reached from them without a character."""
+        """These places, and all that can be reached from them without reading a character."""
         reached = set(places)
         waiting = list(reached)
         while waiting:
@@ -196,7 +196,7 @@ class TopicPattern:
             waiting += new
         return reached
 
-    # Laying an expression out as places. Every part is laid in front of the place where it leads.
+    # Building the NFA. Every part is built after the place to which it leads.
 
     def _add(self, kind: _Characters | _Condition | None, exits: tuple[int, ...]) -> int:
         if len(self._places) >= PLACES_MAX:
@@ -205,7 +205,7 @@ class TopicPattern:
         return len(self._places) - 1
 
     def _lay(self, node: _Node, end: int) -> int:
-        """The place where the part begins that leads to `end`."""
+        """Build a part that leads to `end`; return the place where it begins."""
         match node:
             case _Sequence():
                 for part in reversed(node.parts):
@@ -250,7 +250,7 @@ class _Parser:
         return node
 
     def _refuse(self, reason: str) -> Never:
-        raise Refused(INVALID_REGULAR_EXPRESSION, f"{self._text!r} is no regular expression: {reason}")
+        raise Refused(INVALID_REGULAR_EXPRESSION, f"{self._text!r} is not a regular expression: {reason}")
 
     def _take(self, literal: str) -> bool:
         found = self._text.startswith(literal, self._at)
@@ -297,7 +297,7 @@ class _Parser:
         bounds = self._bounds()
         if bounds is None:
             return node
-        # Whether as few or as many as possible makes no difference to what matches.
+        # A lazy repetition matches the same names as a greedy one.
         self._take("?")
         if self._bounds() is not None:
             self._refuse("a repetition of a repetition")
@@ -312,7 +312,7 @@ class _Parser:
         inside, closed, _ = self._text[self._at + 1 :].partition("}")
         first, comma, last = inside.partition(",")
         if not closed or not _is_number(first) or (last and not _is_number(last)):
-            # Then it is a brace.
+            # Then it is a literal brace.
             return None
         self._at += len(inside) + 2
         least = int(first)
@@ -364,7 +364,7 @@ class _Parser:
         return node
 
     def _opens(self) -> bool:
-        """What stands between `(?` and the group's content; False if it was flags alone, for what follows."""
+        """Read what stands between `(?` and a group's content; False if it was flags without a group."""
         if self._take("P<") or self._take("<"):
             name = self._until(">", "a group's name without an end")
             if not name or not set(name) <= _WORD:
@@ -380,7 +380,7 @@ class _Parser:
             elif flag == "i":
                 self._ignores_case = switched_on
             elif flag not in "msU":
-                # Those make no difference: there are no lines, and only a whole name matches.
+                # These flags have no effect: names have no lines, and a match is always of the whole name.
                 self._refuse(f"(?{flag} is not known")
 
     def _escape(self) -> _Node:
@@ -393,7 +393,7 @@ class _Parser:
         return _Characters(characters) if characters is not None else self._literal(self._code_point(character))
 
     def _class_escape(self, character: str) -> frozenset[str] | None:
-        """The characters that are meant by one of `\\d`, `\\pL` and the like; None if it is no such thing."""
+        """The characters of a class such as `\\d` or `\\pL`; None if this escape is not a class."""
         if character not in "pP":
             return _CLASSES.get(character)
         name = self._until("}", "a class without an end") if self._take("{") else self._next("a class without a name")
@@ -404,7 +404,7 @@ class _Parser:
         return _ALL - self._cased(characters) if negated else self._cased(characters)
 
     def _code_point(self, character: str) -> str:
-        """The one character that is meant by what begins with a backslash and this."""
+        """The one character of an escape that begins with a backslash and this character."""
         if character in _CONTROLS:
             return _CONTROLS[character]
         if character == "x":
