@@ -1,1 +1,1 @@
-"""Bytes <-> disk: the journal, the segments, the checkpoints, and the one seam through which all of them do IO."""
+"""The data directory: the journal, the segments, the checkpoints, and `files`, through which all of them do IO."""

@@ -1,11 +1,11 @@
-"""The blocks of a partition's aborted transactions on disk: where each lies, and how they are written and read.
+"""The blocks of a partition's aborted transactions on disk: where they are, and how they are written and read.
 
-A block is written once, when it is full, and never changed. It counts when the checkpoint that names it is durable;
-until then the journal has its content. So the bytes that a crash leaves behind the last block that a checkpoint names
-are written over. A file holds many blocks, and is removed with the last of them.
+A block is written once, when it is full, and never changed. Until a durable checkpoint names the block, recovery takes
+its content from the journal. So after a crash the bytes behind the last block that the checkpoint names are
+overwritten. A file holds many blocks, and is removed together with the last of them.
 
-What is in a block, and which ones a search has to look into, is the business of `core.aborted`; nothing here may decide
-that a block is not needed.
+`core.aborted` defines the content of a block, and which blocks a search must read; nothing here may decide that a block
+is not needed.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -22,13 +22,13 @@ from semel.storage.files import Buffer, File
 from semel.storage.journal import Damaged
 from semel.storage.segment import FilePart, SegmentFiles, Stretch
 
-# In front of each block: a checksum, also of the block's number, which is not written.
+# A checksum precedes each block. It also covers the block's number, which is not stored.
 _CHECKSUM: Final = Struct("<I")
 _NUMBER: Final = Struct("<q")
 
 
 class BlockLayout(NamedTuple):
-    """How many aborted transactions a block has, and how many blocks a file. A directory keeps what it began with."""
+    """The transactions in a block, and the blocks in a file. They must never change for a data directory."""
 
     aborted_per_block: int = 128
     blocks_per_file: int = 1024
@@ -42,7 +42,7 @@ BLOCK_LAYOUT: Final = BlockLayout()
 
 
 class AbortedBlocks:
-    """The blocks of one partition, and the search through all that was aborted there."""
+    """The blocks of one partition, and the search through all its aborted transactions."""
 
     __slots__ = ("_directory", "_layout", "_segment_files", "_state")
 
@@ -55,11 +55,11 @@ class AbortedBlocks:
     # -- searching ----------------------------------------------------------------------------------------------
 
     def between(self, begin: int, end: int) -> list[tuple[int, int]]:
-        """Producer id and first offset of those that reach into a stretch of the log, in the order of their markers."""
+        """Producer id and first offset of the aborted transactions that reach into a stretch of the log, by marker."""
         return self._state.aborted.between(begin, end, lambda numbers: self._read(numbers, self._segment_files.opened))
 
     def cold(self, begin: int, end: int) -> list[Stretch]:
-        """The stretches that `between`, with these arguments, would have to wait for the disk to read."""
+        """The parts of files that `between`, with these arguments, would have to read from the disk."""
         numbers = self._state.aborted.blocks_between(begin, end)
         return [
             stretch
@@ -68,14 +68,14 @@ class AbortedBlocks:
         ]
 
     def for_thread(self) -> Callable[[int, int], list[tuple[int, int, int]]]:
-        """A search of the transactions that are aborted now, for a thread. It answers producer id, first offset and
-        marker's offset of each that reaches into the stretch from one offset to before another.
+        """A function for another thread that searches the transactions that are aborted now. It returns producer id,
+        first offset and marker's offset of each that reaches into a stretch, from one offset to before another.
         """
         aborted = AbortedTransactions.from_bytes(*self._state.aborted.to_bytes())
         return lambda begin, end: aborted.spans(begin, end, self._read_alone)
 
     def _read(self, numbers: Iterable[int], opened: Callable[[str], File]) -> Iterator[bytes]:
-        """These blocks, from the files that `opened` gives; `Damaged` if one is not as it was written."""
+        """Read these blocks, from the files that `opened` returns; `Damaged` if a checksum does not match."""
         block_bytes = self._layout.block_bytes
         for (path, position, size), run in self._stretches(numbers):
             data = opened(path).read_at(size, position)
@@ -88,7 +88,7 @@ class AbortedBlocks:
                 yield content
 
     def _read_alone(self, numbers: Iterable[int]) -> Iterator[bytes]:
-        """The same for a thread, which opens its files by itself."""
+        """The same for another thread: it opens files of its own."""
         with ExitStack() as opened:
 
             def file_of(path: str) -> File:
@@ -101,7 +101,9 @@ class AbortedBlocks:
     # -- keeping ------------------------------------------------------------------------------------------------
 
     def put_away(self) -> None:
-        """If a block is full, write it. What the disk refuses has not happened, and is tried again the next time."""
+        """Write a block if enough transactions are in memory. If the write fails, nothing has changed, and the next
+        call tries again.
+        """
         aborted, count = self._state.aborted, self._layout.aborted_per_block
         if aborted.young_count >= count:
             number = aborted.next_block
@@ -112,33 +114,33 @@ class AbortedBlocks:
             aborted.put_away(count)
 
     def check(self) -> None:
-        """`Damaged` if a file is not there that has a block, or is shorter than its blocks are."""
+        """`Damaged` if a file with blocks is missing, or is shorter than its blocks."""
         for path, size in self.contents():
             self._segment_files.check_size(path, size or 0)
 
     def contents(self) -> list[FilePart]:
-        """The parts of files that have the blocks as of now."""
+        """The parts of files that hold the current blocks."""
         stretches = self._stretches(range(self._state.aborted.first_block, self._state.aborted.next_block))
         return [FilePart(path, position + size) for (path, position, size), _ in stretches]
 
     def read_all(self) -> None:
-        """`Damaged` if any block is not as it was written."""
+        """Read all blocks; `Damaged` if a checksum does not match."""
         aborted = self._state.aborted
         for _ in self._read_alone(range(aborted.first_block, aborted.next_block)):
             pass
 
     def paths(self) -> list[str]:
-        """The files that there may be; the next block may go into one that has no other left."""
+        """The files that may exist, including the one for the next block."""
         aborted, per_file = self._state.aborted, self._layout.blocks_per_file
         return self._paths(aborted.first_block // per_file, -(-aborted.next_block // per_file))
 
     def freed(self, first_block_before: int) -> list[str]:
-        """The files that no longer hold a block since the first block moved on from `first_block_before`."""
+        """The files that hold no block any more, now that the first block is later than `first_block_before`."""
         per_file = self._layout.blocks_per_file
         return self._paths(first_block_before // per_file, self._state.aborted.first_block // per_file)
 
     def _stretches(self, numbers: Iterable[int]) -> Iterator[tuple[Stretch, list[int]]]:
-        """Where these blocks are, in as few pieces as possible, and which ones are in each. `numbers` rise."""
+        """The stretches of files with these blocks, as few as possible, and the blocks in each. `numbers` rise."""
         per_file, block_bytes = self._layout.blocks_per_file, self._layout.block_bytes
         for (file_number, _), some in groupby(enumerate(numbers), lambda i: (i[1] // per_file, i[1] - i[0])):
             run = [number for _, number in some]

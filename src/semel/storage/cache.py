@@ -1,7 +1,8 @@
-"""A directory that is the cache of a log in a store, and is marked as one.
+"""A data directory that is only the cache of a log in a store, and its mark.
 
-A cache lacks what only the store has, and a log of its own would be thrown away as a cache. So a directory is one or
-the other from its first use on. The mark names the store, for somebody who looks into the directory.
+A broker without the store must not open a cache, because the journal is in the store. And a broker with a store must
+not use a directory with a log of its own as its cache, because it would delete the log. So from its first use on a
+directory is one or the other. The mark names the store, for a person who looks into the directory.
 """
 
 from typing import Final
@@ -16,8 +17,9 @@ _MARK_BYTES_MAX: Final = 4096
 
 
 def take_as_cache(files: Files, store: str) -> None:
-    """Take the directory for this process, and mark it as the cache of a log in this store; Damaged if it holds a log
-    of its own."""
+    """Lock the directory for this process, and mark it as the cache of a log in this store; Damaged if it holds a log
+    of its own.
+    """
     files.lock()
     try:
         if checkpoint.NAME in files.names(""):
@@ -41,8 +43,7 @@ def mark_as_cache(files: Files, store: str) -> None:
 
 
 def store_of(files: Files) -> str | None:
-    """The store that has the log whose cache this directory is; None if it is no cache, and empty if it does not say
-    which store that is."""
+    """The store named in the mark; None if the directory is not a cache, empty if the mark names no store."""
     if MARK not in files.names(""):
         return None
     mark = files.open(MARK)

@@ -1,15 +1,15 @@
-"""The state of everything at one position of the journal, in one file that is replaced as a whole.
+"""The whole state at one position of the journal, in one file that is replaced as a whole.
 
-Recovery starts here. The file is written beside the old one, synced, and renamed over it; then the directory is synced.
-So there is always one good checkpoint, and it is either the old one or the new one.
+Recovery begins with it. A new checkpoint is written to another file, which is synced and renamed over the old one; then
+the directory is synced. So there is always one good checkpoint, either the old or the new one.
 
     magic, size of the JSON part, size of the packed part, CRC-32C of both
     JSON    the parts that stay small: topics, producer ids, the segments of each partition
-    packed  the parts that may have a million items: the indexes of growing segments, the states of producers, where
-            open transactions began and where the youngest aborted ones lie
+    packed  the parts that may have a million items: the indexes of active segments, the states of producers, the first
+            offsets of open transactions, and the youngest aborted transactions
 
-A full disk must not keep the log from checkpointing, because old files can be deleted only after a checkpoint. So a
-reserve of `RESERVE_BYTES` is held for that moment.
+A checkpoint must be possible on a full disk, because old files can be deleted only after a checkpoint. So a file of
+`RESERVE_BYTES` reserves space for it.
 """
 
 import contextlib
@@ -38,33 +38,33 @@ _UNFINISHED: Final = "checkpoint.new"
 _RESERVE: Final = "reserve"
 _HEAD: Final = struct.Struct("<8sIQI")
 _MAGIC: Final = b"semel-ck"
-# Some thousandths of a second, even where each of them is a partition's record.
+# Encoding this many takes some milliseconds, even if each is the record of a partition.
 _PIECE_ITEMS: Final = 500
-# What is written in one go.
+# Buffers in one write.
 _BUFFERS_AT_ONCE: Final = 500
 _PRODUCER: Final = struct.Struct("<qH")
 _OPEN_TRANSACTION: Final = struct.Struct("<qqqq")
 
 
-# What a checkpoint says: in words, and packed.
+# The content of a checkpoint: the JSON part and the packed part.
 Content = tuple[dict[str, Any], memoryview]
 
 
 class PartitionParts(NamedTuple):
-    """What is packed of one partition."""
+    """The packed parts of one partition."""
 
     growing_index: Index
     producers: dict[int, bytes]
     # By producer id, in the order in which they began.
     open_transactions: dict[int, Mark]
-    # As `core.aborted` packs them, which is cheaper than to copy them: those that are in no block, and the blocks.
+    # The transactions in memory and the list of blocks, as `core.aborted` packs them, which is cheaper than a copy.
     aborted: bytes
     aborted_blocks: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointJob:
-    """All that a checkpoint consists of, taken at `position`; nothing that happens later changes it."""
+    """The whole content of a checkpoint, taken at `position`; later changes do not affect it."""
 
     files: Files
     position: int
@@ -73,20 +73,23 @@ class CheckpointJob:
     state: dict[str, Any]
     parts: list[PartitionParts]
     unnamed: list[str] = field(default_factory=list)
-    # Where the journal lies in a store: the parts of files that hold what the state speaks of.
+    # Only if the journal is in a store: the parts of the files to which the state refers.
     contents: list[FilePart] = field(default_factory=list)
 
     def run(self) -> None:
-        """Sync what the checkpoint will name, then replace the checkpoint. For a thread; takes as long as the disk."""
+        """Sync the files that the checkpoint names, then replace the checkpoint. For a thread, because it waits for the
+        disk.
+        """
         try:
             self._sync()
         except OSError as error:
-            # Whatever the reason, want of space included: what was to be synced may be lost, so none may try again.
+            # A failed sync is final even if the disk is only full: the kernel may have dropped the pages, so a second
+            # sync would wrongly succeed. So the error becomes EIO, after which the broker stops.
             raise OSError(errno.EIO, f"a sync failed: {error}") from error
         write(self.files, self.state, self.packed())
 
     def packed(self) -> list[bytes]:
-        """The packed part; how long its pieces are goes into the state."""
+        """The packed part. The sizes of its pieces are added to the JSON part."""
         packed: list[bytes] = []
         for record, parts in zip(self.state["partitions"], self.parts, strict=True):
             packed_parts = pack(parts)
@@ -108,7 +111,7 @@ class CheckpointJob:
 
 
 def write(files: Files, state: dict[str, Any], packed: list[bytes]) -> None:
-    """Replace the checkpoint. When this returns the new one is durable; when it raises the old one still is."""
+    """Replace the checkpoint. When this returns, the new one is durable; if it raises, the old one still is."""
     content = encode(state, packed)
     try:
         _replace(files, content)
@@ -121,7 +124,7 @@ def write(files: Files, state: dict[str, Any], packed: list[bytes]) -> None:
 
 
 def encode(state: dict[str, Any], packed: list[bytes]) -> list[bytes]:
-    """What stands in the file."""
+    """The content of the file."""
     text = "".join(_pieces({"format": FORMAT, **state})).encode()
     size = sum(len(part) for part in packed)
     checksum = crc32c(text)
@@ -131,8 +134,8 @@ def encode(state: dict[str, Any], packed: list[bytes]) -> list[bytes]:
 
 
 def _pieces(value: Any) -> Iterator[str]:
-    """A value as JSON, piece by piece. No other thread can run while a piece is made, so no piece may be large, even if
-    the value is. The items of a list are alike.
+    """A value as JSON, piece by piece. No other thread can run while a piece is encoded, so no piece may be large. It
+    takes the first item of a list to be as large as the others.
     """
     if isinstance(value, dict) and _may_be_large(value):
         mark = "{"
@@ -159,7 +162,7 @@ def _pieces(value: Any) -> Iterator[str]:
 
 
 def _may_be_large(value: Any) -> bool:
-    """Whether there are many items in a value, or items that have some of their own."""
+    """Whether a value has many items, or items that have items."""
     if isinstance(value, dict):
         return len(value) > _PIECE_ITEMS or any(isinstance(i, dict) or _may_be_large(i) for i in value.values())
     return isinstance(value, list) and (len(value) > _PIECE_ITEMS or (bool(value) and _may_be_large(value[0])))
@@ -174,7 +177,7 @@ def _replace(files: Files, content: list[bytes]) -> None:
     try:
         file.truncate(0)
         position = 0
-        # Not joined: no other thread can run while a hundred megabytes are copied.
+        # The buffers are not joined, because no other thread could run while a hundred megabytes are copied.
         for first in range(0, len(content), _BUFFERS_AT_ONCE):
             position += file.write_at(content[first : first + _BUFFERS_AT_ONCE], position)
         file.sync()
@@ -199,7 +202,7 @@ def _keep_reserve(files: Files) -> None:
 
 
 def read(files: Files) -> Content | None:
-    """The state and the packed part of the last checkpoint; None if there was none yet; `Damaged` if not whole."""
+    """The content of the last checkpoint; None if there is none yet; `Damaged` if it is not whole."""
     if NAME not in files.names(""):
         return None
     file = files.open(NAME)
@@ -211,7 +214,7 @@ def read(files: Files) -> Content | None:
 
 
 def decode(content: bytes, where: str) -> Content:
-    """The state and the packed part; `Damaged` if this is not a whole checkpoint."""
+    """The content of a checkpoint; `Damaged` if these bytes are not a whole checkpoint."""
     if len(content) < _HEAD.size or content[:8] != _MAGIC:
         raise Damaged(f"{where}: not a checkpoint of semel (offset 0)")
     _, text_bytes, packed_bytes, checksum = _HEAD.unpack_from(content)
@@ -238,7 +241,7 @@ def pack(parts: PartitionParts) -> list[bytes]:
 
 
 def unpack(records: list[dict[str, Any]], packed: memoryview) -> Iterator[tuple[dict[str, Any], PartitionParts]]:
-    """The record of each partition, as JSON has it, and the packed parts whose sizes the record names."""
+    """The record of each partition from the JSON part, and its packed parts."""
     at = 0
     for record in records:
         parts: list[memoryview] = []
@@ -261,7 +264,7 @@ def unpack(records: list[dict[str, Any]], packed: memoryview) -> Iterator[tuple[
 
 
 def restore_state(state: Partition, record: dict[str, Any], parts: PartitionParts) -> None:
-    """A partition's rules go on from where a checkpoint found them."""
+    """Set the state of a partition to what a checkpoint holds."""
     state.log_start = record["log_start"]
     state.next_offset = record["next_offset"]
     state.epochs = LeaderEpochs(record.get("epochs", ()))
@@ -271,7 +274,7 @@ def restore_state(state: Partition, record: dict[str, Any], parts: PartitionPart
 
 
 def pack_producers(states: Iterable[tuple[int, bytes]]) -> bytes:
-    """Producer ids and their states, one behind the other."""
+    """Producer ids and their states, one after the other."""
     parts: list[bytes] = []
     for producer_id, state in states:
         parts.append(_PRODUCER.pack(producer_id, len(state)))

@@ -1,8 +1,8 @@
 """Entries of `semel.core.entries` as bytes, and back.
 
-Most entries are batches, and they are large: a fixed head, then the batch itself, never copied. All other entries are
-few and small. They are JSON, so that `semel dump` and a person with a hex viewer can read them, and a field can be
-added without a new format.
+Most entries are batches, which are large: a fixed head, then the batch itself, which is never copied. The other entries
+are few and small. They are JSON, so that a person with a hex viewer can read them, and a field can be added without a
+new format.
 """
 
 import json
@@ -45,19 +45,19 @@ _KINDS: Final[dict[int, type[Any]]] = {
 }
 _KIND_OF: Final = {entry_type: kind for kind, entry_type in _KINDS.items()}
 _FIELD_NAMES: Final = {entry_type: tuple(field.name for field in fields(entry_type)) for entry_type in _KIND_OF}
-# The fields that say what an entry is about, where it has them.
+# The fields that identify an entry's subject, if it has them.
 _KEYS: Final = (
     *("group", "name", "number", "partition", "transactional_id", "transactional_ids", "producer_id", "first"),
     *("committed", "user", "mechanism", "entity"),
 )
-# By these a password could be guessed offline, so no tool shows them.
+# With these a password could be guessed offline, so no tool shows them.
 SECRET_FIELDS: Final = frozenset(("salt", "stored_key", "server_key", "secret"))
 # Made once, for `json.dumps` makes one each time. No entry can contain itself.
 _TO_JSON: Final = json.JSONEncoder(separators=(",", ":"), default=bytes.hex, check_circular=False).encode
 
 
 def encode(entry: Entry) -> tuple[int, list[Buffer]]:
-    """An entry's kind and the buffers that hold it."""
+    """An entry's kind, and the buffers with its bytes."""
     if isinstance(entry, BatchAppended):
         return BATCH_KIND, [BATCH_HEAD.pack(entry.number, entry.partition, entry.at_ms), entry.batch]
     values = {name: getattr(entry, name) for name in _FIELD_NAMES[type(entry)]}
@@ -65,7 +65,7 @@ def encode(entry: Entry) -> tuple[int, list[Buffer]]:
 
 
 def decode(kind: int, payload: memoryview) -> Entry:
-    """The entry that `encode` was given; ValueError if there can be none. A batch is a view of `payload`."""
+    """The entry with these bytes; ValueError if there is none. A batch is a view of `payload`."""
     if kind == BATCH_KIND:
         if len(payload) < BATCH_HEAD.size + HEADER_BYTES:
             raise ValueError(f"a batch in {len(payload)} bytes")
@@ -78,7 +78,7 @@ def decode(kind: int, payload: memoryview) -> Entry:
         values = json.loads(bytes(payload))
         for field in fields(entry_type):
             if field.name not in values and field.default is not MISSING:
-                continue  # A version before this one wrote it.
+                continue  # An earlier version of semel wrote the entry, and had no such field.
             value = values[field.name]
             if field.type is bytes:
                 values[field.name] = bytes.fromhex(value)
@@ -91,12 +91,12 @@ def decode(kind: int, payload: memoryview) -> Entry:
 
 
 def name_of(entry: Entry) -> str:
-    """An entry in a few words, for a person: its type and what it is about."""
+    """An entry in a few words, for a person: its type and its subject."""
     names = (field.name for field in fields(entry) if field.name in _KEYS)
     about = (f"{name.replace('_', ' ')} {getattr(entry, name)}" for name in names)
     return " ".join([type(entry).__name__, *about])
 
 
 def _frozen(value: Any) -> Any:
-    """Lists as the tuples they were."""
+    """Lists, also within lists, as tuples."""
     return tuple(_frozen(item) for item in value) if isinstance(value, list) else value

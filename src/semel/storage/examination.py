@@ -1,9 +1,9 @@
-"""A data directory as it is, read by a process that neither owns it nor may change it.
+"""Reads a data directory without owning or changing it, for `semel dump`.
 
-`examine` comes to the state that recovery would come to, from the last checkpoint and the entries behind it, without
-the lock and without writing; a broker may be at work in the directory meanwhile. `walk_segment` goes through the
-batches of one file. Where something is damaged, both go as far as they can and say where they stopped: this is for the
-person who has to find out what is left, so nothing here may raise because of what it reads.
+`examine` computes the same state as recovery, from the last checkpoint and the entries behind it, without the lock and
+without writing; a broker may be using the directory. `walk_segment` goes through the batches of one file. If something
+is damaged, both go as far as they can and say where they stopped. A person uses this to find out what is left, so
+nothing here may raise because of what it reads.
 """
 
 import struct
@@ -26,9 +26,9 @@ from semel.storage.files import File, Files
 from semel.storage.journal import Bookmark, Damaged, Misfit
 from semel.storage.segment import FOOTER_MAGIC, Segment, SegmentFiles, directory_of
 
-# A broker at work may recycle a file that is being read; then there is a newer checkpoint to begin from.
+# A running broker may recycle a file that is being read. Then there is a newer checkpoint to begin with.
 _ATTEMPTS: Final = 3
-# Errors that bytes with a right checksum lead to if another version of semel wrote them, or if semel has a bug.
+# The errors that intact bytes cause if another version of semel wrote them, or if semel has a bug.
 _IMPOSSIBLE: Final = (LookupError, TypeError, ValueError, AttributeError, AssertionError, struct.error)
 
 
@@ -53,25 +53,25 @@ def _new_partitions(topic: Topic, first: int, forgotten_below: int) -> list[Exam
 
 
 class Examined:
-    """What is known about a data directory."""
+    """The state in a data directory, and how far it could be read."""
 
     def __init__(self) -> None:
         self.state: State[ExaminedPartition] = State(Catalog(), Groups(), Shares(PRODUCER_STATES_MAX), _new_partitions)
-        # The checkpoint's own words; None where there is no readable one.
+        # The JSON part of the checkpoint; None if it cannot be read.
         self.checkpoint: dict[str, Any] | None = None
         self.replayed_entries = 0
-        # The entry that is being made true, in a few words.
+        # The entry that is being applied, in a few words.
         self.examining = ""
-        # The position behind the last entry that counts.
+        # The position behind the last valid entry.
         self.position = 0
-        # Why this is not all, in one line; None where it is.
+        # The reason why the examination stopped early, in one line; None if it did not.
         self.stopped: str | None = None
         # The segments and the blocks of aborted transactions that the checkpoint names.
         self.segments: list[Segment] = []
         self.blocks: list[AbortedBlocks] = []
 
     def restore(self, snapshot: dict[str, Any], packed: memoryview, files: Files, layout: BlockLayout) -> None:
-        """Begin with what a checkpoint says."""
+        """Begin with the content of a checkpoint."""
 
         def restore_partitions() -> None:
             for record, parts in checkpoint.unpack(snapshot["partitions"], packed):
@@ -80,7 +80,7 @@ class Examined:
                 directory = f"{directory_of(self.state.catalog.known(record['topic']))}/{record['index']}"
                 self.segments += [Segment.from_record(directory, fields) for fields in record["segments"]]
                 if partition.state.aborted.block_count:
-                    # As the checkpoint knows them, whatever the journal makes of the partition.
+                    # The blocks in the checkpoint, without the changes that the journal makes later.
                     known = Partition()
                     checkpoint.restore_state(known, record, parts)
                     self.blocks.append(AbortedBlocks(known, directory, SegmentFiles(files), layout))
@@ -88,7 +88,7 @@ class Examined:
         self.state.restore(snapshot, restore_partitions)
 
     def check_files(self, files: Files) -> None:
-        """`Damaged` if a file that the checkpoint names is missing, or is shorter than it was."""
+        """`Damaged` if a file that the checkpoint names is missing or too short."""
         segment_files = SegmentFiles(files)
         for segment in self.segments:
             segment_files.check(segment)
@@ -96,14 +96,14 @@ class Examined:
             blocks.check()
 
     def replay(self, stored: journal.JournalEntry) -> None:
-        """Make an entry of the journal true."""
+        """Apply an entry of the journal."""
         entry = decode(stored.kind, stored.payload)
         self.examining = name_of(entry)
         self.state.check(entry)
         self.state.apply(entry)
 
     def check_strays(self) -> None:
-        """Damaged if a transaction is open in a partition and no transactional id has it."""
+        """`Damaged` if a partition has an open transaction that no transactional id owns."""
         for partition, producer_id in self.state.strays():
             number, index = partition.name
             raise Damaged(
@@ -113,7 +113,7 @@ class Examined:
 
 
 def examine(files: Files, layout: BlockLayout = BLOCK_LAYOUT) -> Examined:
-    """The state of everything, up to the last entry of the journal or the first damage."""
+    """The whole state, up to the last entry of the journal or to the first damage."""
     examined = Examined()
     for _ in range(_ATTEMPTS):
         examined = _examine_once(files, layout)
@@ -127,7 +127,9 @@ def _examine_once(files: Files, layout: BlockLayout) -> Examined:
     try:
         last = checkpoint.read(files)
         if last is None:
-            examined.stopped = f"{files.describe(checkpoint.NAME)}: not there; the first start had not come to an end"
+            examined.stopped = (
+                f"{files.describe(checkpoint.NAME)}: missing; the first start of the broker was interrupted"
+            )
             return examined
         state, packed = last
         examined.restore(state, packed, files, layout)
@@ -159,7 +161,7 @@ def _replay(files: Files, examined: Examined, entry: journal.JournalEntry) -> No
 
 
 class StoredBatch(NamedTuple):
-    """A batch as found in a segment. `is_intact` is whether its bytes match its checksum."""
+    """A batch in a segment. `is_intact` says whether its checksum matches."""
 
     position: int
     header: BatchHeader
@@ -167,7 +169,7 @@ class StoredBatch(NamedTuple):
 
 
 class SegmentEnd(NamedTuple):
-    """Where the batches of a segment end, and why, if not because the file does."""
+    """Where the batches of a segment end. `trouble` is the reason, unless they end regularly."""
 
     position: int
     file_bytes: int
@@ -178,7 +180,7 @@ class SegmentEnd(NamedTuple):
 def walk_segment(
     files: Files, path: str, on_batch: Callable[[StoredBatch], None], on_progress: Callable[[int], None]
 ) -> SegmentEnd:
-    """Hand every batch of the file at `path` to `on_batch`; answer where that ended."""
+    """Call `on_batch` for every batch of the file at `path`; return where the batches end."""
     file = files.open(path)
     try:
         position = 0
@@ -193,7 +195,7 @@ def walk_segment(
             size_now = file.size()
             if size_now == size:
                 return item
-            # A broker went on writing meanwhile.
+            # A broker has appended something meanwhile.
             size = size_now
     finally:
         file.close()
@@ -204,7 +206,7 @@ def _batch_at(file: File, position: int, size: int) -> StoredBatch | SegmentEnd:
     if head.startswith(FOOTER_MAGIC) or not head:
         return SegmentEnd(position, size, bool(head), None)
     if len(head) < HEADER_BYTES:
-        return SegmentEnd(position, size, False, f"{len(head)} bytes that are no batch")
+        return SegmentEnd(position, size, False, f"{len(head)} bytes that are not a batch")
     header = read_header(head)
     if header.magic != MAGIC or header.batch_bytes < HEADER_BYTES:
         return SegmentEnd(position, size, False, f"no batch ({head[:16].hex(' ')} ...)")

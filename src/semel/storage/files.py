@@ -1,11 +1,11 @@
-"""The seam between semel and the disk: every byte that is read from or written to a data directory passes here.
+"""The seam between semel and the disk: all reads from and writes to a data directory go through this module.
 
-Nothing above this file calls `os` for IO. That buys two things: a broker that runs wholly in memory
-(`MemoryFiles`, for `semel.broker()` without a directory), and a faulty double (`semel.testing.faulty`) that can crash,
-tear, lose and refuse at every single call. The vocabulary is small on purpose: positioned reads and writes, no
-append mode and no cursor, so a write that failed half-way is simply overwritten by the next one.
+Nothing above this file calls `os` for IO. So a broker can run wholly in memory (`MemoryFiles`, for `semel.broker()`
+without a directory), and a faulty double (`semel.testing.faulty`) can crash, tear, lose or refuse every single call.
+There are few operations on purpose: reads and writes at positions, no append mode and no cursor, so that the next write
+simply overwrites one that failed half-way.
 
-This module must never retry, cache or interpret: what the operating system says goes up as it is, as `OSError`.
+This module must never retry, cache or interpret: an error of the operating system is raised as it is, as `OSError`.
 """
 
 import errno
@@ -17,15 +17,15 @@ from typing import Final, Protocol
 
 Buffer = bytes | bytearray | memoryview
 
-# No more room on the disk, or none for this user: unlike any other refusal it passes once there is space.
+# The disk or this user's quota is full. Unlike other errors this one passes when space is made.
 OUT_OF_SPACE: Final = frozenset((errno.ENOSPC, errno.EDQUOT))
 
-# A writev takes at most this many buffers (Linux and macOS take 1024); longer lists are cut up.
+# A writev takes at most this many buffers (1024 on Linux and macOS); a longer list is joined.
 BUFFERS_PER_CALL_MAX = 1024
 
-# macOS has no fdatasync, and its fsync leaves the bytes in the cache of the drive; this command of fcntl empties that.
+# macOS has no fdatasync, and its fsync leaves the bytes in the cache of the drive. This command of fcntl flushes it.
 _F_FULLFSYNC: Final = 51
-# What file systems of macOS answer that do not know the command: network drives, FUSE, ZFS.
+# The errors of file systems on macOS without that command: network drives, FUSE, ZFS.
 _NO_FULL_SYNC: Final = frozenset((errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOTTY))
 _ZEROS: Final = bytes(1024 * 1024)
 
@@ -34,7 +34,7 @@ class File(Protocol):
     """One open file, read and written at positions."""
 
     def write_at(self, buffers: Sequence[Buffer], position: int) -> int:
-        """Write all of `buffers`, one after the other, at `position`; answer how many bytes, or raise OSError."""
+        """Write all of `buffers`, one after the other, at `position`; return how many bytes that was."""
         ...
 
     def read_at(self, size: int, position: int) -> bytes:
@@ -42,17 +42,17 @@ class File(Protocol):
         ...
 
     def is_cached(self, size: int, position: int) -> bool:
-        """Whether reading this would, by all appearances, not have to wait for the disk."""
+        """Whether this can probably be read without waiting for the disk."""
         ...
 
     def sync(self) -> None:
-        """Return when everything written so far would survive a loss of power (fdatasync)."""
+        """Return when everything written so far would survive a power failure (fdatasync)."""
         ...
 
     def truncate(self, size: int) -> None: ...
 
     def allocate(self, size: int) -> None:
-        """Make sure that the first `size` bytes have their blocks: writing them cannot run out of space."""
+        """Reserve disk space for the first `size` bytes, so that writing them cannot fail for lack of space."""
         ...
 
     def size(self) -> int: ...
@@ -72,15 +72,15 @@ class Files(Protocol):
         ...
 
     def make_directory(self, path: str) -> None:
-        """Make a directory and the ones above it; nothing happens where it exists."""
+        """Make a directory and those above it, if they do not exist."""
         ...
 
     def sync_directory(self, path: str) -> None:
-        """Return when the names in this directory (files made, renamed, removed) would survive a loss of power."""
+        """Return when the names in this directory (files made, renamed, removed) would survive a power failure."""
         ...
 
     def rename(self, source: str, target: str) -> None:
-        """Atomically put `source` in the place of `target`."""
+        """Atomically rename `source` to `target`, replacing it."""
         ...
 
     def remove(self, path: str) -> None: ...
@@ -90,11 +90,11 @@ class Files(Protocol):
         ...
 
     def lock(self) -> None:
-        """Take the tree for this process alone, or raise BlockingIOError. Released by `close`, or with the process."""
+        """Lock the tree for this process, or raise BlockingIOError. `close` or the end of the process releases it."""
         ...
 
     def describe(self, path: str) -> str:
-        """The path as an operator knows it, for messages."""
+        """The full path, for messages."""
         ...
 
     def close(self) -> None: ...
@@ -120,7 +120,7 @@ class DiskFile:
         return total
 
     def _write_the_rest(self, data: bytes, position: int) -> None:
-        """Write `data` however many calls it takes: a short count is legal, and on a full disk it precedes ENOSPC."""
+        """Write `data` in as many calls as needed: a short write is legal, and on a full disk it precedes ENOSPC."""
         view = memoryview(data)
         while view:
             written = os.pwrite(self._descriptor, view, position)
@@ -144,7 +144,7 @@ class DiskFile:
     def is_cached(self, size: int, position: int) -> bool:
         if not hasattr(os, "RWF_NOWAIT"):
             return True
-        # The kernel reads ahead in long stretches, so both ends speak for what lies between them.
+        # The kernel reads ahead in long stretches, so if both ends are cached, the bytes between them are as well.
         probe = bytearray(1)
         try:
             for place in (position, position + size - 1):
@@ -152,7 +152,7 @@ class DiskFile:
         except BlockingIOError:
             return False
         except OSError as error:
-            # Some file systems cannot say; then the only way to know is to read.
+            # Some file systems cannot tell. Then the bytes are read without knowing.
             if error.errno != errno.EOPNOTSUPP:
                 raise
         return True
@@ -190,7 +190,7 @@ class DiskFiles:
         self._make_root()
 
     def _make_root(self) -> None:
-        """Make the root and what is missing above it, so that their names, too, survive a loss of power."""
+        """Make the root and the missing directories above it, and sync their names against a power failure."""
         missing = []
         path = os.path.abspath(self._root)
         while not os.path.exists(path):
@@ -239,14 +239,14 @@ class DiskFiles:
 
     def close(self) -> None:
         if self._lock_descriptor is not None:
-            # Closing is not enough: a process that was forked meanwhile has the descriptor, too.
+            # Closing is not enough: a process that was forked meanwhile also has the descriptor.
             fcntl.flock(self._lock_descriptor, fcntl.LOCK_UN)
             os.close(self._lock_descriptor)
             self._lock_descriptor = None
 
 
 class ReadOnlyFiles(DiskFiles):
-    """A directory tree on the real disk that is only read, while another process may be working in it."""
+    """A directory tree on the real disk that this process only reads. Another process may be writing to it."""
 
     def _make_root(self) -> None:
         pass
@@ -287,7 +287,7 @@ def _sync_directory(path: str) -> None:
 
 
 def sync_with_metadata(descriptor: int) -> None:
-    """Return when a file or a directory would survive a loss of power with all that belongs to it (fsync)."""
+    """Return when a file or a directory, with its metadata, would survive a power failure (fsync)."""
     if hasattr(os, "fdatasync"):
         os.fsync(descriptor)
     else:
@@ -295,8 +295,9 @@ def sync_with_metadata(descriptor: int) -> None:
 
 
 def _sync_fully(descriptor: int) -> None:
-    """The sync of macOS. A sync that failed is not tried another way: only where the file system has no such command
-    does the plain one take its place."""
+    """The sync on macOS. A failed sync is not repeated as a plain fsync; only if the file system lacks the command,
+    fsync takes its place.
+    """
     try:
         fcntl.fcntl(descriptor, _F_FULLFSYNC)
     except OSError as error:
@@ -306,7 +307,7 @@ def _sync_fully(descriptor: int) -> None:
 
 
 def not_promised() -> list[str]:
-    """What a broker on a directory promises on Linux and cannot promise on this system: one sentence for each."""
+    """The promises of a broker on Linux that it cannot keep on this system: one sentence for each."""
     sentences = []
     if not hasattr(os, "fdatasync"):
         sentences.append(
@@ -324,7 +325,7 @@ def not_promised() -> list[str]:
 
 
 class MemoryFile:
-    """A file that lives and dies with the process."""
+    """A file in memory."""
 
     __slots__ = ("data",)
 
@@ -366,7 +367,7 @@ class MemoryFile:
 
 
 class MemoryFiles:
-    """A directory tree that lives and dies with the process: the same broker, with nothing on disk."""
+    """A directory tree in memory, for a broker without a data directory."""
 
     def __init__(self) -> None:
         self._contents: dict[str, bytearray] = {}

@@ -1,13 +1,13 @@
-"""The journal: the one place where a change becomes durable.
+"""The journal: a change becomes durable when its entry in the journal is.
 
-Every change of every partition and every coordinator is one entry here, one behind the other, so that one `fdatasync`
-makes all that happened since the last one durable. The journal is a chain of files of equal size. When a checkpoint has
-made old ones superfluous they are used again under a new name: writing over pages that are in the cache already costs a
-tenth and less of what fresh pages cost, needs no blocks from a disk that may be full, and leaves `fdatasync` no file
-size to write down.
+Every change of a partition or a coordinator is one entry, and the entries follow one another, so that one `fdatasync`
+makes all changes since the last one durable. The journal is a chain of files of equal size. When a checkpoint has made
+old files superfluous, the journal uses them again under new names: to overwrite pages that are in the cache takes a
+tenth of the time of fresh pages or less, needs no blocks from a disk that may be full, and does not change the size of
+a file, which `fdatasync` would have to write.
 
-A position in the journal is a count of bytes since its very first entry; a file is named after the position at which it
-begins. An entry is a head of 32 bytes and a payload:
+A position in the journal is the number of bytes since its very first entry; the name of a file is the position at which
+it begins. An entry is a head of 32 bytes and a payload:
 
      0   4  magic
      4   4  size of head and payload
@@ -18,18 +18,19 @@ begins. An entry is a head of 32 bytes and a payload:
     24   8  the position up to which the journal was known to be durable when this entry was written
     32      payload
 
-The entry's own position tells it from what an earlier use of a recycled file left behind. The life tells it from what
-an earlier life of the log left: every start is a new life, which goes on where recovery stopped reading, so behind that
-place there may be entries that were never acknowledged and stand at positions that are given out a second time.
+The entry's own position distinguishes it from entries that an earlier use of a recycled file left behind. The life
+distinguishes it from entries of an earlier life of the log. Every start begins a new life, which appends where recovery
+stopped reading. Behind that place there may still be unacknowledged entries of the life before, at positions that the
+new life uses again.
 
-The other position is for recovery, which reads until the first place where there is no valid entry. If that is where
-the machine stopped in the middle of a write, all is well: nothing from there on was ever acknowledged. But if any valid
-entry further on says that the journal was durable beyond that place, then the disk has lost what it had promised to
-keep; going on would lose acknowledged records silently, so that is `Damaged`, with the file and the offset.
+The other position is for recovery, which reads up to the first place without a valid entry. If the machine stopped
+there in the middle of a write, nothing behind that place was ever acknowledged. But if a valid entry further on says
+that the journal was durable beyond that place, the disk has lost bytes that it had synced. To go on would lose
+acknowledged records silently, so recovery raises `Damaged`, with the file and the offset.
 
-The journal does not sync itself. `begin_sync` returns the work as a value, `SyncJob.run` does it in any thread, and
-`finish_sync` takes note. A sync that failed is final: the kernel may have dropped the pages it could not write, so a
-second try would succeed without having written anything.
+The journal does not sync by itself. `begin_sync` returns a `SyncJob`, whose `run` may be called in any thread, and then
+`finish_sync` notes the result. A failed sync is final: the kernel may have dropped the pages that it could not write,
+so a second sync would succeed without having written anything.
 """
 
 import contextlib
@@ -44,7 +45,7 @@ from semel.storage.files import Buffer, File, Files
 
 DIRECTORY: Final = "journal"
 FILE_BYTES: Final = 16 * 1024 * 1024
-# Files kept for use under a new name; what a checkpoint frees beyond these goes back to the file system.
+# Superfluous files that are kept for use under a new name. If there are more, they are removed.
 SPARE_FILES_MAX: Final = 8
 
 _HEAD: Final = struct.Struct("<4sIIIQQ")
@@ -60,12 +61,12 @@ _SPARE: Final = "spare-"
 
 
 class Damaged(Exception):
-    """What is on disk contradicts what was promised; one line says where."""
+    """The data on disk is damaged; the message, one line, says where."""
 
 
 @dataclass(frozen=True, slots=True)
 class SyncJob:
-    """What has to be synced so that everything before `target` is durable."""
+    """The files to sync so that everything before `target` is durable."""
 
     target: int
     unsynced: tuple[File, ...]
@@ -80,17 +81,17 @@ class SyncJob:
 
 
 class Bookmark(NamedTuple):
-    """A place in the journal, as a checkpoint remembers it: what follows there was written in this life."""
+    """A place in the journal, for a checkpoint. The entries behind it were written in this life."""
 
     life: int
-    # The position at which the file begins. It cannot be guessed: a crash while the journal rolled leaves stray files.
+    # The position at which the file begins. It must be stored, because a crash during a roll leaves stray files.
     file: int
     position: int
 
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """An entry as read back. `end` is the position behind it."""
+    """An entry that was read. `end` is the position behind it."""
 
     position: int
     end: int
@@ -99,7 +100,7 @@ class JournalEntry:
 
 
 class Misfit(Damaged):
-    """An entry whose bytes are intact and which cannot be made true; the message says where it lies, and why."""
+    """An entry with intact bytes that cannot be applied; the message says where it is, and why it cannot."""
 
     def __init__(self, files: Files, entry: JournalEntry, name: str, why: object) -> None:
         start = max(start for start in starts_of(files) if start <= entry.position)
@@ -110,19 +111,19 @@ class Misfit(Damaged):
 
 
 class Sight(NamedTuple):
-    """An entry as a reader of the file finds it, who cannot know whether it still counts."""
+    """An entry that was found in a file. Whether it is still part of the journal is not known."""
 
     entry: JournalEntry
     life: int
     # The position up to which the journal was known to be durable when the entry was written.
     durable: int
     is_roll: bool
-    # How many bytes in front of it hold no valid entry.
+    # How many bytes without a valid entry precede it.
     skipped: int
 
 
 class Entries(Protocol):
-    """What the log asks of the journal that it appends to: the one here, or one in a store of objects."""
+    """A journal as the log sees it: the one in this module, or one in a store of objects."""
 
     @property
     def end(self) -> int:
@@ -133,20 +134,20 @@ class Entries(Protocol):
         """The position before which everything is durable."""
 
     def append(self, kind: int, parts: list[Buffer]) -> int:
-        """Add an entry; answer the position behind it. OSError means that nothing was appended."""
+        """Add an entry; return the position behind it. After an OSError nothing was appended."""
 
     def mark(self) -> object:
-        """The place behind the last entry, as a checkpoint remembers it."""
+        """The place behind the last entry, for a checkpoint."""
 
     def recycle(self, below: int) -> None:
-        """Nothing before position `below` will be read again."""
+        """Free the files whose entries all lie before position `below`: they will not be read again."""
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close the open files."""
 
 
 class Journal:
-    """The journal while it is written to. Begins a file of its own at `position`; `read` reads what came before."""
+    """The journal of a running broker. It begins a new file at `position`; `read` reads the entries before."""
 
     def __init__(self, files: Files, life: int, position: int, file_bytes: int = FILE_BYTES) -> None:
         self._files = files
@@ -160,7 +161,7 @@ class Journal:
         self._starts = [start for start in starts if start < position]
         for start in starts:
             if start > position:
-                # Begun shortly before a crash, and nothing that still counts was written to it.
+                # A file that was begun shortly before a crash. None of its entries is part of the journal.
                 self._discard(start)
         self._capacity = file_bytes
         self._start = position
@@ -176,7 +177,7 @@ class Journal:
         return Bookmark(self._life, self._start, self.end)
 
     def append(self, kind: int, parts: list[Buffer]) -> int:
-        """Write an entry; answer the position behind it. OSError means that nothing was appended."""
+        """Write an entry; return the position behind it. After an OSError nothing was appended."""
         size = HEAD_BYTES
         for part in parts:
             size += len(part)
@@ -187,7 +188,7 @@ class Journal:
         return self.end
 
     def begin_sync(self) -> SyncJob:
-        """All that is needed to make what has been appended so far durable."""
+        """The job that makes everything appended so far durable."""
         job = SyncJob(self.end, (*self._unsynced, self._file), self._names_changed, self._files)
         self._names_changed = False
         return job
@@ -201,13 +202,15 @@ class Journal:
                 file.close()
 
     def recycle(self, below: int) -> None:
-        """Nothing before position `below` will be read again: a durable checkpoint holds it."""
+        """Free the files whose entries all lie before position `below`: a durable checkpoint has made them
+        superfluous.
+        """
         while len(self._starts) > 1 and self._starts[1] <= below:
             self._discard(self._starts[0])
             del self._starts[0]
 
     def _discard(self, start: int) -> None:
-        """Keep the file that begins at `start` for use under another name, or remove it."""
+        """Keep the file that begins at `start` as a spare, or remove it if there are enough."""
         name = _name(start)
         if len(self._spares) < SPARE_FILES_MAX:
             spare = f"{_SPARE}{name}"
@@ -229,7 +232,9 @@ class Journal:
         self._file.write_at([head, *parts], self.end - self._start)
 
     def _roll(self, size: int) -> None:
-        """Go on in another file. That file is there before anything points to it: on a full disk nothing changes."""
+        """Go on in another file. It is created before any entry refers to it, so that nothing changes if the disk is
+        full.
+        """
         start = self.end + HEAD_BYTES
         capacity = max(self._file_bytes, size + HEAD_BYTES)
         following = self._open_next(start, capacity)
@@ -237,7 +242,7 @@ class Journal:
             self._write(_KIND_ROLL, [], HEAD_BYTES)
         except OSError:
             following.close()
-            # If that is refused too, the file lies there unused until the next start.
+            # If that fails too, the file stays unused until the next start.
             with contextlib.suppress(OSError):
                 self._discard(start)
             raise
@@ -251,7 +256,7 @@ class Journal:
     def _open_next(self, start: int, capacity: int) -> File:
         name = _name(start)
         path = f"{DIRECTORY}/{name}"
-        # A start that went no further than this left the file, and the checkpoint may name a position in it.
+        # An earlier start that failed early may have left the file, and the checkpoint may name a position in it.
         is_new = name not in self._files.names(DIRECTORY)
         if is_new and self._spares and capacity == self._file_bytes:
             self._files.rename(f"{DIRECTORY}/{self._spares[-1]}", path)
@@ -276,12 +281,12 @@ def is_untouched(files: Files) -> bool:
 
 
 def read(files: Files, bookmark: Bookmark) -> Iterator[JournalEntry]:
-    """The entries from the bookmark on, as far as there are valid ones; `Damaged` if there should have been more."""
+    """The valid entries from the bookmark on; `Damaged` if later entries prove that there were more."""
     life, start, position = bookmark
     starts = starts_of(files)
     if start not in starts:
         if position == 0 and not starts:
-            # The very first checkpoint survived, and the directory of the journal did not.
+            # After a crash the very first checkpoint was durable, and the directory of the journal was not.
             return
         raise Damaged(f"{files.describe(f'{DIRECTORY}/{_name(start)}')}: missing, the checkpoint names it")
     while True:
@@ -294,7 +299,7 @@ def read(files: Files, bookmark: Bookmark) -> Iterator[JournalEntry]:
                 break
             yield entry
         if entry is None or position not in starts:
-            # Without a name the next file was not durable yet, and nothing in it was acknowledged.
+            # If the next file is missing, its name was not durable yet, so nothing in it was acknowledged.
             _refuse_damage(files, path, content, Bookmark(life, start, position), starts)
             return
         start = position
@@ -306,7 +311,9 @@ def starts_of(files: Files) -> list[int]:
 
 
 def look_into(files: Files, start: int) -> Iterator[Sight]:
-    """Every valid entry in the file that begins at `start`, of the life that began it, across what is damaged."""
+    """Every valid entry in the file that begins at `start`, skipping damaged parts; only those of the life of the
+    first.
+    """
     content = _content(files, path_of(start))
     view = memoryview(content)
     life: int | None = None
@@ -315,7 +322,7 @@ def look_into(files: Files, start: int) -> Iterator[Sight]:
     while at >= 0:
         entry = _entry_at(view, at, start + at, life)
         if entry is None and at == behind != read_again_at:
-            # Perhaps it was not there yet: a broker may be writing to this file.
+            # A broker may be writing to this file, and may have appended an entry meanwhile.
             read_again_at = at
             content = _content(files, path_of(start))
             view = memoryview(content)
@@ -338,7 +345,7 @@ def path_of(start: int) -> str:
 
 
 def _refuse_damage(files: Files, path: str, content: bytes, end: Bookmark, starts: list[int]) -> None:
-    """The entries end here; raise if an entry behind this place proves that they once went on."""
+    """Raise `Damaged` if an entry behind `end` proves that the journal was durable beyond it."""
     offset = end.position - end.file
     if _proof_beyond(content, end.file, end):
         raise Damaged(
@@ -353,7 +360,7 @@ def _refuse_damage(files: Files, path: str, content: bytes, end: Bookmark, start
 
 
 def _proof_beyond(content: bytes, start: int, end: Bookmark) -> bool:
-    """Whether any entry behind `end` in the file that begins at `start` was written when more than that was durable."""
+    """Whether an entry behind `end`, in the file that begins at `start`, says that more than `end` was durable."""
     view = memoryview(content)
     at = content.find(_MAGIC, max(end.position - start + 1, 0))
     while at >= 0:
@@ -364,7 +371,7 @@ def _proof_beyond(content: bytes, start: int, end: Bookmark) -> bool:
 
 
 def _entry_at(content: memoryview, offset: int, position: int, life: int | None) -> JournalEntry | None:
-    """The valid entry at `offset` of a file that says of itself that it is at `position` and of this life, or None."""
+    """The valid entry at `offset` of a file; None if there is none with this position and of this life."""
     if offset < 0 or offset + HEAD_BYTES > len(content):
         return None
     magic, size, checksum, kind_and_life, own_position, _ = _HEAD.unpack_from(content, offset)
@@ -391,7 +398,7 @@ def _name(start: int) -> str:
 
 
 def _start_of(name: str) -> int | None:
-    """The position at which the file of this name begins; None for spares and strangers."""
+    """The position at which the file of this name begins; None for spares and other files."""
     try:
         return int(name, 16) if len(name) == 16 else None
     except ValueError:

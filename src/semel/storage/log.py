@@ -1,13 +1,13 @@
-"""The log: all state machines, the journal that makes their changes durable, and the segments that hold the records.
+"""The log: the state machines, the journal that makes their changes durable, and the segments with the records.
 
-Every change takes the same way:
+Every change goes through the same steps:
 
     decide (core, pure) -> write (segment, then journal) -> apply (core) -> settle, once it is durable
 
-A change whose write failed was never applied, and what the failed write left on disk lies behind the end of everything,
-where the next one overwrites it. An error between the journal and the end of `apply` leaves memory behind what is
-written: the log is torn then (`Torn`), and does nothing more. Nothing here waits for the disk: a sync and a checkpoint
-begin and end here, and the caller runs them in a thread.
+A change whose write failed is not applied, and the bytes that the failed write left lie behind the end of the log,
+where the next write overwrites them. If an error occurs after the write to the journal and before the end of `apply`,
+the state in memory lacks a change that the journal has: the log is then torn (`Torn`), and does nothing more. Nothing
+here waits for the disk: a sync and a checkpoint begin and end here, and the caller runs them in a thread.
 
 `Log.open` is recovery: the last checkpoint, then `apply` for every entry of the journal behind it, then a new
 checkpoint. A file is removed only when a durable checkpoint no longer names it.
@@ -38,7 +38,7 @@ from semel.core.producers import ACCEPTED
 from semel.core.shares import PRODUCER_STATES_MAX, Shares
 from semel.core.state import State
 from semel.core.steps import APPEND_PIECES, Steps, finish
-from semel.core.topics import Catalog, Topic
+from semel.core.topics import PARTITIONS_MAX, TOPICS_MAX, Catalog, Topic
 from semel.core.transaction_rules import TRANSACTION_BOUNDS, TransactionBounds
 from semel.storage import journal
 from semel.storage.aborted_blocks import BLOCK_LAYOUT, BlockLayout
@@ -53,13 +53,13 @@ from semel.storage.recovery import bring_back, recover, remove_strangers, replay
 from semel.storage.repair import Repair
 from semel.storage.segment import FilePart, Mark, Segment, SegmentFiles, Stretch, directory_of, warm
 
-# How much a checkpoint may be behind with the time in which there was a broker: a crash counts that as an absence.
+# How old the `seen_ms` in a checkpoint may become. After a crash, the time since then counts as an absence.
 SEEN_MS_MAX: Final = 86_400_000
-# In a store a checkpoint costs more: what could be removed waits this long.
+# A checkpoint in a store is expensive, so superfluous files may wait this long for the next one.
 STORE_WASTE_MS_MAX: Final = 600_000
-# Producers of a partition that are forgotten between two steps.
+# How many producers of a partition one step forgets.
 FORGOTTEN_AT_ONCE: Final = 200
-# What one of them takes in a checkpoint, with a full window.
+# The size of a producer's state in a checkpoint, with a full window.
 PRODUCER_STATE_BYTES: Final = 140
 
 
@@ -68,29 +68,29 @@ class LogSettings:
     """The settings of the log; every number except those of blocks may change between two starts."""
 
     journal_file_bytes: int = journal.FILE_BYTES
-    # A checkpoint is due when the journal has grown by this much, so recovery never replays much more.
-    # Small, because the files of the journal go round in that many bytes of cached pages, and only those are cheap.
+    # A checkpoint is due when the journal has grown by this much, so recovery does not have to replay much more. It is
+    # small so that the recycled files of the journal stay in the page cache, where writes are cheap.
     checkpoint_bytes: int = 64 * 1024 * 1024
     aborted_blocks: BlockLayout = BLOCK_LAYOUT
     producer_expiration_ms: int = PRODUCER_EXPIRATION_MS
     producer_states_max: int = PRODUCER_STATES_MAX
-    topics_max: int = 10_000
-    partitions_max: int = 20_000
+    topics_max: int = TOPICS_MAX
+    partitions_max: int = PARTITIONS_MAX
     groups_max: int = GROUPS_MAX
     group_name_bytes_max: int = GROUP_NAME_BYTES_MAX
     group_offsets_max: int = GROUP_OFFSETS_MAX
     transactions: TransactionBounds = TRANSACTION_BOUNDS
     access_rules_max: int = RULES_MAX
-    # Whether answers go, and records are read, before the records are on disk (`--durability os`).
+    # Whether the broker acknowledges records, and lets them be read, before they are on disk (`--durability os`).
     acknowledges_unsynced: bool = False
 
 
 class Torn(Exception):
-    """An entry was written and could not be applied: memory does not hold what the journal says. A restart does."""
+    """An entry was written and could not be applied, so the state in memory is wrong. Only a restart restores it."""
 
 
 class Log:
-    """Everything that is kept, and kept for good. Make one with `Log.open`."""
+    """All durable state and all records of a broker. `Log.open` makes one."""
 
     def __init__(self, files: Files, settings: LogSettings) -> None:
         self.files = files
@@ -109,22 +109,22 @@ class Log:
             settings.access_rules_max,
         )
         self.replayed_bytes = 0
-        # What was appended and does not count yet: the position that has to be durable first, and where the readable
-        # and the stable part of a partition will end then.
+        # Appends that readers must not see yet: the position that must be durable first, the partition, and its
+        # readable and stable ends from then on.
         self._unsettled: deque[tuple[int, PartitionLog, Mark, Mark]] = deque()
         self._checkpoint_position = 0
-        # Behind the last entry that gave a client an identity. It has to be durable before the client is answered,
-        # whatever the durability of other answers, or another client would get the same one.
+        # The position behind the last entry that gave a client a producer id or an epoch, or changed a user. It must be
+        # durable before the answer even with `--durability os`, or a crash could undo it unnoticed.
         self.identity_end = 0
-        # Until when the last checkpoint knows that there was a broker.
+        # The `seen_ms` in the last checkpoint.
         self._checkpoint_seen_ms = 0
         self.checkpoint_running = False
-        # What the indexes of growing segments took in the last one.
+        # How large the indexes of active segments were in the last checkpoint.
         self._index_bytes = 0
-        # Why nothing that is in memory counts any more, once that is so.
+        # Set when the state in memory is wrong, with the reason.
         self.torn: Torn | None = None
         self._journal: Entries
-        # Whether the journal lies elsewhere: what is in the directory is a copy then, and nothing starts from it.
+        # Whether the journal is in a store. Then the directory is only a cache, and recovery does not start from it.
         self._is_cache = False
 
     # -- opening and closing ------------------------------------------------------------------------------------
@@ -139,8 +139,8 @@ class Log:
         on_progress: Callable[[int], None] | None = None,
         repair: Repair | None = None,
     ) -> "Log":
-        """Take the directory, and recover its content or begin. `on_progress` hears how many bytes were replayed;
-        `repair` says what to go on without.
+        """Lock the directory and recover its log, or begin one. `on_progress` gets the number of bytes replayed so far,
+        and `repair` says which entries to skip.
         """
         log = cls(files, settings or LogSettings())
         files.lock()
@@ -156,8 +156,8 @@ class Log:
     def beside(
         cls, files: Files, entries: Entries, cluster_id: str, settings: LogSettings, beginning: Content | None
     ) -> "Log":
-        """A log whose journal is `entries`, in a store. It begins as a checkpoint says, or empty, and `replay` adds
-        the rest. The directory is only a cache: what is neither the caller's nor the checkpoint's is removed.
+        """A log whose journal, `entries`, is in a store. It begins with the state of a checkpoint, or empty, and
+        `replay` adds the rest. The directory is only a cache: files that the checkpoint does not name are removed.
         """
         log = cls(files, settings)
         if beginning is not None:
@@ -170,15 +170,15 @@ class Log:
         return log
 
     def replay(self, kind: int, payload: memoryview) -> None:
-        """Make an entry true that another broker has written. Raises CannotFollow."""
+        """Apply an entry that another broker wrote; raises CannotFollow."""
         replay(self.state, kind, payload)
 
     def enter_epoch(self, epoch: int) -> None:
-        """What comes from now on was decided by the broker of this epoch."""
+        """Append later batches with this leader epoch."""
         self.state.partitions.leader_epoch = epoch
 
     def show_all(self) -> None:
-        """Let everything be read that was replayed."""
+        """Make everything that was replayed readable."""
         for partition in self.state.partitions.all():
             partition.readable = partition.end_mark()
             partition.stable = partition.stable_mark(partition.readable)
@@ -215,7 +215,7 @@ class Log:
             self.abandon()
 
     def abandon(self) -> None:
-        """Release the directory as it is, as after a failure."""
+        """Release the directory without a checkpoint, as after a failure."""
         self._journal.close()
         self._segment_files.close()
         self.files.close()
@@ -224,7 +224,7 @@ class Log:
 
     @property
     def end(self) -> int:
-        """The position behind the last entry of the journal: an answer may have to wait until this is durable."""
+        """The position behind the last entry of the journal. An answer may have to wait until this is durable."""
         return self._journal.end
 
     @property
@@ -243,11 +243,11 @@ class Log:
         now_ms: int,
         sender: Sender = LOCAL,
     ) -> Verdict:
-        """Judge a batch that `check_sent` let pass and, if it is new, append it; its base offset is written into it.
+        """Judge a batch that `check_sent` has accepted and, if it is new, append it and write its base offset into it.
 
-        OSError means that nothing happened, Torn that nothing in memory counts any more. Whatever the outcome, the
-        answer is due when `end` as it stands after this call is durable: for a duplicate, too, whose original may still
-        be on its way to the disk.
+        After an OSError nothing has changed; after Torn the state in memory is wrong. Whatever the verdict, the answer
+        must wait until `end`, as of the return of this call, is durable. That holds for a duplicate too, because its
+        original may not be on disk yet.
         """
         self._check_whole()
         state, configs = self.state, topic.parsed
@@ -272,17 +272,17 @@ class Log:
         return Verdict(ACCEPTED, base_offset, answered_timestamp(header))
 
     def commit(self, entry: Entry, prepared: PreparedEnd | None = None) -> None:
-        """Make any other decision part of the log. `prepared` belongs to the end of a transaction.
+        """Write any other entry to the journal and apply it. `prepared` is for the end of a transaction.
 
-        OSError means that nothing happened, and so does ValueError, for an entry that cannot follow on those before it;
-        Torn that nothing in memory counts any more.
+        After an OSError nothing has changed, nor after a ValueError, for an entry that cannot follow those before it;
+        after Torn the state in memory is wrong.
         """
         self._check_whole()
         self.state.check(entry)
         kind, parts = encode(entry)
         end = 0
         try:
-            # One entry for the whole end of a transaction: with the entry every marker counts, without it none does.
+            # One entry ends the transaction in all its partitions. Without the entry, none of the markers counts.
             ended = write_markers(self.state, entry, prepared) if isinstance(entry, TransactionEnded) else []
             end = self._journal.append(kind, parts)
             self.state.apply(entry)
@@ -296,19 +296,19 @@ class Log:
             raise
 
     def prepare_end(self, entry: TransactionEnded) -> Steps[PreparedEnd]:
-        """Write the markers of an end that is to come, some at a time: they lie behind the end of everything, where
-        no reader sees them before `commit` is given the entry.
+        """Write the markers of a transaction's end in steps. They lie behind the end of each partition, where no reader
+        sees them until `commit` is called with the entry.
         """
         return prepare_end(self.state, entry)
 
     def _expect(self, end: int, partition: PartitionLog) -> None:
-        """All that is in the partition by now may be read when the journal is durable up to `end`."""
+        """Everything in the partition up to now may be read when the journal is durable up to `end`."""
         readable = partition.end_mark()
         self._unsettled.append((end, partition, readable, partition.stable_mark(readable)))
 
     def _note_broken_off(self, what: str, end: int, error: BaseException) -> None:
-        """A change broke off. If the disk refused it nothing happened; else memory may hold half of it, and nothing may
-        be acknowledged or written any more. `end` is behind its entry in the journal, 0 without one.
+        """A change failed. If the disk refused the write, nothing has changed; otherwise memory may hold half of the
+        change, and the log stops for good. `end` is the position behind the change's entry, 0 if it has none.
         """
         if end or not isinstance(error, OSError):
             self.torn = Torn(f"{what} was to become part of the log and broke off half-way: {error!r}")
@@ -321,7 +321,7 @@ class Log:
             raise self.torn
 
     def new_producer_id(self, now_ms: int) -> int:
-        """A producer id that was never handed out before; durable when `end`, as it stands afterwards, is."""
+        """A new producer id, which no client may get before `end`, as of the return of this call, is durable."""
         producer_ids = self.state.producer_ids
         reservation = producer_ids.decide_reserve(now_ms)
         if reservation is not None:
@@ -330,7 +330,7 @@ class Log:
         return producer_ids.hand_out()
 
     def settle(self, position: int) -> None:
-        """Everything before this position of the journal counts from now on: let it be read."""
+        """The journal is durable up to this position: make the records before it readable."""
         self._check_whole()
         unsettled = self._unsettled
         while unsettled and unsettled[0][0] <= position:
@@ -341,10 +341,10 @@ class Log:
                 watcher.moved(partition)
 
     def retain(self, now_ms: int) -> Steps[None]:
-        """Delete the segments that are older, or more, than the topics' configurations keep."""
+        """Delete the segments beyond the retention time and the retention size of their topics."""
         for partition in self.state.partitions.all():
             topic = self.state.catalog.numbered(partition.topic_number)
-            # It may have been deleted since the last step.
+            # The topic may have been deleted since the last step.
             configs = None if topic is None else topic.parsed
             if configs is not None and configs.is_deleted:
                 start = partition.retained_from(now_ms, configs.retention_ms, configs.retention_bytes)
@@ -354,12 +354,12 @@ class Log:
             yield 1 + len(partition.segments) // 10
 
     def note_time(self, now_ms: int, steady_ms: int) -> None:
-        """Note what the clocks show, before anything is forgotten: time in which the broker was down does not count."""
+        """Note the time of both clocks: time during which the broker was down does not count as silence."""
         self.state.silence.note_time(now_ms, steady_ms, self.settings.producer_expiration_ms)
 
     def forget(self, now_ms: int, steady_ms: int) -> Steps[int]:
-        """Forget producers that were silent for too long, and what was only kept for their sake; answer how many, each
-        counted in each of its partitions. `steady_ms` is a clock that cannot be set.
+        """Forget producers that were silent for too long, and data kept only for them; return how many, counted in each
+        partition. `steady_ms` is the time of a clock that cannot be set.
         """
         self.note_time(now_ms, steady_ms)
         state = self.state
@@ -378,7 +378,7 @@ class Log:
     def check_producer_share(self, producer_id: int, partitions: Iterable[PartitionName], address: str | None) -> int:
         """In how many of these partitions a transaction's end would put its producer on record; refused if too many.
 
-        What was announced before and has not ended is not counted; that has a bound of its own.
+        Partitions that were added before to transactions still open do not count; they have a limit of their own.
         """
         state = self.state
         places = [state.partitions.named(*name).state for name in partitions]
@@ -388,17 +388,17 @@ class Log:
         return wanted
 
     def swap(self, partition: PartitionLog, old: list[Segment], new: Segment | None) -> bool:
-        """Let a segment that compaction wrote and synced, or none, take the place of others; False if they are gone.
+        """Replace segments by one that compaction wrote and synced, or by none; False if they no longer exist.
 
-        No entry says so, because nothing depends on it: after a crash before the next checkpoint the old segments are
-        as they were, and the new one is a stranger.
+        This needs no entry: after a crash before the next checkpoint the old segments are used again, and the new one
+        is removed as a stray file.
         """
         return self.state.catalog.numbered(partition.topic_number) is not None and partition.swap(old, new)
 
     # -- syncing ------------------------------------------------------------------------------------------------
 
     def begin_sync(self) -> SyncJob:
-        """What to run, in any thread, so that everything up to `end` is durable. For a journal in the directory."""
+        """The job, for any thread, that makes everything up to `end` durable. Only for a journal in the directory."""
         assert isinstance(self._journal, Journal)
         return self._journal.begin_sync()
 
@@ -407,34 +407,34 @@ class Log:
         self._journal.finish_sync(job)
 
     def sync_now(self) -> None:
-        """Make everything durable and readable, waiting for the disk."""
+        """Make everything durable and readable. Waits for the disk."""
         job = self.begin_sync()
         job.run()
         self.finish_sync(job)
         self.settle(self.synced)
 
     def warm(self, stretches: list[Stretch]) -> None:
-        """Have the disk bring these parts of segments into memory. For a thread; takes as long as the disk."""
+        """Read these parts of segments into the page cache. For a thread, because it waits for the disk."""
         warm(self.files, stretches)
 
     # -- checkpoints --------------------------------------------------------------------------------------------
 
     @property
     def checkpoint_due(self) -> bool:
-        """Whether the journal has grown so much, or files wait to be removed, that it is time for a checkpoint."""
+        """Whether it is time for a checkpoint: the journal has grown enough, or files wait to be removed."""
         if self.checkpoint_running:
             return False
         unseen_ms = (self.state.silence.seen_ms or 0) - self._checkpoint_seen_ms
         is_waste = bool(self._segment_files.unnamed) and (not self._is_cache or unseen_ms >= STORE_WASTE_MS_MAX)
         if is_waste or unseen_ms >= SEEN_MS_MAX:
             return True
-        # Where there are very many producers or growing segments a checkpoint is large, and made so much more rarely.
+        # With very many producers or active segments a checkpoint is large, and is made more rarely.
         grown = self.end - self._checkpoint_position
         size = self.state.partitions.producer_count * PRODUCER_STATE_BYTES + self._index_bytes
         return grown >= max(self.settings.checkpoint_bytes, size)
 
     def begin_checkpoint(self, *, clean: bool = False) -> Steps[CheckpointJob]:
-        """All state as of the first step, to be written in any thread. `clean`: nothing will be appended any more."""
+        """The state as of the first step, to be written in any thread. `clean`: nothing will be appended any more."""
         self._check_whole()
         self.checkpoint_running = True
         self._checkpoint_seen_ms = self.state.silence.seen_ms or 0
@@ -456,16 +456,16 @@ class Log:
         try:
             yield from take_partitions(self.state, records, parts, contents if self._is_cache else None)
         except BaseException:
-            # It will not be run. What was to be synced is left for the next one.
+            # The job will not run. The next one syncs its files.
             self.fail_checkpoint(job)
             raise
         self._index_bytes = sum(part.growing_index.size_bytes for part in parts)
         return job
 
     def finish_checkpoint(self, job: CheckpointJob) -> Steps[None]:
-        """The job ran without an error: recycle or remove the files that only the checkpoint before it needed.
+        """The job ran without an error: recycle or remove the files that only the earlier checkpoint needed.
 
-        OSError means that some could not be removed; the next start removes them.
+        After an OSError some were not removed; the next start removes them.
         """
         self._checkpoint_position = job.position
         try:
@@ -482,14 +482,14 @@ class Log:
             self.checkpoint_running = False
 
     def fail_checkpoint(self, job: CheckpointJob) -> None:
-        """The job could not be run for want of space: all is as it was, and another one may be tried."""
+        """The job failed for lack of space: undo `begin_checkpoint`, so that another one may be tried."""
         self.checkpoint_running = False
         self._segment_files.dirty |= job.dirty
         self._segment_files.grown |= job.grown
         self._segment_files.unnamed = job.unnamed + self._segment_files.unnamed
 
     def checkpoint_now(self, *, clean: bool = False) -> None:
-        """A whole checkpoint, waiting for the disk."""
+        """Write a checkpoint. Waits for the disk."""
         job = finish(self.begin_checkpoint(clean=clean))
         try:
             job.run()

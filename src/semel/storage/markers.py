@@ -1,7 +1,7 @@
-"""The markers that the end of a transaction writes behind each of its partitions: all at once, or prepared in steps.
+"""Writes the markers of a transaction into its partitions: all at once, or prepared in steps.
 
-A marker counts with the one entry that ends the transaction and never before: until then it lies behind the end of
-everything, where the next write may take its place.
+A marker takes effect only with the entry that ends the transaction. Until then it lies behind the end of its partition,
+where the next batch may overwrite it.
 """
 
 from dataclasses import replace
@@ -14,21 +14,22 @@ from semel.core.steps import APPEND_PIECES, Steps
 from semel.storage.partition_log import PartitionLog
 from semel.storage.segment import Mark
 
-# Markers that are written between two steps; the first in a partition makes a file.
+# Markers in one step. The first record of a partition makes a file.
 MARKERS_AT_ONCE: Final = 10
 
 
 class PreparedEnd(NamedTuple):
-    """An end whose markers are written already: the entry without its partitions, and each partition's write."""
+    """A transaction's end whose markers are written: the entry without its partitions, and the write in each
+    partition.
+    """
 
     entry: TransactionEnded
     written: dict[PartitionLog, tuple[int, Mark]]
 
 
 def prepare_end(state: State[PartitionLog], entry: TransactionEnded) -> Steps[PreparedEnd]:
-    """Write the markers of an end that is to come, some at a time. Those that others have written over meanwhile are
-    written again when it comes, and so are those whose segment does not grow any more: it may have been sealed, or its
-    records deleted.
+    """Write the markers of a transaction's end in steps, before its entry. `write_markers` repeats those that a batch
+    has overwritten meanwhile, and those whose segment was sealed or deleted meanwhile.
     """
     written: dict[PartitionLog, tuple[int, Mark]] = {}
     for some in range(0, len(entry.partitions), MARKERS_AT_ONCE):
@@ -43,10 +44,10 @@ def prepare_end(state: State[PartitionLog], entry: TransactionEnded) -> Steps[Pr
 def write_markers(
     state: State[PartitionLog], entry: TransactionEnded, prepared: PreparedEnd | None = None
 ) -> list[PartitionLog]:
-    """Write the marker of a transaction's end behind each of its partitions that still exist, and answer which."""
+    """Write the marker at the end of each partition of the transaction that still exists; return these partitions."""
     is_same = prepared is not None and prepared.entry == replace(entry, partitions=())
     written = prepared.written if prepared is not None and is_same else {}
-    # One for all of them: only the offset is different, which the checksum does not cover.
+    # The same bytes for all partitions: only the offset differs, which the checksum does not cover.
     marker = batches.control_batch(entry.producer_id, entry.marker_epoch, 0, entry.at_ms, entry.committed)
     header = batches.read_header(marker)
     partitions = state.partitions.ended_by(entry)

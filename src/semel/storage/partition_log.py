@@ -1,9 +1,9 @@
 """One partition on disk: its state machine and the segments that hold its records.
 
-Reading needs no lock and no copy of the state: what may be read ends at a `Mark`, an offset together with its place in
-a segment, so that a fetch never has to look for the end. There are two: one for readers of all records, and one for
-readers of committed records. `semel.storage.log` moves both when the records before them count: after the sync, or
-after the write if the user chose so.
+Reading needs no lock and no copy of the state: the readable part ends at a `Mark`, an offset together with its place in
+a segment, so that a fetch never has to look for the end. There are two marks: the high watermark for readers of all
+records, and the last stable offset for readers of committed records. `semel.storage.log` moves both when the records
+before them are durable, or, with `--durability os`, when they are written.
 """
 
 from bisect import bisect_right
@@ -28,16 +28,16 @@ from semel.storage.checkpoint import PartitionParts, restore_state
 from semel.storage.journal import Damaged
 from semel.storage.segment import FilePart, Index, Mark, Segment, SegmentFiles, Stretch, headers
 
-# How many places where the next fetch will probably begin are remembered for a partition.
+# For this many offsets at which the next fetch will probably begin, a partition remembers their places.
 _REMEMBERED_PLACES_MAX: Final = 16
 _SCAN_BYTES: Final = 64 * 1024
-# Where a partition ends in which nothing is yet. Twenty thousand are made at once, so what can be made once is.
+# The end of an empty partition. Twenty thousand partitions may be made at once, so they share it.
 _NOTHING: Final = Mark(0, 0, 0)
 
 
 class PartitionLog:
-    """A partition's rules (`state`), its records, and how far they may be read: all of them up to `readable`, and up
-    to `stable` by those who want committed ones only.
+    """A partition's state, its records, and how far they may be read: up to `readable`, and up to `stable` by readers
+    of committed records.
     """
 
     __slots__ = (
@@ -77,24 +77,24 @@ class PartitionLog:
         # Below this offset compaction has left one record of each key.
         self.cleaned_until = 0
         self.readable = self.stable = _NOTHING
-        # Called, in the order in which they came, whenever a mark has moved; nothing here knows what they do.
+        # They are called in this order whenever a mark has moved.
         self.watchers: dict[Watcher, None] = {}
-        # A checkpoint that is being taken has one here, which takes the state as it is before it changes.
+        # Set while a checkpoint is taken: called before the first change, to copy the state.
         self.keeper: Callable[[PartitionLog], None] | None = None
         self._segment_files = segment_files
         self.aborted = AbortedBlocks(self.state, directory, segment_files, layout)
         self._segments: list[Segment] = []
         self._bases: list[int] = []
-        # Where each open transaction begins, by producer id, in the order in which they began.
+        # The first batch of each open transaction, by producer id, in the order in which they began.
         self._opened: dict[int, Mark] = {}
         self._places: dict[int, tuple[int, int]] = {}
-        # How often something was written behind the end, whether it became part of the log or not.
+        # The number of writes at the end, even of those that did not become part of the log.
         self._writes = 0
 
     # -- writing ------------------------------------------------------------------------------------------------
 
     def write(self, header: BatchHeader, batch: Buffer, at_ms: int, configs: TopicConfigs) -> None:
-        """Write a batch where it will belong. Until `apply_append` this has changed nothing anybody can see."""
+        """Write a batch at the end of the partition. Before `apply_append` no reader can see it."""
         self._before_change()
         self.aborted.put_away()
         self._writes += 1
@@ -102,7 +102,7 @@ class PartitionLog:
         self._segment_files.write(segment, [batch], segment.size)
 
     def apply_append(self, header: BatchHeader, at_ms: int) -> None:
-        """The batch that was written is part of the log now."""
+        """Make the batch that was written last a part of the log."""
         segment = self._segments[-1]
         if header.attributes & TRANSACTIONAL_BIT and header.producer_id not in self._opened:
             self._opened[header.producer_id] = Mark(header.base_offset, segment.base_offset, segment.size)
@@ -110,21 +110,21 @@ class PartitionLog:
         self.state.apply_append(header, at_ms)
 
     def apply_marker(self, header: BatchHeader, at_ms: int, committed: bool) -> None:
-        """The marker that was written is part of the log now, and ends its producer's transaction here."""
-        # It may have been written long before.
+        """Make the marker that was written last a part of the log; it ends its producer's transaction here."""
+        # The write may have been long ago, before the checkpoint began.
         self._before_change()
         self._segments[-1].note(header)
         self._opened.pop(header.producer_id, None)
         self.state.apply_marker(header, at_ms, committed)
 
     def apply_log_start(self, offset: int) -> None:
-        """Records below `offset` are gone."""
+        """Delete the records below `offset`."""
         self._before_change()
         first_block = self.state.aborted.first_block
         self.state.apply_log_start(offset)
         gone = 0
         for segment in self._segments:
-            # A segment in which there is nothing yet is the one that the next batch will begin.
+            # An empty segment waits for the next batch.
             if segment.size == 0 or segment.next_offset > offset:
                 break
             gone += 1
@@ -134,13 +134,13 @@ class PartitionLog:
         del self._bases[:gone]
 
     def drop(self) -> None:
-        """The topic is gone, and all records with it."""
+        """Delete all records, because the topic was deleted."""
         self._segment_files.unnamed += self.paths
         for watcher in tuple(self.watchers):
             watcher.moved(self)
 
     def roll(self, at_ms: int) -> None:
-        """Let the next batch begin a segment, so that the one that grows can be compacted."""
+        """Begin a new segment with the next batch, so that the active one can be compacted."""
         if self._segments and self._segments[-1].size:
             self._before_change()
             self._begin_segment(at_ms)
@@ -151,10 +151,10 @@ class PartitionLog:
         return self.state.forget_silent(before_ms, at_most)
 
     def swap(self, old: list[Segment], new: Segment | None) -> bool:
-        """Put a segment with all that is of value in sealed ones, or none, in their place; False if they are not here.
+        """Replace sealed segments by one with the records that compaction kept, or by none; False if they are gone.
 
-        Readers notice nothing: they skip what is gone as if it had never been there. Below the end of what is swapped
-        no aborted records are left.
+        Readers are not disturbed: they skip the offsets of removed records. Compaction leaves no aborted records below
+        the end of these segments.
         """
         at = bisect_right(self._bases, old[0].base_offset) - 1
         if at < 0 or self._segments[at : at + len(old)] != old:
@@ -196,7 +196,7 @@ class PartitionLog:
     # -- reading ------------------------------------------------------------------------------------------------
 
     def end_mark(self) -> Mark:
-        """The end of everything that has been appended."""
+        """The end of the partition, readable or not."""
         if not self._segments:
             return Mark(self.state.next_offset, self.state.next_offset, 0)
         last = self._segments[-1]
@@ -204,30 +204,29 @@ class PartitionLog:
 
     @property
     def last_write(self) -> tuple[int, Mark]:
-        """Which write behind the end was the last, and where the end is: as long as both stay the same, what was
-        written lies where the next batch belongs.
+        """The number of the last write, and the end of the partition. While both stay the same, the bytes of that write
+        lie where the next batch belongs.
         """
         return self._writes, self.end_mark()
 
     def stable_mark(self, end: Mark) -> Mark:
-        """Where the oldest open transaction begins, or else `end`, the end of everything that has been appended."""
+        """Where the oldest open transaction begins; without one it is `end`, the end of the partition."""
         for mark in self._opened.values():
             return mark
         return end
 
     @property
     def last_stable_offset(self) -> int:
-        """Where those who want committed records have to stop for now; never below the log's start."""
+        """Where readers of committed records must stop; never below the log start."""
         return max(self.stable.offset, self.state.log_start)
 
     def read(
         self, offset: int, bytes_max: int, until: Mark, *, whole_first_batch: bool
     ) -> tuple[bytes | memoryview, int]:
-        """Whole batches from the one that holds `offset` on, at most `bytes_max`, none that begins at `until` or later;
-        and the offset behind them.
+        """Whole batches before `until`, from the one with `offset` on, at most `bytes_max`; and the offset behind them.
 
-        With `whole_first_batch` the first batch comes even if it alone is larger than `bytes_max`. `offset` has to lie
-        between the log start and `until`.
+        With `whole_first_batch` the result has the first batch even if that is larger than `bytes_max`. `offset` must
+        lie between the log start and `until`.
         """
         segment, position, end = self._locate(offset, until)
         if segment is None:
@@ -238,8 +237,8 @@ class PartitionLog:
             return self._taken(segment, position, self._bytes_of(segment, position, wanted), next_offset)
         indexed, indexed_offset = self._segment_files.index_of(segment).before_position(position + wanted)
         if indexed > position:
-            # Here one batch ends and another begins, so nothing is read that would not be sent. What could still be
-            # added comes with the next fetch: part of one batch, or 64 KiB of small ones.
+            # A batch begins at `indexed`, so no byte is read that will not be sent. The next fetch gets the rest that
+            # might have fitted: part of a batch, or 64 KiB of small ones.
             data = self._bytes_of(segment, position, indexed - position)
             return self._taken(segment, position, data, indexed_offset)
         data = memoryview(self._bytes_of(segment, position, wanted))
@@ -254,7 +253,7 @@ class PartitionLog:
         return self._taken(segment, position, self._bytes_of(segment, position, first.batch_bytes), first.next_offset)
 
     def cold_stretch(self, offset: int, bytes_max: int, until: Mark) -> Stretch | None:
-        """What `read` with these arguments would have to wait for the disk to get; None if it is all in memory."""
+        """The part of a file that `read`, with these arguments, would get from the disk; None if it is cached."""
         segment, position, end = self._locate(offset, until)
         if segment is None or bytes_max <= 0:
             return None
@@ -264,7 +263,7 @@ class PartitionLog:
         return Stretch(segment.path, position, size)
 
     def batches(self, offset: int, until: Mark) -> Iterator[tuple[BatchHeader, bytes | memoryview]]:
-        """The batches from the one that holds `offset` on, each with its header."""
+        """The batches from the one with `offset` on, each with its header."""
         data, offset = self.read(offset, _SCAN_BYTES, until, whole_first_batch=True)
         while data:
             at = 0
@@ -275,7 +274,7 @@ class PartitionLog:
             data, offset = self.read(offset, _SCAN_BYTES, until, whole_first_batch=True)
 
     def batch_since(self, timestamp_ms: int, offset: int, until: Mark) -> tuple[BatchHeader, bytes | memoryview] | None:
-        """The first batch that may be read, ends behind `offset` and holds a record of `timestamp_ms` or later."""
+        """The first readable batch that ends behind `offset` and has a record of `timestamp_ms` or later."""
         for segment in self._segments:
             if segment.max_timestamp < timestamp_ms or segment.next_offset <= offset:
                 continue
@@ -287,7 +286,7 @@ class PartitionLog:
         return None
 
     def latest_timestamp(self, until: Mark) -> int:
-        """The latest timestamp of any batch that may be read, -1 if there is none."""
+        """The latest timestamp of all readable batches, -1 if there is none."""
         latest_ms = -1
         for segment in self._segments:
             if self.state.log_start <= segment.base_offset and segment.next_offset <= until.offset:
@@ -302,7 +301,7 @@ class PartitionLog:
         return latest_ms
 
     def _indexed(self, segment: Segment) -> Iterator[tuple[int, int, int]]:
-        """The parts of a segment that the index knows: first offset, offset behind the last, latest timestamp."""
+        """The parts of a segment between entries of its index: first offset, end offset, latest timestamp."""
         if segment.size == 0:
             return iter(())
         index = self._segment_files.index_of(segment)
@@ -310,13 +309,13 @@ class PartitionLog:
         return zip(index.offsets, ends, index.max_timestamps, strict=True)
 
     def _batches_within(self, begin: int, end: int, until: Mark) -> Iterator[tuple[BatchHeader, bytes | memoryview]]:
-        """The batches from `begin` to before `end`, as far as they may be read."""
+        """The readable batches from `begin` to before `end`."""
         begin = max(begin, self.state.log_start)
         if begin < end:
             yield from takewhile(lambda pair: pair[0].base_offset < end, self.batches(begin, until))
 
     def retained_from(self, now_ms: int, retention_ms: int, retention_bytes: int) -> int:
-        """The log start after the segments that are too old, or too much, are deleted; never a part of a segment."""
+        """The log start after retention has deleted the segments, always whole ones, that are too old or too much."""
         start = self.state.log_start
         excess = self.size - retention_bytes if retention_bytes >= 0 else 0
         for segment, following in zip_longest(self._segments, self._segments[1:]):
@@ -329,7 +328,7 @@ class PartitionLog:
         return start
 
     def bytes_between(self, begin: Mark, end: Mark) -> int:
-        """How much there is to read from one mark on up to a later one, about: compaction may have been at work."""
+        """About how many bytes lie between two marks. Compaction may have made them fewer since."""
         if begin.segment_base == end.segment_base:
             return max(end.position - begin.position, 0)
         slot = max(bisect_right(self._bases, begin.segment_base) - 1, 0)
@@ -338,18 +337,18 @@ class PartitionLog:
 
     @property
     def size(self) -> int:
-        """The bytes of all batches on disk."""
+        """The size of all batches on disk."""
         return sum(segment.size for segment in self._segments)
 
     @property
     def paths(self) -> list[str]:
-        """The files that it may have."""
+        """The files that the partition may have."""
         paths = [segment.path for segment in self._segments]
         return paths + self.aborted.paths() if self.state.aborted.next_block else paths
 
     @property
     def contents(self) -> list[FilePart]:
-        """The parts of files that a checkpoint as of now speaks of."""
+        """The parts of files to which a checkpoint taken now would refer."""
         parts = [FilePart(each.path, None if each.index is None else each.size) for each in self._segments if each.size]
         return parts + self.aborted.contents()
 
@@ -360,7 +359,7 @@ class PartitionLog:
 
     @property
     def weight(self) -> int:
-        """How much there is to copy for a checkpoint, in pieces of work."""
+        """How much work it is to copy the state for a checkpoint, in pieces."""
         growing = self._segments[-1].index if self._segments else None
         aborted = self.state.aborted
         copied = len(self.state.producers) + 4 * aborted.young_count + 3 * aborted.block_count
@@ -368,11 +367,11 @@ class PartitionLog:
 
     @property
     def has_history(self) -> bool:
-        """Whether there is anything that a checkpoint has to remember."""
+        """Whether a checkpoint needs a record of this partition."""
         return bool(self._segments) or self.state.next_offset > 0
 
     def to_record(self) -> dict[str, Any]:
-        """What a checkpoint remembers in words."""
+        """The partition's record in the JSON part of a checkpoint."""
         return {
             "topic": self.topic_number,
             "index": self.index,
@@ -384,7 +383,7 @@ class PartitionLog:
         }
 
     def to_parts(self) -> PartitionParts:
-        """What a checkpoint remembers beside that, packed."""
+        """The partition's packed parts for a checkpoint."""
         growing = self._segments[-1].index if self._segments else None
         return PartitionParts(
             growing.copy() if growing is not None else Index(),
@@ -394,7 +393,7 @@ class PartitionLog:
         )
 
     def restore(self, record: dict[str, Any], parts: PartitionParts) -> None:
-        """All is as a checkpoint knew it; `Damaged` if there is less on disk than that."""
+        """Take the state from a checkpoint; `Damaged` if a file is missing or too short."""
         restore_state(self.state, record, parts)
         self.cleaned_until = record["cleaned_until"]
         self._opened = parts.open_transactions
@@ -407,7 +406,7 @@ class PartitionLog:
         self.aborted.check()
 
     def cut_behind_end(self) -> None:
-        """Remove what was once written behind the end of the growing segment, and is not part of the log."""
+        """Remove the bytes behind the end of the active segment, which are not part of the log."""
         if self._segments and self._segments[-1].size:
             last = self._segments[-1]
             file = self._segment_files.file_of(last)
@@ -415,15 +414,15 @@ class PartitionLog:
                 file.truncate(last.size)
 
     def _locate(self, offset: int, until: Mark) -> tuple[Segment | None, int, int]:
-        """The segment with the batch that holds `offset`, where that batch begins, and where reading has to end.
+        """The segment and the place of the batch with `offset`, and the place where reading must end.
 
-        Where compaction has left nothing at `offset`, it is the next batch; None if there is none before `until`.
+        If compaction has removed the record at `offset`, it is the next batch; None if there is none before `until`.
         """
         slot = max(bisect_right(self._bases, offset) - 1, 0)
         while offset < until.offset and slot < len(self._segments) and self._bases[slot] < until.offset:
             segment = self._segments[slot]
-            # The place of a mark counts only within the segment that it is in the middle of: compaction may have
-            # rewritten an older one since.
+            # The place in a mark is right only if the mark lies in the middle of this segment: compaction may have
+            # rewritten an older segment since.
             end = segment.size if segment.next_offset <= until.offset else until.position
             position = self._place_of(segment, offset)
             if position < end:
@@ -432,7 +431,7 @@ class PartitionLog:
         return None, 0, 0
 
     def _place_of(self, segment: Segment, offset: int) -> int:
-        """Where in the segment the batch that holds `offset` begins."""
+        """Where in the segment the batch with `offset` begins."""
         place = self._places.get(offset)
         if place is not None and place[0] == segment.base_offset:
             return place[1]
@@ -451,7 +450,7 @@ class PartitionLog:
         return segment.size
 
     def _bytes_of(self, segment: Segment, position: int, size: int) -> bytes | memoryview:
-        """`size` bytes of a segment; `Damaged` if it ends before."""
+        """`size` bytes of a segment; `Damaged` if the file is too short."""
         data = self._segment_files.file_of(segment).read_at(size, position)
         if len(data) < size:
             raise Damaged(f"{segment.path}: ends at offset {position + len(data)}, in the middle of a batch")
@@ -475,7 +474,7 @@ class PartitionLog:
     def _taken(
         self, segment: Segment, position: int, data: bytes | memoryview, offset: int
     ) -> tuple[bytes | memoryview, int]:
-        """These bytes go to a consumer, whose next fetch will begin behind them, at `offset`."""
+        """Return these bytes and the offset behind them; remember its place, where a consumer's next fetch begins."""
         places = self._places
         if offset not in places and len(places) >= _REMEMBERED_PLACES_MAX:
             del places[next(iter(places))]
@@ -484,14 +483,14 @@ class PartitionLog:
 
 
 def _latest_ms(segment: Segment, following: Segment | None, now_ms: int) -> int:
-    """The time of the latest record in a segment; records that bear no time came before `following` was begun."""
+    """The time of the latest record in a segment. Records without timestamps were appended before `following` began."""
     if segment.max_timestamp >= 0:
         return segment.max_timestamp
     return now_ms if following is None else following.begun_at_ms
 
 
 class Watcher:
-    """Something that waits for a partition to become readable further on."""
+    """Is told when the readable part of a partition has grown, or the partition was deleted."""
 
     __slots__ = ()
 

@@ -1,8 +1,8 @@
-"""From the files back to the state: the last checkpoint, then every entry of the journal behind it.
+"""Recovery: restores the state from the last checkpoint and from every entry of the journal behind it.
 
-What a checkpoint remembers of partitions is copied here as well, next to the code that restores it. Every entry is
-applied as it was when it was made, by the same `State.apply`. An entry that cannot be applied is `Damaged`, with the
-file and the place: recovery skips only what a person has told it to skip (`Repair`), and nothing here may guess.
+This module also copies the state of partitions for a checkpoint, next to the code that restores it. `State.apply`
+applies every entry, as it did in service. An entry that cannot be applied is `Damaged`, with the file and the place:
+recovery skips only the entries that a person has told it to skip (`Repair`), and nothing here may guess.
 """
 
 from collections.abc import Callable
@@ -21,12 +21,12 @@ from semel.storage.partition_log import PartitionLog
 from semel.storage.repair import Repair
 from semel.storage.segment import TOPICS, FilePart, SegmentFiles
 
-# The work of copying a partition's state, without the parts that its `weight` counts.
+# The work of copying a partition's state, besides its `weight`.
 _SNAPSHOT_PIECES: Final = 5
 
 
 class CannotFollow(Exception):
-    """An entry cannot be made true behind those before it."""
+    """An entry that cannot be applied after those before it."""
 
     def __init__(self, name: str, why: object) -> None:
         super().__init__(f"{name}: {why}")
@@ -35,7 +35,7 @@ class CannotFollow(Exception):
 
 
 class Recovered(NamedTuple):
-    """Where the journal goes on, and how many bytes of it were replayed."""
+    """Where the journal continues, and how many bytes of it were replayed."""
 
     life: int
     position: int
@@ -49,7 +49,7 @@ def recover(
     on_progress: Callable[[int], None] | None,
     repair: Repair,
 ) -> Recovered:
-    """Bring the state to where it was, or let it begin."""
+    """Restore the state, or begin with an empty one."""
     last = checkpoint.read(files)
     if last is None:
         state.cluster_id = new_cluster_id
@@ -67,7 +67,7 @@ def recover(
         if on_progress is not None:
             on_progress(position - bookmark.position)
     if snapshot.get("acknowledges_unsynced") and not snapshot["clean"]:
-        # What was acknowledged or read before this start may be lost: consumers and owners must be able to tell.
+        # Records that were acknowledged or read before may be lost: consumers and transactional producers must notice.
         state.partitions.leader_epoch += 1
         state.transactions.doubt()
     _check_strays(files, state, repair)
@@ -75,7 +75,7 @@ def recover(
 
 
 def remove_strangers(files: Files, segment_files: SegmentFiles, state: State[PartitionLog]) -> None:
-    """Remove what a crash left of files that were being made or removed. The checkpoint before may name them."""
+    """Remove files that no partition has: a crash interrupted their creation or removal."""
     known = {path for partition in state.partitions.all() for path in partition.paths}
     for topic_name in files.names(TOPICS):
         for partition_name in files.names(f"{TOPICS}/{topic_name}"):
@@ -93,11 +93,11 @@ def take_partitions(
     parts: list[checkpoint.PartitionParts],
     contents: list[FilePart] | None,
 ) -> Steps[None]:
-    """Put the state of all partitions as of now into these lists, in words and packed, and that of all groups where
-    `State.begin_snapshot` said; and into the last list the parts of their files, if that is given.
+    """Copy the state of all partitions as of now into `records` and `parts`, the parts of their files into `contents`
+    if it is given, and the state of all groups into the snapshot that `State.begin_snapshot` began.
 
-    There may be twenty thousand of them, so they come one after the other; one that is about to change meanwhile is
-    taken at that moment.
+    There may be twenty thousand partitions, so they are copied one by one; a partition that is about to change before
+    its turn is copied at that moment.
     """
 
     def take(partition: PartitionLog) -> None:
@@ -126,7 +126,9 @@ def take_partitions(
 def bring_back(
     files: Files, state: State[PartitionLog], snapshot: dict[str, Any], packed: memoryview, repair: Repair
 ) -> None:
-    """Restore what the checkpoint holds; `Damaged`, with the reason, if its bytes are intact and its content is not."""
+    """Restore the state from a checkpoint; `Damaged`, with the reason, if its bytes are intact but its content is
+    wrong.
+    """
 
     def restore_partitions() -> None:
         for record, parts in checkpoint.unpack(snapshot["partitions"], packed):
@@ -141,7 +143,7 @@ def bring_back(
 
 
 def replay(state: State[PartitionLog], kind: int, payload: memoryview) -> None:
-    """Make an entry true that is read back, with its records. Raises CannotFollow."""
+    """Apply an entry that was read from a journal, and write its records. Raises CannotFollow."""
     name = f"kind {kind}"
     try:
         entry = decode(kind, payload)
@@ -156,7 +158,7 @@ def replay(state: State[PartitionLog], kind: int, payload: memoryview) -> None:
 
 
 def _replay(files: Files, state: State[PartitionLog], stored: journal.JournalEntry) -> None:
-    """Make an entry of the journal true, or say which one cannot be."""
+    """Apply an entry of the journal; `Misfit` with its place if it cannot be applied."""
     try:
         replay(state, stored.kind, stored.payload)
     except CannotFollow as error:
@@ -164,7 +166,7 @@ def _replay(files: Files, state: State[PartitionLog], stored: journal.JournalEnt
 
 
 def _write_again(state: State[PartitionLog], entry: Entry) -> None:
-    """A segment may have lost what the journal kept of it."""
+    """Write the records of an entry to their segments again: a crash may have lost them there."""
     if isinstance(entry, BatchAppended):
         configs = state.catalog.known(entry.number).parsed
         partition = state.partitions.named(entry.number, entry.partition)

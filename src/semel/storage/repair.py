@@ -1,9 +1,9 @@
-"""What a start may leave out if it finds something intact that cannot be true, and the copies that are kept of it.
+"""What a start of the broker may leave out if intact data contradicts itself, and the copies that it keeps.
 
-An entry that cannot follow on those before it is skipped. Members of a group that contradict each other are left out,
-and join again. A transaction that is open in a partition and has no owner gets one, so that its deadline ends it. A
-copy of each is in `set-aside/`, and durable before the start goes on. Nothing here decides to do any of that: a person
-does (`semel repair --set-aside`).
+An entry that cannot follow those before it is skipped. Members of a group that contradict each other are left out, and
+join again. An open transaction without an owner gets one, so that its deadline ends it. A copy of each is written to
+`set-aside/`, and is durable before the start goes on. Nothing here decides to do any of this: a person does (`semel
+repair --set-aside`).
 """
 
 import json
@@ -29,18 +29,18 @@ class Repair:
     skipped_positions: frozenset[int] = frozenset()
 
     def mended(self, state: dict[str, Any]) -> dict[str, Any]:
-        """The checkpoint's content to go on with."""
+        """The checkpoint's content, without what is left out."""
         return state
 
     def adoption(
         self, partition: PartitionLog, producer_id: int, transactions: Transactions
     ) -> Sequence[TransactionalIdClaimed | TransactionGrew]:
-        """The entries by which a transaction without an owner gets one; none to leave it at that."""
+        """The entries that give an owner to a transaction without one; none to leave it as it is."""
         return ()
 
 
 class SettingAside(Repair):
-    """Leaves out what cannot be true, keeps a copy of each piece, and names each in one line."""
+    """Leaves out contradicting data, keeps a copy of each piece, and reports each in one line."""
 
     def __init__(self, files: Files, tell: Callable[[str], None]) -> None:
         self._files = files
@@ -89,7 +89,9 @@ class SettingAside(Repair):
         return TransactionalIdClaimed(f"set-aside-{producer_id}", producer_id, epoch, -1, -1, 1, 0), grew
 
     def _keep(self, name: str, why: str, content: dict[str, Any]) -> None:
-        """Keep a copy, durable when this returns, and tell; once, however often the start is tried."""
+        """Keep a copy, which is durable when this returns, and report it; only once if the start is tried several
+        times.
+        """
         if why in self._told:
             return
         path = f"{DIRECTORY}/{name}.json"

@@ -1,11 +1,11 @@
-"""One file of a partition's records: batches, one behind the other, exactly as they go to consumers.
+"""A segment: one file of a partition's batches, one after the other, exactly as consumers get them.
 
-A segment holds nothing that the journal or a checkpoint does not hold too, until a checkpoint has synced it. It is
-written along with the journal, through the page cache, and read from there by fetches, most often seconds later.
+The journal holds every batch of a segment until a checkpoint has synced the segment. A batch is written to the segment
+just before its entry in the journal, through the page cache, and fetches usually read it from there seconds later.
 
-A sparse index leads from an offset to a place in the file: one entry for the first batch in every 64 KiB or so. While
-the segment grows the index is in memory; when it is sealed the index is written behind the last batch, with a checksum,
-and read back on demand. An index that is not there or not right is made again from the batches.
+A sparse index maps offsets to places in the file: one entry for the first batch in every 64 KiB or so. The index of the
+active segment is in memory. When the segment is sealed, its index is written behind the last batch, with a checksum,
+and read on demand. If the index is missing or damaged, it is rebuilt from the batches.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from semel.storage.journal import Damaged
 TOPICS: Final = "topics"
 
 INDEX_INTERVAL_BYTES: Final = 64 * 1024
-# Files of segments held open, and sealed segments' indexes held in memory, at once.
+# The open files of segments, and the indexes of sealed segments in memory, at any time.
 OPEN_SEGMENTS_MAX: Final = 256
 _SCAN_BYTES: Final = 1024 * 1024
 
@@ -35,7 +35,7 @@ FOOTER_MAGIC: Final = b"smlx"
 
 
 class Mark(NamedTuple):
-    """An offset and where it is: the end of `position` bytes of the segment that begins at `segment_base`."""
+    """An offset and its place: `position` in the segment that begins at offset `segment_base`."""
 
     offset: int
     segment_base: int
@@ -51,14 +51,14 @@ class Stretch(NamedTuple):
 
 
 class FilePart(NamedTuple):
-    """The first bytes of a file: this many, or all of it where nothing is written to it any more."""
+    """The first `size` bytes of a file; None for the whole file, if nothing is written to it any more."""
 
     path: str
     size: int | None
 
 
 class Index:
-    """For every 64 KiB of a segment: offset and place of the first batch, and the latest timestamp in there."""
+    """For every 64 KiB of a segment: offset and place of the first batch, and the latest timestamp."""
 
     __slots__ = ("max_timestamps", "offsets", "positions")
 
@@ -88,7 +88,7 @@ class Index:
 
     @property
     def size_bytes(self) -> int:
-        """What it takes in a checkpoint."""
+        """The size of the index in a checkpoint."""
         return 3 * self.offsets.itemsize * len(self.offsets)
 
     def copy(self) -> "Index":
@@ -108,7 +108,7 @@ class Index:
 
 
 class Segment:
-    """What is known of one segment without opening it."""
+    """The data about one segment that is kept in memory."""
 
     __slots__ = (
         "base_offset",
@@ -128,16 +128,16 @@ class Segment:
         self.begun_at_ms = begun_at_ms
         # How often compaction has rewritten the segment.
         self.generation = generation
-        # When compaction may take the next of the marks of deletion that it left in here; -1 where it left none.
+        # When compaction may remove the next tombstone that it left in the segment; -1 if it left none.
         self.horizon_ms = -1
         self.next_offset = base_offset
         self.size = 0
         self.max_timestamp = -1
-        # The index of a segment that still grows; a sealed one has its index on disk.
+        # The index of an active segment; None for a sealed one, whose index is on disk.
         self.index: Index | None = Index()
 
     def to_record(self) -> list[int]:
-        """What a checkpoint remembers of a segment, besides the index of one that still grows."""
+        """The segment's record in a checkpoint, without the index."""
         return [
             self.base_offset,
             self.next_offset,
@@ -170,22 +170,21 @@ class Segment:
 
 
 def directory_of(topic: Topic) -> str:
-    """Where a topic's files are, those of each partition in a directory of its own that has its index for a name."""
-    # The name is for people; a file system has no room for the longest ones behind a number.
+    """The directory of a topic. Each partition has a directory in it, whose name is the partition's index."""
+    # The name is for people only. The longest names are cut, because a file name has 255 bytes at most.
     return f"{TOPICS}/{topic.number}-{topic.name[:200]}"
 
 
 def _segment_path(directory: str, base_offset: int, generation: int = 0) -> str:
-    """The generation keeps a segment that was rewritten apart from the one whose place it takes."""
+    """The file of a segment. The generation distinguishes a rewritten segment from the one that it replaces."""
     return f"{directory}/{base_offset:020d}{f'-{generation}' if generation else ''}.log"
 
 
 class SegmentFiles:
-    """The segments' files, a bounded number of them open, least recently used ones closed first.
+    """The files of segments. A bounded number is open, and the least recently used is closed first.
 
-    `dirty` names the files that were written to, and `grown` the directories that got a new name, since a checkpoint
-    last took those sets away to sync what is in them. `unnamed` names the files that nothing needs any more once the
-    next checkpoint is durable.
+    `dirty` has the files that were written to, and `grown` the directories with new names; a checkpoint takes both sets
+    and syncs them. `unnamed` has the files that can be removed when the next checkpoint is durable.
     """
 
     def __init__(self, files: Files, open_max: int = OPEN_SEGMENTS_MAX) -> None:
@@ -198,12 +197,12 @@ class SegmentFiles:
         self._indexes: OrderedDict[str, Index] = OrderedDict()
 
     def check(self, segment: Segment) -> None:
-        """`Damaged` if the file of a segment that a checkpoint names is not there, or is shorter than it was."""
+        """`Damaged` if the file of a segment in a checkpoint is missing or too short."""
         if segment.size:
             self.check_size(segment.path, segment.size)
 
     def check_size(self, path: str, known_bytes: int) -> None:
-        """`Damaged` if the file is not there, or is shorter than a checkpoint knew it."""
+        """`Damaged` if the file is missing, or is shorter than it was at the checkpoint."""
         try:
             file = self.files.open(path)
         except FileNotFoundError:
@@ -220,7 +219,7 @@ class SegmentFiles:
         self.dirty.add(segment.path)
 
     def write_beside(self, path: str, parts: list[Buffer], position: int) -> None:
-        """Write to a file that stands beside the segments; without one it is made."""
+        """Write to another file in the directory of the segments, which is created if it does not exist."""
         file = self._open.get(path)
         if file is None:
             file = self._created(path)
@@ -228,7 +227,7 @@ class SegmentFiles:
         self.dirty.add(path)
 
     def _create_directory(self, path: str) -> None:
-        """Make a directory and those above it, and remember to sync the names."""
+        """Make a directory and those above it; the next checkpoint syncs their names."""
         self.files.make_directory(path)
         while path:
             self.grown.add(path)
@@ -241,7 +240,7 @@ class SegmentFiles:
         return self.opened(segment.path)
 
     def opened(self, path: str) -> File:
-        """An existing file."""
+        """An existing file, opened if it is not open."""
         file = self._open.get(path)
         if file is not None:
             self._open.move_to_end(path)
@@ -249,7 +248,7 @@ class SegmentFiles:
         return self._keep_open(path, self.files.open(path))
 
     def _created(self, path: str) -> File:
-        # The directory may have been removed since the segment was begun: it was empty.
+        # The directory may have been empty, and removed, since the segment was begun.
         self._create_directory(path.rpartition("/")[0])
         return self._keep_open(path, self.files.open(path, create=True))
 
@@ -272,14 +271,14 @@ class SegmentFiles:
         return index
 
     def seal(self, segment: Segment) -> None:
-        """The segment will not grow any more: put its index on disk, behind the last batch."""
+        """Seal the segment: write its index behind the last batch."""
         if segment.index is None:
             return
         self.write(segment, footer(segment.index), segment.size)
         segment.index = None
 
     def forget(self, path: str) -> None:
-        """The file is about to be removed."""
+        """Close a file that is about to be removed."""
         self.dirty.discard(path)
         file = self._open.pop(path, None)
         if file is not None:
@@ -300,7 +299,7 @@ class SegmentFiles:
 
 
 def footer(index: Index) -> list[Buffer]:
-    """What stands behind the last batch of a sealed segment."""
+    """The bytes of the index behind the last batch of a sealed segment."""
     data = index.to_bytes()
     return [_FOOTER.pack(FOOTER_MAGIC, len(data), crc32c(data)), data]
 
@@ -316,7 +315,7 @@ def _read_footer(file: File, position: int) -> Index | None:
 
 
 def scan_index(file: File, segment: Segment) -> Index:
-    """The index, made from the headers of the batches."""
+    """The index of a segment, rebuilt from the headers of its batches."""
     index = Index()
     position = 0
     while position < segment.size:
@@ -330,7 +329,7 @@ def scan_index(file: File, segment: Segment) -> Index:
 
 
 def headers(chunk: Buffer, segment: Segment, position: int) -> Iterator[tuple[int, BatchHeader]]:
-    """The headers of the batches that begin in `chunk`, read at `position` of a segment, each with its place there."""
+    """The header and the place of each batch in `chunk`, which was read at `position` of a segment."""
     at = 0
     while at + HEADER_BYTES <= len(chunk):
         header = read_header(chunk, at)
@@ -343,9 +342,9 @@ def headers(chunk: Buffer, segment: Segment, position: int) -> Iterator[tuple[in
 
 
 def warm(files: Files, stretches: list[Stretch]) -> None:
-    """Have the disk bring these parts of segments into memory."""
+    """Read these parts of segments into the page cache."""
     for path, position, size in stretches:
-        # The read that follows will find whatever is wrong with it.
+        # The later read will report the error.
         with contextlib.suppress(OSError):
             file = files.open(path)
             try:
