@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from semel.core.slots import DEPTH, History
+from semel.core.steps import Steps
 from semel.replica.journal import SlotJournal
 from semel.replica.membership import cluster_of
 from semel.replica.reader import SlotReader
@@ -29,6 +30,9 @@ class Listening:
 
     def enter_epoch(self, epoch: int) -> None:
         self.epochs.append(epoch)
+
+    def clear(self) -> Steps[None]:
+        yield from ()
 
 
 class LossyStore(MemoryStore):

@@ -51,6 +51,29 @@ def test_a_reader_that_a_deletion_has_overtaken_says_so_and_never_takes_over() -
     run(scenario())
 
 
+def test_a_standby_frees_its_disk_of_what_the_active_broker_deletes() -> None:
+    """It would fill up before it is ever needed."""
+
+    async def scenario() -> None:
+        store = WatchedStore()
+        active = await Life(store).start()
+        standby = await Life(store).stand_by()
+        await active.write(*names(*range(20)))
+        while await standby.reader.read_on(50):
+            pass
+        directory = standby.partition().directory
+        before = standby.files.names(directory)
+        active.delete_records(18)
+        await active.settle()
+        while await standby.reader.read_on(50):
+            pass
+        assert 1 <= len(standby.files.names(directory)) < len(before) / 2
+        await standby.take_over()
+        assert standby.content() == active.content()
+
+    run(scenario())
+
+
 def test_a_fence_among_deleted_slots_is_nobodys() -> None:
     """Neither for the reader that has put it there, nor for another one that is as far behind."""
 

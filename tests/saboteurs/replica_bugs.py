@@ -361,6 +361,13 @@ REPLICA_BUGS: Final[tuple[Bug, ...]] = (
         "True",
         (f"{_CONTENTS}::test_what_has_grown_is_uploaded_and_what_was_there_is_not",),
     ),
+    Bug(
+        "a standby keeps what the active broker has deleted",
+        "semel.replica.reader:SlotReader._read_next",
+        "self._log.clear()",
+        "()",
+        (f"{_STARTS}::test_a_standby_frees_its_disk_of_what_the_active_broker_deletes",),
+    ),
     # -- moving a log -------------------------------------------------------------------------------------------------
     Bug(
         "a log is given up in its directory before it is in the store",

@@ -9,10 +9,12 @@ behind too far, and has to start from the checkpoint that the floor names.
 """
 
 import asyncio
+import contextlib
 import secrets
 from typing import Final, Protocol
 
 from semel.core.slots import NONCE_BYTES, BrokenHistory, History
+from semel.core.steps import Steps
 from semel.replica.floor import read_floor
 from semel.replica.journal import SlotJournal
 from semel.replica.slot import decode, digest_of, encode_head, entries, key_of
@@ -34,6 +36,9 @@ class Follower(Protocol):
 
     def enter_epoch(self, epoch: int) -> None:
         """What follows was written in this epoch."""
+
+    def clear(self) -> Steps[None]:
+        """Remove the files that nothing needs any more."""
 
 
 class Overtaken(Fenced):
@@ -96,6 +101,11 @@ class SlotReader:
             if count % ENTRIES_PER_TURN == 0:
                 await asyncio.sleep(0)
         self._journal.follow(self.history.position)
+        with contextlib.suppress(OSError):
+            # What cannot be removed now is removed by the next start.
+            for count, _ in enumerate(self._log.clear(), start=1):
+                if count % ENTRIES_PER_TURN == 0:
+                    await asyncio.sleep(0)
         return True
 
     async def take_over(self) -> int:

@@ -13,7 +13,6 @@ here waits for the disk: a sync and a checkpoint begin and end here, and the cal
 checkpoint. A file is removed only when a durable checkpoint no longer names it.
 """
 
-import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -172,6 +171,11 @@ class Log:
     def replay(self, kind: int, payload: memoryview) -> None:
         """Apply an entry that another broker wrote; raises CannotFollow."""
         replay(self.state, kind, payload)
+
+    def clear(self) -> Steps[None]:
+        """Remove the files that nothing needs any more, in a cache from which nobody makes checkpoints."""
+        unnamed, self._segment_files.unnamed = self._segment_files.unnamed, []
+        return self._segment_files.remove(unnamed)
 
     def enter_epoch(self, epoch: int) -> None:
         """Append later batches with this leader epoch."""
@@ -470,14 +474,7 @@ class Log:
         self._checkpoint_position = job.position
         try:
             self._journal.recycle(job.position)
-            for path in job.unnamed:
-                self._segment_files.forget(path)
-                with contextlib.suppress(FileNotFoundError):
-                    self.files.remove(path)
-                yield APPEND_PIECES
-            for directory in dict.fromkeys(path.rpartition("/")[0] for path in job.unnamed):
-                self._segment_files.remove_empty(directory)
-                yield APPEND_PIECES
+            yield from self._segment_files.remove(job.unnamed)
         finally:
             self.checkpoint_running = False
 

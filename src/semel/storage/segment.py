@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from semel.core.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, BatchHeader, read_header
+from semel.core.steps import APPEND_PIECES, Steps
 from semel.core.topics import Topic
 from semel.storage.files import Buffer, File, Files
 from semel.storage.journal import Damaged
@@ -284,6 +285,17 @@ class SegmentFiles:
         if file is not None:
             file.close()
         self._indexes.pop(path, None)
+
+    def remove(self, paths: list[str]) -> Steps[None]:
+        """Remove these files, and the directories that are empty then."""
+        for path in paths:
+            self.forget(path)
+            with contextlib.suppress(FileNotFoundError):
+                self.files.remove(path)
+            yield APPEND_PIECES
+        for directory in dict.fromkeys(path.rpartition("/")[0] for path in paths):
+            self.remove_empty(directory)
+            yield APPEND_PIECES
 
     def remove_empty(self, directory: str) -> None:
         """Remove a partition's directory, and the topic's above it, if nothing is left in them."""
