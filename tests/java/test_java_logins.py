@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from secured import PASSWORD, WRONG, SecuredBroker
 from semel.broker.certificates import ClientAuth, TlsSettings
 from semel.security.listeners import SecurityProtocol
 from semel.testing.certificates import Authority
+from token_provider import Provider
 
 Run = Callable[..., str]
 Outcomes = Callable[[SecuredBroker, dict[str, dict[str, str]]], dict[str, set[str]]]
@@ -19,6 +21,7 @@ Outcomes = Callable[[SecuredBroker, dict[str, dict[str, str]]], dict[str, set[st
 KINDS = ("producer", "consumer", "admin")
 SCRAM = ["SCRAM-SHA-256", "SCRAM-SHA-512"]
 IN = {"in"}
+OAUTH = "org.apache.kafka.common.security.oauthbearer"
 REFUSED = {"SaslAuthenticationException"}
 # A password that could be read on the way is not asked for.
 NOT_TAKEN = {"UnsupportedSaslMechanismException"}
@@ -92,3 +95,29 @@ def test_java_is_let_in_by_its_certificate_and_reports_one_that_is_refused(
         }
         expected = dict.fromkeys(clients, NO_TLS) | {"right": IN}
         assert outcomes(broker, clients) == expected
+
+
+def test_java_is_let_in_by_a_token_and_refused_with_one_for_another_audience(
+    authority: Authority, tmp_path: Path, outcomes: Outcomes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads the token from a file, which it does only where a property of Java allows it."""
+    provider = Provider()
+    clients: dict[str, dict[str, str]] = {}
+    files = []
+    for name, claims in (("right", {}), ("wrong", {"aud": "another"})):
+        file = tmp_path / f"{name}.jwt"
+        file.write_text(provider.token("alice", iat=int(time.time()), **claims))
+        files.append(file.as_uri())
+        clients[name] = {
+            **java_tls(authority),
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.jaas.config": f"{OAUTH}.OAuthBearerLoginModule required ;",
+            "sasl.login.callback.handler.class": f"{OAUTH}.OAuthBearerLoginCallbackHandler",
+            "sasl.oauthbearer.token.endpoint.url": files[-1],
+        }
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={','.join(files)}")
+    tls, tokens = TlsSettings(*authority.issue("broker", "localhost")), provider.settings(tmp_path)
+    with SecuredBroker(SecurityProtocol.SASL_SSL, tls=tls, tokens=tokens) as broker:
+        broker.create_topic("logins")
+        assert outcomes(broker, clients) == {"right": IN, "wrong": REFUSED}

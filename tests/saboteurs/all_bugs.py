@@ -22,6 +22,7 @@ from saboteurs.security_bugs import SECURITY_BUGS
 from saboteurs.sink_bugs import SINK_BUGS
 from saboteurs.step_bugs import STEP_BUGS
 from saboteurs.store_bugs import STORE_BUGS
+from saboteurs.token_bugs import TOKEN_BUGS
 from saboteurs.watching_bugs import WATCHING_BUGS
 
 ALL_BUGS: Final[tuple[Bug, ...]] = (
@@ -45,4 +46,5 @@ ALL_BUGS: Final[tuple[Bug, ...]] = (
     *CONSOLE_BUGS,
     *WATCHING_BUGS,
     *QUOTA_BUGS,
+    *TOKEN_BUGS,
 )

@@ -4,12 +4,11 @@ import socket
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from asking import Asker
+from asking_over_tls import TlsAsker, tls_socket
 from eventually import eventually
 from secured import CLIENTS, PASSWORD, REFUSALS, WRONG, SecuredBroker, by_semel, login
 from semel.broker.certificates import Certificates, CertificatesRefused, ClientAuth, TlsSettings
@@ -48,24 +47,6 @@ def broker(files: Files) -> Iterator[SecuredBroker]:
 
 def trusting(authority: Authority, settings: dict[str, str] | None = None) -> dict[str, str]:
     return {**(settings or {"security.protocol": "SSL"}), "ssl.ca.location": authority.file}
-
-
-def tls_socket(bootstrap: str, authority: Authority, files: Files | None = None, **more: Any) -> ssl.SSLSocket:
-    context = ssl.create_default_context(cafile=authority.file)
-    for name, value in more.items():
-        setattr(context, name, value)
-    if files is not None:
-        context.load_cert_chain(*files)
-    host, _, port = bootstrap.rpartition(":")
-    return context.wrap_socket(socket.create_connection((host, int(port)), 30), server_hostname=host)
-
-
-class TlsAsker(Asker):
-    """Asks over TLS."""
-
-    def __init__(self, *arguments: Any, **more: Any) -> None:
-        self._socket = tls_socket(*arguments, **more)
-        self._correlation_id = 0
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)

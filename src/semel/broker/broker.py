@@ -53,6 +53,7 @@ from semel.core.steps import Pace
 from semel.replica.lease import LEASE_SECONDS, Lease, boot_seconds
 from semel.replica.writer import Fenced
 from semel.security.listeners import Listener, shown_address
+from semel.security.tokens import TokenSettings
 from semel.storage.files import DiskFiles, Files, MemoryFiles
 from semel.storage.log import Log, LogSettings, Torn
 from semel.storage.segment import Stretch
@@ -82,6 +83,7 @@ class Broker:
         listeners: Sequence[Listener] = (),
         insecure: bool = False,
         tls: TlsSettings | None = None,
+        tokens: TokenSettings | None = None,
         durability: Durability = "fsync",
         store: Store | None = None,
         commit_interval_seconds: float = 0.0,
@@ -101,22 +103,21 @@ class Broker:
     ) -> None:
         """`data` is the directory to keep the log in; without one it lives in memory, as long as the broker does.
 
-        `listeners` take the place of `host` and `port`, where one plain listener is not enough. Beyond the loopback a
-        listener without TLS is refused unless `insecure` says that the network is trusted. `tls` names certificates.
+        `listeners` take the place of `host` and `port`. Beyond the loopback a listener without TLS is refused unless
+        `insecure` says that the network is trusted. `tls` names certificates, and `tokens` the provider of tokens.
 
         With `access_rules` a client may do what the access rules in the log allow; `super_users`, such as
         "User:admin", may do everything. What is denied is told to `security_log`.
 
-        With a `store` the journal lies there, and `data` is a cache. Changes wait `commit_interval_seconds` for others
-        that share their object. A broker that finds another one active there stands by, and takes over when that one
-        has been silent for its `lease_seconds`.
+        With a `store` the journal lies there, and `data` is a cache. Changes wait `commit_interval_seconds` to share an
+        object. A broker that finds another one active there stands by until that was silent for its `lease_seconds`.
         """
         self.limits = limits or Limits()
         self.metrics = Metrics()
         self.decisions = Decisions(self.metrics)
         self.events = Events(security_log=security_log)
         self.listeners = list(listeners) or [Listener(host=host, port=port)]
-        self.doors = Doors(self.listeners, insecure, tls, self.limits, self.metrics, self.events)
+        self.doors = Doors(self.listeners, insecure, tls, tokens, clock, self.limits, self.metrics, self.events)
         # A store answers when it has what it was given; its disks are its own business.
         self.durability: Durability = durability if store is None else "fsync"
         self.pace = pace or Pace()
@@ -146,7 +147,6 @@ class Broker:
         self._data = data
         self._files = files
         self._commit_interval_seconds = commit_interval_seconds
-        # Without a store there is but this broker.
         self.role = None if store is None else Role(store, lease_seconds, self.limits, self.metrics, boot_clock)
         settings = settings or log_settings(self.limits, in_memory=data is None and files is None)
         self._settings = replace(settings, acknowledges_unsynced=self.durability == "os")

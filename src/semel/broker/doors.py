@@ -8,7 +8,7 @@ import asyncio
 import logging
 import secrets
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from semel.broker.certificates import Certificates, CertificatesRefused, TlsSettings
@@ -18,11 +18,13 @@ from semel.broker.limits import Limits
 from semel.broker.metrics import Metrics
 from semel.broker.runtime import Runtime
 from semel.broker.tls import RECEIVED_BYTES, TlsLayer
+from semel.broker.token_keys import TokenKeys
 from semel.core.entries import LoginSecretMade
 from semel.core.principal import ANONYMOUS, Principal
 from semel.core.users import SECRET_BYTES, Users
 from semel.security.listeners import Listener, ListenersRefused, SecurityProtocol, check_listeners
 from semel.security.login import Login
+from semel.security.tokens import OAUTHBEARER, TokenSettings
 
 
 class Doors:
@@ -33,12 +35,16 @@ class Doors:
         listeners: Sequence[Listener],
         insecure: bool,
         tls: TlsSettings | None,
+        tokens: TokenSettings | None,
+        time_of_day: Callable[[], float],
         limits: Limits,
         metrics: Metrics,
         events: Events,
     ) -> None:
-        """ListenersRefused or CertificatesRefused if the listeners cannot be served like this."""
+        """ListenersRefused, CertificatesRefused or TokensRefused if the listeners cannot be served like this."""
         check_listeners(listeners, insecure=insecure)
+        if tokens is not None and not any(listener.takes_tokens for listener in listeners):
+            raise ListenersRefused("tokens are taken over SASL_SSL alone, and no listener is SASL_SSL")
         for listener in listeners:
             if listener.protocol.uses_tls and tls is None:
                 raise ListenersRefused(f"listener {listener.name} is {listener.protocol}, and no certificate is named")
@@ -46,6 +52,7 @@ class Doors:
         self.ask_who_comes = any(listener.protocol is not SecurityProtocol.PLAINTEXT for listener in listeners)
         self._asks_for_logins = any(listener.protocol.uses_sasl for listener in listeners)
         self._certificates: Final = None if tls is None else Certificates(tls)
+        self._tokens: Final = None if tokens is None else TokenKeys(tokens, events, time_of_day=time_of_day)
         # Into which all layers of TLS receive, one after the other.
         self._tls_bytes = memoryview(bytearray(RECEIVED_BYTES))
         self._limits = limits
@@ -59,12 +66,18 @@ class Doors:
         if self._asks_for_logins and not runtime.log.state.users.secret:
             runtime.commit(LoginSecretMade(secrets.token_bytes(SECRET_BYTES)))
             runtime.pump.follow()
+        if self._tokens is not None:
+            self._tokens.refresh()
 
     # -- how a connection begins --------------------------------------------------------------------------------------
 
     def connection(self, host: Host, listener: Listener, users: Users) -> asyncio.BufferedProtocol:
         """A new connection, with the login that its listener asks for, and behind TLS where the listener has it."""
-        login = Login(listener.mechanisms, users, secrets.token_urlsafe) if listener.protocol.uses_sasl else None
+        login = None
+        if listener.protocol.uses_sasl:
+            tokens = self._tokens if listener.takes_tokens else None
+            mechanisms = listener.mechanisms if tokens is None else (*listener.mechanisms, OAUTHBEARER)
+            login = Login(mechanisms, users, secrets.token_urlsafe, tokens)
         connection = Connection(host, listener, login)
         if not listener.protocol.uses_tls or self._certificates is None:
             return connection

@@ -23,6 +23,7 @@ from semel.cli.listeners import LISTEN_DEFAULT, listeners_of
 from semel.cli.progress import Progress
 from semel.cli.subcommands import count, positive
 from semel.cli.tls import add_tls, tls_of
+from semel.cli.tokens import add_tokens, tokens_of
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -67,6 +68,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="the address clients of a listener are told to use, where it is not --listen",
     )
     add_tls(parser)
+    add_tokens(parser)
     add(
         "--insecure",
         action="store_true",
@@ -87,7 +89,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add(
         "--security-log",
         metavar="FILE",
-        help="append refused logins, denied requests and changes of rules and users here, as JSON lines",
+        help="append refused logins, denied requests and changes of rules, users and quotas here, as JSON lines",
     )
     add(
         "--durability",
@@ -162,6 +164,7 @@ def run(options: argparse.Namespace) -> int:
             listeners=listeners,
             insecure=options.insecure,
             tls=tls,
+            tokens=tokens_of(options),
             durability=options.durability,
             store=store,
             commit_interval_seconds=options.commit_interval / 1000,
@@ -258,6 +261,7 @@ def _readable_errors(options: argparse.Namespace) -> Iterator[None]:
     from semel.broker.certificates import CertificatesRefused
     from semel.core.slots import BrokenHistory
     from semel.security.listeners import ListenersRefused
+    from semel.security.tokens import TokensRefused
     from semel.storage.journal import Damaged, Misfit
     from semel.store import StoreError
 
@@ -267,7 +271,7 @@ def _readable_errors(options: argparse.Namespace) -> Iterator[None]:
         raise Fenced(str(error)) from None
     except (StoreError, BrokenHistory) as error:
         raise Failure(f"the store cannot be used: {error}") from None
-    except (BrokerFailed, CertificatesRefused, ListenersRefused) as error:
+    except (BrokerFailed, CertificatesRefused, ListenersRefused, TokensRefused) as error:
         raise Failure(str(error)) from None
     except Misfit as error:
         way_on = f"semel repair {options.data} shows a way on"

@@ -210,9 +210,8 @@ class Connection:
             answer = self.ask(SASL_AUTHENTICATE, auth_bytes=token)
             if answer.error_code:
                 reason = answer.error_message or ErrorCode(answer.error_code).name
-                raise AuthenticationFailed(
-                    f"the broker at {self._where} refused user {settings.sasl_username!r}: {reason}"
-                )
+                who = "the token" if settings.sasl_username is None else f"user {settings.sasl_username!r}"
+                raise AuthenticationFailed(f"the broker at {self._where} refused {who}: {reason}")
             try:
                 token = steps.send(answer.auth_bytes)
             except StopIteration:

@@ -1,4 +1,4 @@
-"""The login to a broker: SASL's PLAIN and SCRAM (RFC 5802), as steps of bytes without a socket.
+"""The login to a broker: PLAIN, SCRAM (RFC 5802) and OAUTHBEARER (RFC 7628), as steps of bytes without a socket.
 
 A mechanism is a generator: it yields what is to be sent and is sent what came in return. SCRAM also has the broker
 prove that it knows the password. Names and passwords go as the UTF-8 they are, without the preparation by SASLprep that
@@ -9,8 +9,10 @@ file must never put a password in an error.
 import base64
 import hashlib
 import hmac
+import re
 import secrets
 from collections.abc import Generator
+from importlib import import_module
 from typing import Final
 
 from semel.client.errors import AuthenticationFailed
@@ -24,6 +26,8 @@ Steps = Generator[bytes, bytes, None]
 
 def steps(settings: ClientSettings) -> Steps:
     """The conversation of the mechanism in the settings."""
+    if settings.sasl_token_callback is not None:
+        return _bearer(_token(settings.sasl_token_callback))
     user, password = settings.sasl_username or "", settings.sasl_password or ""
     if settings.sasl_mechanism == "PLAIN":
         return _plain(user, password)
@@ -32,6 +36,22 @@ def steps(settings: ClientSettings) -> Steps:
 
 def _plain(user: str, password: str) -> Steps:
     yield f"\0{user}\0{password}".encode()
+
+
+def _bearer(token: str) -> Steps:
+    yield f"n,,\x01auth=Bearer {token}\x01\x01".encode()
+
+
+def _token(callback: str) -> str:
+    """What the user's function returns. Its error may have a secret in it, so no more than its type is told."""
+    module, _, name = callback.partition(":")
+    try:
+        token = getattr(import_module(module), name)()
+    except Exception as error:
+        raise AuthenticationFailed(f"the function {callback} gave no token: {type(error).__name__}") from None
+    if not isinstance(token, str) or not re.fullmatch(r"[A-Za-z0-9_.=-]+", token):
+        raise AuthenticationFailed(f"the function {callback} gave something else than a token")
+    return token
 
 
 def _scram(user: str, password: str, digest: str) -> Steps:

@@ -21,7 +21,7 @@ BOOTSTRAP: Final = "bootstrap.servers"
 PORT_DEFAULT: Final = 9092
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-SASL_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+SASL_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
 Address = tuple[str, int]
 
@@ -40,6 +40,8 @@ class ClientSettings:
     sasl_mechanism: str = "PLAIN"
     sasl_username: str | None = None
     sasl_password: str | None = field(default=None, repr=False)
+    # The function that gives a token, by its name: it is called where the client is.
+    sasl_token_callback: str | None = None
     ssl_ca_location: str | None = None
     ssl_ca_pem: str | None = field(default=None, repr=False)
     ssl_certificate_location: str | None = None
@@ -134,13 +136,19 @@ def _with_login(fields: dict[str, Any], texts: Mapping[str, str]) -> dict[str, A
         mechanism = fields.get("sasl_mechanism", "PLAIN")
         if (module == "plain") != (mechanism == "PLAIN"):
             raise SettingsRefused(f"option kafka.sasl.jaas.config names a login for {module}, and not for {mechanism}")
+    if (fields.get("sasl_mechanism") == "OAUTHBEARER") != (fields.get("sasl_token_callback") is not None):
+        raise SettingsRefused(
+            "option kafka.sasl.mechanism=OAUTHBEARER and option kafka.sasl.oauthbearer.token.callback need each other"
+        )
     if fields.get("security_protocol", "PLAINTEXT").startswith("SASL"):
+        if fields.get("sasl_token_callback") is not None:
+            return fields
         if fields.get("sasl_username") is None or fields.get("sasl_password") is None:
             raise SettingsRefused(
                 "option kafka.security.protocol asks for SASL: give kafka.sasl.username and kafka.sasl.password, "
                 "or kafka.sasl.jaas.config"
             )
-    elif fields.get("sasl_username") is not None:
+    elif fields.get("sasl_username") is not None or fields.get("sasl_token_callback") is not None:
         raise SettingsRefused(
             "a user of SASL is given, and option kafka.security.protocol does not ask for SASL: "
             "set it to SASL_SSL or SASL_PLAINTEXT"
@@ -258,6 +266,12 @@ def _jaas(value: str) -> tuple[str, str, str]:
     return module[1].lower(), login["username"], login["password"]
 
 
+def _function(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", value):
+        raise ValueError("MODULE:FUNCTION, for a function without arguments that returns a token")
+    return value
+
+
 # What the client itself goes by: Java's name of the option, the field it becomes, and how it is read. librdkafka's own
 # names for the same things follow.
 _LOGIN: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
@@ -266,6 +280,7 @@ _LOGIN: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "sasl.username": ("sasl_username", _text),
     "sasl.password": ("sasl_password", _secret),
     "sasl.jaas.config": ("jaas", _jaas),
+    "sasl.oauthbearer.token.callback": ("sasl_token_callback", _function),
 }
 _FILES: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "ssl.ca.location": ("ssl_ca_location", _text),

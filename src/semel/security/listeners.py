@@ -67,6 +67,11 @@ class Listener:
         return MECHANISMS if self.protocol.uses_tls else tuple(SCRAM_MECHANISMS)
 
     @property
+    def takes_tokens(self) -> bool:
+        """Whether its clients may log in by OAUTHBEARER: a token that is read on the way lets in everybody."""
+        return self.protocol.uses_sasl and self.protocol.uses_tls
+
+    @property
     def reached_at(self) -> tuple[str, int]:
         """The host and the port that its clients are told to use."""
         host = self.host if self.advertised_host is None else self.advertised_host

@@ -9,7 +9,7 @@ put into an error what a client sent to prove itself.
 
 import hmac
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from semel.core.principal import ANONYMOUS, USER, Principal
 from semel.core.refusals import (
@@ -21,6 +21,7 @@ from semel.core.refusals import (
 from semel.core.steps import Steps, elsewhere
 from semel.core.users import Credential, Mechanism, Users, credential_of, salted
 from semel.security.scram import ScramExchange, failed
+from semel.security.tokens import OAUTHBEARER, Bearer, read_message
 from semel.wire.errors import ProtocolError
 from semel.wire.versions import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 
@@ -31,17 +32,33 @@ BEFORE_LOGIN: Final = frozenset((API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE
 MECHANISMS: Final = (PLAIN, *SCRAM_MECHANISMS)
 
 
+class Tokens(Protocol):
+    """What checks the tokens of OAUTHBEARER."""
+
+    def check(self, token: str) -> Bearer:
+        """Whom a token names; Refused if it is not good."""
+
+
 class Login:
     """How far the client of one connection has come with saying who it is."""
 
-    def __init__(self, mechanisms: Sequence[str], users: Users, new_nonce: Callable[[], str]) -> None:
-        """`mechanisms` are those that the listener takes."""
+    def __init__(
+        self,
+        mechanisms: Sequence[str],
+        users: Users,
+        new_nonce: Callable[[], str],
+        tokens: Tokens | None = None,
+    ) -> None:
+        """`mechanisms` are those that the listener takes; `tokens` is needed where OAUTHBEARER is one of them."""
         self.mechanisms = mechanisms
         self.principal: Principal = ANONYMOUS
         # When this login has to be repeated, by the broker's steady clock; None: never.
         self.expires_at_ms: int | None = None
+        # Until when what the client has proven is good, in seconds since 1970; None: for ever.
+        self.proven_until_seconds: float | None = None
         self._users = users
         self._new_nonce = new_nonce
+        self._tokens = tokens
         # The mechanism of the login under way, and the one that has let the client in.
         self._chosen: str | None = None
         self._used: str | None = None
@@ -79,6 +96,9 @@ class Login:
         """The answer to what the client sends to prove itself; Refused if it does not get in."""
         if self._chosen is None:
             raise Refused(ILLEGAL_SASL_STATE, "a mechanism has to be chosen first")
+        if self._chosen == OAUTHBEARER and self._tokens is not None:
+            self._take_token(token, self._tokens)
+            return b""
         if self._scram is None:
             user, password = _read_plain(token)
             self.claimed_user = user
@@ -92,6 +112,15 @@ class Login:
         if self._scram.user is not None:
             self._finish(self._scram.user)
         return answer
+
+    def _take_token(self, message: bytes, tokens: Tokens) -> None:
+        acting, token = read_message(message)
+        bearer = tokens.check(token)
+        self.claimed_user = bearer.user
+        if acting not in (None, bearer.user):
+            raise failed(OAUTHBEARER)
+        self._finish(bearer.user)
+        self.proven_until_seconds = bearer.until_seconds
 
     def _finish(self, user: str) -> None:
         principal = Principal(USER, user)

@@ -37,6 +37,10 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
 def _note_login(broker: Serving, exchange: Exchange, login: Login) -> int:
     """The client is logged in; answers for how long that is good, in milliseconds."""
     lifetime_ms = broker.limits.login_lifetime_ms
+    if login.proven_until_seconds is not None:
+        # Never 0, which would be for ever.
+        left_ms = max(int(login.proven_until_seconds * 1000) - broker.clock.now_ms(), 1)
+        lifetime_ms = min(lifetime_ms or left_ms, left_ms)
     if lifetime_ms:
         login.expires_at_ms = broker.clock.steady_ms() + lifetime_ms
     broker.metrics.logins += 1

@@ -24,7 +24,7 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
     error = _choose(exchange, request)
     if error != NONE:
         exchange.end_connection()
-    mechanisms = exchange.listener.mechanisms
+    mechanisms = () if exchange.login is None else exchange.login.mechanisms
     yield from answer_in_steps(exchange, {"error_code": error, "mechanisms": mechanisms})
 
 

@@ -1,0 +1,169 @@
+"""The keys with which tokens are checked: read from a file, or fetched from the provider that the operator has named.
+
+A file is read again when it has changed. A provider is asked again after an hour, or when a token names a key that is
+not known, and never more than once a minute, whatever clients send. What cannot be used changes nothing: the old keys
+stay, and the reason is told. Without any key nobody enters by a token. No request may decide what is fetched.
+"""
+
+import asyncio
+import logging
+import os
+import ssl
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from http.client import HTTPException
+from typing import Any, Final
+
+from semel.broker.events import Events
+from semel.security.tokens import Bearer, Keys, TokenSettings, TokensRefused, UnknownKey, checked, keys_of, refused
+
+# A key set takes a few kilobytes.
+CONTENT_BYTES_MAX: Final = 1024 * 1024
+REFRESH_SECONDS: Final = 3_600.0
+# A client can choose the key that a token names, and must not have the broker fetch as often as it likes.
+FETCH_EVERY_SECONDS: Final = 60.0
+_TIMEOUT_SECONDS: Final = 10.0
+# However slowly a provider sends.
+_FETCH_SECONDS_MAX: Final = 30.0
+
+Outcome = bytes | Exception
+# Has the first done in a thread, and then the second on the event loop.
+RunApart = Callable[[Callable[[], bytes], Callable[[Outcome], None]], None]
+
+
+class TokenKeys:
+    """The keys at this moment, and what is checked with them."""
+
+    def __init__(
+        self,
+        settings: TokenSettings,
+        events: Events,
+        *,
+        time_of_day: Callable[[], float] = time.time,
+        steady: Callable[[], float] = time.monotonic,
+        run_apart: "RunApart | None" = None,
+    ) -> None:
+        """TokensRefused for a file that cannot be used; a provider may come later."""
+        self._settings = settings
+        self._events = events
+        self._time_of_day = time_of_day
+        self._steady = steady
+        self._run_apart = run_apart or _in_a_thread
+        self._keys: Keys = {}
+        self._is_remote = settings.keys.startswith("https://")
+        self._seen: tuple[int, int, int] | None = None
+        self._is_wanted = True
+        self._is_under_way = False
+        self._fetched_at = self._asked_at = steady() - REFRESH_SECONDS
+        if not self._is_remote:
+            self._seen = self._look()
+            self._keys = self._read()
+
+    def check(self, token: str) -> Bearer:
+        """Whom a token names; Refused if it is not good."""
+        self.refresh()
+        if not self._keys:
+            raise refused("the broker has no keys to check tokens with")
+        try:
+            return checked(token, self._keys, self._settings, self._time_of_day())
+        except UnknownKey:
+            # For the next attempt, which clients make by themselves.
+            self._is_wanted = True
+            self.refresh()
+            raise
+
+    def refresh(self) -> None:
+        """Read or fetch the keys again, if it is time for that."""
+        if not self._is_remote:
+            if self._look() != self._seen:
+                self._seen = self._look()
+                self._take(self._file_content())
+            return
+        now = self._steady()
+        is_due = self._is_wanted or not self._keys or now - self._fetched_at >= REFRESH_SECONDS
+        if is_due and not self._is_under_way and now - self._asked_at >= FETCH_EVERY_SECONDS:
+            self._asked_at = now
+            self._is_wanted = False
+            self._is_under_way = True
+            self._run_apart(lambda: fetch(self._settings.keys), self._take)
+
+    def _take(self, outcome: Outcome) -> None:
+        self._is_under_way = False
+        try:
+            if isinstance(outcome, Exception):
+                raise TokensRefused(_reason(outcome))
+            self._keys = keys_of(outcome, self._settings.algorithms)
+        except TokensRefused as error:
+            self._events.tell(logging.ERROR, "token_keys_refused", keys=self._settings.keys, reason=error)
+        else:
+            self._fetched_at = self._steady()
+            self._events.tell(logging.INFO, "token_keys_read", keys=self._settings.keys, count=len(self._keys))
+
+    def _read(self) -> Keys:
+        content = self._file_content()
+        try:
+            if isinstance(content, Exception):
+                raise TokensRefused(_reason(content))
+            return keys_of(content, self._settings.algorithms)
+        except TokensRefused as error:
+            raise TokensRefused(f"{self._settings.keys}: {error}") from None
+
+    def _file_content(self) -> Outcome:
+        try:
+            with open(self._settings.keys, "rb") as file:
+                return file.read(CONTENT_BYTES_MAX)
+        except OSError as error:
+            return error
+
+    def _look(self) -> tuple[int, int, int] | None:
+        """What tells one state of the file from another."""
+        try:
+            stat = os.stat(self._settings.keys)
+        except OSError:
+            return None
+        return stat.st_mtime_ns, stat.st_size, stat.st_ino
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """The provider is the one that the operator named."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+def fetch(url: str) -> bytes:
+    """What is behind an https URL; its certificate has to be one that this machine trusts."""
+    secure = urllib.request.HTTPSHandler(context=ssl.create_default_context())
+    until = time.monotonic() + _FETCH_SECONDS_MAX
+    content = b""
+    with urllib.request.build_opener(secure, _NoRedirects).open(url, timeout=_TIMEOUT_SECONDS) as answer:
+        while piece := answer.read1(CONTENT_BYTES_MAX):
+            content += piece
+            if len(content) > CONTENT_BYTES_MAX or time.monotonic() > until:
+                raise TokensRefused("the key set is too large, or comes too slowly")
+    return content
+
+
+def _in_a_thread(work: Callable[[], bytes], done: Callable[[Outcome], None]) -> None:
+    loop = asyncio.get_running_loop()
+
+    def run() -> None:
+        outcome: Outcome
+        try:
+            outcome = work()
+        except (OSError, HTTPException, ValueError) as error:
+            outcome = error
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(done, outcome)
+
+    # A daemon: a broker that stops does not wait for a provider.
+    threading.Thread(target=run, name="semel-token-keys", daemon=True).start()
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, urllib.error.URLError):
+        return str(error.reason)
+    return getattr(error, "strerror", None) or str(error)
