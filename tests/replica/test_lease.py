@@ -103,17 +103,18 @@ def test_of_two_standbys_one_gets_the_lease() -> None:
     run(scenario())
 
 
+class LosesOneAnswer(MemoryStore):
+    loses = False
+
+    async def replace(self, key: str, body: bytes | bytearray | memoryview, version: str) -> str:
+        replaced = await super().replace(key, body, version)
+        if self.loses:
+            self.loses = False
+            raise Unsure("the answer was lost")
+        return replaced
+
+
 def test_a_lost_answer_is_not_the_loss_of_the_lease() -> None:
-    class LosesOneAnswer(MemoryStore):
-        loses = False
-
-        async def replace(self, key: str, body: bytes | bytearray | memoryview, version: str) -> str:
-            replaced = await super().replace(key, body, version)
-            if self.loses:
-                self.loses = False
-                raise Unsure("the answer was lost")
-            return replaced
-
     async def scenario() -> None:
         store = LosesOneAnswer()
         holder = await held(store, 0.0)
@@ -136,6 +137,24 @@ def test_a_lease_that_was_released_is_over_at_once() -> None:
         await watch.look(0.0)
         assert watch.is_over
         assert not holder.is_held(0.0)
+
+    run(scenario())
+
+
+def test_a_lease_is_released_although_the_last_put_was_not_answered() -> None:
+    """A broker that stops gives up the put that is under way; others would wait for the whole lease."""
+
+    async def scenario() -> None:
+        store = LosesOneAnswer()
+        holder = await held(store, 0.0)
+        store.loses = True
+        with pytest.raises(Unsure):
+            await holder.renew(1, 1.0)
+        await holder.release()
+        watch = LeaseWatch(store)
+        await watch.look(1.0)
+        assert watch.is_over
+        assert not holder.is_held(1.0)
 
     run(scenario())
 

@@ -148,7 +148,8 @@ class LeaseHolder:
         """Let others begin at once. Raises StoreError if the store did not take that."""
         self._held_until = 0.0
         self._next = self._next._replace(is_released=True)
-        await self._put(0.0)
+        # A put may have been under way when the broker began to stop.
+        await self.renew(self._next.epoch, 0.0)
 
     async def _put(self, now: float) -> bool:
         self._next = self._next._replace(puts=self._next.puts + 1)
