@@ -1,12 +1,12 @@
-"""The one timer behind everything that has a deadline: transactions that take too long, members that fall silent.
+"""The one timer for everything that has a deadline, such as open transactions and the sessions of members.
 
-Each piece of the broker keeps its own `Deadlines`, a time for each name. The timer is set to the earliest of them all
-and nothing is polled. A deadline that moves to a later time, as it does with every heartbeat, costs nothing when it
-moves: at the earlier time the work for that name looks at what is true by then, and notes the next time.
+Each part of the broker keeps its own `Deadlines`, one time for each name. The timer is set to the earliest of all, and
+nothing is polled. If a deadline moves to a later time, as with every heartbeat, nothing happens at once: at the earlier
+time the work for that name looks at its state, and notes the next time.
 
-Deadlines are times of the broker's steady clock, which cannot be set: a member is not gone, and a transaction not
-overdue, because a clock was put right. Work that breaks off, most often because the disk refused it, is due again a
-little later and holds up no other name: no deadline is ever lost. This file must never know what a deadline is for.
+Deadlines are times of the broker's steady clock, so that setting the wall clock does not expire members or
+transactions. Work that fails, usually because the disk is full, is due again a little later, and does not hold up other
+names: no deadline is ever lost. This file must never know what a deadline is for.
 """
 
 import asyncio
@@ -17,31 +17,31 @@ from typing import Any, Final, Generic, TypeVar
 from semel.broker.clock import Clock
 from semel.core.steps import APPEND_PIECES, Steps
 
-# When work that broke off is tried again: by then the disk may take it.
+# How much later failed work is tried again.
 DUE_AGAIN_MS: Final = 1_000
 
 N = TypeVar("N", str, int)
 
 
 class Deadlines(Generic[N]):
-    """A time for each name, at or before the one at which something has to be done."""
+    """A time for each name, at or before its deadline."""
 
     def __init__(
         self, work: Callable[[N, int], Steps[None]], look: Callable[[], None], tell: Callable[[Exception], None]
     ) -> None:
         """`work` does, in steps, what is due for a name at a time, and notes the name's next time. `look` is called
-        when an earlier time came up, and `tell` with the error that work broke off with.
+        after each earlier time that `note` adds, and `tell` with the error of work that failed.
         """
         self._work: Callable[[N, int], Steps[None]] = work
         self._look = look
         self._tell = tell
         self._due_ms: dict[N, int] = {}
-        # An item for each, and some that do not count any more because an earlier one came up.
+        # An item for each name, and some obsolete ones that an earlier time has replaced.
         self._heap: list[tuple[int, N]] = []
 
     def note(self, name: N, deadline_ms: int | None) -> None:
-        """Something has to be done for `name` by then; None is never. A later time than the noted one changes nothing,
-        since the work notes it.
+        """Call `work` for `name` at this time; None is never. A later time than the noted one has no effect: the work
+        will note it.
         """
         if deadline_ms is None or deadline_ms >= self._due_ms.get(name, deadline_ms + 1):
             return
@@ -74,10 +74,10 @@ class Deadlines(Generic[N]):
 
 
 class Alarm:
-    """Has the work of all deadlines begun when their time has come."""
+    """Begins the work of all deadlines when they are due."""
 
     def __init__(self, clock: Clock, begin: Callable[[Steps[None]], None], tell: Callable[[Exception], None]) -> None:
-        """`begin` takes the steps of the work that is due; `tell` gets the error that such work broke off with."""
+        """`begin` runs the steps of work that is due; `tell` gets the error of work that failed."""
         self._clock = clock
         self._begin = begin
         self._tell = tell
@@ -94,12 +94,12 @@ class Alarm:
         return deadlines
 
     def catch_up(self) -> None:
-        """The clock has jumped ahead: do the work that is due by now."""
+        """Do all work that is due after the clock has jumped ahead."""
         self._unset()
         self._ring()
 
     def stop(self) -> None:
-        """Begin nothing any more."""
+        """Begin no more work."""
         self._stopped = True
         self._unset()
 
@@ -128,6 +128,6 @@ class Alarm:
                 if due_ms is not None and due_ms <= now_ms:
                     self._begin(deadlines.pass_time(now_ms))
         finally:
-            # Whatever broke off: an alarm that falls silent would do so for good.
+            # Even after an error: otherwise the timer would never be set again.
             self._ringing = False
             self._look()

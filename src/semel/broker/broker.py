@@ -1,13 +1,12 @@
 """The broker: one log, its connections, and the order in which changes become durable and answers leave.
 
-All requests are served on one event loop, so no state needs a lock. The disk is waited for in four threads: one syncs
-the journal, over and over as long as there is something to sync, and everything that was appended meanwhile shares the
-next sync; another writes checkpoints; the third brings records into memory that have left it; the fourth compacts. A
-fifth opens what clients have compressed. If a sync of the journal fails, or the log is torn, the broker stops serving
-at once and for good, because nothing that was not durable yet can be trusted any more; a restart recovers what was.
+One event loop serves all requests, so no state needs a lock. Four threads wait for the disk. One syncs the journal
+again and again, and all entries appended during a sync share the next. The others write checkpoints, read records into
+the page cache, and compact. A fifth thread decompresses batches. If a sync of the journal fails, or the log is torn,
+the broker stops serving at once and for good, because its state may be ahead of what is durable; a restart recovers.
 
-A broker on a store has its journal there. Its directory is a cache, so that the loss of the machine loses nothing. The
-broker that opens the store last is the active one; the one before learns that from its next slot, and ends.
+A broker on a store has its journal there, and its directory is a cache, so that nothing is lost with the machine. One
+broker on a store is active. When another takes over, the former learns it with its next slot, and stops.
 """
 
 import asyncio
@@ -64,7 +63,7 @@ STOP_SECONDS_MAX: Final = 1.5
 
 
 class BrokerFailed(Exception):
-    """The broker had to stop, most often because the disk failed; the message says how."""
+    """The broker had to stop, usually because the disk failed; the message says why."""
 
 
 class BrokerFenced(BrokerFailed):
@@ -72,7 +71,7 @@ class BrokerFenced(BrokerFailed):
 
 
 class Broker:
-    """A broker to be embedded in an event loop: `async with Broker(...) as broker: broker.bootstrap`."""
+    """A broker within an event loop: `async with Broker(...) as broker: broker.bootstrap`."""
 
     def __init__(
         self,
@@ -101,16 +100,17 @@ class Broker:
         disk_threads: Callable[[str, asyncio.AbstractEventLoop], DiskThread] = DiskThread,
         pace: Pace | None = None,
     ) -> None:
-        """`data` is the directory to keep the log in; without one it lives in memory, as long as the broker does.
+        """`data` is the directory of the log; without it the log is in memory, and is lost when the broker stops.
 
-        `listeners` take the place of `host` and `port`. Beyond the loopback a listener without TLS is refused unless
-        `insecure` says that the network is trusted. `tls` names certificates, and `tokens` the provider of tokens.
+        `listeners` replace `host` and `port`. A listener without TLS that other machines can reach is refused, unless
+        `insecure` says that the network is trusted. `tls` names the certificates, `tokens` the provider of tokens.
 
-        With `access_rules` a client may do what the access rules in the log allow; `super_users`, such as
-        "User:admin", may do everything. What is denied is told to `security_log`.
+        With `access_rules` a client may do only what the access rules in the log allow; `super_users`, such as
+        "User:admin", may do everything. `security_log` gets the requests that are denied.
 
-        With a `store` the journal lies there, and `data` is a cache. Changes wait `commit_interval_seconds` to share an
-        object. A broker that finds another one active there stands by until that was silent for its `lease_seconds`.
+        With a `store` the journal is there, and `data` is a cache. An entry waits up to `commit_interval_seconds` to
+        share an object. If another broker on the store is active, this one stands by, and takes over when the other has
+        not renewed its lease for `lease_seconds`.
         """
         self.limits = limits or Limits()
         self.metrics = Metrics()
@@ -118,7 +118,7 @@ class Broker:
         self.events = Events(security_log=security_log)
         self.listeners = list(listeners) or [Listener(host=host, port=port)]
         self.doors = Doors(self.listeners, insecure, tls, tokens, clock, self.limits, self.metrics, self.events)
-        # A store answers when it has what it was given; its disks are its own business.
+        # A store acknowledges an object only when it is durable, so there is nothing to choose.
         self.durability: Durability = durability if store is None else "fsync"
         self.pace = pace or Pace()
         self.auto_create_topics = auto_create_topics
@@ -130,7 +130,7 @@ class Broker:
         self.fetch_sessions = FetchSessions(self.limits.fetch_sessions_max, self.limits.fetch_session_partitions_max)
         self.receive_memory = ReceiveMemory(self.limits.receive_bytes_max)
         self.waiting_partitions = self.unsent_bytes = 0
-        # Since the log was recovered, and what follows since the broker was started.
+        # `log` is set by recovery, the others by `start`.
         self.log: Log
         self.clock: Clock
         self.turns: Turns
@@ -174,8 +174,7 @@ class Broker:
         await self.stop()
 
     def recover(self, on_progress: Callable[[int], None] | None = None) -> None:
-        """Take the data directory and bring back what is in it. `start` does it unless it was done before, and for a
-        broker on a store."""
+        """Lock the data directory and recover its log. `start` does it unless this was called; always with a store."""
         self.log = Log.open(
             self._open_files(), new_cluster_id=_new_cluster_id(), settings=self._settings, on_progress=on_progress
         )
@@ -184,8 +183,9 @@ class Broker:
         return self._files or (MemoryFiles() if self._data is None else DiskFiles(self._data))
 
     async def start(self) -> None:
-        """Recover, listen, serve. OSError if the port is not free; then nothing is left behind. StoreError or
-        BrokenHistory if the store cannot be used."""
+        """Recover, listen, serve. OSError if a port is not free; then everything is released. StoreError or
+        BrokenHistory if the store cannot be used.
+        """
         self._loop = asyncio.get_running_loop()
         self.failed = self._loop.create_future()
         self.activated = self._loop.create_future()
@@ -212,7 +212,7 @@ class Broker:
             raise
 
     def _begin(self) -> None:
-        """The log is whole, and this is the broker that changes it."""
+        """Begin the work of an active broker, whose log is complete."""
         self.doors.begin(self.runtime)
         self.transactions.begin()
         self.groups.begin()
@@ -228,7 +228,7 @@ class Broker:
         self.activated.set_result(None)
 
     def _become_active(self) -> None:
-        """All that was written before has been read, and nobody else writes any more."""
+        """Become the active broker: all entries of earlier ones have been read, and no other broker can write."""
         self.log.show_all()
         self.pump.begin_here()
         self._begin()
@@ -238,7 +238,7 @@ class Broker:
         self.events.tell(logging.INFO, "standing_by", active=self.active_bootstrap, epoch=lease.epoch)
 
     async def _listen(self, number: int) -> None:
-        """Take connections on one of the listeners, which learns its port here."""
+        """Accept connections on one of the listeners, and set its port."""
         listener = self.listeners[number]
 
         def connection() -> asyncio.BufferedProtocol:
@@ -254,7 +254,7 @@ class Broker:
                 start_serving=self.role is None,
             )
         except OSError as error:
-            # So that the message can say which of the addresses it is.
+            # The message then says which address it was.
             error.filename = listener.address
             raise
         self._servers.append(server)
@@ -316,22 +316,22 @@ class Broker:
 
     @property
     def bootstrap(self) -> str:
-        """What clients of the first listener put into `bootstrap.servers`."""
+        """The `bootstrap.servers` for clients of the first listener."""
         return self.listeners[0].bootstrap
 
     @property
     def epoch(self) -> int:
-        """How many brokers were active on the store up to this one; 0 while it stands by, and without a store."""
+        """How many times a broker became active on the store, this one included; 0 on standby, and without a store."""
         return 0 if self.role is None else self.role.epoch
 
     @property
     def is_active(self) -> bool:
-        """Whether this is the broker that may change things."""
+        """Whether this broker may change the log."""
         return self.role is None or self.role.epoch > 0
 
     @property
     def node_id(self) -> int:
-        """The number of the broker that is active."""
+        """The node id of the active broker."""
         return NODE_ID if self.role is None else self.role.node_id
 
     def active_at(self, listener: Listener) -> tuple[str, int]:
@@ -340,11 +340,11 @@ class Broker:
 
     @property
     def active_bootstrap(self) -> str:
-        """What clients of the first listener would put into `bootstrap.servers` to reach the active broker at once."""
+        """The `bootstrap.servers` with which clients of the first listener reach the active broker at once."""
         return shown_address(*self.active_at(self.listeners[0]))
 
     async def stop(self) -> None:
-        """Answer what is under way, as far as that takes no more than a moment, then leave everything durable."""
+        """Answer the requests under way, if that takes only a moment, and then make everything durable."""
         if self._stopping:
             return
         self._stopping = True
@@ -358,7 +358,7 @@ class Broker:
                 await self._until(lambda: self.turns.is_idle or self.failed.done())
                 await self._until(lambda: not self.pump.is_waited_for or self.failed.done())
                 if self.epoch:
-                    # What nobody waits for has no other place to become durable in.
+                    # Without a store the last checkpoint makes entries durable for which no client waits.
                     await self._until(lambda: self.pump.settled == self.log.end or self.failed.done())
                 for connection in list(self._connections):
                     connection.close()
@@ -377,7 +377,7 @@ class Broker:
         self.events.close()
 
     async def _until(self, condition: Callable[[], bool]) -> None:
-        """Return when `condition` holds; it is looked at whenever a connection ends or answers leave."""
+        """Return when `condition` holds; it is checked whenever a connection ends or answers are sent."""
         while not condition():
             self._progress = self._loop.create_future()
             await self._progress
@@ -387,7 +387,7 @@ class Broker:
             self._progress.set_result(None)
 
     async def kill(self) -> None:
-        """Stop as a crash of the process would: no answer, no checkpoint. For tests."""
+        """Stop as in a crash of the process: without answers and without a checkpoint. For tests."""
         self._stopping = True
         self._stop_beginning()
         for connection in list(self._connections):
@@ -398,7 +398,7 @@ class Broker:
             await self.role.leave(is_clean=False, is_durable=False)
 
     def _stop_beginning(self) -> None:
-        """Take no more connections, and begin nothing that no client asked for."""
+        """Accept no more connections, and begin no more chores, checkpoints and deadlines."""
         if self.role is not None:
             self.role.stop()
         self.runtime.alarm.stop()
@@ -415,11 +415,11 @@ class Broker:
         self.pump.stop()
         for thread in (self._reader, self._opener):
             thread.stop()
-        # The outcomes are in the event loop's queue, in front of us.
+        # The outcomes are in the event loop's queue, and are handled before this goes on.
         await asyncio.sleep(0)
 
     def fail(self, error: BaseException) -> None:
-        """The disk or the memory can no longer be trusted: log that, stop serving, and leave the rest to a restart."""
+        """Stop serving for good, and log why: the disk or the state in memory cannot be trusted until a restart."""
         if self.failed.done():
             return
         cause = error if isinstance(error, Torn) else repr(error)
@@ -427,12 +427,12 @@ class Broker:
             reason = str(error)
         else:
             reason = f"the disk failed: {error}" if isinstance(error, OSError) else f"a fault of its own: {cause}"
-        # A torn log says by itself what broke off, and an operator needs no more than that line.
+        # The message of a torn log says which change failed, so an operator does not need the traceback.
         mistake = None if isinstance(error, OSError | Torn | Fenced | StoreError | BrokenHistory) else error
         self.events.tell(logging.CRITICAL, "stopped_serving", error=mistake, reason=reason)
         self.events.tell(logging.DEBUG, "stopped_where", error=error)
         self.failed.set_exception(BrokerFenced(reason) if isinstance(error, Fenced) else BrokerFailed(reason))
-        # Looked at here, so that asyncio does not report it as never retrieved.
+        # Retrieved here, so that asyncio does not report it as never retrieved.
         self.failed.exception()
         self._note_progress()
         self.turns.stop()
@@ -444,7 +444,7 @@ class Broker:
     # -- connections --------------------------------------------------------------------------------------------
 
     def welcome(self, connection: Connection) -> bool:
-        """A client has connected; False if there are too many."""
+        """A client has connected; False if there are too many connections."""
         count = len(self._connections)
         is_full = count >= self.limits.connections_max or not self.doors.has_room(connection)
         if is_full or self._stopping or self.failed.done() or not self.throttle.admits(connection):
@@ -475,9 +475,9 @@ class Broker:
     # -- requests -----------------------------------------------------------------------------------------------
 
     def serve(self, exchange: Exchange, body: memoryview, done: Callable[[], None]) -> None:
-        """Have a request answered by the handler of its API; `done` is called when the next one may be begun."""
+        """Have the handler of its API answer a request; call `done` when the next request may begin."""
         if not self.is_active:
-            # What was read is durable, or it would not be there.
+            # Everything that a standby has read is durable, because it read it from the store.
             self.pump.begin_here()
         if self.role is None or self.role.may_serve or exchange.api_key in ANSWERED:
             steps = self.throttle.measured(exchange, served_by_its_handler(self, exchange, body))
@@ -486,10 +486,10 @@ class Broker:
         serve_on(self, exchange, steps, done)
 
     def warm(self, stretches: list[Stretch], done: Callable[[], None]) -> None:
-        """Have records brought from the disk into memory without waiting for it, then call `done`."""
+        """Have a thread read records into the page cache, then call `done`."""
 
         def read() -> None:
-            # A broker that stops waits for this thread, and no client would get what it brings.
+            # A broker that stops waits for this thread, and the records would be of no use to it.
             if self._threads_running:
                 self.log.warm(stretches)
 

@@ -1,7 +1,8 @@
 """The certificates of the broker: read from files, checked, and read again when the files change.
 
-What cannot be used is refused at the start with one line; later, what was read before stays in force and the reason is
-told. Connections that are open keep what they began with. This file must never put a password of a key into an error.
+At the start, files that cannot be used stop the broker with a message of one line. Later, the broker logs the reason
+and goes on with the certificates that it has. Open connections keep the certificates they began with. This file must
+never put the password of a key into an error.
 """
 
 import os
@@ -16,7 +17,7 @@ from semel.security.names import rules_of, subject_of
 
 
 class ClientAuth(StrEnum):
-    """Whether clients show a certificate, as `ssl.client.auth` of Apache Kafka."""
+    """Whether clients must show a certificate, as `ssl.client.auth` of Apache Kafka."""
 
     NONE = "none"
     REQUESTED = "requested"
@@ -29,7 +30,7 @@ class CertificatesRefused(ValueError):
 
 @dataclass(frozen=True)
 class TlsSettings:
-    """Where certificates lie, and what is asked of clients. Files are PEM."""
+    """The files with the certificates, in PEM, and whether clients must show one."""
 
     certificate: str
     key: str | None = None
@@ -44,10 +45,10 @@ class TlsSettings:
 
 
 class Certificates:
-    """What TLS is done with now."""
+    """The certificates now in use."""
 
     def __init__(self, settings: TlsSettings) -> None:
-        """CertificatesRefused if it cannot be done with these settings."""
+        """CertificatesRefused if TLS is not possible with these settings."""
         self._settings = settings
         try:
             self._name_of: Callable[[str], str] = rules_of(settings.principal_rules)
@@ -55,29 +56,30 @@ class Certificates:
             raise CertificatesRefused(str(error)) from None
         if settings.client_auth != ClientAuth.NONE and settings.client_authority is None:
             raise CertificatesRefused(
-                "certificates of clients are asked for, and no authority is named that may have signed them"
+                "clients are asked for certificates, but no authority is named that may have signed them"
             )
         self._seen = self._look()
         self.context = _context(settings)
 
     def has_changed(self) -> bool:
-        """Whether a file is another one than when it was last read."""
+        """Whether a file has changed since it was last read."""
         return self._look() != self._seen
 
     def read_again(self) -> None:
-        """Use what is in the files now for new connections. CertificatesRefused, and nothing has changed, if that
-        cannot be used; then it is tried again when a file changes."""
+        """Read the files again, for new connections. After CertificatesRefused nothing has changed; the broker tries
+        again when a file changes.
+        """
         self._seen = self._look()
         self.context = _context(self._settings)
 
     def principal_of(self, certificate: bytes | None) -> Principal:
-        """Whom a client's certificate names. NoName or ValueError for one that names nobody."""
+        """The principal that a client's certificate names. NoName or ValueError if it names none."""
         if certificate is None:
             return ANONYMOUS
         return Principal(USER, self._name_of(subject_of(certificate)))
 
     def _look(self) -> list[tuple[int, int, int] | None]:
-        """What tells one state of the files from another."""
+        """A value that changes when a file changes."""
         seen: list[tuple[int, int, int] | None] = []
         for file in self._settings.files:
             try:
@@ -98,7 +100,7 @@ def _context(settings: TlsSettings) -> ssl.SSLContext:
         except OSError as error:
             raise CertificatesRefused(f"{file}: {error.strerror}") from None
     try:
-        # An empty password instead of none, or OpenSSL would ask for one at the terminal.
+        # The password is empty and not None, because OpenSSL would otherwise ask for one at the terminal.
         context.load_cert_chain(settings.certificate, settings.key, settings.key_password or "")
     except (ssl.SSLError, ValueError) as error:
         files = " and ".join(dict.fromkeys((settings.certificate, settings.key or settings.certificate)))

@@ -1,9 +1,9 @@
-"""What a broker does from time to time though no client asks for it: it ends connections that hold things up, looks for
-space, and forgets producers, transactional ids and offsets that were not used for long.
+"""The regular chores of a broker: it closes stalled connections, frees disk space, and forgets producers, transactional
+ids and offsets that were not used for long.
 
-Each chore is taken in steps, as requests are, and never twice at once. If one breaks off, that is told and it is tried
-another time. What is forgotten is told and counted: a client that comes back later is taken for new, and an operator
-has to be able to see why. This file must never answer a client.
+Each chore runs in steps, like a request, and never twice at the same time. If a chore fails, the error is logged, and
+the chore runs again at its next time. Everything forgotten is logged and counted: a client that comes back later counts
+as new, and an operator must be able to see why. This file must never answer a client.
 """
 
 import logging
@@ -20,11 +20,11 @@ from semel.core.entries import GroupDeleted
 from semel.core.steps import APPEND_PIECES, Steps, at_once
 
 HOUSEKEEPING_SECONDS: Final = 5.0
-# How often segments are looked through for what has become too old or too much, as in Apache Kafka.
+# How often retention looks for segments that are too old or too large together, as in Apache Kafka.
 RETENTION_SECONDS: Final = 300.0
-# How often offsets are looked through, as in Apache Kafka (offsets.retention.check.interval.ms).
+# How often the broker looks for expired offsets, as in Apache Kafka (offsets.retention.check.interval.ms).
 EXPIRY_SECONDS: Final = 600.0
-# How often transactional ids are, as in Apache Kafka.
+# How often it looks for expired transactional ids, as in Apache Kafka.
 FORGET_SECONDS: Final = 3600.0
 # When transactional ids are forgotten, the event names this many of them.
 NAMED_MAX: Final = 10
@@ -41,7 +41,7 @@ class Chores:
         connections: Iterable[Connection],
         look_at_certificates: Callable[[], None],
     ) -> None:
-        """`connections` are those that there are at any time."""
+        """`connections` is a live view of the open connections."""
         self._look_at_certificates = look_at_certificates
         self._runtime = runtime
         self._compactor = compactor
@@ -50,7 +50,7 @@ class Chores:
         self._timers: list[TimerHandle] = []
 
     def begin(self) -> None:
-        """Do each of them whenever its time has come."""
+        """Set a timer for each chore."""
         runtime, compactor = self._runtime, self._compactor
         self._every(HOUSEKEEPING_SECONDS, self._keep_house)
         self._every(HOUSEKEEPING_SECONDS, lambda: at_once(self._look_at_certificates))
@@ -60,7 +60,7 @@ class Chores:
         self._every(EXPIRY_SECONDS, lambda: forget_old_offsets(runtime))
 
     def stop(self) -> None:
-        """Begin none any more."""
+        """Begin no more chores."""
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
@@ -78,7 +78,7 @@ class Chores:
 
         def run() -> None:
             nonlocal is_under_way
-            # First of all: there is a next run, even if this one fails.
+            # This comes first, so that there is a next run even if this one fails.
             self._timers[slot] = get_running_loop().call_later(seconds, run)
             if not is_under_way:
                 is_under_way = True
@@ -88,7 +88,7 @@ class Chores:
         self._timers.append(get_running_loop().call_later(seconds, run))
 
     def _keep_house(self) -> Steps[None]:
-        """End connections that hold things up, forget what has become too old, and checkpoint if it is time."""
+        """Close stalled and idle connections, forget silent producers, and write a checkpoint if it is time."""
         runtime = self._runtime
         limits, now, now_ms = runtime.limits, runtime.clock.uptime(), runtime.clock.steady_ms()
         for connection in list(self._connections):
@@ -130,7 +130,9 @@ def forget_silent_transactional_ids(runtime: Runtime) -> Steps[None]:
 
 
 def _counted_now_ms(runtime: Runtime, period_ms: int) -> int:
-    """The time, less the part of this period in which the broker was down: silence counts only while it runs."""
+    """The time of day minus the time within this period in which the broker was down, which does not count as
+    silence.
+    """
     now_ms = runtime.clock.now_ms()
     runtime.log.note_time(now_ms, runtime.clock.steady_ms())
     return now_ms - runtime.log.state.silence.allowed_ms(now_ms, period_ms) + period_ms

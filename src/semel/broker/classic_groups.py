@@ -1,8 +1,8 @@
-"""Drives the machines of classic groups: requests that wait, entries that become durable, members that fall silent.
+"""Runs the machines of classic groups: it keeps waiting requests, commits entries, and expires silent members.
 
-The rules are those of `semel.core.groups`. This file has what they must not know: the exchanges behind the tokens that
-they hand back, the journal that stores what they propose, and the alarm that rings when a member was silent too long.
-A step is carried out as a whole before the next one begins, so no machine ever sees half of another step.
+The rules are in `semel.core.groups`. This file has what the rules must not know: the exchanges behind the tokens, the
+journal that stores the proposed entries, and the alarm for the deadlines of members. Each step is carried out as a
+whole before the next one begins, so no machine ever sees half of another step.
 """
 
 from collections.abc import Callable, Iterable
@@ -41,7 +41,7 @@ A = TypeVar("A", bound=JoinAnswer | SyncAnswer)
 
 
 class WaitingRequest(Generic[A]):
-    """A JoinGroup or SyncGroup: the token that the rules are given for it, and the way to its answer."""
+    """A JoinGroup or SyncGroup request that may wait: the rules hold it as a token, and it sends the answer."""
 
     __slots__ = ("_exchange", "_forget", "_is_answered", "_otherwise", "_reply")
 
@@ -52,8 +52,8 @@ class WaitingRequest(Generic[A]):
         reply: Callable[[A], None],
         otherwise: A,
     ) -> None:
-        """`forget` has the group know of this no more. `otherwise` is the answer where the client can wait no longer:
-        to try again.
+        """`forget` removes this from the group. `otherwise` is the answer, to try again, if the client cannot wait any
+        longer.
         """
         self._exchange = exchange
         self._forget = forget
@@ -67,7 +67,7 @@ class WaitingRequest(Generic[A]):
         self._reply(answer)
 
     def wait(self) -> None:
-        """The step that the request led to is over: wait for another one, unless it was answered."""
+        """Wait for a later step, unless the request's own step has answered it."""
         if not self._is_answered:
             self._exchange.park(self)
 
@@ -81,11 +81,11 @@ class WaitingRequest(Generic[A]):
 
 
 class ClassicGroupCoordinator:
-    """The groups of one broker, as far as they have members."""
+    """The classic groups of one broker."""
 
     def __init__(self, runtime: Runtime, members: Members, consumer_groups: ConsumerGroupCoordinator) -> None:
-        """`members` are those of all groups; `consumer_groups` are asked first, because a member of the classic
-        protocol may be one of theirs.
+        """`members` are those of all groups. `consumer_groups` come first, because a classic member may be in one of
+        them.
         """
         self._runtime = runtime
         self._state = runtime.log.state
@@ -96,7 +96,7 @@ class ClassicGroupCoordinator:
         self._deadlines = runtime.alarm.deadlines(self._pass_time)
 
     def begin(self) -> None:
-        """The log was recovered: members have their whole session to show that they are still there."""
+        """The log was recovered: begin the session of every member."""
         for group in list(self._state.groups):
             if isinstance(group.machine, ClassicGroup):
                 self._begin(group.machine)
@@ -110,7 +110,7 @@ class ClassicGroupCoordinator:
             self._note(machine)
 
     def stop(self) -> None:
-        """Answer all requests that wait; clients look for their coordinator until it is back."""
+        """Answer all waiting requests with NOT_COORDINATOR; clients look for their coordinator until it is back."""
         for group in list(self._state.groups):
             if isinstance(group.machine, ClassicGroup):
                 self._carry_out(group.machine, classic.close(group.machine, self._runtime.clock.steady_ms()))
@@ -160,7 +160,7 @@ class ClassicGroupCoordinator:
     def heartbeat(
         self, exchange: Exchange, name: str, member_id: str, instance_id: str | None, generation: int
     ) -> None:
-        """`Refused` if the member is unknown, or has to join again."""
+        """`Refused` if the member is unknown, or must join again."""
         self.note_heard(exchange, name, member_id)
         consumer_group = self._consumer_groups.with_members(name)
         if consumer_group is not None:
@@ -169,7 +169,7 @@ class ClassicGroupCoordinator:
             classic.heartbeat(self._existing(name), member_id, instance_id, generation, self._runtime.clock.steady_ms())
 
     def leave(self, name: str, leavers: Iterable[Leaver]) -> list[int]:
-        """Remove members; the error code of each."""
+        """Remove members; return the error code for each."""
         consumer_group = self._consumer_groups.with_members(name)
         if consumer_group is not None:
             return self._consumer_groups.leave(name, consumer_group, leavers)
@@ -179,7 +179,7 @@ class ClassicGroupCoordinator:
         return step.left
 
     def hear(self, exchange: Exchange, name: str, member_id: str) -> None:
-        """A member has shown by another request that it is alive."""
+        """A member has sent another request than a heartbeat: it is alive."""
         machine = self._machine(name)
         member = None if machine is None else machine.members.get(member_id)
         if machine is not None and member is not None:
@@ -187,7 +187,7 @@ class ClassicGroupCoordinator:
         self.note_heard(exchange, name, member_id)
 
     def _forgetting(self, name: str) -> Callable[[WaitingRequest[A]], None]:
-        """A function that removes a request from the group, because its client is gone."""
+        """A function that removes a waiting request from the group, because its client has disconnected."""
 
         def forget(waiter: WaitingRequest[A]) -> None:
             machine = self._machine(name)
@@ -200,8 +200,8 @@ class ClassicGroupCoordinator:
     # -- connections --------------------------------------------------------------------------------------------
 
     def note_heard(self, exchange: Exchange, name: str, member_id: str) -> None:
-        """The client at the other end of this connection says that it is this member. If the connection was lost while
-        its request was served, the member may have died.
+        """Note that this member uses this connection. If the connection was lost while its request was served, the
+        member may have died.
         """
         if self._machine_with(name, member_id) is not None:
             self._members.note_heard(MemberName(name, member_id), exchange.connection_number)
@@ -209,7 +209,7 @@ class ClassicGroupCoordinator:
                 self.connection_lost(exchange.connection_number)
 
     def connection_lost(self, connection_number: int) -> None:
-        """The members that were heard over it last may have died: give them a shorter session."""
+        """Shorten the sessions of the members that last used this connection: they may have died."""
         now_ms = self._runtime.clock.steady_ms()
         for name, member_id in self._members.connection_lost(connection_number):
             machine = self._machine_with(name, member_id)
@@ -229,11 +229,11 @@ class ClassicGroupCoordinator:
     # -- going over to the new protocol, and back ---------------------------------------------------------------
 
     def hand_over(self, machine: ClassicGroup) -> None:
-        """The group speaks the new protocol now: members that wait have to join again, and are then served by that."""
+        """The group has changed to the new protocol: answer its waiting members that they must join again."""
         self._carry_out(machine, classic.close(machine, self._runtime.clock.steady_ms(), REBALANCE_IN_PROGRESS))
 
     def take_over(self, name: str) -> None:
-        """The group speaks the classic protocol now, and its members have to join again and divide the partitions."""
+        """The group has changed to the classic protocol: its members must join again and assign the partitions."""
         self._begin(self._state.groups.classic(name))
 
     def _check_join(self, name: str, request: JoinRequest) -> None:
@@ -255,12 +255,12 @@ class ClassicGroupCoordinator:
         return machine if isinstance(machine, ClassicGroup) else None
 
     def _joinable(self, name: str) -> ClassicGroup:
-        """The group that the member is to join, which is made if there is none."""
+        """The group that a member joins; it is created if it does not exist."""
         groups = self._state.groups
         groups.check_addable(name)
         group = groups.named(name)
         if group is not None and not isinstance(group.machine, ClassicGroup) and not group.is_empty:
-            raise Refused(INCONSISTENT_GROUP_PROTOCOL, f"the members of group '{name}' go by another protocol")
+            raise Refused(INCONSISTENT_GROUP_PROTOCOL, f"the members of group '{name}' speak another protocol")
         return groups.classic(name)
 
     def _existing(self, name: str) -> ClassicGroup:
@@ -273,14 +273,14 @@ class ClassicGroupCoordinator:
     # -- steps --------------------------------------------------------------------------------------------------
 
     def _carry_out(self, machine: ClassicGroup, step: Step) -> None:
-        """Commit what a step proposes, then answer the requests that it concerns."""
+        """Commit the entry that a step proposes, then send the answers of the step."""
         runtime, proposal = self._runtime, step.proposal
         if proposal is not None:
             try:
-                # How long offsets are kept counts from then, over restarts and by the time of day.
+                # The retention time of offsets begins at `at_ms`. It outlives a restart, so it is a time of day.
                 runtime.commit(replace(proposal.entry, at_ms=runtime.clock.now_ms()))
             except (OSError, ValueError) as error:
-                # Members that wait must be told: the disk is full, or the entry cannot follow on the group's state.
+                # Waiting members need an answer: the disk is full, or the entry cannot follow the group's state.
                 proposal.refused()
                 if isinstance(error, ValueError):
                     runtime.tell_of_slip("request_failed", error, group=machine.name)
@@ -304,12 +304,12 @@ class ClassicGroupCoordinator:
         self._note(machine)
 
     def _note(self, machine: ClassicGroup) -> None:
-        """Note how large a group is now, and its next deadline."""
+        """Note the size of a group, and its next deadline."""
         self._members.note_size(machine.name, machine.size_bytes)
         self._deadlines.note(machine.name, classic.next_deadline_ms(machine))
 
     def _pass_time(self, name: str, now_ms: int) -> Steps[None]:
-        """Do what is due in a group."""
+        """Do the work of a group's deadline."""
         machine = self._machine(name)
         if machine is not None:
             self._carry_out(machine, classic.pass_time(machine, now_ms))
@@ -317,7 +317,7 @@ class ClassicGroupCoordinator:
 
 
 def new_member_id(prefix: str) -> str:
-    """A new member id that begins with the name of the client."""
+    """A new member id that begins with the client's id."""
     return f"{prefix}-{uuid4()}"
 
 

@@ -20,13 +20,13 @@ class Clock:
         return int(self._time_of_day() * 1000)
 
     def steady_ms(self) -> int:
-        """The time of day at the start and what has passed since, even if the clock was set: for deadlines."""
+        """The time of day at the start plus the time since, even if the clock was set: for deadlines."""
         return int((self._loop_began_s + self._loop.time()) * 1000)
 
     def uptime(self) -> float:
-        """Seconds on the steady clock, from any beginning: how long things take is measured by it."""
+        """Seconds on the steady clock, from an arbitrary beginning: to measure durations."""
         return self._loop.time()
 
     def skip(self, seconds: float) -> None:
-        """Move the clock for deadlines on by this time at once. For tests."""
+        """Move the clock for deadlines forward by this time at once. For tests."""
         self._loop_began_s += seconds

@@ -1,8 +1,8 @@
-"""What the broker does about compaction besides the work itself: looks where it is due, and lets the log take it in.
+"""Finds the partitions that are due for compaction, runs the work in a thread, and swaps the new segments in.
 
-One partition at a time, in one thread: first the keys are surveyed, then group after group of segments is rewritten,
-and between two jobs of the thread the event loop swaps what is done. The thread and the event loop share the
-interpreter, so the thread releases it again and again: a request never waits longer than one batch takes.
+One thread compacts one partition at a time: it surveys the keys, then rewrites one group of segments after the other,
+and after each group the event loop swaps the new segment in. The thread and the event loop share the interpreter, so
+the thread releases it again and again: a request never waits longer than one batch takes.
 """
 
 import asyncio
@@ -20,17 +20,16 @@ from semel.core.entries import PartitionName
 from semel.storage.journal import Damaged
 from semel.storage.segment import Segment
 
-# How often it is looked whether there is something to do, as in Apache Kafka.
+# How often the broker looks for partitions to compact, as in Apache Kafka.
 LOOK_SECONDS: Final = 15.0
-# The time for which the thread works, and for which it then sleeps. A request passes the interpreter from thread to
-# thread a few times and may wait this long each time: with twice as much work at a time a request took twice as long,
-# with half as much a pass did.
+# How long the thread works, and how long it then sleeps. A request may wait this long a few times, each time it needs
+# the interpreter. Measured: with twice the work time a request took twice as long, and with half of it a pass did.
 _WORK_SECONDS: Final = 0.0005
 _PAUSE_SECONDS: Final = 0.00005
 
 
 class _Interrupted(Exception):
-    """The broker stops, and a pass that is under way with it."""
+    """Ends a pass in the thread, because the broker stops."""
 
 
 class Compactor:
@@ -40,7 +39,7 @@ class Compactor:
         self.look_seconds = LOOK_SECONDS
         self._runtime: Runtime
         self._thread: DiskThread
-        # None while there is nothing to do.
+        # None while no pass is under way.
         self._plan: Plan | None = None
         self._idle = asyncio.Event()
         self._pass: Pass
@@ -49,9 +48,9 @@ class Compactor:
         self._began_at = 0.0
         self._resumes_at = 0.0
         self._stopping = False
-        # The partition whose keys did not fit into one round.
+        # The partition whose keys did not fit into the last pass.
         self._unfinished: PartitionName | None = None
-        # Partitions in which a pass found what should not be there; they are left alone until the next start.
+        # Partitions in which a pass met damage or a bug; they are left alone until the next start.
         self._given_up: set[PartitionName] = set()
 
     def begin(self, runtime: Runtime, thread: DiskThread) -> None:
@@ -62,17 +61,17 @@ class Compactor:
         self._rest()
 
     def stop(self) -> None:
-        """Return as soon as the thread can break off."""
+        """Interrupt the thread, and return when it has stopped."""
         self._stopping = True
         self._thread.stop()
 
     async def compact(self) -> None:
-        """Look now, and return when there is nothing left to gain."""
+        """Look for work now, and return when there is none left."""
         self.look()
         await self._idle.wait()
 
     def look(self) -> None:
-        """Begin a pass over the partition that has most to gain, if there is one and none is under way."""
+        """Begin a pass over the partition with the highest dirty ratio, if one is due and no pass is under way."""
         if self._plan is not None or self._stopping:
             return
         log, now_ms = self._runtime.log, self._runtime.clock.now_ms()
@@ -104,7 +103,7 @@ class Compactor:
         self._run(self._pass.survey, self._surveyed)
 
     def _run(self, job: Callable[[], None], then: Callable[[], None]) -> None:
-        """Run a job in the thread, and then, on the event loop, what comes next; or break off if it failed."""
+        """Run a job in the thread, and then `then` on the event loop; or end the pass if the job failed."""
 
         def done(outcome: Outcome) -> None:
             self._runtime.attempt(then if outcome is None else lambda: self._break_off(outcome))
@@ -112,7 +111,7 @@ class Compactor:
         self._thread.run(job, done)
 
     def _pause(self) -> None:
-        """In the thread, after every batch."""
+        """Called in the thread after every batch."""
         if self._stopping:
             raise _Interrupted
         now = time.monotonic()
@@ -143,7 +142,7 @@ class Compactor:
         if not rewritten.is_changed:
             rewritten.forget_horizons()
         elif not log.swap(self._plan.partition, rewritten.old, rewritten.new):
-            # Retention, or a client's DeleteRecords, was quicker. What was written belongs to no partition.
+            # Retention or DeleteRecords has removed the old segments meanwhile, so the new one is not needed.
             self._rest()
             if rewritten.new is not None:
                 log.files.remove(rewritten.new.path)
@@ -155,14 +154,14 @@ class Compactor:
         self._idle.set()
 
     def _break_off(self, error: BaseException) -> None:
-        """The pass cannot go on; all is as it was, except for the groups that were swapped."""
+        """End a pass that failed. The groups that were swapped stay so; everything else is unchanged."""
         assert self._plan is not None
         partition = self._plan.partition
         self._rest()
         if isinstance(error, _Interrupted):
             return
         if isinstance(error, OSError):
-            # Most often the disk is full; or the topic was deleted meanwhile, and its files are gone.
+            # Usually the disk is full; or the topic was deleted meanwhile, and its files with it.
             if self._runtime.log.state.catalog.numbered(partition.topic_number) is not None:
                 self._runtime.pump.write_refused(error)
             return
@@ -173,12 +172,12 @@ class Compactor:
         )
 
     def _finish(self) -> None:
-        """All groups are swapped: the partition is clean up to where the pass went, and the next one may begin."""
+        """All groups are swapped: the partition is clean up to the end of the pass. Look for the next one."""
         assert self._plan is not None
         partition, done = self._plan.partition, self._pass
         self._plan = None
         partition.cleaned_until = done.until
-        # Where the keys did not fit the table the rest follows at once.
+        # If the keys did not fit into the table, another pass over the rest follows at once.
         self._unfinished = None if done.is_complete else partition.name
         seconds = self._runtime.clock.uptime() - self._began_at
         metrics, tally = self._runtime.metrics, done.tally

@@ -1,14 +1,13 @@
 """One client's connection: frames in, answers out, in the order in which the requests came.
 
-Bytes are received into a buffer of the connection's own and handlers work on views of it; such a view is good until the
-handler is done. A long request is served in several turns of the event loop, and the next one of the same connection
-waits unread for that. A handler answers through its `Exchange`, at once or later, and may say which position of the
-journal has to be durable before the answer may go. Answers leave in the order of the requests, so one that waits holds
-back those behind it.
+The connection receives bytes into a buffer of its own, and handlers work on views of it; such a view is valid until the
+handler is done. A long request takes several turns of the event loop, and the next one of the same connection waits
+meanwhile. A handler answers through its `Exchange`, at once or later, and may name a position up to which the journal
+must be durable before the answer is sent. Answers are sent in the order of the requests, so one that waits holds back
+those behind it.
 
-A client that does not take its answers, has too many requests under way, or has to wait because of a quota is simply
-not read from any more. Bytes that are no request end the connection: behind them it is unknown where the next request
-begins.
+The connection stops reading from a client that does not take its answers, has too many requests under way, or has to
+wait because of a quota. An invalid request ends the connection, because it is unknown where the next request begins.
 """
 
 import asyncio
@@ -37,16 +36,17 @@ from semel.wire.versions import PRODUCE
 # The first field of every request.
 API_KEY: Final = struct.Struct(">h")
 
-# Answers waiting in the socket's buffer, or for their turn, beyond this stop the reading of further requests.
+# With more unsent bytes than this, in the socket's buffer or waiting for their turn, the connection stops reading.
 UNSENT_BYTES_HIGH: Final = 1024 * 1024
-# Below this what a connection has not taken is looked at every few seconds, and not with every answer.
+# Up to this many unsent bytes are counted every few seconds only, and not with every answer.
 UNSENT_BYTES_NOTED: Final = 4 * 1024
-# A client that sends or takes this much has got on, or one byte a minute would hold a connection for ever.
+# How much a client must send or take to count as making progress: otherwise one byte a minute would keep a connection
+# open for ever.
 PROGRESS_BYTES: Final = 64 * 1024
 
 
 class Doors(Protocol):
-    """What a connection tells of how far its client has come with saying who it is."""
+    """What a connection reports about the TLS and the login of its client."""
 
     def note_known(self, connection: "Connection") -> None: ...
 
@@ -66,7 +66,7 @@ class Throttle(Protocol):
 
 
 class Host(Protocol):
-    """What a connection asks of the broker that it belongs to."""
+    """The broker, as a connection sees it."""
 
     limits: Limits
     metrics: Metrics
@@ -81,27 +81,27 @@ class Host(Protocol):
     @property
     def throttle(self) -> Throttle: ...
 
-    # Answers that were given but not taken yet, of all connections.
+    # The bytes of answers of all connections that clients have not taken yet.
     unsent_bytes: int
 
     def welcome(self, connection: "Connection") -> bool:
-        """A client has connected; False if there are too many."""
+        """A client has connected; False if there are too many connections."""
 
     def farewell(self, connection: "Connection") -> None:
         """A connection has ended."""
 
     def protocol_error(self, connection: "Connection", error: ProtocolError) -> None:
-        """A client has sent what is no request."""
+        """A client has sent an invalid request."""
 
     def serve(self, exchange: Exchange, body: memoryview, done: Callable[[], None]) -> None:
-        """Have a request answered; `done` is called when the next one may be begun."""
+        """Have a handler answer a request; call `done` when the next request may begin."""
 
 
 class Connection(asyncio.BufferedProtocol):
     """The protocol object of one socket."""
 
     def __init__(self, host: Host, listener: Listener, login: Login | None = None) -> None:
-        """`login` is asked before anything is served, if there is one."""
+        """Before the `login` is done, if there is one, only its requests are served."""
         self._is_shaking_hands = listener.protocol.uses_tls
         self._certified: Principal = ANONYMOUS
         self.host = host
@@ -115,14 +115,14 @@ class Connection(asyncio.BufferedProtocol):
         self._writing_paused = False
         self._reading_paused = False
         self._processing = False
-        # A request is being served that takes several turns of the event loop, or others go first.
+        # A request is being served in several turns of the event loop, or other connections go first.
         self._has_to_wait = False
         self._serving = True
         # Nothing is read, because its client has to wait.
         self._muted = False
         self._finished = False
         self._parked: dict[Parked, None] = {}
-        # Answers that were given but not handed to the socket, because others go first or the disk is waited for.
+        # The bytes of answers not yet written to the socket: earlier answers go first, or the journal must be durable.
         self._held_bytes = 0
         self._unsent_bytes = 0
         self._frames_served = 0
@@ -130,7 +130,7 @@ class Connection(asyncio.BufferedProtocol):
         self.last_progress_at = host.clock.uptime()
         self.peer = ""
         self.client_host = ""
-        # What others may come from, too; of IPv6 the network.
+        # The address to charge, which several clients may share; for IPv6 it is the network.
         self.address = ""
         # Later connections have higher numbers.
         self.number = 0
@@ -176,13 +176,13 @@ class Connection(asyncio.BufferedProtocol):
             self._note_progress()
 
     def eof_received(self) -> bool:
-        """The client will send nothing more, and most often has gone; what it asked for is answered without waiting."""
+        """The client will send nothing more, and has usually disconnected: answer its waiting requests at once."""
         self._finished = True
         self.hurry()
         return bool(self._exchanges)
 
     def park(self, parked: Parked) -> None:
-        """Have `parked` told when the connection is lost or the client stops sending, until it is unparked."""
+        """Until `unpark`, call `parked` when the connection is lost, or when the client stops sending."""
         if self.is_lost:
             parked.give_up()
             return
@@ -194,7 +194,7 @@ class Connection(asyncio.BufferedProtocol):
         self._parked.pop(parked, None)
 
     def hurry(self) -> None:
-        """Answer what waits for something to happen."""
+        """Answer all parked requests at once."""
         for parked in list(self._parked):
             parked.answer_now()
 
@@ -212,7 +212,7 @@ class Connection(asyncio.BufferedProtocol):
     # -- requests -----------------------------------------------------------------------------------------------
 
     def _process(self) -> None:
-        """Serve every request that is here completely, as far as the limits allow."""
+        """Serve every request that has arrived completely, as far as the limits allow."""
         if self._processing:
             return
         self._processing = True
@@ -230,7 +230,7 @@ class Connection(asyncio.BufferedProtocol):
         pieces = turns.pieces
         while self._transport is not None and self._may_serve():
             if turns.pieces - pieces >= turns.pieces_per_turn:
-                # Each of them was short, and there are many.
+                # There were many short requests: let other connections go first.
                 self._has_to_wait = True
                 asyncio.get_running_loop().call_soon(self._go_on)
                 return
@@ -257,7 +257,7 @@ class Connection(asyncio.BufferedProtocol):
         self.host.serve(exchange, frame[header.body :], self._go_on)
 
     def handshake_done(self, certificate: bytes | None) -> None:
-        """TLS is established; `certificate` is what the client has shown."""
+        """TLS is established; `certificate` is the client's, if it has shown one."""
         self._is_shaking_hands = False
         try:
             self._certified = self.host.doors.principal_of(certificate)
@@ -268,7 +268,7 @@ class Connection(asyncio.BufferedProtocol):
             self.host.doors.note_known(self)
 
     def handshake_failed(self, reason: str) -> None:
-        """The client does not speak TLS, or not as it has to."""
+        """The TLS handshake failed."""
         self.host.doors.tls_failed(self, reason)
 
     def note_login(self) -> None:
@@ -287,18 +287,18 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_unknown(self) -> bool:
-        """Whether TLS is not established yet, or the client has to log in and has not done so."""
+        """Whether TLS is not established yet, or the client must still log in."""
         return self._is_shaking_hands or (self.login is not None and not self.login.is_over)
 
     def _go_on(self) -> None:
-        """The handler has finished with the request, which may not be answered yet."""
+        """The handler is done with the request, though the answer may come later."""
         self._has_to_wait = False
         if self._transport is None:
             self._buffer.release()
         self._process()
 
     def _check_size(self, size: int, available: int) -> None:
-        """Refuse a large request of an API that has none, as soon as enough of it is here to tell."""
+        """Refuse a large request, as soon as its API is known, if only Produce has requests of this size."""
         if size > self.host.limits.small_request_bytes_max and available >= SIZE_BYTES + API_KEY.size:
             api_key = API_KEY.unpack_from(self._buffer.bytes, self._buffer.begin + SIZE_BYTES)[0]
             if api_key != PRODUCE:
@@ -326,7 +326,7 @@ class Connection(asyncio.BufferedProtocol):
         asyncio.get_running_loop().call_soon(self._process)
 
     def _update_reading(self) -> None:
-        """Read from the socket exactly when there is space to read into and something would be done about it."""
+        """Read from the socket exactly when there is space in the buffer and the next request may be served."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return
@@ -336,7 +336,7 @@ class Connection(asyncio.BufferedProtocol):
             if stop:
                 transport.pause_reading()
             else:
-                # It was the broker that did not read.
+                # The pause was the broker's, so it does not count against the client.
                 self._note_progress()
                 transport.resume_reading()
 
@@ -359,7 +359,7 @@ class Connection(asyncio.BufferedProtocol):
         return throttle.charge(exchange, key, amount) if throttle.keys else 0
 
     def send_answers(self) -> None:
-        """Send what may be sent: the first answers in the row whose changes are durable."""
+        """Send the first answers in the queue, as far as their changes are durable."""
         transport = self._transport
         if transport is None:
             return
@@ -387,7 +387,7 @@ class Connection(asyncio.BufferedProtocol):
         if held_bytes + self._unsent_bytes > UNSENT_BYTES_NOTED:
             self._note_unsent()
         if sent and (self._reading_paused or self._finished) and not self._processing:
-            # A limit may hold no longer; serve on from the loop, not from within the caller.
+            # A limit may no longer apply. Serve on from the event loop, and not from within the caller.
             asyncio.get_running_loop().call_soon(self._process)
 
     def _note_unsent(self) -> None:
@@ -401,12 +401,12 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_stalled(self) -> bool:
-        """Whether the client has stopped in the middle of sending a request or of taking an answer."""
+        """Whether the client has stopped in the middle of a request or of an answer."""
         owes_bytes = len(self._buffer) > 0 and not self._reading_paused
         return self._writing_paused or owes_bytes
 
     def look(self) -> None:
-        """See whether the client has taken some of its answers; called from time to time."""
+        """Note whether the client has taken some of its answers; called from time to time."""
         unsent_bytes = self._unsent_bytes
         self._note_unsent()
         if unsent_bytes - self._unsent_bytes >= PROGRESS_BYTES:
@@ -414,11 +414,11 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the client waits for an answer of the broker."""
+        """Whether the broker owes the client an answer."""
         return bool(self._exchanges)
 
     def stop_serving(self) -> None:
-        """Begin no more requests; those under way are answered."""
+        """Serve no more requests; those under way are still answered."""
         self._serving = False
         self._update_reading()
 
@@ -433,7 +433,7 @@ class Connection(asyncio.BufferedProtocol):
         self.host.protocol_error(self, error)
 
     def close(self) -> None:
-        """Send what is in the socket's buffer, then end the connection."""
+        """Close the connection when the socket's buffer is sent."""
         if self._transport is not None:
             self._transport.close()
 
@@ -442,6 +442,6 @@ class Connection(asyncio.BufferedProtocol):
             self.close()
 
     def abort(self) -> None:
-        """End the connection at once."""
+        """Close the connection at once."""
         if self._transport is not None:
             self._transport.abort()

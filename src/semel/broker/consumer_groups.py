@@ -1,8 +1,9 @@
-"""Drives the groups of the new protocol: makes the changes of heartbeats durable, and removes silent members.
+"""Runs the groups of the new protocol: it commits the changes of heartbeats, and removes silent members.
 
-The rules are those of `semel.core.groups.consumer`. This file has what they must not know: the journal that stores what
-they decide, the alarm, and how far the journal has to be durable before a member may be told its position. A heartbeat
-that changes nothing writes nothing; its answer still waits for the last change of its group, because it shows that.
+The rules are in `semel.core.groups.consumer`. This file has what the rules must not know: the journal that stores their
+entries, the alarm, and the position up to which the journal must be durable before a member learns its position. A
+heartbeat that changes nothing writes nothing. Still its answer waits until the last change of its group is durable,
+because it shows that change.
 
 Members of the classic protocol come from `semel.broker.classic_groups`, which has the groups without a member of the
 new protocol.
@@ -37,7 +38,9 @@ from semel.core.steps import Steps
 
 
 class HeartbeatAnswer(NamedTuple):
-    """The answer to a heartbeat: the member's epoch, what it may read if that is new, and when the answer may go."""
+    """The answer to a heartbeat: the member's epoch, its partitions if they are new, and when the answer may
+    be sent.
+    """
 
     member_id: str
     epoch: int
@@ -47,17 +50,17 @@ class HeartbeatAnswer(NamedTuple):
 
 
 class ClassicSide(Protocol):
-    """The groups that know the classic protocol only, for a group that goes over from one protocol to the other."""
+    """The coordinator of classic groups, for a group that changes from one protocol to the other."""
 
     def hand_over(self, machine: ClassicGroup) -> None:
-        """The group speaks the new protocol now."""
+        """The group has changed to the new protocol."""
 
     def take_over(self, name: str) -> None:
-        """The group speaks the classic protocol now."""
+        """The group has changed to the classic protocol."""
 
 
 class ConsumerGroupCoordinator:
-    """The groups of the new protocol that one broker has."""
+    """The groups of the new protocol of one broker."""
 
     classic: ClassicSide
 
@@ -74,21 +77,21 @@ class ConsumerGroupCoordinator:
             lost_connection_session_percent=limits.group_lost_connection_session_percent,
             members_max=limits.group_members_max,
         )
-        # Behind which position of the journal each group was changed last.
+        # The position of the journal behind the last entry of each group.
         self._changed: dict[str, int] = {}
         self._deadlines = runtime.alarm.deadlines(self._pass_time)
 
     @property
     def definitions(self) -> Mapping[str, Definition]:
-        """What may be set on a group."""
+        """The configurations that may be set on a group."""
         return group_configs.definitions(self._rules)
 
     def rules_of(self, name: str) -> ConsumerRules:
-        """What holds for a group: what is set on it, and for the rest what the broker is set to."""
+        """The rules for a group: its configurations, and the broker's settings for those that are not set."""
         return group_configs.rules_with(self._rules, self._state.groups.configs_of(name))
 
     def configure(self, name: str, configs: Mapping[str, str | None], *, validate_only: bool) -> None:
-        """Make these all that is set on a group from now on. Its members are told with their next heartbeats."""
+        """Replace the configurations of a group. Its members learn them with their next heartbeats."""
         groups = self._state.groups
         settled = canonical(configs, self.definitions)
         group_configs.check(settled, self._rules)
@@ -107,12 +110,12 @@ class ConsumerGroupCoordinator:
     # -- members of the new protocol ----------------------------------------------------------------------------
 
     def heartbeat(self, name: str, beat: Heartbeat, address: str) -> Steps[HeartbeatAnswer]:
-        """Carry out what a heartbeat changes, or refuse it. A new group is charged to `address`, the member's."""
+        """Carry out the changes of a heartbeat, or refuse it. A new group is charged to the member's `address`."""
         if not name:
             raise Refused(INVALID_REQUEST, "a group has a name")
         consumer_requests.check(beat)
         pattern = yield from self.look_up(name, beat.topic_regex)
-        # The group may be another by now. From here on there is no step.
+        # The group may have changed during the steps. From here on there is no step.
         return self._heartbeat(name, beat, pattern, address)
 
     def _heartbeat(self, name: str, beat: Heartbeat, pattern: ResolvedPattern | None, address: str) -> HeartbeatAnswer:
@@ -143,7 +146,7 @@ class ConsumerGroupCoordinator:
         return HeartbeatAnswer(beat.member_id, member.epoch, may_read, interval_ms, self._changed.get(name, 0))
 
     def _machine(self, name: str, beat: Heartbeat) -> tuple[ConsumerGroup, ConsumerGroupChanged | None]:
-        """The group's machine, and the entry that has to come first if the group spoke the classic protocol."""
+        """The group's machine, and the entry to commit first if the group still has the classic protocol."""
         groups = self._state.groups
         group = groups.named(name)
         machine = None if group is None else group.machine
@@ -153,7 +156,7 @@ class ConsumerGroupCoordinator:
             raise Refused(GROUP_ID_NOT_FOUND, f"there is no consumer group '{name}'")
         groups.check_addable(name)
         new = ConsumerGroup()
-        # A client that was told an id and has not come back with it is no member yet, and will join the new group.
+        # A client that was given an id and has not joined with it yet will join the new group.
         if not isinstance(machine, ClassicGroup) or not len(machine.members):
             return new, None
         upgrade = consumer_migration.upgrade(
@@ -163,14 +166,14 @@ class ConsumerGroupCoordinator:
         return new, upgrade
 
     def _keep(self, name: str, machine: ConsumerGroup, entry: ConsumerGroupChanged | None) -> ConsumerGroup:
-        """Make a decision part of the log, or refuse it. Return the machine to go on with."""
+        """Commit an entry, or refuse the request. Return the machine after the commit."""
         if entry is None:
             return machine
         self._check_size(machine, entry)
         try:
             return self._commit(name, machine, entry)
         except OSError as refusal:
-            raise Refused(COORDINATOR_NOT_AVAILABLE, "the disk would not take it") from refusal
+            raise Refused(COORDINATOR_NOT_AVAILABLE, "the disk refused the write") from refusal
 
     def _check_size(self, machine: ConsumerGroup, entry: ConsumerGroupChanged) -> None:
         more_bytes = machine.growth_bytes(entry)
@@ -191,7 +194,7 @@ class ConsumerGroupCoordinator:
         self._members.note_size(name, machine.size_bytes)
         self._changed[name] = self._runtime.log.end
         if machine.is_empty:
-            # No client is shown anything of the group before a member joins, and that changes it.
+            # No answer shows the group before a member joins, and joining makes an entry of its own.
             del self._changed[name]
             self._members.tell("group_emptied", name, reason="all members have left or were silent for too long")
         elif entry.target_epoch > had_target_epoch:
@@ -201,12 +204,12 @@ class ConsumerGroupCoordinator:
     # -- members of the classic protocol ------------------------------------------------------------------------
 
     def with_members(self, name: str) -> ConsumerGroup | None:
-        """The group, if it has members and speaks the new protocol. An empty group may take either protocol."""
+        """The group, if it has members and the new protocol. An empty group may still change its protocol."""
         machine = self._existing(name)
         return None if machine is None or machine.is_empty else machine
 
     def join(self, name: str, machine: ConsumerGroup, request: JoinRequest) -> JoinAnswer:
-        """Answer a JoinGroup, which waits for no other member."""
+        """Answer a JoinGroup at once, without waiting for other members."""
         catalog, now_ms = self._state.catalog, self._runtime.clock.steady_ms()
         try:
             member_id, entry = consumer_migration.decide_join(
@@ -273,7 +276,8 @@ class ConsumerGroupCoordinator:
             now_ms = self._runtime.clock.now_ms()
             self._runtime.commit(consumer_migration.downgrade(name, machine, self._state.catalog, now_ms))
         except OSError:
-            # What led here is committed and has to be answered. The group goes on as it is until a member joins.
+            # The request's own change is committed and must be answered. The group keeps its protocol until a member
+            # joins.
             return
         self._members.note_size(name, 0)
         self._changed.pop(name, None)
@@ -282,7 +286,7 @@ class ConsumerGroupCoordinator:
     # -- time ---------------------------------------------------------------------------------------------------
 
     def connection_lost(self, name: str, machine: ConsumerGroup, member_id: str) -> None:
-        """A member may have died: give it less time for its next heartbeat."""
+        """Shorten the session of a member that may have died."""
         machine.connection_lost(member_id, self.rules_of(name), self._runtime.clock.steady_ms())
         self._note_deadline(name, machine)
 
@@ -298,8 +302,9 @@ class ConsumerGroupCoordinator:
             self._note_deadline(name, machine)
 
     def look_up(self, name: str, regex: str | None = None) -> Steps[ResolvedPattern | None]:
-        """Resolve in steps the regular expressions of all members, which a join or a leave needs at once, and this one,
-        which may be of a group that does not exist yet."""
+        """Resolve in steps the regular expressions of all members, which a join or a leave needs at once, and `regex`,
+        which may belong to a group that does not exist yet.
+        """
         machine = self._existing(name)
         if machine is None:
             if not regex:

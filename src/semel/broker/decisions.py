@@ -1,9 +1,9 @@
-"""The verdicts on batches as they fall, for those who watch: a page shows a duplicate at the moment it is absorbed.
+"""A live stream of the verdicts on batches: a page in a browser shows a duplicate at the moment when it arrives.
 
-A decision is put together only while somebody watches; otherwise a batch costs one look at `is_watched`. Each
+A decision object is made only while there is a subscriber; otherwise each batch only checks `is_watched`. A
 subscription holds the newest decisions that its subscriber has not taken. If the subscriber is slower than the broker,
-the oldest give way, and it is told how many. A decision is told when it falls, before it is durable: it says how a
-batch was judged, and acknowledges nothing. This file must never wait for a subscriber, and never decide anything.
+the oldest are dropped, and it is told how many. A decision is sent before it is durable: it says how a batch was
+judged, and is not an acknowledgement. This file must never wait for a subscriber, and never decide anything.
 """
 
 import asyncio
@@ -17,9 +17,9 @@ from semel.core.batch import BatchHeader
 from semel.core.batch_checks import Verdict
 from semel.core.producers import ACCEPTED, DUPLICATE, FENCED, Outcome
 
-# A console has one subscription for all who look at it. Each costs a broker under load some percent of its time.
+# A console has one subscription for all its pages. Under load each subscription takes some percent of the time.
 SUBSCRIPTIONS_MAX: Final = 4
-# What comes in a tenth of a second from a broker under load; to encode them takes two milliseconds.
+# As many as a broker under load makes in a tenth of a second; encoding them takes two milliseconds.
 HELD_MAX: Final = 500
 
 _WORDS: Final = {outcome: outcome.name.lower() for outcome in Outcome}
@@ -28,7 +28,7 @@ _WORDS: Final = {outcome: outcome.name.lower() for outcome in Outcome}
 class Decision(NamedTuple):
     """A batch and the verdict on it."""
 
-    # How many batches were judged up to this one since the broker was started.
+    # The number of this decision since the broker was started.
     number: int
     at_ms: int
     outcome: str
@@ -39,12 +39,12 @@ class Decision(NamedTuple):
     epoch: int
     sequence: int
     records: int
-    # Where the batch lies, or, for a duplicate, its original; None if it was not written.
+    # The offset of the batch, or of its original if it is a duplicate; None if nothing was written.
     offset: int | None
-    # Sequence numbers for a gap, epochs for a producer that is fenced; None where what came was right.
+    # Sequence numbers for a gap, epochs for a fenced producer; otherwise None.
     expected: int | None
     got: int | None
-    # As `semel lab` says it.
+    # In the words of `semel lab`.
     said: str
 
 
@@ -59,7 +59,7 @@ class Subscription:
         self._news = asyncio.Event()
 
     def hear(self, decision: Decision) -> None:
-        """Hold a decision; the oldest one gives way if there are too many."""
+        """Add a decision; drop the oldest one if there are too many."""
         if len(self._held) == self._held_max:
             self._held.popleft()
             self._lost += 1
@@ -67,7 +67,7 @@ class Subscription:
         self._news.set()
 
     def take(self) -> tuple[int, list[Decision]]:
-        """How many decisions are lost since the last call, and those that came after them."""
+        """How many decisions were dropped since the last call, and those that came after them."""
         lost, taken = self._lost, list(self._held)
         self._lost = 0
         self._held.clear()
@@ -75,13 +75,13 @@ class Subscription:
         return lost, taken
 
     async def wait(self, seconds_max: float) -> None:
-        """Return when there is a decision to take, when the subscription has ended, or after so many seconds."""
+        """Return when there is a decision to take, when the subscription has ended, or after `seconds_max`."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds_max):
                 await self._news.wait()
 
     def end(self) -> None:
-        """The subscriber has gone."""
+        """The subscriber has disconnected."""
         self.has_ended = True
         self._news.set()
 
@@ -90,14 +90,14 @@ class Decisions:
     """The subscriptions to the verdicts of one broker."""
 
     def __init__(self, metrics: Metrics, held_max: int = HELD_MAX) -> None:
-        # Looked at for each batch, so it is no property.
+        # Not a property, because it is read for each batch.
         self.is_watched = False
         self._metrics = metrics
         self._held_max = held_max
         self._subscriptions: list[Subscription] = []
 
     def subscribe(self) -> Subscription | None:
-        """A subscription to all verdicts from now on; None if there are too many already."""
+        """A subscription to all verdicts from now on; None if there are too many subscriptions."""
         if len(self._subscriptions) >= SUBSCRIPTIONS_MAX:
             return None
         subscription = Subscription(self._held_max)
@@ -106,7 +106,7 @@ class Decisions:
         return subscription
 
     def unsubscribe(self, subscription: Subscription) -> None:
-        """Tell this one nothing any more."""
+        """End a subscription."""
         subscription.end()
         self._subscriptions.remove(subscription)
         self.is_watched = bool(self._subscriptions)
@@ -141,8 +141,9 @@ class Decisions:
 
 
 def event_of(subscription: Subscription, metrics: Metrics) -> bytes:
-    """The next server-sent event for a subscriber: the counts since the broker was started, how many decisions are
-    lost, and those that came after them."""
+    """The next server-sent event for a subscriber: the counts since the broker was started, how many decisions were
+    dropped, and those that came after them.
+    """
     lost, taken = subscription.take()
     fields = {"counts": metrics.batches, "lost": lost, "decisions": [decision._asdict() for decision in taken]}
     return b"data: %s\n\n" % json.dumps(fields).encode()

@@ -1,7 +1,7 @@
 """A thread for work that waits for the disk, so that the event loop never does.
 
-Jobs run one after the other, in the order in which they came. The outcome is handed back to the event loop; the job
-itself must not touch anything that the loop touches.
+Jobs run one after the other, first come, first served. The event loop gets the outcome; the job itself must not touch
+anything that the loop uses.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ class DiskThread:
         self._thread.start()
 
     def run(self, job: Callable[[], None], done: Callable[[Outcome], None]) -> None:
-        """Run `job` in the thread, then `done` with what it raised, or None, on the event loop."""
+        """Run `job` in the thread, then call `done` on the event loop with the exception of the job, or None."""
         self._jobs.put((job, done))
 
     def stop(self) -> None:
@@ -39,6 +39,6 @@ class DiskThread:
                 job()
             except BaseException as error:
                 outcome = error
-            # If the loop is closed by now, the outcome does not matter any more.
+            # If the loop is closed by now, nobody waits for the outcome.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(done, outcome)

@@ -1,7 +1,7 @@
-"""The doors of a broker: TLS and logins of its listeners, and how many strangers may stand in them at once.
+"""TLS and login of the listeners, and the limit on the number of connections that have not passed them yet.
 
-A stranger is a client that has not established TLS yet, or has to log in and has not done so. This file must never see
-a request.
+A client is called a stranger until it has established TLS and, if the listener asks for it, has logged in. This file
+must never see a request.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from semel.security.tokens import OAUTHBEARER, TokenSettings
 
 
 class Doors:
-    """What a client passes before it is served."""
+    """The TLS and the logins of one broker's listeners."""
 
     def __init__(
         self,
@@ -41,19 +41,19 @@ class Doors:
         metrics: Metrics,
         events: Events,
     ) -> None:
-        """ListenersRefused, CertificatesRefused or TokensRefused if the listeners cannot be served like this."""
+        """ListenersRefused, CertificatesRefused or TokensRefused if these settings do not allow to serve the listeners."""
         check_listeners(listeners, insecure=insecure)
         if tokens is not None and not any(listener.takes_tokens for listener in listeners):
             raise ListenersRefused("tokens are taken over SASL_SSL alone, and no listener is SASL_SSL")
         for listener in listeners:
             if listener.protocol.uses_tls and tls is None:
                 raise ListenersRefused(f"listener {listener.name} is {listener.protocol}, and no certificate is named")
-        # Then a client may do what the access rules allow, and nothing else.
+        # If clients log in, the access rules are in force.
         self.ask_who_comes = any(listener.protocol is not SecurityProtocol.PLAINTEXT for listener in listeners)
         self._asks_for_logins = any(listener.protocol.uses_sasl for listener in listeners)
         self._certificates: Final = None if tls is None else Certificates(tls)
         self._tokens: Final = None if tokens is None else TokenKeys(tokens, events, time_of_day=time_of_day)
-        # Into which all layers of TLS receive, one after the other.
+        # The receive buffer that all TLS layers share, one after the other.
         self._tls_bytes = memoryview(bytearray(RECEIVED_BYTES))
         self._limits = limits
         self._metrics = metrics
@@ -62,7 +62,7 @@ class Doors:
         self._of_address: Counter[str] = Counter()
 
     def begin(self, runtime: Runtime) -> None:
-        """Make the secret of the log from which the salts of unknown users are derived, where there is none yet."""
+        """Make the log's secret for the salts of unknown users, if it has none yet."""
         if self._asks_for_logins and not runtime.log.state.users.secret:
             runtime.commit(LoginSecretMade(secrets.token_bytes(SECRET_BYTES)))
             runtime.pump.follow()
@@ -72,7 +72,7 @@ class Doors:
     # -- how a connection begins --------------------------------------------------------------------------------------
 
     def connection(self, host: Host, listener: Listener, users: Users) -> asyncio.BufferedProtocol:
-        """A new connection, with the login that its listener asks for, and behind TLS where the listener has it."""
+        """A new connection, with a login if its listener asks for one, and with TLS if its listener has it."""
         login = None
         if listener.protocol.uses_sasl:
             tokens = self._tokens if listener.takes_tokens else None
@@ -86,7 +86,7 @@ class Doors:
     # -- strangers ----------------------------------------------------------------------------------------------------
 
     def has_room(self, connection: Connection) -> bool:
-        """Whether one more client may take its time to say who it is."""
+        """Whether one more stranger may connect."""
         of_address = self._of_address[connection.address]
         return not connection.is_unknown or (
             len(self.strangers) < self._limits.unknown_connections_max
@@ -100,7 +100,7 @@ class Doors:
             self._of_address[connection.address] += 1
 
     def note_known(self, connection: Connection) -> None:
-        """A client has said who it is, or is gone."""
+        """A client is no longer a stranger, or has disconnected."""
         if connection in self.strangers:
             self.strangers.remove(connection)
             self._of_address[connection.address] -= 1
@@ -111,20 +111,22 @@ class Doors:
 
     @property
     def uses_tls(self) -> bool:
-        """Whether there are certificates to read again."""
+        """Whether a listener uses TLS."""
         return self._certificates is not None
 
     def principal_of(self, certificate: bytes | None) -> Principal:
-        """Whom a client's certificate names. NoName or ValueError for one that names nobody."""
+        """The principal that a client's certificate names. NoName or ValueError if it names none."""
         return ANONYMOUS if self._certificates is None else self._certificates.principal_of(certificate)
 
     def tls_failed(self, connection: Connection, reason: str) -> None:
-        """A client does not speak TLS, or not as it has to."""
+        """The TLS handshake with a client failed."""
         self._metrics.refused_handshakes += 1
         self._events.tell(logging.WARNING, "tls_refused", peer=connection.peer, reason=reason)
 
     def reload_certificates(self) -> None:
-        """Read the files of TLS again, for connections to come. What cannot be used changes nothing, and is told."""
+        """Read the files of TLS again, for new connections. If they cannot be used, nothing changes, and the reason is
+        logged.
+        """
         if self._certificates is None:
             return
         try:
@@ -135,6 +137,6 @@ class Doors:
             self._events.tell(logging.INFO, "certificates_read")
 
     def look_at_certificates(self) -> None:
-        """Read the files again if they are others than before."""
+        """Read the files again if they have changed."""
         if self._certificates is not None and self._certificates.has_changed():
             self.reload_certificates()

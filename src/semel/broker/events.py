@@ -1,8 +1,8 @@
-"""What an operator needs to know, one line for each event: `event=connection_closed peer=10.0.0.7:5123 reason="..."`.
+"""The log for operators, one line for each event: `event=connection_closed peer=10.0.0.7:5123 reason="..."`.
 
-Every line has this one shape, so that it can be searched and counted. What came from a client is quoted and escaped: a
-client cannot write lines of its own into this log. An event that occurs too often is counted in place of being told, so
-a flood of bad clients fills no disk. This file must never decide what happens next.
+All lines have the same form, so that they can be searched and counted. Text from clients is quoted and escaped, so that
+a client cannot forge lines. If an event occurs too often, it is only counted, so that a flood of bad clients cannot
+fill the disk. This file must never decide what happens next.
 """
 
 import json
@@ -16,7 +16,7 @@ from semel.broker.security_log import SECURITY_EVENTS, SecurityLog
 
 logger = logging.getLogger("semel")
 
-# Lines of one kind of event in a period; the first line of the next period says how many were left out.
+# The most lines for one kind of event in a period. The first line of the next period says how many were left out.
 LINES_MAX: Final = 10
 PERIOD_SECONDS: Final = 10.0
 
@@ -27,13 +27,13 @@ class Events:
     """The events of one broker."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, security_log: SecurityLog | None = None) -> None:
-        """Events about rights and logins go into the security log, too, whatever the level of this one."""
+        """Events about rights and logins also go to the security log, whatever the level of this log is."""
         self._clock = clock
         self._security_log = security_log
         self._periods: dict[str, _Period] = {}
 
     def tell(self, level: int, event: str, *, error: BaseException | None = None, **fields: object) -> None:
-        """Log an event by its name, with its fields. `error` adds a traceback, and is only for bugs in semel."""
+        """Log an event with its fields. `error` adds a traceback, and is only for bugs in semel."""
         if self._security_log is not None and event in SECURITY_EVENTS:
             self._write_security(event, fields)
         if not logger.isEnabledFor(level):
@@ -76,7 +76,7 @@ def line(event: str, fields: dict[str, object]) -> str:
 
 def _shown(value: object) -> str:
     if isinstance(value, tuple):
-        # A client may change thousands of rules at once: their number is enough here, and the security log has all.
+        # A client may change thousands of rules at once: here their number is enough, and the security log has all.
         value = len(value)
     text = f"{value:.3f}" if isinstance(value, float) else str(value)
     return text if _PLAIN.fullmatch(text) else json.dumps(text)

@@ -22,10 +22,10 @@ HANGING_UP: Final[Sequence[Buffer]] = (b"",)
 
 
 class Parked(Protocol):
-    """A request that waits for something to happen."""
+    """A request that waits, for example for records or for other members."""
 
     def give_up(self) -> None:
-        """The client is gone, and could not be answered any more."""
+        """The client has disconnected, so it cannot be answered any more."""
 
     def answer_now(self) -> None:
         """Answer without waiting any longer."""
@@ -128,17 +128,17 @@ class Exchange:
         self.connection.note_answer(self)
 
     def reply_nothing(self) -> None:
-        """There is no answer to this request."""
+        """End a request that gets no answer (Produce with acks=0)."""
         self.reply(())
 
     def reply_by_hanging_up(self, after: int = 0) -> None:
-        """Break the connection where the answer would have gone: there is no other way to say what is wrong."""
+        """Close the connection in place of an answer, because the protocol has no other way to report the error."""
         # The requests behind this one are not served: their sender could never know how far the broker got.
         self.connection.stop_serving()
         self.reply(HANGING_UP, after)
 
     def end_connection(self) -> None:
-        """Serve no request that comes behind this one, and end the connection when its answer has gone."""
+        """Serve no later request, and close the connection when this answer is sent."""
         self.connection.finish()
 
     def throttle(self, key: str | None = None, amount: float = 0) -> int:
@@ -147,7 +147,7 @@ class Exchange:
         return self.connection.throttle(self, key, amount)
 
     def refuse(self, error: ProtocolError) -> None:
-        """These bytes are no request, and it is unknown where the next one begins."""
+        """End the connection because of an invalid request."""
         self.connection.refuse(error)
 
     def park(self, parked: Parked) -> None:
@@ -159,7 +159,7 @@ class Exchange:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the connection was lost while this was served: its client cannot be answered."""
+        """Whether the connection was lost while this request was served."""
         return self.connection.is_lost
 
     @property
@@ -182,12 +182,12 @@ class Exchange:
 
     @property
     def principal(self) -> Principal:
-        """The name under which the client has logged in, or `ANONYMOUS`."""
+        """The principal of the client; `ANONYMOUS` before a login."""
         return self.connection.principal
 
     @property
     def login(self) -> Login | None:
-        """The login of the connection; None where the listener asks for none."""
+        """The login of the connection; None if the listener asks for none."""
         return self.connection.login
 
     def note_login(self) -> None:
@@ -196,5 +196,5 @@ class Exchange:
 
     @property
     def connection_number(self) -> int:
-        """Which connection it came over: a later one has a higher number."""
+        """The number of the connection: a later one has a higher number."""
         return self.connection.number

@@ -1,7 +1,7 @@
 """The broker's counters as Prometheus' text format, version 0.0.4. Made only when a client asks; changes nothing.
 
-Label values are names that this program chose, never a client's, so the number of series is bounded and nothing has to
-be escaped.
+Label values are always names from this program and never from a client, so the number of series is bounded, and nothing
+has to be escaped.
 """
 
 from collections import Counter
@@ -20,7 +20,7 @@ _API_NAMES: Final = {
     for api_key, handler in HANDLERS.items()
 }
 
-# Labels as they are written, and the value.
+# The labels as text, and the value.
 _Sample = tuple[str, float]
 
 
@@ -65,15 +65,20 @@ def _batches(broker: Broker) -> Iterator[str]:
 def _compaction(broker: Broker) -> Iterator[str]:
     metrics = broker.metrics
     yield from _family("counter", "compactions_total", "Passes over compacted partitions.", metrics.compactions)
-    yield from _family("counter", "compacted_bytes_total", "Bytes of segments looked through.", metrics.compacted_bytes)
     yield from _family(
-        "counter", "compaction_removed_records_total", "Records taken away.", metrics.compaction_removed_records
+        "counter", "compacted_bytes_total", "Bytes of segments that compaction read.", metrics.compacted_bytes
     )
-    yield from _family("counter", "compaction_seconds_total", "Time that passes took.", metrics.compaction_seconds)
+    yield from _family(
+        "counter",
+        "compaction_removed_records_total",
+        "Records that compaction removed.",
+        metrics.compaction_removed_records,
+    )
+    yield from _family("counter", "compaction_seconds_total", "Time that compaction took.", metrics.compaction_seconds)
     yield from _family(
         "counter",
         "compaction_unopened_batches_total",
-        "Batches that stayed as they are because they cannot be opened, or are too large when opened.",
+        "Batches that compaction left as they are, because they cannot be decompressed or would be too large.",
         metrics.compaction_unopened_batches,
     )
 
@@ -128,7 +133,7 @@ def _groups(broker: Broker) -> Iterator[str]:
     yield from _family(
         "counter",
         "group_events_total",
-        "Rebalances that were completed, groups that became empty, members that were silent for too long or late.",
+        "Completed rebalances, groups that became empty, and members that were removed as silent or late.",
         [(f'{{event="{event}"}}', count) for event, count in metrics.group_events.items()],
     )
     yield from _family(
@@ -140,7 +145,7 @@ def _groups(broker: Broker) -> Iterator[str]:
         "Offsets that consumers and transactions committed.",
         metrics.committed_offsets,
     )
-    yield from _family("counter", "forgotten_offsets_total", "Offsets that were too old.", metrics.forgotten_offsets)
+    yield from _family("counter", "forgotten_offsets_total", "Offsets that expired.", metrics.forgotten_offsets)
 
 
 def _durability(broker: Broker) -> Iterator[str]:
@@ -155,13 +160,13 @@ def _durability(broker: Broker) -> Iterator[str]:
     yield from _family(
         "counter", "fsynced_bytes_total", "Journal bytes that were synced.", metrics.synced_entries_bytes
     )
-    yield from _family("gauge", "journal_position_bytes", "Where the journal ends.", log.end)
-    yield from _family("gauge", "journal_synced_bytes", "Up to where the journal is durable.", log.synced)
+    yield from _family("gauge", "journal_position_bytes", "The position at the end of the journal.", log.end)
+    yield from _family("gauge", "journal_synced_bytes", "The position up to which the journal is durable.", log.synced)
     yield from _family("gauge", "journal_lag_bytes", "Journal bytes that are not durable yet.", log.end - log.synced)
     yield from _family("counter", "checkpoints_total", "Checkpoints that were written.", metrics.checkpoints)
     yield from _family("counter", "storage_errors_total", "Writes that the disk refused.", metrics.storage_errors)
     yield from _family(
-        "gauge", "up", "1, or 0 once the disk failed and the broker stopped.", int(not broker.failed.done())
+        "gauge", "up", "1, or 0 after the disk failed and the broker stopped serving.", int(not broker.failed.done())
     )
 
 
@@ -171,7 +176,7 @@ def _store(broker: Broker) -> Iterator[str]:
     yield from _family(
         "counter",
         "takeovers_total",
-        "How often a broker on the store has taken over from another one, since the store was begun.",
+        "How often a broker on the store has taken over from another one, since the store was first used.",
         0 if role is None else role.takeovers,
     )
     yield from _family(
@@ -185,12 +190,12 @@ def _store(broker: Broker) -> Iterator[str]:
     yield from _family(
         "gauge",
         "store_under_way_bytes",
-        "Journal bytes that were sent to the store and are not known to be there.",
+        "Journal bytes that were sent to the store and that it has not acknowledged yet.",
         0 if role is None else role.journal.bytes_under_way,
     )
     yield from _histogram(
         "store_create_seconds",
-        "From the sending of a slot to the certainty that it is in the store.",
+        "From the sending of a slot to the acknowledgement of the store.",
         {"": metrics.slot_creates},
     )
 
@@ -200,10 +205,16 @@ def _connections(broker: Broker) -> Iterator[str]:
     yield from _family("gauge", "connections", "Connections that are open.", metrics.connections_open)
     yield from _family("counter", "connections_total", "Connections that were opened.", metrics.connections_opened)
     yield from _family(
-        "counter", "connections_refused_total", "Connections beyond connections_max.", metrics.connections_refused
+        "counter",
+        "connections_refused_total",
+        "Connections that were refused because there were too many.",
+        metrics.connections_refused,
     )
     yield from _family(
-        "counter", "protocol_errors_total", "Connections that were closed for what they sent.", metrics.protocol_errors
+        "counter",
+        "protocol_errors_total",
+        "Connections that were closed because of an invalid request.",
+        metrics.protocol_errors,
     )
     yield from _family(
         "counter",
@@ -219,24 +230,26 @@ def _connections(broker: Broker) -> Iterator[str]:
         "Requests after which a client had to wait because of a quota.",
         metrics.throttled_requests,
     )
-    yield from _family(
-        "counter", "handshakes_refused_total", "Handshakes of TLS that failed.", metrics.refused_handshakes
-    )
+    yield from _family("counter", "handshakes_refused_total", "TLS handshakes that failed.", metrics.refused_handshakes)
     yield from _family("counter", "received_bytes_total", "Bytes that clients sent.", metrics.bytes_in)
-    yield from _family("counter", "sent_bytes_total", "Bytes that clients were sent.", metrics.bytes_out)
+    yield from _family("counter", "sent_bytes_total", "Bytes that were sent to clients.", metrics.bytes_out)
     yield from _family(
-        "gauge", "receive_buffer_bytes", "Memory for large requests on their way in.", broker.receive_memory.taken_bytes
+        "gauge", "receive_buffer_bytes", "Memory of the receive buffers.", broker.receive_memory.taken_bytes
     )
-    yield from _family("gauge", "unsent_bytes", "Answers that clients have not taken yet.", broker.unsent_bytes)
+    yield from _family(
+        "gauge", "unsent_bytes", "Bytes of answers that clients have not taken yet.", broker.unsent_bytes
+    )
 
 
 def _state(broker: Broker) -> Iterator[str]:
     log = broker.log
-    yield from _family("gauge", "access_rules", "Access rules that are kept.", len(log.state.access))
+    yield from _family("gauge", "access_rules", "Access rules that exist.", len(log.state.access))
     yield from _family("gauge", "topics", "Topics.", len(log.state.catalog))
     yield from _family("gauge", "partitions", "Partitions of all topics.", log.state.catalog.partition_count)
     states = log.state.partitions.producer_count
-    yield from _family("gauge", "producer_states", "Pairs of a producer and a partition on record.", states)
+    yield from _family(
+        "gauge", "producer_states", "Producers on record, each counted in each of its partitions.", states
+    )
     yield from _family("gauge", "fetch_sessions", "Sessions of incremental fetches.", len(broker.fetch_sessions))
 
 

@@ -1,11 +1,11 @@
-"""Whether a client has the right to what it asks for: the rights that there are, and the guard that each handler asks.
+"""Authorization: the rights that APIs need, and the guard that decides whether a client has them.
 
-A handler names the rights that its API needs in `RIGHTS`, and asks the guard for them one by one, with the name of the
-topic, the group or the transactional id. The guard answers by the access rules of the log (`semel.core.access`). They
-are in force where the broker asks its clients to log in; elsewhere everybody has every right, as in Apache Kafka
-without an authorizer. Super users have every right, whatever the rules say.
+A handler lists the rights that its API needs in `RIGHTS`, and asks the guard for each, with the name of the topic, the
+group or the transactional id. The guard decides by the access rules of the log (`semel.core.access`). They are in force
+if the broker asks its clients to log in, or was told to enforce them; otherwise every client has every right, as in
+Apache Kafka without an authorizer. Super users have every right, whatever the rules say.
 
-A right is asked for again behind every step, as everything is that may change meanwhile. Nothing here may know an API.
+A handler asks again after every step, because a rule may have changed meanwhile. Nothing here may know an API.
 """
 
 import logging
@@ -33,7 +33,7 @@ AccessChange = AccessRulesAdded | AccessRulesRemoved | UserCredentialSet | UserC
 
 
 class Right(NamedTuple):
-    """An operation on a resource of some type."""
+    """An operation on a type of resource."""
 
     operation: Operation
     resource_type: ResourceType
@@ -63,18 +63,18 @@ DESCRIBE_CLUSTER_CONFIGS: Final = Right(Operation.DESCRIBE_CONFIGS, ResourceType
 ALTER_CLUSTER_CONFIGS: Final = Right(Operation.ALTER_CONFIGS, ResourceType.CLUSTER)
 IDEMPOTENT_WRITE: Final = Right(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER)
 
-# Answers that are kept, or asking would cost a tenth of what it costs to take in a small batch: what ten thousand
-# clients ask for over and over. A longer name is not kept, or a client could fill the memory with them.
+# The number of cached answers, for ten thousand clients. Without the cache asking would take a tenth of the time of a
+# small batch. A longer name is not cached, because a client could fill the memory with such names.
 ANSWERS_MAX: Final = 10_000
 NAME_CHARACTERS_MAX: Final = 1_024
-# What a client is answered that lacks a right.
+# The error code for a client that lacks a right.
 _ERRORS: Final = {
     ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
     ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
-# The operations that clients are told of when they ask what they may do.
+# The operations in the answer to a client that asks what it may do.
 _SHOWN_OPERATIONS: Final = {
     ResourceType.TOPIC: (
         *(Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE, Operation.ALTER, Operation.DESCRIBE),
@@ -88,7 +88,7 @@ _SHOWN_OPERATIONS: Final = {
         *(Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS, Operation.IDEMPOTENT_WRITE),
     ),
 }
-# What stands in an answer to a client that did not ask what it may do.
+# In the answer to a client that did not ask what it may do.
 NOT_ASKED: Final = -(2**31)
 
 
@@ -109,12 +109,12 @@ class Guard:
         self._super_users = frozenset(super_users)
         self._metrics = metrics
         self._events = events
-        # The answers that were given as of this number of changes.
+        # The cached answers, and the number of changes of the rules for which they are right.
         self._answers: dict[tuple[Principal, str, Right, str | None], bool] = {}
         self._as_of = -1
 
     def allows(self, exchange: Exchange, right: Right, name: str = CLUSTER_NAME) -> bool:
-        """Whether the client has this right. If not, that is counted and noted: it gets an error."""
+        """Whether the client has this right. If not, that is counted and logged, because the client gets an error."""
         if self.sees(exchange, right, name):
             return True
         self._note(exchange, right, name)
@@ -128,17 +128,17 @@ class Guard:
             raise Refused(_ERRORS[right.resource_type], message)
 
     def error(self, exchange: Exchange, right: Right, name: str = CLUSTER_NAME) -> int:
-        """The same as an error code, which is 0 where the client has the right."""
+        """The same as an error code, which is 0 if the client has the right."""
         return ErrorCode.NONE if self.allows(exchange, right, name) else _ERRORS[right.resource_type]
 
     def sees(self, exchange: Exchange, right: Right, name: str = CLUSTER_NAME) -> bool:
-        """The same where a client without the right gets no error, but less."""
+        """The same if a client without the right gets no error, only a shorter answer."""
         if not self.in_force:
             return True
         return self._answer(exchange, right, name)
 
     def check_some(self, exchange: Exchange, right: Right) -> None:
-        """Refused with the cluster's error unless the client has the right for some resource, whichever it is."""
+        """Refused with the cluster's error unless the client has the right for at least one resource."""
         if self.in_force and not self._answer(exchange, right, None):
             self._note(exchange, right, "*")
             message = f"{exchange.principal} from {exchange.client_host} lacks {right.operation.name} on any"
@@ -150,7 +150,7 @@ class Guard:
         return sum(1 << one for one in operations if self.sees(exchange, Right(one, resource_type), name))
 
     def cluster_operations(self, exchange: Exchange) -> int:
-        """The same of the cluster; nothing for a client that may not describe it."""
+        """The same for the cluster; none for a client that may not describe it."""
         return self.operations(exchange, ResourceType.CLUSTER) if self.sees(exchange, DESCRIBE_CLUSTER) else 0
 
     def _answer(self, exchange: Exchange, right: Right, name: str | None) -> bool:

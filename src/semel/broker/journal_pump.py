@@ -1,10 +1,9 @@
-"""Makes what was appended durable, over and over, and then lets the waiting answers leave.
+"""Makes the journal durable again and again, and then sends the answers that wait for it.
 
-How a part of the journal becomes durable is the business of a `Sync`: on a disk one thread syncs the journal, and
-everything that was appended during a sync shares the next one; in a store of objects several parts are under way at
-once. So it is with checkpoints, which give files of the journal back. If a sync fails, or the log is torn, the
-broker has to stop: this calls `fail`, and begins nothing any more. This file must never know what an entry says or
-which request waits for it.
+A `Sync` makes parts of the journal durable: on a disk one thread syncs the journal, and all entries appended during a
+sync share the next one; in a store several parts are written at the same time. In the same way `Checkpoints` write
+checkpoints, which free files of the journal. If a sync fails, or the log is torn, the broker must stop: the pump calls
+`fail`, and does nothing more. This file must never know what an entry says or which request waits for it.
 """
 
 import asyncio
@@ -24,37 +23,39 @@ from semel.storage.log import Log
 
 Durability = Literal["fsync", "os"]
 
-# Turns of the event loop that a sync waits at most. Clients send a request for each partition, one right behind the
-# other: a sync that begins with the first has the others wait for two. More turns would leave the disk idle under load.
+# The most turns of the event loop for which a sync waits. Clients send a request for each partition, one right after
+# the other: if a sync began with the first, the others would wait for two. More turns would leave the disk idle under
+# load.
 GATHERING_TURNS_MAX: Final = 8
 
 
 class Sync(Protocol):
     """Makes the journal durable, part by part."""
 
-    # Whether what was appended outlives the process before it is durable.
+    # Whether appended entries survive the end of the process before they are durable.
     outlives_kills: bool
 
     @property
     def is_busy(self) -> bool:
-        """Whether no part can be begun now."""
+        """Whether no further part can be begun now."""
 
     @property
     def has_work(self) -> bool:
-        """Whether there is something that is neither durable nor under way."""
+        """Whether there are entries that are neither durable nor under way."""
 
     def begin(self, done: Callable[[int, Outcome], None]) -> int:
-        """Begin with the next part; answer the position behind it. `done` gets that position when all before it is
-        durable, or the reason why it never will be."""
+        """Begin with the next part; return the position behind it. `done` gets that position when everything before it
+        is durable, or the error.
+        """
 
     def stop(self) -> None:
-        """Begin nothing any more, and return when what is under way on the disk is done."""
+        """Begin nothing more, and wait for the disk."""
 
 
 class DiskSync:
     """The sync of a journal in the directory."""
 
-    # It is written at once, and only a loss of power takes it.
+    # An entry is written to the page cache at once, and only a power failure can lose it then.
     outlives_kills = True
 
     def __init__(self, log: Log, thread: DiskThread) -> None:
@@ -64,11 +65,11 @@ class DiskSync:
 
     @property
     def has_work(self) -> bool:
-        """Whether something was appended since the last sync was begun, or is not durable."""
+        """Whether there are entries that the last sync did not include."""
         return self._log.end > self._log.synced
 
     def begin(self, done: Callable[[int, Outcome], None]) -> int:
-        """Sync all that is there."""
+        """Sync everything that has been appended."""
         job = self._log.begin_sync()
         self.is_busy = True
 
@@ -90,17 +91,17 @@ class DiskSync:
 
 
 class Checkpoints(Protocol):
-    """Keeps checkpoints, one at a time."""
+    """Writes checkpoints, one at a time."""
 
     @property
     def is_due(self) -> bool:
-        """Whether it is time for one, for a reason that the log does not know."""
+        """Whether a checkpoint is due for a reason that the log does not know."""
 
     def begin(self, job: CheckpointJob, done: Callable[[Outcome], None]) -> None:
-        """Write one; `done` is told on the event loop how that ended."""
+        """Write a checkpoint; `done` gets the outcome on the event loop."""
 
     def stop(self) -> None:
-        """Begin none any more, and return when what is under way on the disk is done."""
+        """Begin no more checkpoints, and wait for the disk."""
 
 
 class DiskCheckpoints:
@@ -112,7 +113,7 @@ class DiskCheckpoints:
         self._thread = thread
 
     def begin(self, job: CheckpointJob, done: Callable[[Outcome], None]) -> None:
-        """Replace the file."""
+        """Replace the checkpoint file."""
         self._thread.run(job.run, done)
 
     def stop(self) -> None:
@@ -121,10 +122,10 @@ class DiskCheckpoints:
 
 
 class Waiter(Protocol):
-    """Has answers that may not go before more of the journal is durable."""
+    """A connection with answers that wait until more of the journal is durable."""
 
     def send_answers(self) -> None:
-        """Send those that may go now."""
+        """Send the answers that need not wait any longer."""
 
 
 class JournalPump:
@@ -145,9 +146,10 @@ class JournalPump:
         note_progress: Callable[[], None],
         gather_seconds: float = 0.0,
     ) -> None:
-        """`fail` stops the broker for good; `note_progress` is called when answers may have left. A sync waits
-        `gather_seconds` for more to share it, or without them a turn or two of the event loop."""
-        # The position of the journal before which every change counts: answers that depend on it may go.
+        """`fail` stops the broker for good; `note_progress` is called when answers may have been sent. A sync waits
+        `gather_seconds` for more entries to share it; if that is 0, it waits a turn or two of the event loop.
+        """
+        # The position up to which the journal is settled: answers that depend on entries before it may be sent.
         self.settled = log.end
         self._log = log
         self._durability = durability
@@ -157,19 +159,19 @@ class JournalPump:
         self._events = events
         self._sync = sync
         self._gather_seconds = gather_seconds
-        # Up to where the journal is durable or on its way there.
+        # The position up to which syncs have been begun.
         self._begun = log.synced
         self._checkpoints = checkpoints
         self._fail = fail
         self._note_progress = note_progress
-        # In the order in which they came, so that the same events have the same outcome.
+        # In the order of arrival, so that a simulation is deterministic.
         self._waiting: dict[Waiter, None] = {}
         self._sync_scheduled = False
         self._makes_checkpoints = True
         self._halted = False
-        # After a checkpoint found no space there is a pause before the next one.
+        # After a checkpoint found no space on the disk, the next one waits until then.
         self._checkpoint_postponed = False
-        # Whether something was done about a full disk since the house was kept last.
+        # Whether a full disk was already dealt with since the last housekeeping.
         self._space_sought = False
 
     @property
@@ -177,24 +179,24 @@ class JournalPump:
         return bool(self._waiting)
 
     def begin_here(self) -> None:
-        """All that is in the log by now is durable: it was read from there."""
+        """Everything in the log up to now is durable, because it was read from the store."""
         self.settled = self._begun = self._log.end
 
     def wait(self, waiter: Waiter) -> None:
-        """`waiter` has answers that may go once more of the journal is settled."""
+        """Have `waiter` send its answers when more of the journal is settled."""
         self._waiting[waiter] = None
 
     def forget(self, waiter: Waiter) -> None:
-        """Forget a waiter whose connection is gone."""
+        """Forget a waiter whose connection was lost."""
         self._waiting.pop(waiter, None)
 
     @property
     def end_to_outlive_kills(self) -> int:
-        """Up to where the journal has to be durable before an answer that need not outlive more than this process."""
+        """The position up to which the journal must be durable before an answer that need only survive the process."""
         return 0 if self._sync.outlives_kills else self._log.end
 
     def follow(self) -> None:
-        """The journal may have grown: let it become durable, or count at once where the user chose so."""
+        """The journal may have grown: begin a sync, or, with `--durability os`, settle it at once."""
         if self._log.torn is not None:
             self._fail(self._log.torn)
         if self._log.end == self.settled or self._halted:
@@ -211,16 +213,19 @@ class JournalPump:
                 loop.call_soon(self._gather_for_sync, -1, GATHERING_TURNS_MAX)
 
     def write_refused(self, error: OSError) -> None:
-        """A write was refused, most often by a full disk: nothing was changed, and the client is told to try again."""
+        """A write failed, usually because the disk is full. Nothing was changed, and the client is told to
+        try again.
+        """
         self._metrics.storage_errors += 1
         self._events.tell(logging.ERROR, "write_refused", reason=error)
         if error.errno in OUT_OF_SPACE and not self._space_sought:
-            # A checkpoint gives files of the journal and deleted segments back; then retention can be written down.
+            # A checkpoint frees files of the journal and deleted segments; then there is space for the entries of
+            # retention.
             self._space_sought = True
             asyncio.get_running_loop().call_soon(self.begin_checkpoint)
 
     def look_for_space(self) -> Steps[None]:
-        """If the disk was full, delete what retention allows; and write a checkpoint if it is time."""
+        """If the disk was full, delete what retention allows; and write a checkpoint if one is due."""
         self._checkpoint_postponed = False
         if self._space_sought:
             self._space_sought = False
@@ -228,16 +233,16 @@ class JournalPump:
         self._checkpoint_if_due()
 
     def begin_checkpoint(self) -> None:
-        """Write a checkpoint, unless one is under way or the last one found no space a moment ago."""
+        """Write a checkpoint, unless one is under way or the last one has just found no space."""
         if not self._makes_checkpoints or self._halted or self._checkpoint_postponed or self._log.checkpoint_running:
             return
         if self._durability == "os" and not self._sync.is_busy:
-            # No answer waits for this one; it closes the journal's files that are full.
+            # No answer waits for this sync; it closes the full files of the journal.
             self._begin_sync()
         self._turns.begin(self._checkpoint(), self._fail_over)
 
     def make_no_more_checkpoints(self) -> None:
-        """The broker begins to stop; the log makes the last one as it is closed."""
+        """The broker begins to stop; `Log.close` writes the last checkpoint."""
         self._makes_checkpoints = False
 
     def halt(self) -> None:
@@ -245,7 +250,7 @@ class JournalPump:
         self._halted = True
 
     def stop(self) -> None:
-        """Begin nothing any more, and return when what is under way in the threads is done."""
+        """Begin nothing more, and wait for the threads."""
         self.halt()
         self._sync.stop()
         self._checkpoints.stop()
@@ -253,7 +258,7 @@ class JournalPump:
     # -- syncs --------------------------------------------------------------------------------------------------
 
     def _gather_for_sync(self, end_before: int, turns_left: int) -> None:
-        """Begin a sync once a turn of the event loop has brought nothing that could share it."""
+        """Begin a sync after a turn of the event loop in which no entry was added that could share it."""
         end = self._log.end
         if end != end_before and turns_left:
             asyncio.get_running_loop().call_soon(self._gather_for_sync, end, turns_left - 1)
@@ -269,7 +274,7 @@ class JournalPump:
             self._begun = target
 
     def _end_sync(self, target: int, error: Outcome) -> None:
-        """If this breaks off in the middle, what is durable is unknown, and clients would wait."""
+        """A sync has ended. If this function fails half-way, it is unknown what is durable, and clients would wait."""
         try:
             if error is not None:
                 self._fail(error)
@@ -331,7 +336,7 @@ class JournalPump:
             self._fail(error)
 
     def _or_fail(self, take_note: Callable[[Outcome], None]) -> Callable[[Outcome], None]:
-        """Call `take_note`, and fail if it breaks off: then it is unknown what is durable, and clients would wait."""
+        """Call `take_note`. If it raises, stop the broker: it is unknown what is durable, and clients would wait."""
 
         def guarded(outcome: Outcome) -> None:
             try:

@@ -1,9 +1,8 @@
-"""What the members of all groups have in common, whichever protocol their group speaks.
+"""Keeps track of the members of all groups, whichever protocol they speak.
 
-That is the memory they take together, the number of groups, which is shared out by address, and the connection over
-which each member was heard last: the kernel ends the connections of a process that was killed. A member is on record
-with one connection, the last, and is forgotten with the member or with the connection. This file must never decide what
-a lost connection means.
+It counts the memory of all members together, the groups that each address has put on record, and the connection that
+each member used last, because the kernel closes the connections of a process that was killed. This file must never
+decide what a lost connection means.
 """
 
 import logging
@@ -28,13 +27,13 @@ class Members:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        # How many groups each address has put on record since the start; older ones are charged to no address.
+        # How many groups each address has put on record since the start; groups from before are charged to no address.
         self._shares = Shares(runtime.limits.groups_max, "groups")
-        # What the members of each group take in memory.
+        # The memory of the members of each group.
         self._sizes: dict[str, int] = {}
         self._size_bytes = 0
         self._connection_of: dict[MemberName, int] = {}
-        # In the order in which they were heard, so that the same events have the same outcome.
+        # In the order in which members were heard, so that a simulation is deterministic.
         self._members_of: dict[int, dict[MemberName, None]] = {}
 
     def tell(self, event: str, group: str, **fields: object) -> None:
@@ -44,7 +43,7 @@ class Members:
 
     @contextmanager
     def founding(self, group: str, address: str) -> Iterator[None]:
-        """Wrap a change that may put a group on record: refused if this address has taken its share of them."""
+        """A context for a change that may put a group on record; Refused if this address has used up its share."""
         groups, now_ms = self._runtime.log.state.groups, self._runtime.clock.now_ms()
         horizon_ms = now_ms - self._runtime.limits.offsets_retention_ms
         is_new = groups.named(group) is None
@@ -57,7 +56,7 @@ class Members:
     # -- memory -------------------------------------------------------------------------------------------------
 
     def check_growth(self, more_bytes: int) -> None:
-        """Refuse a change by which all groups together would take more memory than they may."""
+        """Refuse a change with which the members of all groups together would take too much memory."""
         if more_bytes > 0 and self._size_bytes + more_bytes > self._runtime.limits.groups_bytes_max:
             raise Refused(GROUP_MAX_SIZE_REACHED, f"the members of all groups take {self._size_bytes} bytes")
 
@@ -87,7 +86,7 @@ class Members:
                 del self._members_of[connection_number]
 
     def connection_lost(self, connection_number: int) -> list[MemberName]:
-        """The connection is gone: the members that were heard over it last."""
+        """Forget a lost connection; return the members that used it last."""
         members = list(self._members_of.pop(connection_number, ()))
         for member in members:
             del self._connection_of[member]

@@ -1,21 +1,20 @@
-"""What the broker counts, from its first second on. Plain integers on the hot path; text only when a client asks.
+"""The counters of the broker: plain integers, which become text only when a client asks for them.
 
-The words are those of the rules: accepted, duplicate, gap, fenced. The counters of one outcome each add up to the
-batches that were judged.
+Batches are counted by outcome: accepted, duplicate, gap, fenced. The sum of these is the number of judged batches.
 """
 
 from bisect import bisect_left
 from typing import Final, Literal
 
-# Upper bounds of the latency histograms, in seconds: from a request in memory to a disk that is stuck.
+# Upper bounds of the latency histograms, in seconds: from a request served in memory to a disk that is stuck.
 LATENCY_BOUNDS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 
-# How a transaction may end: as its producer wished, because a successor claimed its id, or because it took too long.
+# The ways a transaction may end: by its producer, because a successor claimed its id, or by its timeout.
 TransactionOutcome = Literal["committed", "aborted", "fenced", "timed_out"]
 
 
 class Histogram:
-    """How many observations fell below each bound; the last place counts those above all."""
+    """How many observations fell below each bound; the last counter is for those above all bounds."""
 
     __slots__ = ("counts", "total")
 
@@ -83,9 +82,9 @@ class Metrics:
         self.ended_transactions: dict[TransactionOutcome, int] = dict.fromkeys(
             ("committed", "aborted", "fenced", "timed_out"), 0
         )
-        # Requests about transactions whose sender had a successor, or had taken too long.
+        # Requests about transactions whose sender was fenced, by a successor or by a timeout.
         self.fenced_requests = 0
-        # What befell groups, by the names of the events.
+        # Events of groups, by name.
         self.group_events = dict.fromkeys(("group_rebalanced", "group_emptied", "member_expired"), 0)
         # Requests, or parts of requests, whose client lacked a right.
         self.access_denied = 0
@@ -102,27 +101,27 @@ class Metrics:
         self.refused_handshakes = 0
         self.storage_errors = 0
         self.checkpoints = 0
-        # Passes over partitions, what they read and took away, and batches that stayed as they could not be opened.
+        # Compaction: passes, bytes read, records removed, and batches left alone because they could not be opened.
         self.compactions = 0
         self.compacted_bytes = 0
         self.compaction_removed_records = 0
         self.compaction_unopened_batches = 0
         self.compaction_seconds = 0.0
-        # Offsets of groups, by consumers and by transactions.
+        # Offsets that consumers and transactions committed.
         self.committed_offsets = 0
-        # Those that were too old.
+        # Offsets that expired.
         self.forgotten_offsets = 0
-        # What was not used for too long: producers, each counted in each of its partitions, and transactional ids.
+        # Producers, each counted in each of its partitions, and transactional ids that were unused for too long.
         self.forgotten_producers = 0
-        # Those that were refused by a limit, each time one was tried.
+        # Attempts to put a producer on record that a limit refused.
         self.refused_producers = 0
         self.forgotten_transactional_ids = 0
         self.syncs = 0
-        # Answers that waited for those syncs: divided by `syncs` this is the batch of the group commit.
+        # Connections that waited for these syncs: divided by `syncs` this is the size of a group commit.
         self.sync_waiters = 0
         self.synced_entries_bytes = 0
         self.latencies: dict[int, Histogram] = {}
-        # Slots that were created in a store, and how long each took to be certain.
+        # Slots that were created in a store, and how long the store took to acknowledge each.
         self.slots = 0
         self.slot_bytes = 0
         self.slot_creates = Histogram()
@@ -140,11 +139,11 @@ class Metrics:
 
     @property
     def judged_batches(self) -> int:
-        """Batches on whose claim there was a verdict."""
+        """Batches with a claim, on which there was a verdict."""
         return self.accepted_batches + self.duplicate_batches + self.gap_batches + self.fenced_batches
 
     def note_slot(self, seconds: float, size: int) -> None:
-        """A slot is certain to be in the store."""
+        """The store has acknowledged a slot."""
         self.slots += 1
         self.slot_bytes += size
         self.slot_creates.observe(seconds)

@@ -1,11 +1,11 @@
-"""What an operator's tools get over HTTP: /metrics for Prometheus; /decisions, the verdicts on batches as they fall.
+"""A small HTTP server for an operator's tools: /metrics for Prometheus, and /decisions, a stream of verdicts.
 
-This is small rather than able: a bounded number of connections, a bounded request, a deadline. An answer ends its
-connection; /decisions is a stream of server-sent events, and goes on until its client goes. Whatever a client sends
-must never hold up or break the broker.
+It is simple on purpose: the number of connections and the size of a request are bounded, and each request has a
+deadline. An answer ends its connection; only /decisions, a stream of server-sent events, goes on until its client
+disconnects. Nothing that a client sends may hold up or break the broker.
 
-There is no login here, and a decision names topics and producers. So it is told to this machine alone, unless the
-operator trusts the network; and to no page of a browser, whether it asks from another site or has its own name resolve
+There is no login here, and a decision names topics and producers. So decisions are sent only to clients on this
+machine, unless the operator trusts the network; and never to a page in a browser, even if the name of its site resolves
 to this machine (DNS rebinding).
 """
 
@@ -23,11 +23,11 @@ METRICS_PATH: Final = "/metrics"
 DECISIONS_PATH: Final = "/decisions"
 REQUEST_BYTES_MAX: Final = 8 * 1024
 CONNECTIONS_MAX: Final = 16
-# For a request to come in and for its answer to be taken; and for an event of a stream.
+# The deadline for a request to arrive and its answer to be taken, and for each event of a stream.
 DEADLINE_SECONDS: Final = 10.0
-# Decisions that fall within this time share an event: nobody reads faster.
+# The decisions within this time share an event: nobody reads faster.
 GATHER_SECONDS: Final = 0.1
-# A stream on which nothing happens says so, or nobody would learn that its connection is gone.
+# After this time without a decision, an empty event is sent: otherwise a lost connection would go unnoticed.
 QUIET_SECONDS_MAX: Final = 15.0
 
 _STREAM_HEAD: Final = (
@@ -38,12 +38,12 @@ _STREAM_HEAD: Final = (
 class _Request(NamedTuple):
     method: str
     path: str
-    # By their names in small letters.
+    # By their names in lower case.
     headers: dict[str, str]
 
 
 class _Refused(Exception):
-    """The request gets this answer and no other."""
+    """Refuses a request with this answer."""
 
     def __init__(self, status: str, body: str, header: str = "") -> None:
         super().__init__(status)
@@ -53,11 +53,12 @@ class _Refused(Exception):
 async def serve_metrics(
     broker: Broker, host: str, port: int, *, insecure: bool = False, deadline_seconds: float = DEADLINE_SECONDS
 ) -> asyncio.Server:
-    """Listen; OSError if the port cannot be had. Close what is returned to stop. With `insecure` other machines may ask
-    for decisions, too."""
+    """Listen; OSError if the port is not free. Close the returned server to stop. With `insecure` other machines, too,
+    may ask for decisions.
+    """
     listener = Listener(host=host, port=port)
     tells_decisions = insecure or listener.is_on_loopback
-    # Those that the operator has chosen: nobody else can have one of them resolve to this machine.
+    # The names that the operator has chosen: no attacker can make one of them resolve to this machine.
     chosen = {host, *(name for one in broker.listeners for name in (one.host, one.reached_at[0]))}
     names = {"localhost", *(name.lower() for name in chosen if name)}
     open_connections = 0
@@ -80,15 +81,15 @@ async def serve_metrics(
                 finally:
                     broker.decisions.unsubscribe(subscription)
         except (OSError, TimeoutError, asyncio.CancelledError):
-            # Cancelled is who is still here when the loop ends; some versions of asyncio would print that.
+            # A task is cancelled if it still runs when the loop ends; some versions of asyncio would print that.
             pass
         finally:
             open_connections -= 1
-            # At once: what has not been taken by now will not be waited for.
+            # Abort, because the client will not take the rest.
             writer.transport.abort()
 
     async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Subscription | None:
-        """Answer a request, or answer with the subscription whose decisions are to follow."""
+        """Answer a request; return the subscription if a stream of decisions is to follow."""
         try:
             request = await _read(reader)
             if request.method != "GET":
@@ -115,7 +116,7 @@ async def _read(reader: asyncio.StreamReader) -> _Request:
     try:
         line = await reader.readuntil(b"\n")
         method, target, protocol = line.decode("ascii").split()
-        # All of them have to be read, or the end of the connection would look like an error.
+        # All headers must be read, or the client would see a connection error in place of the answer.
         size = len(line)
         while (line := await reader.readuntil(b"\n")).strip():
             size += len(line)
@@ -124,7 +125,7 @@ async def _read(reader: asyncio.StreamReader) -> _Request:
             name, _, text = line.decode("latin-1").partition(":")
             headers[name.strip().lower()] = text.strip()
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError):
-        raise _Refused("400 Bad Request", "this is no HTTP request\n") from None
+        raise _Refused("400 Bad Request", "this is not an HTTP request\n") from None
     if not protocol.startswith("HTTP/1."):
         raise _Refused("505 HTTP Version Not Supported", "HTTP/1.1 is spoken here\n")
     path = target.partition("?")[0]
@@ -134,8 +135,9 @@ async def _read(reader: asyncio.StreamReader) -> _Request:
 
 
 def _check_asker(headers: dict[str, str], names: set[str]) -> None:
-    """Refuse a page in a browser. A browser says when it asks for one, and it names the page's own host as this one
-    where that resolves to this machine."""
+    """Refuse a page in a browser. A browser sends an Origin or Sec-Fetch header for a page of another site; and if the
+    site's own name resolves to this machine, it sends that name as the Host.
+    """
     if "origin" in headers or headers.get("sec-fetch-site", "none") != "none":
         raise _Refused("403 Forbidden", "no page of a browser is told decisions\n")
     try:
@@ -155,8 +157,10 @@ async def _stream(
     writer: asyncio.StreamWriter,
     deadline_seconds: float,
 ) -> None:
-    """Write events until the client goes. One that does not take them loses decisions, and goes after a while."""
-    # What was written counts as taken only when the kernel has it.
+    """Write events until the client disconnects. A client that does not take them loses decisions, and is disconnected
+    after the deadline.
+    """
+    # With this limit, drain returns only when the kernel has all bytes.
     writer.transport.set_write_buffer_limits(0)
     writer.write(_STREAM_HEAD)
     going = asyncio.create_task(_end_with(subscription, reader))
@@ -172,7 +176,7 @@ async def _stream(
 
 
 async def _end_with(subscription: Subscription, reader: asyncio.StreamReader) -> None:
-    """Whatever the client sends now, it has not understood; most often it has gone."""
+    """End the subscription when the client sends anything, or, as is usual, disconnects."""
     try:
         await reader.read(1)
     except OSError:

@@ -1,7 +1,7 @@
-"""The answer of any API that says the same error about everything in a request.
+"""Builds the answer of any API that reports the same error for everything in a request.
 
-It is read off kio's schemas: an array of the answer mirrors the request's array of the same things. It must never say
-that anything was done.
+It follows kio's schemas: each array of the answer mirrors the array of the request with the same things. The answer
+must never say that anything was done.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from typing import Any, Final, get_args, get_origin
 from semel.wire.errors import ErrorCode
 from semel.wire.versions import FETCH
 
-# What the answer calls it, and what the request does, where they differ. A dot stands for the element itself.
+# The names of arrays and fields in answers whose requests have other names. A dot stands for the element itself.
 _ARRAYS: Final[Mapping[str, tuple[str, ...]]] = {
     "responses": ("topics", "topic_data"),
     "partition_responses": ("partition_data",),
@@ -29,7 +29,7 @@ _VALUES: Final[Mapping[str, tuple[str, ...]]] = {
     "key": ("key", "."),
     "name": ("name", "."),
 }
-# What stands where there is nothing to say.
+# The values of fields that have no meaning in an error.
 _NOTHING: Final[Mapping[str, object]] = {
     "string": "",
     "bytes": b"",
@@ -46,7 +46,7 @@ def refusal(api_key: int, version: int, request: Any, error: ErrorCode) -> dict[
 
     answer = _mirrored(load_response_schema(api_key, version), request, error)
     if api_key == FETCH and answer.get("responses"):
-        # The error of the whole answer is about the session.
+        # The top-level error of a Fetch answer is about the session.
         answer["error_code"] = ErrorCode.NONE
     return answer
 
@@ -75,7 +75,7 @@ def _value(field: Any, request: Any, error: ErrorCode) -> Any:
     if kafka_type == "uuid":
         return bytes(16)
     if kafka_type == "datetime_i64":
-        # There is no time where nothing was appended; in bytes that is -1, also where kio has None for it.
+        # A time is -1 in bytes if nothing was appended, also if kio's default is None.
         return -1
     if type(None) in parts:
         return None

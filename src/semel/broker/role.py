@@ -1,6 +1,6 @@
-"""Which of the brokers on a store this one is: it stands by while another is active, and becomes active after it.
+"""The role of a broker on a store: it stands by while another broker is active, and may become active after it.
 
-Everything that changes then is handed in: this file must never know what a request is, or how the broker begins.
+The actions at each change of role are passed in: this file must never know what a request is, or how the broker begins.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from semel.store import Store
 
 
 class Role:
-    """The role of one broker. It stands by until `epoch` is more than 0."""
+    """The role of one broker. It is on standby while `epoch` is 0."""
 
     def __init__(
         self, store: Store, lease_seconds: float, limits: Limits, metrics: Metrics, boot_clock: Callable[[], float]
@@ -34,7 +34,7 @@ class Role:
         """The lease is counted by `boot_clock`."""
         self.epoch = 0
         self.journal = SlotJournal(limits.store_pending_bytes_max)
-        # Since the log is there.
+        # Set when the log is open.
         self.writer: SlotWriter
         self._reader: SlotReader
         self._beginning: Beginning
@@ -44,12 +44,13 @@ class Role:
         self._boot_clock = boot_clock
         self._membership: Membership
         self._task: asyncio.Task[None] | None = None
-        # The lease of the broker that is active while this one stands by.
+        # The lease of the active broker, while this one is on standby.
         self._active: Lease | None = None
 
     async def open_log(self, open_files: Callable[[], Files], new_cluster_id: str, settings: LogSettings) -> Log:
-        """The log that gets what other brokers have written, and whose entries this one writes later. It begins with
-        the newest checkpoint. It is of the cluster that the store belongs to; of the new one if that is none."""
+        """Open the log: it begins with the newest checkpoint and follows the entries of other brokers, until this
+        broker writes its own. The cluster id is the store's; an empty store gets the new one.
+        """
         cluster_id = await cluster_of(self._store, new_cluster_id)
         files = open_files()
         take_as_cache(files, self._store.describe())
@@ -65,7 +66,7 @@ class Role:
         return log
 
     def checkpoints(self, worker: Worker, events: Events) -> StoreCheckpoints:
-        """What keeps the checkpoints of that log."""
+        """Writes the checkpoints of that log."""
 
         def tell(reason: str) -> None:
             events.tell(logging.WARNING, "store_not_cleared", reason=reason)
@@ -80,8 +81,9 @@ class Role:
         note_active: Callable[[Lease], None],
         fail: Callable[[BaseException], None],
     ) -> None:
-        """Return when this broker is active, or knows which one is; go on with it in the background. `note_active`
-        gets the lease of another one that is; `fail` is called when this broker has to end."""
+        """Return when this broker is active, or knows which one is; then go on in the background. `note_active` gets
+        the lease of another active broker; `fail` is called when this broker must stop.
+        """
         addresses = {listener.name: listener.reached_at for listener in listeners}
         self._membership = membership = Membership(
             self._store, self._reader, addresses, self._lease_seconds, self._boot_clock
@@ -115,39 +117,40 @@ class Role:
 
     @property
     def may_serve(self) -> bool:
-        """Whether this broker is active, and no other can have begun to serve."""
+        """Whether this broker is active, and its lease still excludes any other."""
         return self.epoch > 0 and self._membership.may_serve
 
     @property
     def node_id(self) -> int:
-        """The number of the broker that is active: its epoch, so that each takeover has another."""
+        """The node id of the active broker: its epoch, so that it changes with each takeover."""
         return self.epoch if self._active is None else self._active.epoch
 
     @property
     def takeovers(self) -> int:
-        """How often a broker on this store has followed another one, as far as this one has read."""
+        """How often a broker has taken over on this store, as far as this one has read."""
         return max(self._reader.history.epoch - 1, 0)
 
     @property
     def lag_bytes(self) -> int:
-        """By how many bytes of entries this broker is behind the active one; 0 if it is the active one."""
+        """How many bytes of entries this broker has yet to read; 0 if it is the active one."""
         return 0 if self.epoch else self._membership.lag_bytes
 
     def active_at(self, listener: Listener) -> tuple[str, int]:
-        """Where clients of this listener reach the active broker."""
+        """The host and port at which clients of this listener reach the active broker."""
         if self._active is None:
             return listener.reached_at
         addresses = self._active.addresses
         return addresses.get(listener.name) or next(iter(addresses.values()))
 
     def stop(self) -> None:
-        """Neither follow nor keep the lease any more."""
+        """Stop following the journal, and stop renewing the lease."""
         if self._task is not None:
             self._task.cancel()
 
     async def leave(self, *, is_clean: bool, is_durable: bool) -> None:
-        """Close the store. After an orderly end say first that nobody needs to wait for this broker, or to miss it;
-        an active one may say so if all that it holds is durable."""
+        """Close the store. After a clean stop release the lease first, so that no other broker has to wait for it to
+        expire; an active broker does so only if all its entries are durable.
+        """
         if is_clean and self._task is not None and (is_durable or not self.epoch):
             await self._membership.leave(is_active=self.epoch > 0)
         await self._store.close()

@@ -1,8 +1,8 @@
-"""What carries out a decision: the one runtime under transactions, groups, handlers and chores.
+"""Carries out decisions: the runtime that transactions, groups, handlers and chores share.
 
-A decision of the rules is an entry. `commit` appends it to the journal and applies it; the answer that shows it waits
-until the pump has made the journal durable up to there. Work for later gets a deadline on the alarm, and long work is
-done in turns. This file must never decide anything, and must never know a particular API.
+The rules decide by returning an entry. `commit` appends the entry to the journal and applies it; the answer to the
+client waits until the pump has made the journal durable up to there. Later work gets a deadline on the alarm, and long
+work is done in turns. This file must never decide anything, and must never know a particular API.
 """
 
 import logging
@@ -22,12 +22,12 @@ from semel.core.steps import Pace, Steps, at_once
 from semel.storage.log import Log
 from semel.storage.markers import PreparedEnd
 
-# The event that tells of a refused producer comes no more often than this.
+# The shortest time between two events about refused producers.
 PRODUCER_REFUSED_EVERY_MS: Final = 60_000
 
 
 class Runtime:
-    """The log of one broker with what moves it: clock, turns, alarm and pump; and what tells of faults."""
+    """The log of one broker with its clock, turns, alarm and pump, and the logging of faults."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Runtime:
     # -- decisions ----------------------------------------------------------------------------------------------
 
     def commit(self, entry: Entry, prepared: PreparedEnd | None = None) -> None:
-        """Make a decision part of the log. OSError, after it was counted, if the disk would not take it."""
+        """Write an entry to the journal and apply it. OSError, after it was counted, if the disk refused the write."""
         try:
             self.log.commit(entry, prepared)
         except OSError as error:
@@ -63,7 +63,7 @@ class Runtime:
             raise
 
     def prepare_end(self, entry: TransactionEnded) -> Steps[PreparedEnd]:
-        """Write the markers of an end that is to come. OSError, after it was counted, if the disk would not take it."""
+        """Write the markers of a transaction's end. OSError, after it was counted, if the disk refused the write."""
         try:
             return (yield from self.log.prepare_end(entry))
         except OSError as error:
@@ -71,7 +71,7 @@ class Runtime:
             raise
 
     def new_producer_id(self) -> int:
-        """A producer id that was never handed out. OSError, after it was counted, if the disk would not take it."""
+        """A new producer id. OSError, after it was counted, if the disk refused the write."""
         try:
             return self.log.new_producer_id(self.clock.now_ms())
         except OSError as error:
@@ -81,11 +81,11 @@ class Runtime:
     # -- work that no client waits for --------------------------------------------------------------------------
 
     def attempt(self, job: Callable[[], None]) -> None:
-        """Do work that no client asked for. If it breaks off, the error is logged here; a later chore tries again."""
+        """Do work that no client asked for. If it fails, the error is logged here; a later chore tries again."""
         self.turns.begin(at_once(job), self.note_end)
 
     def note_end(self, error: Exception | None) -> None:
-        """Log the error that such work broke off with, if it did."""
+        """Log the error with which such work ended, if it failed."""
         if isinstance(error, OSError):
             self.pump.write_refused(error)
         elif error is not None:
@@ -93,18 +93,18 @@ class Runtime:
         self.pump.follow()
 
     def _tell_of_fault(self, error: Exception) -> None:
-        """Log that the work of a deadline broke off. An error of the disk was logged when the entry was committed."""
+        """Log that the work of a deadline failed. An error of the disk was logged when the entry was committed."""
         self.note_end(None if isinstance(error, OSError) else error)
 
     # -- telling ------------------------------------------------------------------------------------------------
 
     def tell_of_slip(self, event: str, error: Exception, **fields: object) -> None:
-        """Tell the operator about work that broke off because of a bug."""
-        if self.log.torn is None:  # Otherwise the broker ends, and its last event says why.
+        """Log work that failed because of a bug."""
+        if self.log.torn is None:  # Otherwise the broker stops, and its last event says why.
             self.events.tell(logging.ERROR, event, error=error, **fields)
 
     def producer_refused(self, refusal: NoShareLeft) -> None:
-        """One more producer was refused. Its client may try again at once, so the event comes once a minute."""
+        """Count a refused producer, and log it at most once a minute: its client may try again at once."""
         self.metrics.refused_producers += 1
         now_ms = self.clock.steady_ms()
         if now_ms >= self._producer_refused_ms + PRODUCER_REFUSED_EVERY_MS:
@@ -112,6 +112,6 @@ class Runtime:
             self.events.tell(logging.WARNING, "producer_refused", reason=refusal)
 
     def read_failed(self, error: Exception) -> None:
-        """Records that should be there cannot be read."""
+        """Log that records on disk cannot be read."""
         self.metrics.storage_errors += 1
         self.events.tell(logging.ERROR, "read_failed", reason=error)

@@ -1,9 +1,9 @@
 """The security log: refused logins, denied requests, and what administrators change, as one JSON object in each line.
 
-`semel serve --security-log FILE` appends to a file of its own, which other tools read: it has every such event, where
-the log for operators (`events`) leaves out what occurs too often. What clients choose is escaped, so a client cannot
-write lines of its own, and nothing here is ever given a password. A flood is cut off at so many lines in a period; the
-next line says how many were left out. A file that was renamed or removed is made again, so that it can be rotated.
+`semel serve --security-log FILE` appends to a separate file, for other tools to read. It has every such event, while
+the log for operators (`events`) leaves out events that occur too often. Text from clients is escaped, so that a client
+cannot forge lines, and no password ever comes here. In a flood the number of lines in a period is limited; the next
+line says how many were left out. If the file was renamed or removed, it is created again, so that it can be rotated.
 """
 
 import contextlib
@@ -15,17 +15,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-# The events that go here.
+# The events in this log.
 SECURITY_EVENTS: Final = frozenset(
     (
         *("access_denied", "access_rules_added", "access_rules_removed", "login_refused", "quotas_changed"),
         "users_changed",
     )
 )
-# A hundred in a second on the average: more than a person reads, and less than 2 GB in a day.
+# A hundred each second on average: more than a person reads, and less than 2 GB a day.
 LINES_MAX: Final = 1_000
 PERIOD_SECONDS: Final = 10.0
-# Only the owner may read who does what.
+# Only the owner may read the file.
 _MODE: Final = 0o600
 
 
@@ -46,12 +46,12 @@ class SecurityLog:
         self._period_began = clock()
         self._lines = 0
         self._file = -1
-        # Why the last line could not be written, until one can.
+        # Why the last line could not be written; None if it was.
         self.failure: OSError | None = None
         self._open()
 
     def write(self, event: str, fields: Mapping[str, object]) -> None:
-        """Append an event. If the disk refuses it, `failure` says why; requests are served all the same."""
+        """Append an event. If the write fails, `failure` says why, and requests are served all the same."""
         now = self._clock()
         left_out = 0
         if now - self._period_began >= PERIOD_SECONDS:
@@ -84,7 +84,7 @@ class SecurityLog:
         self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _MODE)
 
     def _is_current(self) -> bool:
-        """Whether the open file is still the one of this name."""
+        """Whether the open file still has this name."""
         if self._file < 0:
             return False
         try:

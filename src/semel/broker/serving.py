@@ -1,7 +1,6 @@
-"""What the handler of an API may ask of its broker, and how a handler's steps are taken.
+"""The part of the broker that the handlers of APIs may use, and the running of a handler's steps.
 
-A handler sees `Serving` and nothing else of the broker: no sockets, no threads, no life. This file must never know a
-particular API.
+A handler sees only `Serving`: no sockets, no threads, no start and stop. This file must never know a particular API.
 """
 
 from collections.abc import Callable
@@ -31,9 +30,9 @@ from semel.wire.errors import ProtocolError
 
 
 class Serving(Protocol):
-    """What a handler may ask for."""
+    """The broker, as a handler sees it."""
 
-    # The state of everything, and what changes it.
+    # The state, and the objects that change it.
     log: Log
     runtime: Runtime
     transactions: TransactionCoordinator
@@ -42,7 +41,7 @@ class Serving(Protocol):
     members: Members
     groups: ClassicGroupCoordinator
     consumer_groups: ConsumerGroupCoordinator
-    # What it is all done by.
+    # The tools with which requests are served.
     clock: Clock
     turns: Turns
     pace: Pace
@@ -50,40 +49,40 @@ class Serving(Protocol):
     limits: Limits
     metrics: Metrics
     decisions: Decisions
-    # Of fetches: partitions in those that wait, and bytes that clients have not taken yet.
+    # The partitions in waiting fetches, and the bytes of answers that clients have not taken yet.
     fetch_sessions: FetchSessions
     waiting_partitions: int
     unsent_bytes: int
     key_checks: KeyChecks
-    # How the broker was set.
+    # The broker's settings.
     listeners: list[Listener]
     auto_create_topics: bool
     partitions_default: int
 
     @property
     def node_id(self) -> int:
-        """The number of the broker that is active: of this one, unless it stands by."""
+        """The node id of the active broker, which is this one unless it is on standby."""
 
     @property
     def is_active(self) -> bool:
-        """Whether this is the broker that may change things."""
+        """Whether this broker may change the log."""
 
     def active_at(self, listener: Listener) -> tuple[str, int]:
-        """The host and the port by which clients of this listener reach the active broker."""
+        """The host and the port at which clients of this listener reach the active broker."""
 
     def warm(self, stretches: list[Stretch], done: Callable[[], None]) -> None:
-        """Have records brought from the disk into memory without waiting for it, then call `done`."""
+        """Have a thread read records into the page cache, then call `done`."""
 
 
 class Handler(Protocol):
-    """What serves one kind of request, in steps. `body` is as it was until the last of them."""
+    """Serves requests of one API, in steps. `body` stays valid until the last step."""
 
     def __call__(self, broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]: ...
 
 
 def serve_on(broker: Serving, exchange: Exchange, steps: Steps[None], done: Callable[[], None] | None = None) -> None:
-    """Take these steps for a request, in as many turns of the event loop as they need. If they break off, the
-    connection ends.
+    """Run the steps of a request, in as many turns of the event loop as they need. If they fail, close the
+    connection.
     """
 
     def note_end(error: Exception | None) -> None:
@@ -92,7 +91,7 @@ def serve_on(broker: Serving, exchange: Exchange, steps: Steps[None], done: Call
         elif error is not None:
             request = {"client": exchange.client_id, "api": exchange.api_key, "version": exchange.version}
             broker.runtime.tell_of_slip("request_failed", error, peer=exchange.peer, **request)
-            # What it had changed before it broke off has to become durable all the same.
+            # The changes before the error must become durable all the same.
             broker.pump.follow()
             exchange.reply_by_hanging_up()
         if done is not None:

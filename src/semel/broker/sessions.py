@@ -1,12 +1,13 @@
 """Sessions of incremental fetches (KIP-227): the broker remembers which partitions a consumer reads.
 
-A consumer that reads a thousand partitions would list them all in every fetch and get them all in every answer. In a
-session it lists them once; later requests name only what changes, and answers only hold partitions that have records,
-an error, or a high watermark or log start that the consumer has not been told yet.
+Without a session a consumer of a thousand partitions lists all of them in every fetch, and every answer has all of
+them. In a session the consumer lists them once; later requests name only changes, and answers have only the partitions
+with records, with an error, or with a high watermark or log start that is new to the consumer.
 
-Every request of a session carries the next epoch. A request that was lost or sent twice is noticed by its epoch; the
-consumer is told and starts a new session. Sessions are bounded: the one longest unused makes way for a new one, if it
-was unused for long; otherwise the new consumer does without a session.
+Every request of a session has the next epoch. By the epoch the broker notices a request that was lost or sent twice;
+the consumer gets an error and starts a new session. The number of sessions is bounded: if it is reached, a new session
+replaces the one that was unused for the longest time, but only if that time is long enough; otherwise the new consumer
+gets no session.
 """
 
 import secrets
@@ -20,31 +21,31 @@ NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 EPOCH_LAST: Final = 2**31 - 1
-# A session that was used within this time is not given up for another one's sake.
+# A session that was used within this time is not replaced.
 KEPT_MS: Final = 120_000
-# No topic has a longer name. A session could otherwise be filled with megabytes of what does not exist.
+# No topic has a longer name. Without this limit a client could fill a session with megabytes of unknown names.
 NAME_CHARACTERS_MAX: Final = 249
 
-# A topic goes by name or, in newer versions, by id.
+# A request names a topic by its name or, in newer versions, by its id.
 TopicKey = str | bytes
 
 
 class Interest:
-    """One partition that is to be fetched, and what its reader was told of it last."""
+    """One partition of a session, with the offsets in the last answer about it."""
 
     __slots__ = ("marks", "name", "partition", "topic")
 
     def __init__(self, topic: TopicKey, partition: FetchPartition) -> None:
         self.topic = topic
         self.partition = partition
-        # What the topic was called when it was last there, for a session that knows it by its id.
+        # The topic's name when it last existed, for a session that knows the topic by its id.
         self.name: str | None = None
         # High watermark and log start; None before the first answer and after an error.
         self.marks: tuple[int, int] | None = None
 
 
 class FetchSession:
-    """The partitions of one consumer, in the order in which they are served next."""
+    """The partitions of one consumer, in the order in which the next fetch serves them."""
 
     __slots__ = ("by_id", "epoch", "interests", "session_id", "used_at_ms")
 
@@ -56,19 +57,19 @@ class FetchSession:
         self.interests: dict[tuple[TopicKey, int], Interest] = {}
 
     def serve_last(self, interest: Interest) -> None:
-        """This one had records; next time the others come first."""
+        """Move a partition whose records were sent to the end, so that the others come first next time."""
         key = (interest.topic, interest.partition.partition)
         if self.interests.pop(key, None) is not None:
             self.interests[key] = interest
 
 
 class FetchContext(NamedTuple):
-    """What one request amounts to: the partitions to look at, and the session they belong to, if any."""
+    """The meaning of one request: the partitions to fetch, and their session, if any."""
 
     error: int
     session: FetchSession | None
     interests: list[Interest]
-    # Whether partitions that have nothing new are left out of the answer.
+    # Whether the answer leaves out partitions without news.
     is_incremental: bool
 
 
@@ -76,10 +77,10 @@ class FetchSessions:
     """All sessions of a broker."""
 
     def __init__(self, sessions_max: int, partitions_max: int) -> None:
-        """`partitions_max` is for all sessions together: it bounds the memory whatever clients put into theirs."""
+        """`partitions_max` is for all sessions together, to bound their memory."""
         self._sessions_max = sessions_max
         self._partitions_max = partitions_max
-        # The longest unused one first.
+        # The least recently used first.
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
         self._partition_count = 0
 
@@ -87,7 +88,7 @@ class FetchSessions:
         return len(self._sessions)
 
     def resolve(self, request: FetchRequest, by_id: bool, now_ms: int) -> FetchContext:
-        """Which partitions a request asks for, once its session has been brought up to date."""
+        """Update the session of a request, and return the partitions that it asks for."""
         if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             self.end(request.session_id)
             interests = _listed(request)
@@ -105,7 +106,7 @@ class FetchSessions:
         session.used_at_ms = now_ms
         self._sessions.move_to_end(session.session_id)
         if not self._update(session, request):
-            # The consumer starts over, and does without a session.
+            # The consumer ends its session, and goes on without one.
             self.end(session.session_id)
             return FetchContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, None, [], False)
         return FetchContext(0, session, list(session.interests.values()), True)
@@ -136,7 +137,7 @@ class FetchSessions:
             self._partition_count -= len(session.interests)
 
     def _update(self, session: FetchSession, request: FetchRequest) -> bool:
-        """Bring the session up to date; False if it would have more partitions than sessions may have."""
+        """Update a session; False if all sessions together would then have too many partitions."""
         interests = session.interests
         self._partition_count -= len(interests)
         for name, topic_id, indexes in request.forgotten:

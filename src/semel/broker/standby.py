@@ -1,6 +1,6 @@
-"""What a broker answers that is not the active one: who is, and to all the rest that it is somebody else.
+"""The answers of a standby broker: it names the active broker, and refuses everything else.
 
-A client that is told so asks for Metadata or FindCoordinator again, gets the address of the active broker, and goes on
+After such an error a client sends Metadata or FindCoordinator again, gets the address of the active broker, and goes on
 there. Nothing here may change anything.
 """
 
@@ -12,7 +12,7 @@ from semel.core.steps import Steps
 from semel.wire import messages, versions
 from semel.wire.errors import ErrorCode
 
-# What is answered as the active broker would answer it, with the active broker's address.
+# The APIs that a standby answers as the active broker would, with the active broker's address.
 ANSWERED: Final = frozenset(
     (
         *(versions.API_VERSIONS, versions.METADATA, versions.FIND_COORDINATOR, versions.DESCRIBE_CLUSTER),
@@ -38,15 +38,15 @@ _COORDINATORS: Final = frozenset(
 
 
 def refused_by_a_standby(exchange: Exchange, body: memoryview) -> Steps[None]:
-    """Say of everything in a request that this is not the broker for it."""
+    """Answer that this is not the right broker for anything in the request."""
     api_key, version = exchange.api_key, exchange.version
     request = yield from messages.decode_request_in_steps(api_key, version, body)
     if api_key == versions.PRODUCE and request.acks == 0:
-        # There is no other way to make such a client look for its leader.
+        # There is no other way to make the client look for the leader.
         exchange.reply_by_hanging_up()
         return
     if api_key == versions.INIT_PRODUCER_ID and request.transactional_id is None:
-        # Any broker gives one, so there is no coordinator to look for.
+        # Without a transactional id any broker may answer, so the client would not look for a coordinator.
         error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     elif api_key in _LEADERS:
         error = ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -1,9 +1,10 @@
-"""TLS on a connection: between the socket, whose bytes are encrypted, and the connection, which sees them in the clear.
+"""TLS on a connection: a layer between the socket, with encrypted bytes, and the connection, which sees plain ones.
 
-`TlsLayer` is a protocol to the socket's transport, and a transport to the connection. The event loop's own layer would
-tell of a client only when its handshake is over, and hold a buffer of 256 KB for each from the start. This one tells of
-it at once, so that strangers are counted and sent away; it receives into one buffer that all connections share, and
-encrypts no more ahead of the socket than `ENCRYPTED_BYTES_HIGH`, a slice at a time. It must never see a request.
+`TlsLayer` is a protocol for the socket's transport, and a transport for the connection. The event loop's own layer
+would report a client only after its handshake, and would hold a buffer of 256 KB for each client from the start. This
+one reports the client at once, so that strangers are counted and limited. It receives into one buffer that all
+connections share, and encrypts at most `ENCRYPTED_BYTES_HIGH` ahead of the socket, a slice at a time. It must never see
+a request.
 """
 
 import asyncio
@@ -14,16 +15,16 @@ from typing import Any, Final, Protocol, cast
 
 Buffer = bytes | bytearray | memoryview
 
-# One for all connections: it is emptied before the next one receives. What is not decrypted yet, because the connection
-# reads no further, is at most as much for each.
+# The receive buffer of all connections: it is emptied before the next one receives. While a connection has stopped
+# reading, it holds at most as many bytes that are not decrypted yet.
 RECEIVED_BYTES: Final = 64 * 1024
-# What is encrypted ahead of the socket; the rest waits as it is.
+# The most encrypted bytes ahead of the socket; the rest waits unencrypted.
 ENCRYPTED_BYTES_HIGH: Final = 256 * 1024
-# What is encrypted at once. A piece smaller than a record of TLS is joined with those behind it.
+# The size of a slice. Buffers smaller than a TLS record are joined.
 _SLICE_BYTES: Final = 128 * 1024
 _RECORD_BYTES: Final = 16 * 1024
 
-# A fatal alert: the version of the protocol is none that is spoken here.
+# The fatal alert protocol_version.
 _NO_TLS_ALERT: Final = bytes((0x15, 3, 1, 0, 2, 2, 70))
 
 
@@ -48,14 +49,14 @@ class Secured(Protocol):
         """TLS is established; `certificate` is the client's, in DER, if it has shown one."""
 
     def handshake_failed(self, reason: str) -> None:
-        """The client does not speak TLS, or not as it has to. The layer ends the connection."""
+        """The TLS handshake failed. The layer ends the connection."""
 
 
 class TlsLayer(asyncio.BufferedProtocol):
     """The TLS of one connection."""
 
     def __init__(self, secured: Secured, context: ssl.SSLContext, shared: memoryview) -> None:
-        """`shared` is the buffer into which all layers of an event loop receive."""
+        """`shared` is the receive buffer of all layers of an event loop."""
         self._secured = secured
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
@@ -66,10 +67,10 @@ class TlsLayer(asyncio.BufferedProtocol):
         self._is_lost = False
         self._is_closing = False
         self._has_ended = False
-        # The connection does not want to read any more for now.
+        # Whether the connection has stopped reading for now.
         self._reading_paused = False
         self._decrypting = False
-        # What is to be encrypted when the socket has taken what was before it.
+        # Plain bytes to encrypt when the socket has taken those before them.
         self._waiting: deque[Buffer] = deque()
         self._waiting_bytes = 0
         self._bytes_high = 0
@@ -112,14 +113,14 @@ class TlsLayer(asyncio.BufferedProtocol):
     # -- what comes in ------------------------------------------------------------------------------------------------
 
     def _shake_hands(self) -> bool:
-        """Go on with the handshake; whether it is over."""
+        """Go on with the handshake; return whether it is over."""
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
             self._flush()
             return False
         except ssl.SSLError as error:
-            # OpenSSL says why, unless these bytes are no TLS at all; the client is told of those, too.
+            # OpenSSL sends an alert, except if the bytes are not TLS at all; then this sends one.
             if self._outgoing.pending:
                 self._flush()
             else:
@@ -133,7 +134,7 @@ class TlsLayer(asyncio.BufferedProtocol):
         return not self._is_lost and not self._transport.is_closing()
 
     def _decrypt(self) -> None:
-        """Hand on what has arrived, as long as the connection takes it."""
+        """Decrypt the bytes that have arrived for the connection, unless it has stopped reading."""
         if self._decrypting:
             return
         self._decrypting = True
@@ -153,13 +154,13 @@ class TlsLayer(asyncio.BufferedProtocol):
                         self.close()
                     break
                 self._secured.buffer_updated(cast(int, count))
-            # An answer to what TLS asks by itself, such as a change of keys.
+            # TLS itself may have to answer, for example to a change of keys.
             self._flush()
         finally:
             self._decrypting = False
 
     def _end(self) -> bool:
-        """The client sends nothing more; whether the connection still has to answer."""
+        """The client will send nothing more; return whether the connection still has answers to send."""
         if self._has_ended:
             return True
         self._has_ended = True
@@ -183,7 +184,7 @@ class TlsLayer(asyncio.BufferedProtocol):
 
     def resume_reading(self) -> None:
         self._reading_paused = False
-        # From the loop, and not from within the caller, who is in the middle of serving.
+        # From the event loop, and not from within the caller, which is serving a request.
         asyncio.get_running_loop().call_soon(self._read_on)
 
     def _read_on(self) -> None:
@@ -204,7 +205,7 @@ class TlsLayer(asyncio.BufferedProtocol):
         return self._is_closing or self._transport.is_closing()
 
     def close(self) -> None:
-        """End the connection when all that was written has gone."""
+        """Close the connection when everything written is sent."""
         self._is_closing = True
         self._encrypt()
 
@@ -215,7 +216,7 @@ class TlsLayer(asyncio.BufferedProtocol):
     # -- what goes out ------------------------------------------------------------------------------------------------
 
     def _encrypt(self) -> None:
-        """Encrypt what waits, as much as the socket takes."""
+        """Encrypt waiting bytes, as many as the socket takes."""
         if self._is_lost or self._transport.is_closing():
             return
         while self._waiting and not self._socket_is_full:
@@ -238,7 +239,7 @@ class TlsLayer(asyncio.BufferedProtocol):
             self._secured.resume_writing()
 
     def _next_piece(self) -> Buffer:
-        """A slice of the first buffer, or some small ones together, which make one record in place of many."""
+        """A slice of the first buffer, or several small buffers joined, which make one TLS record in place of many."""
         first = self._waiting.popleft()
         if len(first) > _SLICE_BYTES:
             view = memoryview(first)
@@ -258,7 +259,7 @@ class TlsLayer(asyncio.BufferedProtocol):
 
     def _say_goodbye(self) -> None:
         if self._is_established:
-            # Without waiting for the client to say it, too.
+            # Without waiting for the client's close_notify.
             with _tolerant():
                 self._tls.unwrap()
             self._flush()

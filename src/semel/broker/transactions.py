@@ -1,14 +1,15 @@
-"""The broker's part in transactions: it commits decisions, counts, and ends transactions that take too long.
+"""The transaction coordinator: it commits the decisions of the rules, and aborts transactions after their timeout.
 
-The rules are those of `semel.core.transaction_rules`. This file has what they must not know: the journal that makes
-their decisions durable, the alarm that rings when a transaction is overdue, and the connection of a request.
+The rules are in `semel.core.transaction_rules`. This file has what the rules must not know: the journal that makes
+their entries durable, the alarm for the deadlines of transactions, and the connections of requests.
 
-In version 1 of the protocol a request does not say which transaction it means. One that was delayed on a connection
-which its client has given up could end the client's next transaction, half done, or put offsets of the last one into
-it. No client goes back to an older connection after it was heard over a newer one, so a request that comes over an
-older one is such a straggler: the broker closes the connection and does not answer. A client that does go back connects
-again, asks again, and is served. Clients talk to the coordinator of a group over another connection than to that of
-their transactions, though both are here; so each has a count of its own.
+In version 1 of the protocol a request does not say which transaction it means. A request that was delayed on a
+connection that its client has given up could end the client's next transaction half-way, or add offsets of the last
+transaction to the next. No client goes back to an older connection after it has used a newer one. So a request on an
+older connection is a straggler: the broker closes the connection and does not answer. If a client does go back, it
+reconnects, repeats the request, and is served. Clients use one connection for the coordinator of a group and another
+one for the coordinator of transactions, even if both are the same broker; so the newest connection is noted for each of
+the two.
 """
 
 import logging
@@ -24,7 +25,7 @@ from semel.core.transaction_rules import Claim, End
 
 D = TypeVar("D")
 
-# What a connection is used for: to announce and end transactions, or to commit a group's offsets in them.
+# The purposes of connections: to add partitions to transactions and end them, or to commit a group's offsets in them.
 Talk = Literal["transaction", "offsets"]
 TALKS: Final[tuple[Talk, ...]] = get_args(Talk)
 
@@ -35,17 +36,17 @@ class TransactionCoordinator:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._state = runtime.log.state
-        # How many ids each address has put on record since the start; older ones are charged to no address.
+        # How many ids each address has put on record since the start; ids from before are charged to no address.
         self._ids = Shares(runtime.limits.transactional_ids_max, "transactional ids")
-        # The newest connection over which each producer's version 1 transactions were heard of; a connection does not
-        # outlive the process, so none of this has to. The one heard longest ago comes first.
+        # The newest connection of each producer with version 1 transactions, the least recently used first. It need not
+        # be stored, because no connection outlives the process.
         self._newest_connections: dict[tuple[int, Talk], int] = {}
-        # By when each producer's open transaction has to end, by the steady clock.
+        # The deadline of each producer's open transaction, by the steady clock.
         self._due_ms: dict[int, int] = {}
         self._deadlines = runtime.alarm.deadlines(self._time_out)
 
     def begin(self) -> None:
-        """The log was recovered: what is open has the time that was left of it, whatever the clock showed then."""
+        """The log was recovered: set the deadlines of the open transactions."""
         for producer_id, due_ms in self._state.transactions.deadlines():
             latest_ms = self._runtime.clock.steady_ms() + self._state.transactions.timeout_ms(producer_id)
             self._due_ms[producer_id] = min(due_ms, latest_ms)
@@ -54,8 +55,8 @@ class TransactionCoordinator:
     def _carry_out(
         self, decide: Callable[[], D], entries_of: Callable[[D], Iterable[Entry]], outcome: TransactionOutcome
     ) -> Steps[D]:
-        """Commit the entries of what `decide` says. The markers of an end in many partitions are written first, in
-        steps. Other requests are served meanwhile, so the decision is made again after that.
+        """Commit the entries of the decision. If a transaction ends in many partitions, write the markers first, in
+        steps. Other requests are served meanwhile, so then decide again.
         """
         decision, prepared = decide(), None
         for entry in entries_of(decision):
@@ -79,7 +80,7 @@ class TransactionCoordinator:
     def claim_in_steps(
         self, transactional_id: str, timeout_ms: int, supplied: tuple[int, int] | None, address: str | None = None
     ) -> Steps[Claim]:
-        """Make the claimant the owner of a transactional id. A new id is charged to `address`, the claimant's."""
+        """Make the claimant the owner of a transactional id. A new id is charged to the claimant's `address`."""
         now_ms, new_producer_id = self._runtime.clock.now_ms(), self._runtime.new_producer_id
         horizon_ms = now_ms - self._runtime.limits.transactional_id_expiration_ms
         known = self._state.transactions
@@ -100,7 +101,7 @@ class TransactionCoordinator:
         if is_new:
             self._ids.charge(1, address, now_ms, horizon_ms)
         if claim.entries:
-            # Whatever is late from before is known by its epoch, and the new owner's connection may be the older one.
+            # Late requests of the former owner have an old epoch, and the new owner's connection may be the older one.
             for talk in TALKS:
                 self._newest_connections.pop((claim.producer_id, talk), None)
         return claim
@@ -146,7 +147,7 @@ class TransactionCoordinator:
         raises_epoch: bool,
         check_timely: Callable[[], None],
     ) -> Steps[End]:
-        """End a transaction. `check_timely` breaks off if the transaction that was meant may have ended meanwhile."""
+        """End a transaction. `check_timely` raises if the transaction that the request means may have ended before."""
         now_ms, new_producer_id = self._runtime.clock.now_ms(), self._runtime.new_producer_id
 
         def decide() -> End:
@@ -162,7 +163,7 @@ class TransactionCoordinator:
         return (yield from self._carry_out(decide, entries, "committed" if committed else "aborted"))
 
     def note_grown(self, producer_id: int) -> None:
-        """Something takes part in this producer's transaction; if it is the first thing, time runs from now on."""
+        """A partition or group has joined this producer's transaction; if it is the first, set the deadline."""
         if producer_id not in self._due_ms:
             due_ms = self._runtime.clock.steady_ms() + self._state.transactions.timeout_ms(producer_id)
             self._due_ms[producer_id] = due_ms
@@ -171,11 +172,11 @@ class TransactionCoordinator:
     # -- stragglers ---------------------------------------------------------------------------------------------
 
     def is_straggler(self, producer_id: int, connection: int, talk: Talk = "transaction") -> bool:
-        """Whether a request of this producer comes over a connection that its client has given up."""
+        """Whether this request of the producer came over a connection that its client has given up."""
         return connection < self._newest_connections.get((producer_id, talk), 0)
 
     def note_heard(self, producer_id: int, connection: int, talk: Talk = "transaction") -> None:
-        """The producer has proved its epoch in a request over this connection."""
+        """Note the connection of a request in which the producer has proved its epoch."""
         newest = self._newest_connections
         newest.pop((producer_id, talk), None)
         newest[producer_id, talk] = connection
@@ -185,12 +186,12 @@ class TransactionCoordinator:
     # -- time ---------------------------------------------------------------------------------------------------
 
     def _time_out(self, producer_id: int, steady_ms: int) -> Steps[None]:
-        """Abort what takes too long, in a new epoch."""
+        """Abort a transaction after its deadline, in a new epoch."""
 
         def decide() -> TransactionEnded | None:
             due_ms = self._due_ms.get(producer_id)
             if due_ms is None or due_ms > steady_ms:
-                # It has ended. If another one began, that has a deadline of its own.
+                # The transaction has ended. If the producer began another, that one has its own deadline.
                 self._deadlines.note(producer_id, due_ms)
                 return None
             return self._state.transaction_rules.decide_timeout(producer_id, self._runtime.clock.now_ms())

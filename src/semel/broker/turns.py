@@ -1,10 +1,9 @@
-"""Long work, a slice of it in each turn of the event loop, so that other clients are served in between.
+"""Runs long work in slices, one in each turn of the event loop, so that other clients are served in between.
 
-Requests and chores are `Steps`: they say how much they have done as they go on. What is short is done at once, in the
-turn in which it came; of the rest one slice is done in each turn, in the order of a queue that goes round. So a turn
-takes as long as one slice however much is asked for, and by however many. What they hand over to be done elsewhere goes
-into a thread, and the steps go on when it is done; those that wait for others go on when they are let. This file must
-never know what the work is.
+Requests and chores are `Steps`: they yield how much work they have done. Short work is done at once, in the turn in
+which it came. Longer work is put into a queue, and each turn does one slice of the first in the queue, round-robin. So
+a turn takes as long as one slice, however many clients ask for however much. `Elsewhere` work goes to a thread, and its
+steps go on afterwards; `Waiting` steps go on when the wait ends. This file must never know what the work is.
 """
 
 import asyncio
@@ -13,24 +12,24 @@ from collections.abc import Callable
 
 from semel.core.steps import Elsewhere, Steps, Waiting
 
-# Called with None when the work is done, or with the error that it broke off with.
+# Called with None when the work is done, or with its error.
 Done = Callable[[Exception | None], None]
-# Does the first in a thread, and then the second on the event loop.
+# Calls the first function in a thread, and then the second on the event loop.
 RunElsewhere = Callable[[Callable[[], None], Callable[[BaseException | None], None]], None]
 
 
 class Turns:
-    """The work of one event loop that takes several turns."""
+    """The long work of one event loop."""
 
     def __init__(self, note_idle: Callable[[], None], run_elsewhere: RunElsewhere, pieces_per_turn: int) -> None:
-        """`note_idle` is called when there is nothing more to do for now."""
+        """`note_idle` is called when there is no work left for now."""
         self.pieces_per_turn = pieces_per_turn
-        # All pieces ever done, for a connection that serves several short requests one behind the other.
+        # All pieces ever done, for a connection that serves several short requests in a row.
         self.pieces = 0
         self._queue: deque[tuple[Steps[None], Done]] = deque()
         self._note_idle = note_idle
         self._run_elsewhere = run_elsewhere
-        # How many go on when something is done elsewhere, or when others let them.
+        # How many steps wait for a thread, or for others.
         self._away = 0
         self._next: asyncio.Handle | None = None
         self._stopped = False
@@ -40,13 +39,13 @@ class Turns:
         return not self._queue and not self._away
 
     def begin(self, steps: Steps[None], done: Done) -> None:
-        """Do this, as much of it as fits into one turn at once; `done` is called when all of it is."""
+        """Do these steps, at once as many as fit into one turn; call `done` at the end."""
         if not self._advance(steps, done) and not self._stopped:
             self._queue.append((steps, done))
             self._go_on()
 
     def stop(self) -> None:
-        """Leave all the rest undone, and call no `done`."""
+        """Drop all unfinished work, and call no `done`."""
         self._stopped = True
         if self._next is not None:
             self._next.cancel()
@@ -70,7 +69,7 @@ class Turns:
             self._note_idle()
 
     def _hand_over(self, work: Elsewhere, steps: Steps[None], done: Done) -> None:
-        # A broker that stops waits for the thread, and has no use for what is still to be done there.
+        # A broker that stops waits for the thread, so the thread should not begin the work.
         self._run_elsewhere(lambda: None if self._stopped else work.do(), lambda _: self._come_back(steps, done))
 
     def _come_back(self, steps: Steps[None], done: Done) -> None:
@@ -82,7 +81,7 @@ class Turns:
             self._go_on()
 
     def _advance(self, steps: Steps[None], done: Done) -> bool:
-        """Do one slice; whether that was all there is to do for now."""
+        """Do one slice; return whether the steps are done for now."""
         left = self.pieces_per_turn
         try:
             for pieces in steps:

@@ -1,7 +1,7 @@
-"""One file for each API of the protocol, and the table that leads to them.
+"""One file for each API of the protocol, and the table of their handlers.
 
-A handler gets the request's body, decides with the help of the log, and answers through the exchange. It runs on the
-event loop, in steps, and must not wait for anything.
+A handler gets the body of a request, uses the log, and answers through the exchange. It runs on the event loop, in
+steps, and must not block.
 """
 
 from typing import Final
@@ -111,7 +111,7 @@ HANDLERS: Final[dict[int, Handler]] = {
 
 
 def served_by_its_handler(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
-    """All that is done for a request; ProtocolError if there is no handler for it."""
+    """Serve a request; ProtocolError if there is no handler for its API or version."""
     handler = HANDLERS.get(exchange.api_key)
     if handler is None:
         raise ProtocolError(f"API {exchange.api_key} is not served")

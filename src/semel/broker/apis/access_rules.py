@@ -1,7 +1,7 @@
 """What CreateAcls, DescribeAcls and DeleteAcls share: when they are served, and how rules and filters look in them.
 
-As in Apache Kafka without an authorizer, nothing is kept or shown where the rules are not in force: a rule that nobody
-obeys would be taken for a protection.
+As in Apache Kafka without an authorizer, these requests are refused if the rules are not in force: an administrator
+would believe that a stored rule protects something.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

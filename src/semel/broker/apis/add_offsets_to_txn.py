@@ -1,8 +1,8 @@
 """AddOffsetsToTxn (25), versions 0 to 4: a producer announces that offsets of a group take part in its transaction.
 
-The answer does not wait for the disk: it only matters together with the offsets that follow, and their answer waits,
-since they stand behind it in the journal. But it outlives the process: a client that was told so, and finds another
-broker that has not heard of it, could not end its transaction.
+The answer does not wait for the disk: it only matters together with the offsets that follow, whose entry lies behind
+this one in the journal, and whose answer waits. But the entry must survive the process: otherwise a client that finds
+another broker after a takeover could not end its transaction there.
 """
 
 from typing import Any, Final
@@ -16,7 +16,7 @@ from semel.core.steps import Steps
 
 RIGHTS: Final = (WRITE_TRANSACTIONAL_ID, READ_GROUP)
 
-# Since when clients know what it is to be fenced.
+# The first version whose clients know PRODUCER_FENCED.
 _FENCED_FROM: Final = 2
 
 

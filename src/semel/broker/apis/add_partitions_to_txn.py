@@ -3,9 +3,9 @@
 In versions 4 and 5 the brokers of a cluster ask each other, for several transactions at once, and may only check
 whether the partitions take part already. If one partition of a transaction does not exist, none is added.
 
-The answer does not wait for the disk: it only matters together with the batches that follow, and their answer waits,
-since they stand behind it in the journal. But it outlives the process: a client that was told so, and finds another
-broker that has not heard of it, could not end its transaction.
+The answer does not wait for the disk: it only matters together with the batches that follow, whose entries lie behind
+this one in the journal, and whose answer waits. But the entry must survive the process: otherwise a client that finds
+another broker after a takeover could not end its transaction there.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,7 +24,7 @@ from semel.wire.errors import ErrorCode
 
 RIGHTS: Final = (WRITE_TRANSACTIONAL_ID, WRITE_TOPIC, CLUSTER_ACTION)
 
-# Since when clients know what it is to be fenced.
+# The first version whose clients know PRODUCER_FENCED.
 _FENCED_FROM: Final = 2
 _SEVERAL_FROM: Final = 4
 
@@ -33,7 +33,7 @@ _Named = tuple[str, int]
 
 
 class _Addition(NamedTuple):
-    """The partitions that are to take part in one transaction."""
+    """The partitions to add to one transaction."""
 
     transactional_id: str
     producer_id: int
@@ -107,7 +107,7 @@ def _outcome(broker: Serving, exchange: Exchange, addition: _Addition) -> Steps[
         refusal = broker.guard.error(exchange, WRITE_TOPIC, topic_name) if is_clients else ErrorCode.NONE
         places[topic_name, index] = refusal or _partition_name(broker, topic_name, index)
         yield 2
-    # From here on there is no step in between: all of them or none.
+    # From here on there is no step, so that all partitions are added or none.
     if is_clients:
         check_timely(broker, exchange, addition.producer_id)
     names = {named: name for named, name in places.items() if not isinstance(name, int)}
@@ -131,7 +131,7 @@ def _outcome(broker: Serving, exchange: Exchange, addition: _Addition) -> Steps[
 
 
 def _attempt(broker: Serving, exchange: Exchange, addition: _Addition, names: Mapping[_Named, PartitionName]) -> Fields:
-    """Add the partitions, or say which are missing where that is all that is wanted."""
+    """Add the partitions; or, for a request that only asks, say which are missing."""
     owner = (addition.transactional_id, addition.producer_id, addition.producer_epoch)
     if addition.verify_only:
         return {"missing": broker.log.state.transaction_rules.missing_partitions(*owner, names.values())}
@@ -151,7 +151,7 @@ def _partition_name(broker: Serving, topic_name: str, index: int) -> PartitionNa
 
 
 def _results(outcome: Mapping[_Named, int]) -> list[Fields]:
-    """Error codes in the shape of an answer: by topic, and partitions in the order in which they were asked for."""
+    """Error codes in the form of an answer: by topic, with the partitions in the order of the request."""
     by_topic: dict[str, list[Fields]] = {}
     for (topic_name, index), error in outcome.items():
         result = {"partition_index": index, "partition_error_code": error}

@@ -20,7 +20,7 @@ from semel.wire.errors import ErrorCode
 
 RIGHTS: Final = (ALTER_TOPIC_CONFIGS, ALTER_GROUP_CONFIGS, ALTER_CLUSTER_CONFIGS)
 
-# What is to be set, all of it, according to what is set, what may be, and one resource of a request.
+# Computes all configurations that a resource is to have, from its present ones, their definitions, and the request.
 Wish = Callable[[Mapping[str, str], Mapping[str, Definition], Any], Mapping[str, str | None]]
 
 
@@ -37,7 +37,7 @@ def _replaced(configs: Mapping[str, str], definitions: Mapping[str, Definition],
 
 
 def alter(broker: Serving, exchange: Exchange, request: Any, wish: Wish) -> Steps[Fields]:
-    """Change every resource of a request as `wish` says, or only see whether that could be done."""
+    """Change every resource of a request as `wish` says, or only check whether that is allowed."""
     twice = yield from repeated((item.resource_type, item.resource_name) for item in request.resources)
     responses = []
     for resource, item in {(item.resource_type, item.resource_name): item for item in request.resources}.items():

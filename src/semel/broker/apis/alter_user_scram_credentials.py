@@ -1,8 +1,7 @@
-"""AlterUserScramCredentials (51), version 0: sets passwords of users, and takes them away.
+"""AlterUserScramCredentials (51), version 0: sets and removes the passwords of users.
 
-The client sends a password salted and never as it is. The changes of one user are all judged before the first of them
-is made. As in Apache Kafka, two changes for one user and mechanism in one request leave open which is meant, and are
-refused.
+The client sends a password only in salted form. All changes of one user are checked before the first is made. As in
+Apache Kafka, two changes for one user and mechanism in one request are refused, because they contradict each other.
 """
 
 from collections import Counter

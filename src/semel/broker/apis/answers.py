@@ -1,20 +1,20 @@
-"""How every API but Produce and Fetch is served: a handler is a function from a request to the fields of its answer.
+"""How all APIs except Produce and Fetch are served: a handler maps a request to the fields of its answer.
 
     @answered
     def handle(broker: Serving, exchange: Exchange, request: Any) -> Fields:
         return {"topics": [{"name": topic.name, **attempted(_delete, broker, topic)} for topic in request.topics]}
 
-Where a request may name very many things, the handler takes a step for each of them (`semel.core.steps`), so that other
-clients are served in between, and says so:
+If a request may name very many things, the handler takes a step for each of them (`semel.core.steps`), so that other
+clients are served in between:
 
     @answered_in_steps
     def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
         return {"topics": (yield from each(request.topics, lambda topic: {...}))}
 
-`semel.wire.messages` says what a request gives and what the fields of an answer may be. An answer goes when all that
-was in the log at this moment is durable: then neither a change that it reports nor anything that it shows can be lost
-again. If a request names several things, each is answered by itself: `attempted` turns the refusal of one into its
-error code and message, so that the others are still carried out. Nothing here may know a particular API.
+`semel.wire.messages` defines the fields of requests and answers. An answer is sent when everything that is in the log
+at the time of the handler's return is durable: so no change that it reports, and nothing that it shows, can be lost. If
+a request names several things, each has its own result: `attempted` turns the refusal of one into its error code and
+message, so that the others are still carried out. Nothing here may know a particular API.
 """
 
 from collections.abc import Callable, Mapping
@@ -34,7 +34,7 @@ P = ParamSpec("P")
 
 
 def answered(answer_to: Callable[[Serving, Exchange, Any], Fields]) -> Handler:
-    """The handler that decodes a request, answers what `answer_to` says, and waits until it is durable."""
+    """A handler that decodes a request, and sends the result of `answer_to` when the log is durable."""
 
     @wraps(answer_to)
     def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
@@ -46,7 +46,7 @@ def answered(answer_to: Callable[[Serving, Exchange, Any], Fields]) -> Handler:
 
 
 def answered_in_steps(answer_to: Callable[[Serving, Exchange, Any], Steps[Fields]]) -> Handler:
-    """The same for an `answer_to` that may have much to do."""
+    """The same for an `answer_to` that works in steps."""
 
     @wraps(answer_to)
     def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
@@ -58,7 +58,7 @@ def answered_in_steps(answer_to: Callable[[Serving, Exchange, Any], Steps[Fields
 
 
 def decoded(exchange: Exchange, body: memoryview) -> Steps[Any]:
-    """The request that the body holds."""
+    """The decoded request."""
     return messages.decode_request_in_steps(exchange.api_key, exchange.version, body)
 
 
@@ -79,7 +79,7 @@ def answer(exchange: Exchange, fields: Fields, *, after: int = 0) -> None:
 
 
 def attempted(work: Callable[P, Fields], *arguments: P.args, **options: P.kwargs) -> Fields:
-    """The fields that `work` answers, or those that say why not. `work` must change all or nothing."""
+    """The fields that `work` returns, or an error code and a message. `work` must change everything or nothing."""
     try:
         return work(*arguments, **options)
     except (Refused, OSError) as error:
@@ -87,7 +87,7 @@ def attempted(work: Callable[P, Fields], *arguments: P.args, **options: P.kwargs
 
 
 def attempted_in_steps(work: Steps[Fields]) -> Steps[Fields]:
-    """The same for what may be much."""
+    """The same for `work` in steps."""
     try:
         return (yield from work)
     except (Refused, OSError) as error:

@@ -18,11 +18,11 @@ from semel.wire.versions import ANNOUNCED, API_VERSIONS, FEATURES, is_announced
 # Every client may ask.
 RIGHTS: Final = ()
 
-# Clients that ask in an older version take a feature whose lowest level is 0 for damage.
+# Clients of older versions reject an answer with a feature whose lowest level is 0.
 _LEVEL_0_FROM: Final = 4
-# As Apache Kafka takes it, which shows it to people.
+# Apache Kafka accepts the same characters, because it shows the name to people.
 _NAME: Final = re.compile("[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
-# Features come with another semel, and so with another connection: no client ever sees them change.
+# Features change only with another version of semel, and so with another connection.
 _FEATURES_EPOCH: Final = 0
 
 
@@ -38,7 +38,7 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
 
 
 def _software(request: Any) -> list[str]:
-    """What the client calls itself, where its version says so."""
+    """The name and version of the client's software, if the request has them."""
     return [getattr(request, name, "unknown") for name in ("client_software_name", "client_software_version")]
 
 

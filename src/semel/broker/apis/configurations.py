@@ -1,7 +1,7 @@
-"""How a configuration looks in an answer, and which ones a topic, a group and the broker have.
+"""The configurations of topics, groups and the broker, in the form of an answer.
 
-A topic shows every configuration that `semel.core.configs` knows. The broker shows the few that clients and their tools
-read; they are set when it is started, so no request can change them.
+A topic has all configurations in `semel.core.configs`. The broker has the few that clients and their tools read; they
+are set when it is started, so no request can change them.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ _TYPES: Final = {"boolean": 1, "string": 2, "int": 3, "long": 5, "double": 6, "l
 
 
 class Configuration(NamedTuple):
-    """One configuration as it stands; `default` holds while it is not set."""
+    """One configuration with its present value; `default` is the value while it is not set."""
 
     name: str
     value: str
@@ -62,7 +62,7 @@ class Configuration(NamedTuple):
 
 
 def of_topic(configs: Mapping[str, str]) -> list[Configuration]:
-    """Everything that could be set on a topic on which `configs` are set."""
+    """All configurations of a topic on which `configs` are set."""
     return _all_of(DEFINITIONS, configs, _TOPIC_CONFIG)
 
 

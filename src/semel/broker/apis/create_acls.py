@@ -1,7 +1,7 @@
 """CreateAcls (30), versions 1 to 3: adds access rules; each is added or refused on its own.
 
-A rule that holds already is no error. Among the rules of one request those that deny come into force first, so that
-nobody is allowed for a moment what another rule of the same request forbids. The answer goes when they are durable.
+A rule that exists already is not an error. The rules of one request that deny take effect first, so that no client may
+do for a moment what another rule of the request denies. The answer is sent when the rules are durable.
 """
 
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""DescribeAcls (29), versions 1 to 3: the access rules that a filter means, by the resources that they are about."""
+"""DescribeAcls (29), versions 1 to 3: the access rules that match a filter, by resource."""
 
 from typing import Any, Final
 

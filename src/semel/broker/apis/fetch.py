@@ -1,13 +1,13 @@
-"""Fetch (1), versions 4 to 18: the way of every record out of the log.
+"""Fetch (1), versions 4 to 18: returns the records of partitions.
 
-The handler reads whole batches, up to what consumers may read, into one answer of bounded size. If that is less than
-the client's minimum, the request is parked until records arrive or its time is up; nothing polls. Records that would
-have to come from the disk are first brought into memory by a thread, so that one consumer far behind does not hold up
-all others. Requests name partitions by topic name up to version 12 and by topic id from 13 on, so that a client notices
-a topic that was deleted and created again.
+The handler reads whole batches, as far as consumers may read, into one answer of bounded size. If they have less than
+the client's minimum of bytes, the request is parked until records arrive or its wait time is over; nothing polls. If
+records are not in the page cache, a thread reads them from the disk first, so that one consumer that is far behind does
+not hold up all others. Requests name a topic by its name up to version 12 and by its id from version 13 on, so that a
+client notices a topic that was deleted and recreated.
 
-A consumer that reads only committed records gets everything up to where the oldest open transaction begins, and the
-list of the aborted transactions in there: the client leaves out their records by itself.
+A consumer with read_committed gets all records up to the last stable offset, and the list of the aborted transactions
+among them: the client itself leaves out their records.
 """
 
 import asyncio
@@ -39,28 +39,29 @@ _TOPIC_IDS_FROM = 13
 # The epoch that a client sends if it does not know the leader's.
 _NO_EPOCH = -1
 _READ_COMMITTED = 1
-# To read this many bytes is one piece of work, besides the rest of a partition.
+# Reading this many bytes counts as one piece of work, besides the work for each partition.
 _BYTES_PER_PIECE = 16_384
-# A client that would not wait for records at all still waits for those that exist.
+# The time that even a client with a wait time of 0 waits until existing records are read from the disk.
 _DISK_WAIT_MS = 1_000
 
 
 class _Harvest:
-    """What the partitions of a request have to give at one moment. For as long as it is held it counts as unsent, for
-    many may be gathering at once."""
+    """The records that the partitions of a request have at one moment. Its bytes count as unsent while it exists,
+    because many fetches may collect records at the same time.
+    """
 
     __slots__ = ("_broker", "answers", "bytes", "cold", "cold_bytes", "has_error", "patient", "watched")
 
     def __init__(self, broker: Serving, *, patient: bool) -> None:
         self._broker = broker
-        # Whether to wait for the disk, should it come to that.
+        # Whether records may be read from the disk.
         self.patient = patient
         self.cold: list[Stretch] = []
         self.cold_bytes = 0
         self.answers: list[tuple[Interest, FetchPartitionAnswer]] = []
         self.bytes = 0
         self.has_error = False
-        # Up to where each of them was looked at, and how much more it may give.
+        # For each partition the offset up to which it was read, and how many more bytes it may add.
         self.watched: dict[PartitionLog, tuple[Mark, int]] = {}
 
     def __enter__(self) -> "_Harvest":
@@ -90,14 +91,14 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
         yield from _gather(broker, exchange, request, context, harvest)
         wait_ms = min(request.wait_ms_max, broker.limits.fetch_wait_ms_max)
         if broker.waiting_partitions + len(context.interests) > broker.limits.waiting_partitions_max:
-            # No fetch has to wait for records, and one that waits takes memory.
+            # A fetch that waits takes memory, so beyond the limit it is answered at once.
             wait_ms = 0
         if harvest.cold and not harvest.bytes:
             parked = _ParkedFetch(broker, exchange, request, context, harvest, max(wait_ms, _DISK_WAIT_MS))
             broker.warm(harvest.cold, parked.warmed)
         elif harvest.bytes >= request.bytes_min or harvest.has_error or wait_ms <= 0 or not context.interests:
             if harvest.cold:
-                # What others had to give goes now; these will be in memory when they are asked for again.
+                # Send the records of the other partitions now; those from the disk will be in memory at the next fetch.
                 broker.warm(harvest.cold, lambda: None)
             yield from _answer(exchange, context, harvest)
         else:
@@ -105,7 +106,7 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
 
 
 class _ParkedFetch(Watcher):
-    """A fetch that waits for records, or for its time to be up."""
+    """A fetch that waits for records, or for the end of its wait time."""
 
     __slots__ = ("_broker", "_bytes", "_context", "_exchange", "_request", "_retry", "_timer", "_watched")
 
@@ -122,8 +123,8 @@ class _ParkedFetch(Watcher):
         self._exchange = exchange
         self._request = request
         self._context = context
-        # The bytes that the partitions had when they were looked at. Their growth since is counted, not read: for a
-        # client that waits for many bytes, all of them would be read again with each batch that comes.
+        # The bytes that the partitions had when they were read. Later growth is only counted: otherwise a client that
+        # waits for many bytes would have all of them read again with each new batch.
         self._bytes = harvest.bytes
         self._watched = harvest.watched
         self._retry: asyncio.Handle | None = None
@@ -133,7 +134,7 @@ class _ParkedFetch(Watcher):
         broker.waiting_partitions += len(context.interests)
         exchange.park(self)
         for partition, (until, _) in list(self._watched.items()):
-            # Those that were looked at first may have moved, or gone, while others were.
+            # The first partitions may have grown, or been deleted, while the others were read.
             if _until(request, partition) != until or self._is_gone(partition):
                 self.moved(partition)
 
@@ -143,7 +144,7 @@ class _ParkedFetch(Watcher):
         more = min(partition.bytes_between(until, now), bytes_left)
         self._watched[partition] = now, bytes_left - more
         self._bytes += more
-        # Several partitions may move in one turn of the event loop: answer once, when all have.
+        # Several partitions may grow in one turn of the event loop: answer once, after all of them.
         if self._retry is None and (self._bytes >= self._request.bytes_min or self._is_gone(partition)):
             self._retry = asyncio.get_running_loop().call_soon(self._finish)
 
@@ -151,7 +152,7 @@ class _ParkedFetch(Watcher):
         return self._broker.log.state.catalog.numbered(partition.topic_number) is None
 
     def warmed(self) -> None:
-        """The disk has given what it was asked for."""
+        """The records are in the page cache now."""
         if self._watched:
             self._finish()
 
@@ -220,7 +221,7 @@ def _gather(
     bytes_max = min(request.bytes_max, limits.fetch_answer_bytes_max)
     for interest in context.interests:
         bytes_left = min(bytes_max - harvest.bytes, limits.unsent_bytes_max - broker.unsent_bytes)
-        # What is cold counts too, or a whole disk would be read for the sake of one answer.
+        # Records on the disk count too, or one request could read the whole disk.
         answer = _read(broker, exchange, interest, request, max(bytes_left - harvest.cold_bytes, 0), harvest)
         if answer.error_code:
             harvest.has_error = True
@@ -261,13 +262,14 @@ def _read(
             harvest.cold.append(cold)
             harvest.cold_bytes += cold.size
         else:
-            # The first batch of an answer comes whatever its size, or a client with a small limit would never get on.
+            # The answer has the first batch whatever its size, or a client with a small limit would never make
+            # progress.
             first = harvest.bytes == harvest.cold_bytes == 0
             data, behind = partition.read(item.fetch_offset, bytes_max, until, whole_first_batch=first)
             if committed_only and data:
                 blocks = [] if harvest.patient else partition.aborted.cold(item.fetch_offset, behind)
                 if blocks:
-                    # Without the list of aborted transactions the client must not get the records.
+                    # The client must not get the records without the list of aborted transactions.
                     harvest.cold += blocks
                     harvest.cold_bytes += len(data)
                     data = b""
@@ -290,12 +292,12 @@ def _read(
 
 
 def _until(request: FetchRequest, partition: PartitionLog) -> Mark:
-    """How far this client may read."""
+    """Up to where this client may read."""
     return partition.stable if request.isolation_level == _READ_COMMITTED else partition.readable
 
 
 def _why_missing(broker: Serving, interest: Interest) -> ErrorCode:
-    """As in Apache Kafka, a session remembers what the topic behind an id was called."""
+    """The error for a missing topic. As in Apache Kafka, a session remembers the name of the topic with an id."""
     if not isinstance(interest.topic, bytes):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if interest.name is None:
@@ -311,7 +313,7 @@ def _topic_of(broker: Serving, interest: Interest) -> Topic | None:
 
 
 def _name_of(interest: Interest) -> str | None:
-    """What a topic that is not there is, or was, called; None where only an id is known."""
+    """The name that a missing topic has or had; None if only the id is known."""
     return interest.name if isinstance(interest.topic, bytes) else interest.topic
 
 

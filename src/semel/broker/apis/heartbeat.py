@@ -1,4 +1,4 @@
-"""Heartbeat (12), versions 0 to 4: a member shows that it is alive, and is told whether it has to join again."""
+"""Heartbeat (12), versions 0 to 4: a member shows that it is alive, and learns whether it must join again."""
 
 from typing import Any, Final
 

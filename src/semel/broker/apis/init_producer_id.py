@@ -1,8 +1,8 @@
 """InitProducerId (22), versions 0 to 5: hands out an id for an idempotent producer, or claims a transactional id.
 
-Without a transactional id every request gets a new producer id, with epoch 0, durable before it is handed out. With
-one, the producer gets the id that belongs to it, in a new epoch: the producer that had it before is fenced, and its
-open transaction is aborted before the answer goes. Apache Kafka makes the client retry until that is done.
+Without a transactional id every request gets a new producer id, with epoch 0, which is durable before the answer. With
+a transactional id, the producer gets the producer id that belongs to it, in a new epoch: the former producer is fenced,
+and its open transaction is aborted before the answer. Apache Kafka makes the client retry until that is done.
 """
 
 from typing import Any, Final
@@ -21,7 +21,7 @@ from semel.wire.messages import milliseconds
 RIGHTS: Final = (WRITE_TRANSACTIONAL_ID, IDEMPOTENT_WRITE, WRITE_TOPIC)
 
 _NO_EPOCH: Final = -1
-# Since when clients know what it is to be fenced.
+# The first version whose clients know PRODUCER_FENCED.
 _FENCED_FROM: Final = 4
 
 
@@ -40,7 +40,7 @@ def _begin(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
         broker.guard.check_some(exchange, WRITE_TOPIC)
     supplied = (getattr(request, "producer_id", NO_PRODUCER), getattr(request, "producer_epoch", _NO_EPOCH))
     if (supplied[0] != NO_PRODUCER) != (supplied[1] != _NO_EPOCH):
-        raise Refused(ErrorCode.INVALID_REQUEST, "a producer id and its epoch come together or not at all")
+        raise Refused(ErrorCode.INVALID_REQUEST, "a request has both a producer id and an epoch, or neither")
     if request.transactional_id is None:
         return {"producer_id": broker.runtime.new_producer_id(), "producer_epoch": 0}
     claim = yield from broker.transactions.claim_in_steps(

@@ -1,8 +1,8 @@
 """JoinGroup (11), versions 0 to 9: makes a client a member of a group, or keeps it one when the members change.
 
-It is answered when all members have joined, or when the others are late: after the longest rebalance timeout that a
-member asked for. From version 4 on a new member is told its id first, so that a member whose answer was lost does not
-stay in the group as a ghost.
+The answer comes when all members have joined, or after the longest rebalance timeout of all members. From version 4 on
+a new member first gets only its id, and joins with it: otherwise a member whose answer was lost would stay in the group
+as a ghost.
 """
 
 from typing import Final
@@ -19,7 +19,7 @@ from semel.wire import messages
 
 RIGHTS: Final = (READ_GROUP,)
 
-# How many assignment protocols a member may name: each is looked at whenever a member joins. Clients name about five.
+# How many assignors a member may name: all are compared whenever a member joins. Clients name about five.
 PROTOCOLS_MAX: Final = 100
 
 _KNOWN_ID_FROM = 4
@@ -51,7 +51,7 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
         protocol_type=message.protocol_type,
         protocols=protocols,
         session_timeout_ms=messages.milliseconds(message.session_timeout),
-        # Version 0 knows one time for both.
+        # Version 0 has one timeout for both.
         rebalance_timeout_ms=messages.milliseconds(getattr(message, "rebalance_timeout", message.session_timeout)),
         requires_known_id=version >= _KNOWN_ID_FROM,
         may_skip_assignment=version >= _SKIPS_ASSIGNMENT_FROM,

@@ -1,9 +1,9 @@
-"""ListOffsets (2), versions 1 to 11: the offset at a time, or at a place that has a name, such as the earliest.
+"""ListOffsets (2), versions 1 to 11: the offset for a timestamp, or for a named place, such as the earliest.
 
-For a time the answer is exactly the first record of that time or later: the broker finds the batch by its header, and
-then the record inside it, which is the one occasion on which it opens a batch. It does so within bounds; if a batch
-cannot be opened, or is too large when opened, the answer is the batch's first record, so that a consumer reads some
-records too many and none too few. The answer is never below the log start or above what consumers may read.
+For a timestamp the answer is exactly the first record with that timestamp or a later one: the broker finds the batch by
+its header, then opens the batch to find the record. If a batch cannot be decompressed, or would be too large, the
+answer is the batch's first record: then a consumer reads some records too many, but misses none. The answer is never
+below the log start, nor above the offset up to which consumers may read.
 """
 
 from typing import Any, Final
@@ -33,7 +33,7 @@ _EARLIEST_LOCAL: Final = -4
 _LATEST_TIERED: Final = -5
 _EARLIEST_PENDING_UPLOAD: Final = -6
 
-# Which version brought each of the places that have names.
+# The first version with each of the named places.
 _PLACES_SINCE: Final = {
     _LATEST: 0,
     _EARLIEST: 0,
@@ -45,8 +45,8 @@ _PLACES_SINCE: Final = {
 
 _NOT_FOUND: Final = {"timestamp": -1, "offset": -1, "leader_epoch": -1}
 
-# Looking through this much takes less than a tenth of a second where records are of a usual size, and about a second
-# where every one of them is empty; others are served in between.
+# Searching this many bytes takes less than a tenth of a second if records have a usual size, and about a second if all
+# of them are empty; other clients are served in between.
 OPENED_BYTES_MAX: Final = 4 * 1024 * 1024
 
 
@@ -101,13 +101,13 @@ def _offset_fields(partition: PartitionLog, offset: int, timestamp_ms: int = -1)
 
 
 def _until(partition: PartitionLog, committed_only: bool) -> Mark:
-    """How far this client may read."""
+    """Up to where this client may read."""
     return partition.stable if committed_only else partition.readable
 
 
 def _first_since(broker: Serving, partition: PartitionLog, timestamp_ms: int, committed_only: bool) -> Steps[Fields]:
     offset = log_start = partition.state.log_start
-    # Between two steps segments come, go and are compacted: so each step looks the next batch up again.
+    # Between two steps segments are added, deleted and compacted, so each step looks up the next batch again.
     while (match := partition.batch_since(timestamp_ms, offset, _until(partition, committed_only))) is not None:
         header, batch = match
         yield APPEND_PIECES
@@ -117,21 +117,21 @@ def _first_since(broker: Serving, partition: PartitionLog, timestamp_ms: int, co
         log_start = partition.state.log_start
         if record is not None and record[0] >= log_start:
             return _offset_fields(partition, *record)
-        # What was found may be gone, and another one in the same batch be there.
+        # The record may have been deleted meanwhile, and a later record of the same batch may still exist.
         offset = max(offset if record is not None else header.next_offset, log_start)
     return {}
 
 
 def _record_in(header: BatchHeader, batch: Buffer, timestamp_ms: int, log_start: int) -> Steps[tuple[int, int] | None]:
-    """The offset and time of the first record in a batch that is there and not too early, if there is one."""
-    # Where compaction was, the first record may be another, and the base timestamp something else altogether.
+    """The offset and timestamp of the first existing record of a batch that is not too early, if there is one."""
+    # After compaction the first record may be another one, and the base timestamp the delete horizon.
     is_marked = header.attributes & HORIZON_BIT
     is_whole = header.record_count == header.last_offset_delta + 1 and not is_marked
     if is_whole and header.base_timestamp >= timestamp_ms and header.base_offset >= log_start:
         return header.base_offset, header.base_timestamp
     try:
         if len(batch) > OPENED_BYTES_MAX:
-            raise ProtocolError("too large to be looked through")
+            raise ProtocolError("too large to be searched")
         for offset, time_ms in record_times(batch, OPENED_BYTES_MAX):
             if time_ms >= timestamp_ms and offset >= log_start:
                 return offset, time_ms

@@ -16,10 +16,10 @@ from semel.core.transactions import Described, State
 
 RIGHTS: Final = (DESCRIBE_TRANSACTIONAL_ID,)
 
-# There may be a hundred thousand, and an answer of that size would hold up all other clients for seconds.
+# There may be a hundred thousand ids, and such an answer would hold up all other clients for seconds.
 TRANSACTIONS_PER_ANSWER_MAX: Final = 10_000
 
-# The states of Apache Kafka that nothing here is ever in, as there is nothing between open and ended.
+# Apache Kafka's states between open and ended, which do not exist here.
 _NEVER_SEEN: Final = frozenset({"PrepareCommit", "PrepareAbort", "PrepareEpochFence", "Dead"})
 _KNOWN_STATES: Final = frozenset(state.shown for state in State) | _NEVER_SEEN
 

@@ -29,7 +29,7 @@ def partition_of(broker: Serving, topic_name: str, index: int) -> tuple[Topic, P
 
 
 def check_leader_epoch(broker: Serving, epoch: int) -> None:
-    """Refuse a leader epoch that is not the present one; -1 means that the client does not know any."""
+    """Refuse a leader epoch that is not the current one; -1 means that the client does not know it."""
     current = broker.log.state.partitions.leader_epoch
     if epoch not in (current, -1):
         error = ErrorCode.UNKNOWN_LEADER_EPOCH if epoch > current else ErrorCode.FENCED_LEADER_EPOCH
@@ -37,7 +37,7 @@ def check_leader_epoch(broker: Serving, epoch: int) -> None:
 
 
 def repeated(items: Iterable[T]) -> Steps[set[T]]:
-    """What occurs more than once: two wishes for one thing in one request leave open which is meant."""
+    """The items that occur more than once, to be refused: two changes of one thing would contradict each other."""
     once: set[T] = set()
     twice: set[T] = set()
     for item in items:

@@ -1,8 +1,8 @@
 """Metadata (3), versions 0 to 13: the topics, each partition of which is led by this broker.
 
 A request for a topic that does not exist creates it, if both the client and the broker's settings allow that; the
-answer goes when the new topic is durable. Apache Kafka answers first and makes the client ask again. A topic that is
-named twice is answered once, or a small request could have an answer of any size.
+answer is sent when the new topic is durable. Apache Kafka answers first and makes the client ask again. A topic that is
+named twice is answered once, because otherwise a small request could have an answer of any size.
 """
 
 from typing import Any, Final
@@ -61,7 +61,7 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
 
 
 def _name_or_id(item: Any, version: int) -> tuple[str | None, bytes]:
-    """The name or the id that the request gives for a topic. If it gives an id, the name beside it does not count."""
+    """The name or the id of a topic in the request. If it has an id, its name does not count."""
     topic_id = messages.topic_id_bytes(getattr(item, "topic_id", None))
     if topic_id == NO_TOPIC_ID:
         return item.name, topic_id
@@ -102,7 +102,7 @@ def described(topic: Topic, operations: int, partitions: list[Fields]) -> Fields
 
 
 def described_missing(broker: Serving, exchange: Exchange, name: str | None, shows_operations: bool) -> Fields:
-    """What the answer has about a topic besides the error, if there is one."""
+    """The answer about a missing topic, without the error."""
     return {
         "name": name,
         "topic_id": NO_TOPIC_ID,

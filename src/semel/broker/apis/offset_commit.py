@@ -1,8 +1,8 @@
 """OffsetCommit (8), versions 2 to 10: stores how far a group has read, partition by partition.
 
-A member of the group has to name its generation, which must be the present one; otherwise a consumer that has lost its
-partitions could set back the consumer that has them now. A client that is no member may commit while the group has no
-members: a consumer that assigns partitions by itself does so, and a tool that resets a group. The answer goes when the
+A member of the group must name the current generation; otherwise a consumer that has lost its partitions could
+overwrite the offsets of the consumer that has them now. A client that is not a member may commit while the group has no
+members: consumers that assign partitions themselves do so, and tools that reset a group. The answer is sent when the
 offsets are durable.
 """
 
@@ -23,7 +23,7 @@ from semel.wire.messages import milliseconds
 
 RIGHTS: Final = (READ_GROUP, READ_TOPIC)
 
-# Clients of older versions would not know what a group that does not exist means.
+# Clients of older versions do not know GROUP_ID_NOT_FOUND.
 _GROUP_NOT_FOUND_FROM = 9
 
 

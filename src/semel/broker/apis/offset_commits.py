@@ -1,9 +1,9 @@
 """What OffsetCommit and TxnOffsetCommit share: each partition is checked on its own, then many go into one entry.
 
-A partition that does not exist, or whose metadata is too long, is refused and does not keep the others out. An error of
-the group or the member is answered for all partitions that are left. A request may name twenty thousand partitions, and
-no other client should wait for all of them: as many as fit into one entry are checked and committed at a time, and the
-member is checked again for each entry.
+A partition that does not exist, or whose metadata is too long, is refused, and the others are still committed. An error
+of the group or the member is the answer for all remaining partitions. A request may name twenty thousand partitions,
+and no other client should wait for all of them: so they are checked and committed in parts, as many as fit into one
+entry, and the member is checked again for each part.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,12 +21,12 @@ from semel.core.topics import Topic
 from semel.wire import messages
 from semel.wire.errors import ErrorCode
 
-# What committing one takes, beside an element of a message.
+# The work of committing one offset, besides an element of a message.
 _OFFSET_PIECES: Final = 3
 
 
 class _TopicCheck(NamedTuple):
-    """A topic of a request: what it goes by, and of each partition the offset to commit or the reason not to."""
+    """A topic of a request: its name or id, and for each partition the offset to commit, or the error."""
 
     handle: Fields
     partitions: list[tuple[int, StoredOffset | int]]
@@ -67,7 +67,7 @@ def committed(
 
 
 def _parted(topics: Iterable[Any], at_once: int) -> Iterator[list[tuple[Any, Sequence[Any]]]]:
-    """Topics with their partitions, so many as go in one entry."""
+    """Topics with their partitions, in parts that fit into one entry."""
     some: list[tuple[Any, Sequence[Any]]] = []
     places_left = at_once
     for item in topics:
@@ -85,16 +85,16 @@ def _parted(topics: Iterable[Any], at_once: int) -> Iterator[list[tuple[Any, Seq
 
 
 def partition_names(offsets: Iterable[StoredOffset]) -> list[PartitionName]:
-    """The partitions that these offsets are of."""
+    """The partitions of these offsets."""
     return [PartitionName(offset.number, offset.partition) for offset in offsets]
 
 
 def commit(broker: Serving, entry: Entry) -> None:
-    """Make this part of the log. If the disk will not take it, clients are told what makes them try again."""
+    """Commit this entry. If the disk refuses the write, the client gets an error that makes it try again."""
     try:
         broker.runtime.commit(entry)
     except OSError as refusal:
-        raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the disk would not take it") from refusal
+        raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the disk refused the write") from refusal
 
 
 def _check_topic(broker: Serving, exchange: Exchange, item: Any, parts: Sequence[Any], refusal: int) -> _TopicCheck:

@@ -1,6 +1,6 @@
 """OffsetDelete (47), version 0: deletes a group's committed offsets in some partitions.
 
-Offsets in a topic that a member of the group reads are kept: without them the next member would read it all again.
+Offsets in a topic to which a member subscribes are kept: without them the next member would read the whole topic again.
 """
 
 from typing import Any, Final

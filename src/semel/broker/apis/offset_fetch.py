@@ -49,9 +49,9 @@ def _look_up(broker: Serving, exchange: Exchange, item: Any, stable: bool) -> St
         raise Refused(refusal, f"group '{item.group_id}' is not for this client")
     group = broker.log.state.groups.named(item.group_id)
     if group is not None:
-        # Only versions from 9 on name the member that asks.
+        # Only versions from 9 on name the member that sends the request.
         group.check_fetch(getattr(item, "member_id", None), getattr(item, "member_epoch", -1))
-    # All offsets are of one moment; otherwise a transaction that ends meanwhile would be seen half done.
+    # All offsets are of one moment; otherwise the answer could show half of a transaction that ends meanwhile.
     view = None if group is None else group.offsets.view(with_pending=stable)
     if item.topics is None:
         return {"topics": [] if view is None else (yield from _all_topics(broker, exchange, view))}
@@ -96,7 +96,7 @@ def _asked_topic(
     if refusal:
         partitions = yield from each(indexes, lambda index: _unknown(index, refusal))
     elif topic is None or view is None:
-        # A name may yet come to be; an id that is not known never will.
+        # A topic with this name may still be created, but never one with this id.
         error = ErrorCode.UNKNOWN_TOPIC_ID if topic is None and by_id else ErrorCode.NONE
         partitions = yield from each(indexes, lambda index: _unknown(index, error))
     else:
@@ -113,7 +113,7 @@ def _partitions(view: OffsetsView, number: int, indexes: Iterable[int]) -> Steps
     for index in indexes:
         name = PartitionName(number, index)
         partitions.append({"partition_index": index, **_committed(view, name)})
-        # Every transaction that is open in the group is asked whether it may move it.
+        # Each open transaction of the group is checked for an offset of this partition.
         yield 1 + len(view.pending)
     return partitions
 

@@ -1,8 +1,8 @@
 """OffsetForLeaderEpoch (23), versions 2 to 4: the offset at which a leader epoch ends.
 
 Consumers ask after a change of leader, to notice records that were lost with the old leader (KIP-320). Here the leader
-is always the same, and its epoch rises when it may have lost some (`core/leader_epochs.py`). The last epoch ends where
-consumers may read to; a future epoch is unknown and has no end.
+is always the same, and its epoch rises when it may have lost records (`core/leader_epochs.py`). The last epoch ends at
+the offset up to which consumers may read; a future epoch is unknown and has no end.
 """
 
 from typing import Any, Final

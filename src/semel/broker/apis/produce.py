@@ -1,4 +1,4 @@
-"""Produce (0), versions 3 to 13: the way of every record into the log.
+"""Produce (0), versions 3 to 13: appends record batches to partitions.
 
 Each partition's batch is judged and appended on its own; one that is refused does not keep the others out. With
 acks=all the answer goes when every batch in it is durable, and that holds for a duplicate as well, whose original may
@@ -36,11 +36,11 @@ RIGHTS: Final = (WRITE_TOPIC, WRITE_TRANSACTIONAL_ID)
 ACKS_ALL: Final = -1
 ACKS_NONE: Final = 0
 _ZSTD_FROM: Final = 7
-# To check this many bytes, and to write them twice, is one piece of work, besides the rest of an append.
+# Checking this many bytes, and writing them twice, counts as one piece of work, besides the rest of an append.
 _BYTES_PER_PIECE: Final = 4096
-# From here on a client knows an error that tells it to abort its transaction and to go on with the next one.
+# The first version whose clients know TRANSACTION_ABORTABLE.
 _ABORTABLE_FROM: Final = 11
-# From here on a batch by itself makes its partition part of a transaction.
+# The first version in which sending a batch adds its partition to the transaction.
 _JOINS_FROM: Final = 12
 
 
@@ -50,7 +50,7 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
         raise ProtocolError(f"Produce version {version} carries message formats that are not supported")
     request = yield from decode_request_in_steps(body, version)
     acks = request.acks
-    # What is no batch is refused later.
+    # Bytes that are not a batch are refused later.
     is_transactional = any(
         records is not None and says_transactional(records)
         for topic in request.topics
@@ -94,12 +94,12 @@ def _produce_to(
     *,
     is_transactional: bool,
 ) -> Steps[ProduceTopicAnswer]:
-    """With one transactional batch, wherever in the request, all of it belongs to a transaction."""
+    """Append the batches of a request. If one of them is transactional, the whole request is."""
     name, topic_id, partitions = of_topic
     catalog = broker.log.state.catalog
     answers: list[ProducePartitionAnswer] = []
     for index, records in partitions:
-        # It may have gone since the last step.
+        # The topic may have been deleted since the last step.
         topic = catalog.named(name or "") if topic_id is None else catalog.identified(topic_id)
         try:
             if is_transactional:

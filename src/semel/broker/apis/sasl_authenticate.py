@@ -1,8 +1,8 @@
 """SaslAuthenticate (36), versions 0 to 2: one message of a login, and the answer to it.
 
-Since version 1 the answer says how long the login is good for. A login that fails is answered a little later, and then
-the connection ends: passwords are guessed slowly. The answer does not wait for the disk, because it tells of no
-change. What a client sends here to prove itself must never reach an event or an error.
+Since version 1 the answer says how long the login is valid. The answer to a failed login is delayed, and then the
+connection ends, so that passwords can only be guessed slowly. The answer does not wait for the disk, because it reports
+no change. Nothing that a client sends here to prove itself may appear in an event or an error.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
 
 
 def _note_login(broker: Serving, exchange: Exchange, login: Login) -> int:
-    """The client is logged in; answers for how long that is good, in milliseconds."""
+    """The client is logged in; return for how many milliseconds."""
     lifetime_ms = broker.limits.login_lifetime_ms
     if login.proven_until_seconds is not None:
         # Never 0, which would be for ever.

@@ -1,7 +1,7 @@
-"""SyncGroup (14), versions 0 to 5: the leader hands out the assignments, and each member gets its own.
+"""SyncGroup (14), versions 0 to 5: the leader sends the assignments, and each member gets its own.
 
-The answer goes when the leader has assigned and the generation is durable. Otherwise a member could begin to read
-partitions that, after a loss of power, belong to another member.
+The answer is sent when the leader has assigned and the generation is durable. Otherwise a member could begin to read
+partitions that belong to another member after a power failure.
 """
 
 from typing import Any, Final
@@ -34,14 +34,14 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
     )
 
     def reply(outcome: SyncAnswer) -> None:
-        # It may be the first to show a generation, which has to be durable by then.
+        # This answer may be the first that shows a generation, which must be durable before.
         answer(exchange, _fields_of(outcome), after=broker.log.end)
 
     broker.groups.sync(exchange, message.group_id, request, reply)
 
 
 def _named(version: int, message: Any, name: str) -> str | None:
-    """The protocol as the member names it. If its version has the field and it is empty, it matches none."""
+    """The protocol that the member names. An empty one, in versions with the field, matches none."""
     return getattr(message, name) or "" if version >= _PROTOCOL_FROM else None
 
 

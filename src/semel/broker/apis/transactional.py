@@ -1,4 +1,4 @@
-"""What the APIs of transactions answer in the same way: refusals, with the error codes that a request's version knows.
+"""What the APIs of transactions share: refusals, with the error codes that a request's version knows.
 
 Older versions of each API have no error for a fenced producer, and use the one for an invalid epoch; clients of those
 versions understand it. This file must never decide anything.
@@ -17,14 +17,14 @@ from semel.wire.errors import ErrorCode
 
 
 def attempted_for_owner(broker: Serving, exchange: Exchange, work: Callable[[], Fields], *, fenced_from: int) -> Fields:
-    """The fields that `work` answers, or the error code. From version `fenced_from` on a producer may be fenced."""
+    """The fields that `work` returns, or the error code. From version `fenced_from` on that may be PRODUCER_FENCED."""
     return _with_known_errors(broker, exchange, attempted(work), fenced_from)
 
 
 def attempted_for_owner_in_steps(
     broker: Serving, exchange: Exchange, work: Steps[Fields], *, fenced_from: int
 ) -> Steps[Fields]:
-    """The same for what may be much."""
+    """The same for `work` in steps."""
     return _with_known_errors(broker, exchange, (yield from attempted_in_steps(work)), fenced_from)
 
 
@@ -35,32 +35,30 @@ def _with_known_errors(broker: Serving, exchange: Exchange, fields: Fields, fenc
         if exchange.version < fenced_from:
             return {**fields, "error_code": INVALID_PRODUCER_EPOCH}
     if error == ErrorCode.KAFKA_STORAGE_ERROR:
-        # The error that every client takes as a reason to try again.
+        # The error after which every client tries again.
         return {**fields, "error_code": ErrorCode.COORDINATOR_NOT_AVAILABLE}
     return fields
 
 
 class Straggler(Exception):
-    """A request came over a connection that its client has given up. Why that matters is said in
-    `semel.broker.transactions`.
-    """
+    """A request came over a connection that its client has given up; see `semel.broker.transactions`."""
 
 
 def check_timely(broker: Serving, exchange: Exchange, producer_id: int, talk: Talk = "transaction") -> None:
-    """`Straggler` if this came over a connection that its client has given up. Handlers ask again after every step."""
+    """Raise `Straggler` if the client has given up this connection. Handlers call this again after every step."""
     if broker.transactions.is_straggler(producer_id, exchange.connection_number, talk):
         raise Straggler
 
 
 def hanging_up_on_stragglers(handler: Handler) -> Handler:
-    """A handler that closes the connection of a straggler, which gets no answer."""
+    """A handler that closes the connection of a straggler in place of an answer."""
 
     @wraps(handler)
     def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
         try:
             yield from handler(broker, exchange, body)
         except Straggler:
-            # The entries that it committed before it was found late have to become durable all the same.
+            # The entries that the request committed before must become durable all the same.
             broker.pump.follow()
             exchange.reply_by_hanging_up()
 

@@ -1,9 +1,9 @@
-"""TxnOffsetCommit (28), versions 0 to 5: stores offsets of a group that count when a transaction is committed.
+"""TxnOffsetCommit (28), versions 0 to 5: stores offsets of a group that take effect when a transaction is committed.
 
-Until then they are pending. The producer has to own its transactional id, and the group has to take part in the
-transaction: by AddOffsetsToTxn, or, since version 5, by this very request. Since version 3 a consumer also names the
-member of the group that it is, and its generation, and is refused if that is over (KIP-447): so a consumer that has
-lost its partitions cannot commit for the one that has them now, whatever its producer believes.
+Until then they are pending. The producer must own its transactional id, and the group must be part of the transaction:
+by AddOffsetsToTxn, or, since version 5, by this request. Since version 3 the request also names the member of the group
+and its generation, and is refused if the generation has ended (KIP-447): so a consumer that has lost its partitions
+cannot commit for the one that has them now.
 """
 
 from typing import Any, Final
@@ -25,7 +25,7 @@ RIGHTS: Final = (WRITE_TRANSACTIONAL_ID, READ_GROUP, READ_TOPIC)
 _JOINS_FROM: Final = 5
 _ABORTABLE_FROM: Final = 4
 
-# What clients of this API expect to hear. A member's epoch of the new protocol is a generation to a producer.
+# The errors that clients of this API know. For a producer a member epoch of the new protocol is a generation.
 _ERRORS: Final[dict[object, ErrorCode]] = {
     ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.ILLEGAL_GENERATION,
