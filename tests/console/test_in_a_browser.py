@@ -18,7 +18,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from sqlalchemy import insert
 
-from asking import Asker
+from asking import Asker, at
 from eventually import SECONDS_MAX
 from producing import deliver, idempotent_producer
 from semel import outbox, schema
@@ -26,6 +26,7 @@ from semel.database import engine_of
 from semel.inbox.quarantine import Aside, Cause, put
 from semel.outbox.tables import quarantine
 from semel.testing.broker import FaultyBroker
+from semel.testing.served import ServedBroker
 from semel.wire.records import Record
 from semel_command import started
 from transacting import TransactionalProducer, committed
@@ -46,6 +47,7 @@ PAGES: Final = (
     "/transactions",
     "/producers",
     "/producers?topic=payments",
+    "/decisions",
     "/groups",
     "/group?group=billing",
     "/claims",
@@ -294,3 +296,36 @@ def test_no_page_stands_in_the_way_of_anybody(
             found.append(f"{path}: {wide} pixels wide")
         assert "hacked" not in page.title()
     assert found == []
+
+
+def test_a_duplicate_is_absorbed_before_ones_eyes(chromium: Browser, tmp_path: Path) -> None:
+    """And what the page counts is what the broker counts, also after many batches; pausing holds it still."""
+    with ServedBroker(tmp_path / "data", metrics=True) as served, Asker(served.bootstrap) as asker:
+        asker.create("payments")
+        producer = {"producer_id": 0, "producer_epoch": 0}
+        asker.produce("payments", at(1), base_sequence=0, **producer)
+        listen = ("--listen", "127.0.0.1:0", "--bootstrap", served.bootstrap)
+        with started("console", *listen, "--decisions", served.metrics_address) as console:
+            assert console.stdout is not None
+            page = chromium.new_context().new_page()
+            page.set_default_timeout(SECONDS_MAX * 1000)
+            page.goto(console.stdout.readline().removeprefix("semel console on ").strip())
+            page.get_by_role("link", name="Decisions").click()
+            page.get_by_text("0 duplicates were not stored.").wait_for()
+            asker.produce("payments", at(1), base_sequence=0, **producer)
+            page.get_by_text("1 duplicate was not stored.").wait_for()
+            page.get_by_text("DUPLICATE offset:0").wait_for()
+            for sequence in range(1, 200):
+                asker.produce("payments", at(1), base_sequence=sequence, **producer)
+            page.get_by_text("OK offset:199").wait_for()
+            page.get_by_role("link", name="Duplicates").click()
+            page.get_by_text("DUPLICATE offset:0").wait_for()
+            assert page.get_by_role("row").count() == 2, "the head, and the one duplicate"
+            page.get_by_role("button", name="Pause").click()
+            asker.produce("payments", at(1), base_sequence=199, **producer)
+            assert page.get_by_text("1 duplicate was not stored.").count() == 1
+            page.get_by_role("button", name="Pause").click()
+            page.get_by_text("2 duplicates were not stored.").wait_for()
+            page.context.close()
+            console.terminate()
+            assert console.wait(SECONDS_MAX) == 0

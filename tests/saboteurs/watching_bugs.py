@@ -5,6 +5,7 @@ from typing import Final
 from saboteurs.planting import Bug
 
 _DECISIONS: Final = "tests/broker/test_decisions.py"
+_PAGE: Final = "tests/console/test_pages_of_decisions.py"
 _STATUS: Final = "tests/replica/test_status.py"
 
 WATCHING_BUGS: Final[tuple[Bug, ...]] = (
@@ -93,5 +94,27 @@ WATCHING_BUGS: Final[tuple[Bug, ...]] = (
         "self._note_created(loop.time() - began, len(content))",
         "pass",
         ("tests/replica/test_store_metrics.py",),
+    ),
+    # -- the page of decisions ----------------------------------------------------------------------------------------
+    Bug(
+        "the console listens to the broker when nobody looks any more",
+        "semel.console.decisions:DecisionFeed._end_if_unwatched",
+        "self._listening.cancel()",
+        "pass",
+        (f"{_PAGE}::test_the_broker_is_listened_to_only_while_somebody_looks",),
+    ),
+    Bug(
+        "a duplicate goes under among all that is accepted",
+        "semel.console.decisions:DecisionFeed._take",
+        'self._newest[decision["outcome"]].append(decision)',
+        'self._newest["accepted"].append(decision)',
+        (f"{_PAGE}::test_a_duplicate_stays_in_sight_among_all_that_is_accepted",),
+    ),
+    Bug(
+        "something else in the place of a broker ends the page of decisions",
+        "semel.console.decisions:DecisionFeed._keep_listening",
+        "(OSError, ValueError, LookupError, TypeError, TimeoutError)",
+        "OSError",
+        (f"{_PAGE}::test_whatever_is_said_in_the_place_of_decisions_is_one_line",),
     ),
 )

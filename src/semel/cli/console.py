@@ -11,7 +11,7 @@ import ipaddress
 import signal
 from typing import TYPE_CHECKING, Final
 
-from semel.cli.addresses import listening_address
+from semel.cli.addresses import Address, broker_address, listening_address
 from semel.cli.cluster import add_bootstrap, client_settings
 from semel.cli.errors import Failure
 
@@ -41,6 +41,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="show what waits in an application's tables, any number of times: sqlite:///FILE or postgresql://HOST/NAME",
     )
     parser.add_argument(
+        "--decisions",
+        metavar="HOST:PORT",
+        help="show each verdict on a batch as it falls: the address at which the broker serves its metrics",
+    )
+    parser.add_argument(
         "--allow-changes",
         action="store_true",
         help="let the pages change things, such as abort a transaction, with the rights of the console's login",
@@ -60,7 +65,8 @@ def run(options: argparse.Namespace) -> int:
             "ssh -L, or say --insecure"
         )
     settings = client_settings(options)
-    asyncio.run(_serve(host, port, settings, _databases(options.database), options.allow_changes))
+    decisions = broker_address(options.decisions) if options.decisions else None
+    asyncio.run(_serve(host, port, settings, _databases(options.database), decisions, options.allow_changes))
     return 0
 
 
@@ -86,14 +92,21 @@ def _is_loopback(host: str) -> bool:
 
 
 async def _serve(
-    host: str, port: int, settings: "ClientSettings", databases: "Databases | None", allow_changes: bool
+    host: str,
+    port: int,
+    settings: "ClientSettings",
+    databases: "Databases | None",
+    decisions: Address | None,
+    allow_changes: bool,
 ) -> None:
     from semel.console.server import Console
 
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    console = Console(host, port, settings, databases=databases, allow_changes=allow_changes, tell=_tell)
+    console = Console(
+        host, port, settings, databases=databases, decisions=decisions, allow_changes=allow_changes, tell=_tell
+    )
     try:
         await console.start()
     except OSError as error:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from semel import __version__
 from semel.client.settings import ClientSettings
 from semel.console.askers import Askers, cluster_askers
+from semel.console.decisions import Address, DecisionFeed
 from semel.console.door import Door
 from semel.console.http import HEAD_BYTES_MAX, Refused, Response, head, read_request, refusal
 from semel.console.live import Live
@@ -38,6 +39,7 @@ class Console:
         settings: ClientSettings,
         *,
         databases: "Databases | None" = None,
+        decisions: Address | None = None,
         allow_changes: bool = False,
         tell: Callable[[str], None],
         deadline_seconds: float = DEADLINE_SECONDS,
@@ -46,6 +48,7 @@ class Console:
         self._port = port
         self._settings = settings
         self._databases = databases
+        self._decisions = None if decisions is None else DecisionFeed(decisions)
         self._allow_changes = allow_changes
         self._tell = tell
         self._deadline_seconds = deadline_seconds
@@ -65,15 +68,19 @@ class Console:
             "bootstrap": [f"{host}:{port}" for host, port in self._settings.bootstrap],
             "allows_changes": self._allow_changes,
             "has_databases": self._databases is not None,
+            "has_decisions": self._decisions is not None,
             "version": __version__,
         }
         databases = self._databases
         of_databases = None if databases is None else Askers(lambda: databases)
-        self._site = Site(self._door, cluster_askers(self._settings), of_databases, Live(), about, self._tell_next)
+        of_cluster = cluster_askers(self._settings)
+        self._site = Site(self._door, of_cluster, of_databases, self._decisions, Live(), about, self._tell_next)
         self._tell(f"semel console on {self.address}")
 
     async def stop(self) -> None:
         self._server.close()
+        if self._decisions is not None:
+            self._decisions.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

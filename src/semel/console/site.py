@@ -23,6 +23,7 @@ from semel.client.cluster import Cluster
 from semel.client.errors import LogError
 from semel.console import groups, pipelines, producers, records, topics, transactions
 from semel.console.askers import Askers
+from semel.console.decisions import DecisionFeed
 from semel.console.door import Door
 from semel.console.http import Refused, Request, Response, as_json, json_response
 from semel.console.live import Live
@@ -63,6 +64,9 @@ DATABASE_CHANGES: Final[Mapping[str, Callable[["Databases", Query], str]]] = {
     "inbox_drop": lambda databases, query: databases.inbox_drop(query),
 }
 
+# What the broker tells by itself, where the console knows its address.
+DECISIONS: Final = "decisions"
+
 _LOG: Final = logging.getLogger("semel.console")
 
 _ASSET_NAME: Final = re.compile(rf"[a-z]+\.({'|'.join(_TYPES)})")
@@ -83,6 +87,7 @@ class Site:
         door: Door,
         cluster: Askers[Cluster],
         databases: "Askers[Databases] | None",
+        decisions: DecisionFeed | None,
         live: Live,
         about: Mapping[str, Any],
         entered: Callable[[], None],
@@ -92,6 +97,7 @@ class Site:
         self._cluster = cluster
         self._databases = databases
         self._live = live
+        self._decisions = decisions
         self._about = about
         self._entered = entered
 
@@ -111,6 +117,8 @@ class Site:
             session = self._door.session_of(request)
             if name == "session":
                 return json_response({**self._about, "change_token": session.change_token})
+            if name == DECISIONS:
+                return json_response(await self._feed().now(Query(request.query)))
             return json_response(await self._ask(QUESTIONS, DATABASE_QUESTIONS, name, Query(request.query)))
         if area == "events":
             self._door.session_of(request)
@@ -124,6 +132,9 @@ class Site:
         return Response(303, "text/plain", b"", headers)
 
     def _stream(self, name: str, query: Query) -> Stream:
+        if name == DECISIONS:
+            feed = self._feed()
+            return Stream(lambda: feed.watch(query))
         _check_known(name, QUESTIONS, DATABASE_QUESTIONS)
 
         async def ask() -> bytes:
@@ -135,6 +146,11 @@ class Site:
                 return as_json({"error": str(mistake(error))})
 
         return Stream(lambda: self._live.watch(f"{name}?{query}", ask))
+
+    def _feed(self) -> DecisionFeed:
+        if self._decisions is None:
+            raise Refused(404, "the console does not know where the broker tells: start it with --decisions HOST:PORT")
+        return self._decisions
 
     async def _change(self, area: str, name: str, request: Request) -> Response:
         self._door.check_change(request)

@@ -175,10 +175,15 @@ class ServedBroker:
         self.stop()
         self.start()
 
+    @property
+    def metrics_address(self) -> str:
+        """HOST:PORT of its metrics and decisions."""
+        assert self._metrics_address is not None, "only a broker that was made with metrics=True has metrics"
+        return self._metrics_address
+
     def metrics(self) -> dict[str, float]:
         """What the broker counts, by the names in Prometheus' text format, labels included."""
-        assert self._metrics_address is not None, "only a broker that was made with metrics=True has metrics"
-        with urllib.request.urlopen(f"http://{self._metrics_address}/metrics", timeout=METRICS_SECONDS_MAX) as answer:
+        with urllib.request.urlopen(f"http://{self.metrics_address}/metrics", timeout=METRICS_SECONDS_MAX) as answer:
             lines = answer.read().decode().splitlines()
         samples = (line.rpartition(" ") for line in lines if line and not line.startswith("#"))
         return {name: float(value) for name, _, value in samples}

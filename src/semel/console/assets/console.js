@@ -3,6 +3,7 @@
 import { change, Failed, follow, get, session } from "./api.js";
 import { h, link, morph } from "./elements.js";
 import * as claims from "./claims.js";
+import * as decisions from "./decisions.js";
 import * as group from "./group.js";
 import * as groups from "./groups.js";
 import * as pipelines from "./pipelines.js";
@@ -14,7 +15,7 @@ import * as transactions from "./transactions.js";
 
 // Each page has a path, a title, the words it uses, the question it asks of an address, and a view of the answer.
 // Those with a `name` stand in the menu.
-const PAGES = [topics, topic, records, transactions, producers, groups, group, claims, pipelines];
+const PAGES = [topics, topic, records, transactions, producers, decisions, groups, group, claims, pipelines];
 
 const RETRY_MS = 3000;
 

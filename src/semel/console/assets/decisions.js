@@ -1,0 +1,76 @@
+// The verdicts of the broker on batches, as they fall.
+
+import { address, counted, facts, h, link, number, table, time } from "./elements.js";
+
+export const path = "/decisions";
+export const name = "Decisions";
+export const question = (query, about) => (about.has_decisions ? "decisions" : null);
+export const title = () => "Decisions";
+export const isLive = () => true;
+
+export const words = [
+  ["batch", "What a producer sends at once to one partition. An idempotent producer gives its id, its epoch, and the sequence number of the first record with it."],
+  ["accepted", "The batch has the next number. It is stored."],
+  ["duplicate", "The batch was stored before, and its producer had no answer. It is not stored again, and the producer gets the answer of the original."],
+  ["gap", "A batch before this one is missing. It is refused, and nothing is stored."],
+  ["fenced", "A newer epoch of the same producer is at work. The batch is refused, and nothing is stored."],
+  ["refused", "The batch was refused for another reason, such as a checksum that does not match. There is no verdict on its number."],
+  ["offset", "Where the batch lies; of a duplicate, where its original lies."],
+  ["not shown", "Verdicts that fell faster than the console took them. The counts have them all."],
+];
+
+const OUTCOMES = [["", "All"], ["accepted", "Accepted"], ["duplicate", "Duplicates"], ["gap", "Gaps"], ["fenced", "Fenced"]];
+
+export function view(answer, query) {
+  if (answer === null) return untold();
+  if (answer.counts === null) return h("p", { class: "empty" }, "The broker has told nothing yet.");
+  const { accepted, duplicate, gap, fenced, refused } = answer.counts;
+  return [
+    h("p", { class: "headline" }, `${counted(duplicate, "duplicate was", "duplicates were")} not stored.`),
+    facts(
+      ["accepted", number(accepted)],
+      ["gaps", number(gap)],
+      ["fenced", number(fenced)],
+      ["refused", number(refused)],
+      ...(answer.lost ? [["not shown", number(answer.lost)]] : []),
+    ),
+    h("p", { class: "quiet" }, "Batches since the broker was started."),
+    h("nav", { class: "pager", "aria-label": "Which verdicts" }, OUTCOMES.map(([outcome, text]) => choice(outcome, text, query))),
+    answer.decisions.length ? list(answer) : h("p", { class: "empty" }, "None since this page was opened. Those before are in the counts."),
+  ];
+}
+
+function choice(outcome, text, query) {
+  return h("a", { href: address(path, { outcome }), "aria-current": (query.outcome ?? "") === outcome ? "page" : null }, text);
+}
+
+function list(answer) {
+  const columns = [["Number", "number"], ["Verdict"], ["Where", "name"], ["Producer", "number"], ["Epoch", "number"], ["Sequence", "number"], ["Expected", "number"], ["Got", "number"], ["When"]];
+  const rows = answer.decisions.map((one) => ({
+    class: one.outcome,
+    cells: [
+      number(one.number),
+      one.said,
+      link("/records", { topic: one.topic, partition: one.partition, from: one.offset ?? "latest" }, `${one.topic}-${one.partition}`),
+      one.producer_id < 0 ? "none" : number(one.producer_id),
+      one.producer_id < 0 ? "" : number(one.epoch),
+      one.producer_id < 0 ? "" : number(one.sequence),
+      one.expected === null ? "" : number(one.expected),
+      one.got === null ? "" : number(one.got),
+      time(one.at_ms),
+    ],
+  }));
+  return table("The newest first", columns, rows);
+}
+
+function untold() {
+  return h(
+    "p",
+    { class: "empty" },
+    "A broker of semel tells its verdicts where it serves its metrics. Start it with ",
+    h("code", {}, "semel serve --metrics 127.0.0.1:9464"),
+    ", and the console with ",
+    h("code", {}, "semel console --decisions 127.0.0.1:9464"),
+    ". Apache Kafka tells them to nobody.",
+  );
+}

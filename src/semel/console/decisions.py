@@ -1,0 +1,171 @@
+"""The verdicts of a broker as they fall, for the pages that show them: the counts, and the newest of each verdict.
+
+A broker of semel tells them under /decisions where it serves its metrics. The console listens there while a page shows
+them, once for all pages, and a moment longer, so that the next page finds the newest at once. At any rate of events a
+page gets a few answers a second, each of them whole. What the broker says must never end the console.
+"""
+
+import asyncio
+import contextlib
+import json
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from itertools import chain
+from typing import Any, Final
+
+from semel.console.http import Refused, as_json
+from semel.console.query import Query
+
+OUTCOMES: Final = ("accepted", "duplicate", "gap", "fenced")
+# For each verdict apart, so that a duplicate stays in sight among ten thousand batches that were accepted.
+NEWEST_MAX: Final = 50
+# Nobody reads faster.
+ANSWER_SECONDS_MIN: Final = 0.2
+# After the last page has gone, and before a broker that does not answer is tried again.
+LINGER_SECONDS: Final = 5.0
+AGAIN_SECONDS: Final = 1.0
+# For the first event to come.
+FIRST_SECONDS_MAX: Final = 5.0
+# A broker that is silent for longer has gone: it says something every 15 seconds.
+QUIET_SECONDS_MAX: Final = 40.0
+# An event carries 500 decisions at most.
+EVENT_BYTES_MAX: Final = 1024 * 1024
+
+Address = tuple[str, int]
+
+
+class DecisionFeed:
+    """What one broker tells."""
+
+    def __init__(
+        self,
+        address: Address,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        linger_seconds: float = LINGER_SECONDS,
+    ) -> None:
+        self._address = address
+        self._pause = pause
+        self._linger_seconds = linger_seconds
+        self._watchers = 0
+        self._listening: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+        self._error: str | None = None
+        self._counts: dict[str, Any] | None = None
+        self._lost = 0
+        self._newest: dict[str, deque[dict[str, Any]]] = {outcome: deque(maxlen=NEWEST_MAX) for outcome in OUTCOMES}
+
+    async def now(self, query: Query) -> dict[str, Any]:
+        """What is known, or will be in a moment."""
+        wanted = _outcome_of(query)
+        with self._watched():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(FIRST_SECONDS_MAX):
+                    while self._counts is None and self._error is None:
+                        await self._changed.wait()
+            if self._error is not None:
+                raise Refused(502, self._error)
+            return self._answer(wanted)
+
+    async def watch(self, query: Query) -> AsyncGenerator[bytes, None]:
+        """The same, and again when there is more."""
+        wanted = _outcome_of(query)
+        with self._watched():
+            while True:
+                changed = self._changed
+                yield as_json(self._answer(wanted) if self._error is None else {"error": self._error})
+                await self._pause(ANSWER_SECONDS_MIN)
+                await changed.wait()
+
+    def stop(self) -> None:
+        """Listen no more."""
+        if self._listening is not None:
+            self._listening.cancel()
+
+    @contextlib.contextmanager
+    def _watched(self) -> Iterator[None]:
+        self._watchers += 1
+        if self._listening is None:
+            self._listening = asyncio.create_task(self._keep_listening())
+        try:
+            yield
+        finally:
+            self._watchers -= 1
+            asyncio.get_running_loop().call_later(self._linger_seconds, self._end_if_unwatched)
+
+    def _end_if_unwatched(self) -> None:
+        if not self._watchers and self._listening is not None:
+            self._listening.cancel()
+            self._listening = None
+            # What is missed from now on nobody can tell.
+            self._counts, self._error, self._lost = None, None, 0
+            for newest in self._newest.values():
+                newest.clear()
+
+    def _answer(self, wanted: str) -> dict[str, Any]:
+        newest = self._newest[wanted] if wanted else chain.from_iterable(self._newest.values())
+        in_order = sorted(newest, key=lambda decision: decision["number"], reverse=True)
+        return {
+            "counts": self._counts,
+            "lost": self._lost,
+            "decisions": in_order[:NEWEST_MAX],
+        }
+
+    def _note_change(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def _keep_listening(self) -> None:
+        while True:
+            try:
+                await self._listen(*self._address)
+                self._error = "The broker has ended its stream of decisions."
+            except (OSError, ValueError, LookupError, TypeError, TimeoutError) as error:
+                reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+                self._error = f"{_shown(self._address)} does not tell its decisions: {reason}"
+            self._note_change()
+            await self._pause(AGAIN_SECONDS)
+
+    async def _listen(self, host: str, port: int) -> None:
+        """Take in what the broker tells until it ends, or tells what is no decision."""
+        reader, writer = await asyncio.open_connection(host, port, limit=EVENT_BYTES_MAX)
+        try:
+            writer.write(f"GET /decisions HTTP/1.1\r\nHost: {_shown((host, port))}\r\n\r\n".encode())
+            status = await _line(reader)
+            while await _line(reader):
+                pass
+            if not status:
+                raise ValueError("it ends before it has answered")
+            if status.split()[1:2] != ["200"]:
+                raise ValueError(f"it answers {status.partition(' ')[2]}: {await _line(reader)}")
+            while line := await _next(reader):
+                if line.startswith(b"data:"):
+                    self._take(json.loads(line[5:]))
+        finally:
+            writer.transport.abort()
+
+    def _take(self, event: dict[str, Any]) -> None:
+        for decision in event["decisions"]:
+            self._newest[decision["outcome"]].append(decision)
+        self._counts, self._error, self._lost = event["counts"], None, self._lost + event["lost"]
+        self._note_change()
+
+
+async def _line(reader: asyncio.StreamReader) -> str:
+    return (await _next(reader)).decode(errors="replace").strip()
+
+
+async def _next(reader: asyncio.StreamReader) -> bytes:
+    async with asyncio.timeout(QUIET_SECONDS_MAX):
+        return await reader.readline()
+
+
+def _outcome_of(query: Query) -> str:
+    wanted = query.text("outcome", "")
+    if wanted and wanted not in OUTCOMES:
+        raise Refused(400, f"outcome is one of {', '.join(OUTCOMES)}")
+    return wanted
+
+
+def _shown(address: Address) -> str:
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
