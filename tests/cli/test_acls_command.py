@@ -80,9 +80,9 @@ def test_the_rules_about_a_resource_are_those_that_decide_about_it(broker: Guard
     ("words", "told"),
     [
         (("add", "app", "read", "topic:orders"), "a principal is a type and a name with a colon in between"),
-        (("add", "User:app", "reed", "topic:orders"), "'reed' is no operation: choose all, read, write"),
-        (("add", "User:app", "read", "orders"), "'orders' is no resource: cluster is one"),
-        (("add", "User:app", "read", "topic:"), "is no resource"),
+        (("add", "User:app", "reed", "topic:orders"), "'reed' is not an operation: choose all, read, write"),
+        (("add", "User:app", "read", "orders"), "'orders' is not a resource: write cluster, "),
+        (("add", "User:app", "read", "topic:"), "is not a resource"),
         (
             ("remove", "User:app", "read", "topic:orders"),
             "there is no rule to remove: allow User:app read ",

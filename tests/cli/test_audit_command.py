@@ -122,7 +122,7 @@ def test_several_processes_say_the_same(source: str, tmp_path: Path) -> None:
         ((), "say what to hold against what"),
         (("--source", "parquet:/nothing?id=id"), "say what to hold against what"),
         (("--source", "parquet:/nothing?id=id", "--sink", "parquet:/nothing?id=id"), "/nothing: there is no such file"),
-        (("--source", "here?id=id", "--sink", "there?id=id"), "is no address"),
+        (("--source", "here?id=id", "--sink", "there?id=id"), "is not an address"),
         (
             ("--source", NOBODY, "--sink", "parquet:/x?id=id"),
             "cannot connect",

@@ -130,8 +130,8 @@ def test_clients_are_told_the_name_by_which_they_reach_the_proxy(semel_broker: F
     ("words", "complaint"),
     [
         (("--cut", "0.1"), "--cut is for a proxy before a broker of yours, which --upstream names"),
-        (("--upstream", "h"), "'h' is no address: HOST:PORT is, such as 127.0.0.1:9092"),
-        (("--upstream", "h:1", "--listen", "h:65536"), "'h:65536' is no address"),
+        (("--upstream", "h"), "'h' is not an address: write HOST:PORT, such as 127.0.0.1:9092"),
+        (("--upstream", "h:1", "--listen", "h:65536"), "'h:65536' is not an address"),
         (("--upstream", "h:1", "copy"), "copy has a broker of its own, and takes no --upstream"),
         (("--upstream", "h:1", "--listen", "0.0.0.0:0"), "say with --advertise how they reach the proxy"),
         (("--upstream", "h:1", "--plan", "/not/there.toml"), "/not/there.toml: No such file or directory"),

@@ -60,16 +60,16 @@ def test_a_plain_listener_beyond_the_loopback_is_served_to_those_who_insist(tmp_
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (("--listen=A=HTTP://127.0.0.1:1",), "'HTTP' is no protocol of a listener: there is PLAINTEXT"),
+        (("--listen=A=HTTP://127.0.0.1:1",), "'HTTP' is not a protocol of a listener: choose PLAINTEXT"),
         (
             ("--listen=A=B=127.0.0.1:1",),
-            "'A=B=127.0.0.1:1' is no listener: HOST:PORT is, and NAME=PROTOCOL://HOST:PORT",
+            "'A=B=127.0.0.1:1' is not a listener: write HOST:PORT or NAME=PROTOCOL://HOST:PORT",
         ),
-        (("--listen=PLAINTEXT://127.0.0.1",), "'127.0.0.1' is no address"),
+        (("--listen=PLAINTEXT://127.0.0.1",), "'127.0.0.1' is not an address"),
         (("--listen=127.0.0.1:1", "--listen=127.0.0.1:2"), "two listeners are called PLAINTEXT"),
-        (("--listen=A=127.0.0.1:1", "--advertise=B=host"), "there is no listener 'B', there is A"),
+        (("--listen=A=127.0.0.1:1", "--advertise=B=host"), "there is no listener 'B', only A"),
         (("--listen=A=127.0.0.1:1", "--listen=B=127.0.0.1:2", "--advertise=h"), "say --advertise NAME=h"),
-        (("--listen=127.0.0.1:1", "--advertise=a=b=c"), "'a=b=c' is no address to advertise"),
+        (("--listen=127.0.0.1:1", "--advertise=a=b=c"), "'a=b=c' is not an address to advertise"),
     ],
 )
 def test_what_is_no_listener_is_answered_with_one_line(options: tuple[str, ...], told: str, tmp_path: Path) -> None:

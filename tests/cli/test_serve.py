@@ -103,7 +103,7 @@ def test_a_port_has_one_broker(serve: Serve, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("listen", ["9092", "127.0.0.1", "127.0.0.1:port", "127.0.0.1:65536", "127.0.0.1:-1"])
 def test_what_is_no_address_is_said_to_be_none(listen: str, tmp_path: Path) -> None:
-    assert "is no address: HOST:PORT is" in semel_failure("serve", f"--listen={listen}", f"--data={tmp_path}")
+    assert "is not an address: write HOST:PORT" in semel_failure("serve", f"--listen={listen}", f"--data={tmp_path}")
 
 
 def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_nobody_at_the_address_is_one_line() -> None:
         reserved.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{reserved.getsockname()[1]}"
         assert semel_failure("topics", "list", "--bootstrap", address).startswith(f"cannot connect to {address}: ")
-    assert "is no address" in semel_failure("topics", "list", "--bootstrap", "localhost")
+    assert "is not an address" in semel_failure("topics", "list", "--bootstrap", "localhost")
 
 
 def test_somebody_who_speaks_another_protocol_is_one_line() -> None:

@@ -87,7 +87,9 @@ def test_the_certificates_are_gone_when_the_program_ends() -> None:
 
 
 def test_a_protocol_that_is_none_is_refused_by_its_name() -> None:
-    with pytest.raises(ValueError, match="'TLS' is no protocol of a listener: there is PLAINTEXT, SSL, SASL_PLAINTEXT"):
+    with pytest.raises(
+        ValueError, match="'TLS' is not a protocol of a listener: choose PLAINTEXT, SSL, SASL_PLAINTEXT"
+    ):
         semel.broker(security="TLS")
 
 

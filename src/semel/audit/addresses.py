@@ -40,7 +40,7 @@ class Address:
             parts = urlsplit(text)
             pairs = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
         except ValueError as error:
-            raise AuditFailed(f"{_shown(text)!r} is no address: {error}") from None
+            raise AuditFailed(f"{_shown(text)!r} is not an address: {error}") from None
         options = dict(pairs)
         if len(options) < len(pairs):
             raise AuditFailed(f"{_shown(text)!r} gives an option twice")
@@ -98,7 +98,7 @@ def place(text: str, client: Mapping[str, object]) -> Place:
     if make is None:
         known = ", ".join(f"{scheme}:" for scheme in (_TOPIC, *_PLACES))
         raise AuditFailed(
-            f"{_shown(text)!r} is no address of something that can be audited: it begins with one of {known}"
+            f"{_shown(text)!r} is not an address that can be audited: such an address begins with one of {known}"
         )
     return make(address)
 

@@ -1,8 +1,8 @@
 """The command line: one file for each command, imported only when that command is used.
 
-A command's module has an `EXAMPLE`, `configure` to declare its arguments, and `run` to do the work and answer the exit
-code: 0 when done, 1 when it failed, 2 when it was called wrongly, 3 when another process has taken over. Whatever goes
-wrong is one line on standard error.
+A command's module has an `EXAMPLE`, `configure` to declare its arguments, and `run` to do the work and return the exit
+code: 0 when done, 1 when it failed, 2 when it was called wrongly, 3 when another process has taken over. Every error is
+one line on standard error.
 """
 
 import argparse
@@ -30,27 +30,27 @@ GROUPS: Final = {
         "serve": "run the broker on a directory",
         "topics": "list, create, describe and delete topics",
         "produce": "write lines to a topic, each exactly once",
-        "tail": "read a topic, with the numbers its deduplication goes by",
+        "tail": "read a topic, with the producer ids and sequence numbers of the records",
         "groups": "list, describe, reset and delete consumer groups",
         "users": "list, add and remove the users who can log in",
-        "transactions": "list and describe transactions, and abort those that nobody will end",
-        "acls": "list, add and remove access rules, and say which of them decides",
+        "transactions": "list and describe transactions, and abort those whose producer is gone",
+        "acls": "list, add and remove access rules, and say which of them decides about a request",
         "console": "show topics, records, transactions, producers and groups in a browser, as they are now",
         "quotas": "list, set and remove quotas: how much of the broker a client may use",
         "dump": "look into a data directory: journal, segments, producers",
         "status": "say which broker on a store is active, who stands by, and how much the store holds",
         "move": "take a whole log from a directory into a store of objects, or back",
-        "repair": "go on without the entries at which a start stops, and keep a copy of them",
+        "repair": "remove the entries at which the broker's start stops, and keep a copy of them",
     },
     "application": {
-        "settings": "print how a client is set for a semantic, and check how one is set",
+        "settings": "print a client's settings for a delivery guarantee, and check a client's settings",
         "schema": "make the tables of outbox, inbox and HTTP keys in your database, check or print them",
-        "outbox": "publish the messages that an application's transactions have added, and show how far that is",
+        "outbox": "publish the messages that an application's transactions have added, and show the progress",
         "inbox": "show the messages that a consumer has put aside, have them tried again, or drop them",
-        "http": "delete the HTTP keys whose time is up",
+        "http": "delete the HTTP keys that have expired",
     },
     "pipeline": {
-        "audit": "say whether all that was sent is in every sink, once, and name what is lost or doubled",
+        "audit": "say whether every sink has all events exactly once, and name the lost and doubled ones",
     },
     "proof": {
         "demo": "send payments through a bad network, three ways, and on through Spark to the last row",
@@ -73,23 +73,23 @@ _AGAIN_SECONDS: Final = 0.01
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """What the `semel` script calls; ends the process."""
+    """Run the `semel` script; ends the process."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # What a terminal cannot show is shown by its number: an answer must not fail on a letter.
+            # Print a character that the terminal cannot show as its number, because output must not fail on a letter.
             stream.reconfigure(errors="backslashreplace")
-    # The signal by which somebody has ended the command, if so.
+    # The signal that has ended the command, if one has.
     struck: list[int] = []
     for number, usual in _ENDINGS.items():
-        # A shell that starts the command in the background, or nohup, has the signal ignored, and it has to stay so.
+        # A shell that starts the command in the background, and nohup, ignore the signal, and that must stay so.
         if signal.getsignal(number) == usual:
             signal.signal(number, functools.partial(_end, struck))
     sys.unraisablehook = functools.partial(_end_nevertheless, sys.unraisablehook)
     try:
         code = _run(words)
     except Exception:
-        # A library in C that a signal strikes in the middle may raise its own error instead of semel's.
+        # A C library that a signal interrupts may raise its own error instead of semel's.
         if not struck:
             raise
         code = 128 + struck[0]
@@ -122,7 +122,7 @@ def _end_nevertheless(usual: Callable[["sys.UnraisableHookArgs"], Any], lost: "s
 
 
 def _listed() -> str:
-    """The commands in their groups, with what each is for, as wide as the terminal."""
+    """The commands in their groups, with the purpose of each, as wide as the terminal."""
     width = max(map(len, COMMANDS)) + 6
     lines = []
     for group, commands in GROUPS.items():
@@ -176,7 +176,7 @@ def _run(words: list[str]) -> int:
         # From Spark, which answers Ctrl-C in its own way where it runs in this process.
         return 128 + signal.SIGINT
     except BrokenPipeError:
-        # The program that read the output has ended; nobody is left to tell.
+        # The program that read the output has ended, so no message can reach anybody.
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

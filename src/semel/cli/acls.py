@@ -62,7 +62,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         own.add_argument("operations", nargs="+", metavar="OPERATION", help=f"among {', '.join(_OPERATIONS)}")
         _add_resource(own)
         own.add_argument("--prefixed", action="store_true", help="all resources whose names begin with NAME")
-        own.add_argument("--deny", action="store_true", help="deny it, whatever other rules allow")
+        own.add_argument("--deny", action="store_true", help="deny it, even if other rules allow it")
         own.add_argument("--host", default=EVERYTHING, metavar="ADDRESS", help="only from this address (*, any)")
         return own
 
@@ -143,7 +143,7 @@ def _list(cluster: Cluster, options: argparse.Namespace) -> None:
 
 
 def _explain(cluster: Cluster, options: argparse.Namespace) -> None:
-    """By the cluster's rules and semel's verdict, which is the same as Apache Kafka's."""
+    """Find the verdict on the cluster's rules with semel's own code, which agrees with Apache Kafka."""
     operation, (resource_type, name) = _operation(options.operation), _resource(options.resource)
     anything = (None, None, Operation.ANY, Permission.ANY)
     rules = _rules_meant(cluster, RuleFilter(resource_type, name, Pattern.MATCH, *anything))
@@ -196,7 +196,7 @@ def _check(answer: Any, operation: str) -> None:
 
 
 def _rules_of(options: argparse.Namespace) -> list[AccessRule]:
-    """The rules that the words mean, one for each operation."""
+    """The rules that the arguments describe, one for each operation."""
     resource_type, name = _resource(options.resource)
     pattern = Pattern.PREFIXED if options.prefixed else Pattern.LITERAL
     permission = Permission.DENY if options.deny else Permission.ALLOW
@@ -219,16 +219,18 @@ def _resource(text: str) -> tuple[ResourceType, str]:
     kind, colon, name = text.partition(":")
     if not colon or not name or kind not in _RESOURCES:
         kinds = _one_of(f"{known}:NAME" for known in _RESOURCES)
-        raise Failure(f"{text!r} is no resource: {_CLUSTER} is one, and so is {kinds}")
+        raise Failure(f"{text!r} is not a resource: write {_CLUSTER}, {kinds}")
     return _RESOURCES[kind], name
 
 
 def _operation(text: str) -> Operation:
-    """By its name, in whatever way Kafka's tools write it: describe-configs, DescribeConfigs, DESCRIBE_CONFIGS."""
+    """The operation with this name, in any of the spellings of Kafka's tools: describe-configs, DescribeConfigs,
+    DESCRIBE_CONFIGS.
+    """
     plain = {name.replace("-", ""): operation for name, operation in _OPERATIONS.items()}
     operation = plain.get(text.lower().replace("-", "").replace("_", ""))
     if operation is None:
-        raise Failure(f"{text!r} is no operation: choose {_one_of(_OPERATIONS)}")
+        raise Failure(f"{text!r} is not an operation: choose {_one_of(_OPERATIONS)}")
     return operation
 
 
@@ -242,7 +244,7 @@ def _word(number: Operation | Permission) -> str:
 
 
 def _shown(rule: AccessRule) -> str:
-    """The resources that a rule is about: `topic:orders`, and `topic:ord...` for all that begin so."""
+    """The resources of a rule: `topic:orders`, or `topic:ord...` for all whose names begin so."""
     if rule.resource_type == ResourceType.CLUSTER:
         return _CLUSTER
     kind = {resource_type: kind for kind, resource_type in _RESOURCES.items()}[ResourceType(rule.resource_type)]

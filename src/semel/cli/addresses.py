@@ -1,6 +1,6 @@
-"""The addresses that people type, HOST:PORT. Every command refuses a wrong one in the same words.
+"""Reads addresses that people type, HOST:PORT. Every command refuses a wrong one with the same message.
 
-It must never ask the network whether there is such a host: the command that connects or listens finds out.
+It must never ask the network whether the host exists: the command that connects or listens finds out.
 """
 
 import re
@@ -16,7 +16,7 @@ _PORT_MAX: Final = 65_535
 
 
 def broker_address(text: str) -> Address:
-    """Where a broker is."""
+    """The host and the port of a broker."""
     host, port = listening_address(text)
     if not host or not port:
         raise _no_address(text)
@@ -24,7 +24,7 @@ def broker_address(text: str) -> Address:
 
 
 def listening_address(text: str) -> Address:
-    """Where to listen: without a host it is everywhere, and port 0 is any that is free."""
+    """The host and the port to listen on: without a host it is every interface, and port 0 is any free port."""
     match = _ADDRESS.fullmatch(text)
     if match is None or int(match[2]) > _PORT_MAX:
         raise _no_address(text)
@@ -32,4 +32,4 @@ def listening_address(text: str) -> Address:
 
 
 def _no_address(text: str) -> Failure:
-    return Failure(f"{text!r} is no address: HOST:PORT is, such as 127.0.0.1:9092")
+    return Failure(f"{text!r} is not an address: write HOST:PORT, such as 127.0.0.1:9092")

@@ -1,7 +1,7 @@
-"""`semel audit`: is all that was sent where it belongs, once? Names each lost and each doubled id.
+"""`semel audit`: has every sink all events of the source, exactly once? Names each lost and each doubled id.
 
-It exits with 0 when it is so, with 1 when it is not, and with 2 when nothing can be said: an address is wrong, or what
-it names cannot be read. This command must never write to what it audits.
+The exit code is 0 if it has, 1 if not, and 2 if the audit is not possible, because an address is wrong or cannot be
+read. This command must never write to a source or a sink.
 """
 
 import argparse
@@ -142,7 +142,7 @@ def _audit(options: argparse.Namespace) -> int:
 
 
 class _Shown:
-    """Each thing that is being done, on a line of its own."""
+    """Prints each step of the audit on a line of its own."""
 
     def __init__(self) -> None:
         self._doing: str | None = None
@@ -206,7 +206,7 @@ def _show_findings(verdict: "SinkVerdict") -> None:
 
 
 def _print_ids(findings: "Sequence[Finding]") -> None:
-    """A line each, however long an id a stranger has sent; a script gets all of it."""
+    """Print the ids, one to a line. On a terminal a long id is cut."""
     for finding in findings:
         length = len(finding.text)
         text = finding.text if length <= _ID_SHOWN_MAX else f"{finding.text[:_ID_SHOWN_MAX]}... ({length:,} characters)"

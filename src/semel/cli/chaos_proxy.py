@@ -1,6 +1,7 @@
 """`semel chaos --upstream`: the faulty network of `semel.chaos` before a broker of the user's own, for any client.
 
-It must leave no doubt about what happened: in the end each fault is counted, those that never struck as well.
+At the end it prints the count of each fault, even of those that never happened, so that there is no doubt about what
+happened.
 """
 
 import argparse
@@ -21,7 +22,7 @@ EXAMPLE: Final = (
     "  semel chaos --upstream 127.0.0.1:9092 --plan faults.toml --seconds 60"
 )
 
-# What may happen to a message by chance, and what it is.
+# The faults that may happen to a message at random, with a description of each.
 _BY_CHANCE: Final = {
     Fault.DROP_ACK: "an answer to Produce is lost, after the broker has stored the batch",
     Fault.CUT: "a part of a request arrives, then the connection ends",
@@ -29,7 +30,7 @@ _BY_CHANCE: Final = {
     Fault.TRUNCATE: "an answer ends in its middle, and the connection with it",
     Fault.DRIBBLE: "a message arrives byte by byte",
 }
-# Rare enough for work to be done between two hangs.
+# Rare enough that clients get work done between two hangs.
 _HANG_LIKELIHOOD: Final = 0.001
 
 

@@ -1,7 +1,7 @@
-"""The cluster that a command talks to: the broker that the user names, and whatever goes wrong as a `Failure`.
+"""The cluster that a command talks to: connects to the broker that the user names, and turns errors into `Failure`.
 
-Commands ask by `semel.client.cluster`, which makes one attempt. This file must never send a request that changes
-something a second time: only the command knows whether that is safe.
+Commands use `semel.client.cluster`, which tries each request once. This file must never repeat a request that changes
+something: only the command knows whether that is safe.
 """
 
 import argparse
@@ -23,9 +23,9 @@ from semel.client.settings import PREFIX, Address, ClientSettings, from_options
 T = TypeVar("T")
 
 BOOTSTRAP_DEFAULT: Final = "127.0.0.1:9092"
-# An answer may wait for the slowest disk, and a fetch for its records.
+# How long to wait for an answer: the disk may be slow, and a fetch waits for records.
 _ANSWER_MS_MAX: Final = 60_000
-# How long a topic that was just made, or a coordinator, may take until it can be used.
+# How long a topic that was just created, or a coordinator, may take to become available.
 _READY_MS_MAX: Final = 3_000
 
 
@@ -42,8 +42,9 @@ def add_bootstrap(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def cluster_at(options: argparse.Namespace) -> Iterator[Cluster]:
-    """The cluster that the options of `add_bootstrap` name, for the length of a block, which ends in a `Failure` where
-    the client has one of its errors."""
+    """A context with the cluster that the options of `add_bootstrap` name. An error of the client in the block becomes
+    a `Failure`.
+    """
     try:
         with Cluster(client_settings(options)) as cluster:
             yield cluster
@@ -52,7 +53,7 @@ def cluster_at(options: argparse.Namespace) -> Iterator[Cluster]:
 
 
 def client_settings(options: argparse.Namespace) -> ClientSettings:
-    """What a command connects with. A setting that no client has is refused by its name."""
+    """The client settings of a command. An unknown setting is refused by its name."""
     bootstrap, file = options.bootstrap, options.command_config
     named = {} if file is None else read_client_settings(file)
     if bootstrap is not None or _BOOTSTRAP not in named:
@@ -68,7 +69,7 @@ def client_settings(options: argparse.Namespace) -> ClientSettings:
 
 
 def soon(cluster: Cluster, attempt: Callable[[], T]) -> T:
-    """What a question gives whose subject may have been made a moment ago."""
+    """The result of a query about something that may have been created a moment ago: try again for a while."""
     return Patience(replace(cluster.settings, api_timeout_ms=_READY_MS_MAX)).patiently(attempt)
 
 
@@ -89,8 +90,9 @@ def offsets_of(
     at: Position,
     isolation: Isolation = Isolation.READ_COMMITTED,
 ) -> dict[TopicPartition, int]:
-    """Where each partition begins or ends, of what is committed unless told otherwise; partitions without a record of
-    a time that was asked for, or of a later one, are left out."""
+    """The first or the end offset of each partition, or the first offset at a time. Partitions without a record at that
+    time or later are left out.
+    """
     return {where: offset for where, offset in cluster.offsets(partitions, at, isolation) if offset is not None}
 
 

@@ -1,4 +1,4 @@
-"""How the commands for an application's database reach it: one option, one engine, and one line for what goes wrong."""
+"""The connection of a command to an application's database: one option, one engine, and one line for each error."""
 
 import argparse
 import contextlib
@@ -17,9 +17,10 @@ def add_database(parser: argparse.ArgumentParser) -> None:
 
 @contextlib.contextmanager
 def opened(url: str, *, may_be_new: bool = False) -> Iterator["Engine"]:
-    """An engine for the time of the command. What the block imports and what its database says may fail in it, too.
+    """A context with an engine for the command. Missing packages and errors of the database become a `Failure`.
 
-    SQLite makes a file that is not there. A slip of the pen is not to leave one behind, unless the file `may_be_new`.
+    SQLite creates a missing file. So that a mistyped name leaves no file behind, the file must exist, unless it
+    `may_be_new`.
     """
     try:
         from sqlalchemy.exc import DBAPIError, NoSuchModuleError

@@ -1,6 +1,6 @@
-"""How the commands print: tables, counts, times, bytes that are no text, and texts that strangers have chosen.
+"""Prints for all commands: tables, counts, times, bytes that are not text, and texts that strangers have chosen.
 
-Nothing that a stranger has chosen, such as an id, may break lines or send commands to a terminal.
+A text that a stranger has chosen, such as an id, must never break lines or send commands to a terminal.
 """
 
 from collections.abc import Sequence
@@ -12,8 +12,9 @@ LINE_END: Final = "\n"
 
 
 def print_table(rows: Sequence[Sequence[str]], *, right: bool = False) -> None:
-    """The first row is that of the names. `right` puts all columns but the first at their right edges, as figures
-    stand."""
+    """Print rows, the first of which has the names of the columns. `right` aligns all columns except the first to the
+    right, as for figures.
+    """
     rows = [[*map(printable, row)] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
@@ -37,10 +38,10 @@ def printable(text: str, *, keep: str = "") -> str:
 
 
 def time_shown(at_ms: int | None) -> str:
-    """To the second, in UTC."""
+    """A time to the second, in UTC."""
     return NOTHING if at_ms is None else f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def hexadecimal(content: bytes | None) -> str | None:
-    """What cannot be decoded is no text."""
+    """Bytes that are not text, in hexadecimal."""
     return None if content is None else content.hex()

@@ -1,8 +1,8 @@
-"""`semel doctor`: what this machine has for semel, what it lacks, and how to get it; or what a store can do.
+"""`semel doctor`: checks what this machine has for semel, what it lacks, and how to get it; or checks a store.
 
-Every finding is one line; what is missing is followed by what to do. Only what keeps the broker from working makes the
-exit code 1: the pipeline's Java, say, is not missed by somebody who only wants the log. This command must leave nothing
-behind: the file with which it measures the disk is gone when it ends.
+Every finding is one line; after a thing that is missing comes a line that says what to do. The exit code is 1 only if
+the broker cannot work: a user who only wants the log does not need, for example, Java. This command must leave nothing
+behind: it removes the file with which it measures the disk.
 """
 
 import argparse
@@ -33,7 +33,7 @@ OPEN_FILES_MIN: Final = 1024
 OPEN_FILES_WANTED: Final = 4096
 # The journal, the spares that it keeps, and a first segment.
 FREE_BYTES_MIN: Final = 512 * 1024 * 1024
-# Beyond this, acknowledged throughput of a single producer is no longer what anybody expects.
+# With a slower disk a single producer that waits for acknowledgements has less throughput than people expect.
 SYNC_MS_WANTED: Final = 10.0
 SYNC_WRITES: Final = 20
 _SYNC_BYTES: Final = 4096
@@ -60,7 +60,7 @@ def _python() -> Finding:
 
 
 def _packages() -> list[Finding]:
-    """semel and all that it cannot do without; a package that is there but cannot be imported is as good as missing."""
+    """semel and the packages that it always needs. A package that cannot be imported counts as missing."""
     findings = []
     for name in ("semel", "kio", "crc32c", "cramjam", "uvloop"):
         try:
@@ -74,7 +74,7 @@ def _packages() -> list[Finding]:
 
 
 def _open_files() -> Finding:
-    # `semel serve` takes all that is allowed, so the hard limit is the one that counts.
+    # `semel serve` raises its soft limit to the hard limit, so the hard limit counts.
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard == resource.RLIM_INFINITY:
         return Finding(Mark.GOOD, "open files", "no limit")
@@ -87,7 +87,7 @@ def _open_files() -> Finding:
 
 
 def _disk(data: Path) -> list[Finding]:
-    """The disk under the directory, which need not be there yet."""
+    """The disk under the directory, which need not exist yet."""
     place = data.absolute()
     while not place.exists():
         place = place.parent
@@ -113,12 +113,12 @@ def _disk(data: Path) -> list[Finding]:
 
 
 def sync_latency_ms(directory: Path) -> float:
-    """How long this disk takes to make one small write durable, half of the time."""
+    """The median time that this disk takes to make a small write durable."""
     latencies = []
     with tempfile.TemporaryDirectory(dir=directory, prefix=".semel-doctor-") as scratch:
         file = DiskFiles(scratch).open("writes", create=True)
         try:
-            # As in the journal: the blocks are there before the writes that are measured.
+            # As in the journal, the blocks are allocated before the measured writes.
             file.allocate(SYNC_WRITES * _SYNC_BYTES)
             file.sync()
             for write in range(SYNC_WRITES):
@@ -132,14 +132,14 @@ def sync_latency_ms(directory: Path) -> float:
 
 
 def _application() -> list[Finding]:
-    """What only the pieces for applications need. SQLAlchemy brings greenlet by an extra, and is no use without it."""
+    """The packages for applications only. SQLAlchemy installs greenlet as an extra, and does not work without it."""
     purpose = "for publisher, outbox, inbox and HTTP keys"
     names = ("SQLAlchemy", "greenlet", "confluent-kafka")
     return [_package(name, name.lower(), purpose, "semel[app]") for name in names]
 
 
 def _pipeline() -> list[Finding]:
-    """What only the pipeline on Spark needs, and what only some of its sinks do."""
+    """The packages for the pipeline on Spark only, and for some of its sinks."""
     findings = [_package("PySpark", "pyspark", "for the pipeline", "semel[spark]"), _pandas()]
     findings += [
         _package("pyarrow", "pyarrow", "for the pipeline", "semel[spark]"),
@@ -168,7 +168,7 @@ def _pandas() -> Finding:
 
 
 def _java() -> Finding:
-    """The Java that Spark would use."""
+    """The Java that Spark would start."""
     try:
         from semel.spark.java import JavaMissing, find_java
     except ImportError:
@@ -182,8 +182,9 @@ def _java() -> Finding:
 
 
 def _postgres() -> Finding:
-    """The server that the demo would start; without one it takes SQLite. What counts is a try, never a name on the
-    PATH: root, say, runs it as another account, which may not reach it."""
+    """The PostgreSQL that the demo would start; without one it uses SQLite. This tries to start it, because a name on
+    the PATH proves nothing: root, for example, runs it under another account, which may not have access.
+    """
     try:
         ground = find_ground(None)
     except PostgresMissing as missing:

@@ -1,8 +1,7 @@
-"""`semel dump`: what lies in a data directory, for somebody who has to know exactly.
+"""`semel dump`: shows exactly what a data directory contains.
 
-It reads and nothing else: it takes no lock, changes no byte, and may be used on the directory of a broker at work, on a
-copy, and on what is damaged. Where it cannot read on it says so, with the file and the place, and goes on with whatever
-else there is.
+It only reads: it takes no lock, changes no byte, and may be used on the directory of a running broker, on a copy, and
+on a damaged directory. If it cannot read further, it names the file and the place, and goes on with the rest.
 """
 
 import argparse
@@ -43,7 +42,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--producers", action="store_true", help="show every producer, with its window of batches")
     parser.add_argument(
-        "--transactions", action="store_true", help="show every transactional id, and what takes part in what is open"
+        "--transactions",
+        action="store_true",
+        help="show every transactional id, with the partitions and groups of its open transaction",
     )
     parser.add_argument("--groups", action="store_true", help="show every group, with its offsets and members")
 
@@ -121,7 +122,7 @@ def _show_overview(files: Files, examined: Examined) -> None:
 
 
 def _show_journal(files: Files, examined: Examined) -> list[str]:
-    """Every file of the journal from its beginning; answers what is wrong."""
+    """Show every file of the journal from its beginning; return the damage."""
     troubles = []
     starts = journal.starts_of(files)
     names = {topic.number: topic.name for topic in examined.state.catalog}
@@ -170,7 +171,7 @@ def _describe_entry(entry: journal.JournalEntry, names: dict[int, str]) -> str:
             where = f"{names.get(change.number, f'topic {change.number}')}-{change.partition}"
             return f"BatchAppended {where} at_ms={change.at_ms} {_describe_batch(read_header(change.batch))}"
     except (LookupError, TypeError, ValueError, struct.error) as error:
-        # Its checksum is right, so another version of semel wrote it.
+        # The checksum is right, so another version of semel wrote the entry.
         return f"kind {entry.kind}, {len(entry.payload)} bytes: {error}"
     if isinstance(change, TopicCreated):
         names.setdefault(change.number, change.name)
@@ -261,7 +262,7 @@ def _show_segments(files: Files, examined: Examined) -> list[str]:
 
 
 def _show_producers(examined: Examined) -> None:
-    """What the next batch of each producer will be judged by."""
+    """Show the state of each producer by which its next batch will be judged."""
     print(f"\nproducer ids below {examined.state.producer_ids.next_id} are taken")
     for holder in examined.state.partitions.all():
         number, index = holder.name
@@ -283,7 +284,7 @@ def _show_producers(examined: Examined) -> None:
 
 
 def _show_transactions(examined: Examined) -> None:
-    """The owner of each transactional id, and the places in which its open transaction will end."""
+    """Show the owner of each transactional id, with the partitions and groups of its open transaction."""
     print()
     for described in examined.state.transactions.all_described():
         owner = described.owner
@@ -299,7 +300,7 @@ def _show_transactions(examined: Examined) -> None:
 
 
 def _show_groups(examined: Examined) -> None:
-    """How far each group has come, what open transactions would make of that, and who is in it."""
+    """Show the committed and pending offsets of each group, and its members."""
     print()
     for group in examined.state.groups:
         print(f"group {group.name}")

@@ -1,17 +1,17 @@
-"""How a command ends before it is done: with one line or none and an exit code, never with a traceback."""
+"""The exceptions that end a command early: with one line or none and an exit code, never with a traceback."""
 
 
 class Failure(Exception):
-    """The command could not do what it was asked to; the message is all that the user will see."""
+    """The command failed; the user sees only the message."""
 
     exit_code = 1
 
 
 class Fenced(Failure):
-    """Another process has taken over, and this one may be started again: a supervisor tells it by the code."""
+    """Another process has taken over, and this one may be started again, which a supervisor knows by the exit code."""
 
     exit_code = 3
 
 
 class Ended(SystemExit):
-    """Somebody has ended the command by a signal; `code` says by which."""
+    """A signal has ended the command; `code` says which."""

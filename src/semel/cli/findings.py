@@ -1,4 +1,4 @@
-"""What `semel doctor` finds: each thing is one line, and what is missing is followed by what to do."""
+"""The findings of `semel doctor`: one line each, and a line with advice for a thing that is missing."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 class Mark(StrEnum):
     GOOD = "ok"
-    # Something that only some of semel needs, or that works but not well.
+    # A thing that only parts of semel need, or that works, but not well.
     WANTING = "--"
     # It does not work without it.
     BAD = "!!"
@@ -21,7 +21,7 @@ class Finding(NamedTuple):
 
 
 def print_findings(findings: Sequence[Finding]) -> int:
-    """The exit code: 1 if something is missing that nothing works without."""
+    """Print the findings; return the exit code: 1 if something is missing that the broker needs."""
     width = max(len(finding.what) for finding in findings)
     for mark, what, state, remedy in findings:
         print(f"{mark}  {what:{width}}  {state}" + (f": {remedy}" if remedy else ""))

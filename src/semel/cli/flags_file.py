@@ -1,11 +1,11 @@
-"""A file that holds the flags of a command, as TOML: each key is a flag without its dashes.
+"""A TOML file with the flags of a command: each key is a flag without its dashes.
 
     data = "./data"
     listen = ["127.0.0.1:9092", "OUTSIDE=SASL_SSL://0.0.0.0:9094"]
     no-auto-create-topics = true
 
-A flag on the command line replaces what the file says for it. This must never take a key or a value that the command
-line would refuse.
+A flag on the command line replaces the one in the file. This must never accept a key or a value that the command line
+would refuse.
 """
 
 import argparse
@@ -19,7 +19,7 @@ FLAG: Final = "--config"
 
 
 def with_file(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str]:
-    """The words of a command line, behind those of the file that it names, if it names one."""
+    """The words of a command line, preceded by those of the file that it names, if it names one."""
     file = _named_in(words)
     if file is None:
         return list(words)
@@ -62,7 +62,7 @@ def _read(file: str) -> Mapping[str, object]:
 
 
 def _words(flag: str, action: argparse.Action, value: object) -> Iterator[str]:
-    """What stands on a command line for this value; ValueError for one that the flag does not take."""
+    """The words on a command line for this value; ValueError if the flag does not take it."""
     if action.nargs == 0:
         if not isinstance(value, bool):
             raise ValueError("true or false is wanted")

@@ -1,9 +1,9 @@
-"""Python's collector of garbage, in a process that is a broker and nothing else.
+"""Tunes Python's garbage collector, in a process that is only a broker.
 
-What nobody refers to any more goes at once, without the collector; it is there for what refers to itself in a circle,
-and looks for that among everything there is. So whatever it has looked through once is put aside here, and all of that
-is looked through again only when it has become twice as much. This file must never be used in a process that is
-somebody else's: an embedded broker leaves the collector alone.
+Python frees an object at once when its last reference is gone. The collector is only for cycles of references, and to
+find them it examines all objects. So here all objects that it has examined once are frozen (`gc.freeze`), and are
+examined again only when there are twice as many. This file must never be used in a process that belongs to the user: an
+embedded broker leaves the collector alone.
 """
 
 import gc

@@ -1,8 +1,8 @@
-"""`semel groups`: how far consumer groups have come and how much is left for them, and setting them elsewhere.
+"""`semel groups`: shows the offsets and the lag of consumer groups, and resets them.
 
-It works against semel and against Apache Kafka. `reset` shows what it would do, and does it with `--execute`: what a
-group has read or skipped by mistake cannot be taken back. It must never move a group that has members, and need not
-see to that: the broker refuses it.
+It works with semel and with Apache Kafka. `reset` only shows what it would do, and does it with `--execute`, because a
+mistake cannot be undone once a group has read or skipped records. It must never reset a group that has members; the
+broker refuses that.
 """
 
 import argparse
@@ -29,7 +29,7 @@ EXAMPLE: Final = """  semel groups describe billing
 
 
 class Row(NamedTuple):
-    """How far a group has come in one partition; None for what is not known."""
+    """The offsets of a group in one partition; None if not known."""
 
     where: TopicPartition
     committed: int | None
@@ -52,8 +52,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         return own
 
     action("list", "show every group, with its protocol and its state")
-    action("describe", "show a group's members, how far it has come in each partition, and how much is left")
-    reset = action("reset", "set a group without members to other offsets, or show what that would be")
+    action("describe", "show a group's members, and its offset and lag in each partition")
+    reset = action("reset", "set the offsets of a group without members, or show what they would be")
     reset.add_argument(
         "--to", required=True, metavar="WHERE", help="earliest, latest, an offset, or a time: 2026-01-31T12:00:00Z"
     )
@@ -64,7 +64,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="only this topic, or only these partitions of it; may be given several times (all the group knows)",
     )
     reset.add_argument("--execute", action="store_true", help="do it, instead of showing what would be done")
-    delete = action("delete", "delete a group without members, and with it how far it has come")
+    delete = action("delete", "delete a group without members, and its offsets")
     delete.add_argument("--yes", action="store_true", help="do not ask")
 
 
@@ -175,7 +175,7 @@ def _named(cluster: Cluster, texts: list[str]) -> list[TopicPartition]:
 
 
 def _known(cluster: Cluster, committed: dict[TopicPartition, Committed]) -> list[TopicPartition]:
-    """The partitions that the group has offsets in, as far as they are still there."""
+    """The existing partitions in which the group has offsets."""
     topics = cluster.every_topic(with_internal=True)
     return sorted(where for where in committed if where.topic in topics)
 

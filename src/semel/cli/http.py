@@ -1,4 +1,4 @@
-"""`semel http`: delete the HTTP keys whose answers are not kept any longer, from a timer of the system's.
+"""`semel http`: deletes the HTTP keys that have expired, to be run by a timer of the system.
 
 It must never delete a key that a request holds.
 """

@@ -1,7 +1,7 @@
-"""`semel lab`: the rules of idempotence and transactions in the smallest form, on the same log that the broker drives.
+"""`semel lab`: the rules of idempotence and transactions in the smallest form, on the same log as in the broker.
 
-Every line is a command, and every command has an answer of one line. There is no network and no client: what a real
-producer does for itself, numbering its batches, is in the reader's hands here, and so is doing it wrong.
+Every line is a command, and every command has an answer of one line. There is no network and no client: the reader
+numbers the batches, as a real producer would, and may do it wrong.
 """
 
 import argparse
@@ -35,7 +35,7 @@ EXAMPLE: Final = """\
 
 _PROMPT: Final = "semel> "
 _TOPIC: Final = "lab"
-# Nobody in the lab looks at a clock; a log on a directory may be looked at again days later.
+# The lab has no clock, and a log in a directory may be opened again days later.
 _TIMEOUT_MS: Final = 900_000
 _ISOLATIONS: Final = ("committed", "uncommitted")
 _WORD: Final = re.compile(r'"([^"]*)"(?!\S)|(\S+)')
@@ -95,7 +95,7 @@ def _run_on(directory: str, lines: Iterable[str], interactive: bool, form: "Call
 
 def _lines(path: str | None, interactive: bool) -> Iterator[str]:
     if path is not None:
-        # A payload may be any bytes; what is no text goes through as it is.
+        # A payload may be any bytes; those that are not text are passed on unchanged.
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
             yield from file
     elif interactive:
@@ -114,7 +114,7 @@ def _lines(path: str | None, interactive: bool) -> Iterator[str]:
 
 
 class Said(NamedTuple):
-    """What a command has to say: in a line, in a word, and for a program."""
+    """The answer of a command: as a line, as a word, and as JSON."""
 
     text: str
     verdict: str
@@ -122,7 +122,7 @@ class Said(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What is said to a line, and whether it was a command at all."""
+    """The answer to a line, and whether the line was a command."""
 
     command: str
     said: Said
@@ -147,17 +147,17 @@ def _duplicate(text: str, **fields: object) -> Said:
 
 
 def _error(message: str) -> Said:
-    """In brackets are the numbers of this case, which are not a part of the verdict."""
+    """Split a message: the numbers in brackets belong to this case only, and not to the verdict."""
     return Said(f"ERROR: {message}", f"ERROR: {message.partition(' (')[0]}", {"answer": "ERROR", "message": message})
 
 
 def _told(text: str, **fields: object) -> Said:
-    """What was asked for is the verdict."""
+    """An answer whose verdict is the text itself."""
     return Said(text, text, {"answer": "OK", **fields})
 
 
 class Producer(NamedTuple):
-    """A producer by the name the reader gave it, and the transactional id that is claimed when it needs one."""
+    """A producer with the name that the reader gave it, and its transactional id, which is claimed when needed."""
 
     transactional_id: str
     producer_id: int
@@ -165,7 +165,7 @@ class Producer(NamedTuple):
 
 
 class NotUnderstood(Exception):
-    """The line is no command; the message says what is wrong with it."""
+    """The line is not a command; the message says why."""
 
 
 class Lab:
@@ -321,7 +321,7 @@ class Lab:
         return producer
 
     def _place(self, place: str) -> tuple[Topic, int]:
-        """The topic and partition that are meant by topic or topic:partition, made if they are not there."""
+        """The topic and partition named by topic or topic:partition, created if they do not exist."""
         name, colon, number = place.partition(":")
         if colon and not (number.isascii() and number.isdigit()):
             raise NotUnderstood(f"'{place}' is no topic:partition")
@@ -340,7 +340,7 @@ def _identity(producer_id: int, epoch: int) -> Said:
 
 
 def _records(partition: PartitionLog, committed: bool) -> Iterator[str]:
-    """Offset and payload of each record that a consumer gets; a word says so where an open transaction stops it."""
+    """Offset and payload of each record that a consumer gets, and a word if an open transaction stops it."""
     until = partition.stable if committed else partition.readable
     for header, batch in partition.batches(0, until):
         reached = partition.aborted.between(header.base_offset, header.next_offset)

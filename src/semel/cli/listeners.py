@@ -1,9 +1,9 @@
-"""The listeners of `semel serve`, from what `--listen` and `--advertise` say.
+"""Reads the listeners of `semel serve` from `--listen` and `--advertise`.
 
     --listen 127.0.0.1:9092
     --listen OUTSIDE=PLAINTEXT://0.0.0.0:9094 --advertise OUTSIDE=log.example.org:9094
 
-It must never open a socket: whether an address is free, the broker finds out.
+It must never open a socket: the broker finds out whether an address is free.
 """
 
 import re
@@ -19,12 +19,12 @@ from semel.security.listeners import Listener, ListenersRefused, SecurityProtoco
 LISTEN_DEFAULT: Final = "127.0.0.1:9092"
 _LISTENER: Final = re.compile(r"(?:(?P<name>[A-Za-z0-9_.-]+)=)?(?:(?P<protocol>[A-Za-z_]+)://)?(?P<address>[^=/]*)")
 _ADVERTISED: Final = re.compile(r"(?:(?P<name>[A-Za-z0-9_.-]+)=)?(?P<address>[^=/]+)")
-# Clients cannot connect to "everywhere".
+# Clients cannot connect to these addresses, which mean all interfaces.
 _EVERYWHERE: Final = ("", "0.0.0.0", "::")
 
 
 def listeners_of(listen: Sequence[str], advertise: Sequence[str], *, insecure: bool) -> list[Listener]:
-    """The listeners that these options name; `Failure` where they cannot be."""
+    """The listeners that these options name; `Failure` if the options are not valid."""
     listeners = [_listener(text) for text in listen or (LISTEN_DEFAULT,)]
     for text in advertise:
         listeners = _advertised(listeners, text)
@@ -44,26 +44,26 @@ def listeners_of(listen: Sequence[str], advertise: Sequence[str], *, insecure: b
 def _listener(text: str) -> Listener:
     match = _LISTENER.fullmatch(text)
     if match is None:
-        raise Failure(f"{text!r} is no listener: HOST:PORT is, and NAME=PROTOCOL://HOST:PORT")
+        raise Failure(f"{text!r} is not a listener: write HOST:PORT or NAME=PROTOCOL://HOST:PORT")
     written = (match["protocol"] or SecurityProtocol.PLAINTEXT).upper()
     if written not in list(SecurityProtocol):
-        raise Failure(f"{match['protocol']!r} is no protocol of a listener: there is {', '.join(SecurityProtocol)}")
+        raise Failure(f"{match['protocol']!r} is not a protocol of a listener: choose {', '.join(SecurityProtocol)}")
     protocol = SecurityProtocol(written)
     host, port = listening_address(match["address"])
     return Listener(match["name"] or protocol, protocol, host, port)
 
 
 def _advertised(listeners: list[Listener], text: str) -> list[Listener]:
-    """The same listeners, one of which has the advertised address in this text."""
+    """The same listeners, after one of them got the advertised address in this text."""
     match = _ADVERTISED.fullmatch(text)
     if match is None:
-        raise Failure(f"{text!r} is no address to advertise: HOST:PORT is, and NAME=HOST:PORT")
+        raise Failure(f"{text!r} is not an address to advertise: write HOST:PORT or NAME=HOST:PORT")
     name, address = match["name"], match["address"]
     names = [listener.name for listener in listeners]
     if name is None and len(listeners) > 1:
         raise Failure(f"--advertise {text}: there are several listeners; say --advertise NAME={text}")
     if name is not None and name not in names:
-        raise Failure(f"--advertise {text}: there is no listener {name!r}, there is {', '.join(names)}")
+        raise Failure(f"--advertise {text}: there is no listener {name!r}, only {', '.join(names)}")
     host, port = listening_address(address) if re.search(r":\d+$", address) else (address, None)
     return [
         replace(listener, advertised_host=host, advertised_port=port)

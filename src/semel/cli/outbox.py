@@ -1,4 +1,4 @@
-"""`semel outbox`: run the relay of an outbox, see how far it is, and deal with what the broker refused.
+"""`semel outbox`: runs the relay of an outbox, shows its progress, and handles messages that the broker refused.
 
 While it runs, messages go to standard error: that it publishes, that a broker or the database is away or has come back,
 which messages were put aside, and on a terminal how far it is.
@@ -48,7 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     own.add_argument(
         "--at-hand",
         choices=("send", "drop"),
-        help="what to do with messages that may be in the log or not",
+        help="what to do with messages that may or may not be in the log",
     )
     quarantine = add_subcommand(things, "quarantine", "messages that the broker refused")
     actions = quarantine.add_subparsers(dest="action", metavar="list|retry|drop", required=True)
@@ -127,16 +127,16 @@ def _relay(options: argparse.Namespace, engine: "Engine") -> int:
     kafka = {**_settings(options.config), **({_BOOTSTRAP: options.bootstrap} if options.bootstrap else {})}
     kafka.setdefault(_BOOTSTRAP, BOOTSTRAP_DEFAULT)
     relay = Relay(engine, kafka, **{name: value for name, value in chosen.items() if value is not None})
-    # What is loaded stays. Looking through it for garbage again and again takes a third of the time of a relay that is
-    # behind, which makes some thousand objects for each batch.
+    # Freeze all objects that exist now, because they will stay. A relay that is behind makes some thousand objects for
+    # each batch, and would spend a third of its time collecting garbage.
     gc.freeze()
     with _telling(relay):
         if options.drain:
             published = relay.drain(DRAIN_WAIT_SECONDS if options.wait is None else options.wait)
         else:
-            # The person who starts it has to be told that it has begun.
+            # This message tells the person at the terminal that the relay has begun.
             logging.getLogger(_LOGGER).setLevel(logging.INFO)
-            # The way to end a command that has no end.
+            # Ctrl-C is the normal end of this command.
             with contextlib.suppress(Ended):
                 relay.run()
     if options.drain:
@@ -156,7 +156,7 @@ def _settings(file: str | None) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _telling(relay: "Relay") -> Iterator[None]:
-    """What the relay says, as lines on standard error; on a terminal with a line below that says how far it is."""
+    """Logs the relay's messages to standard error; on a terminal with a progress line below them."""
     logger = logging.getLogger(_LOGGER)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Line())

@@ -1,9 +1,9 @@
-"""`semel produce`: lines become records, each exactly once, however often a connection breaks on the way.
+"""`semel produce`: writes lines as records, each exactly once, however often a connection breaks.
 
 The command is an idempotent producer: it gets an id from the broker and numbers the records that it sends to each
-partition. A batch whose answer was lost is sent again, byte for byte, with the same numbers, so that the broker knows
-it again. Nothing goes out before all that stands in front of it was acknowledged. It must never give a batch new
-numbers: that would be how a duplicate is born.
+partition. If an answer is lost, it sends the same batch again, byte for byte, with the same numbers, so that the broker
+recognizes it. It sends a batch only after the one before was acknowledged. It must never give a batch new numbers,
+because that would cause a duplicate.
 """
 
 import argparse
@@ -29,26 +29,28 @@ from semel.wire.versions import INIT_PRODUCER_ID, PRODUCE
 EXAMPLE: Final = """  seq 1000 | semel produce payments
   semel produce payments --key alice --file payments.jsonl"""
 
-# The lines that can be read at once, up to this much, become one batch: lines that a person types go one by one, the
-# lines of a file many together.
+# All lines that are available, up to this size, become one batch: lines that a person types are sent one by one, and
+# many lines of a file together.
 BATCH_BYTES: Final = 256 * 1024
-# No broker takes records of this size, so there is no point in looking for the line's end.
+# No broker accepts records of this size, so the command does not look for the end of a longer line.
 LINE_BYTES_MAX: Final = 16 * 1024 * 1024
-# A batch that has not been acknowledged after this time is given up.
+# How long the command repeats a batch before it gives up.
 DELIVERY_SECONDS_MAX: Final = 120.0
 _REQUEST_TIMEOUT_MS: Final = 30_000
 _PAUSE_SECONDS: Final = 0.1
 _PAUSE_SECONDS_MAX: Final = 2.0
 _SEQUENCES: Final = 1 << 31
 
-# The broker may think differently in a moment; the batch is sent again as it is.
+# The errors that may pass in a moment: the same batch is sent again.
 _PASSING: Final = (codes.MOVED | codes.UNKNOWN | codes.NOT_COORDINATED) - {ErrorCode.UNKNOWN_SERVER_ERROR}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("topic", metavar="TOPIC", help="made if it is not there and the broker makes topics by itself")
+    parser.add_argument(
+        "topic", metavar="TOPIC", help="created if it does not exist and the broker creates topics automatically"
+    )
     parser.add_argument("--key", metavar="K", help="the key of every record; it chooses the partition")
-    parser.add_argument("--partition", type=int, metavar="P", help="the partition (else by key, or all in turn)")
+    parser.add_argument("--partition", type=int, metavar="P", help="the partition (by key; without a key all in turn)")
     parser.add_argument("--file", metavar="FILE", help="read the lines from here instead of standard input")
     add_bootstrap(parser)
 
@@ -81,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def read_lines(descriptor: int) -> Iterator[list[bytes]]:
-    """The lines as they come, without their ends; the last one also where it has none."""
+    """The lines as they arrive, without line ends; the last one may have no line end."""
     begun = b""
     while True:
         try:
@@ -120,7 +122,7 @@ class _Producer:
         self._batches = 0
         self._sent_again = 0
         self._next_sequences = dict.fromkeys(self._partitions, 0)
-        # First and last offset of this producer's records in each partition, and how many there are.
+        # First and last offset of this producer's records in each partition, and their number.
         self._written: dict[TopicPartition, tuple[int, int, int]] = {}
 
     def _choose(self, topic: Topic, partition: int | None) -> list[TopicPartition]:
@@ -160,7 +162,7 @@ class _Producer:
         self._written[where] = (first, base_offset + len(lines) - 1, count + len(lines))
 
     def _until_answered(self, ask: Callable[[], Any]) -> tuple[Any, int]:
-        """Ask the very same thing until there is an answer that will not pass; also how often that was."""
+        """Send the same request until the answer is final; return it, and how often the request was sent."""
         deadline = time.monotonic() + DELIVERY_SECONDS_MAX
         pause_seconds = _PAUSE_SECONDS
         attempts = 0
@@ -177,7 +179,7 @@ class _Producer:
                 raise Failure(f"no answer in {DELIVERY_SECONDS_MAX:.0f} s, what was sent last may be there ({trouble})")
             if attempts == 1:
                 print(f"semel: {trouble}; sending the same again", file=sys.stderr)
-            # Another broker may lead the partition by now.
+            # Another broker may be the partition's leader by now.
             self._cluster.close()
             self._cluster.forget(self._topic)
             time.sleep(pause_seconds)
@@ -195,7 +197,7 @@ class _Producer:
         return answer.responses[0].partition_responses[0]
 
     def report(self) -> None:
-        """Say what was written and where."""
+        """Print how many records were written, and their offsets."""
         count = self.acknowledged
         again = f", {self._sent_again} sent again" if self._sent_again else ""
         batches = f"{self._batches} batch{'' if self._batches == 1 else 'es'}{again}"

@@ -1,6 +1,6 @@
-"""How far something is that takes longer than a second: one line on standard error, if that is a terminal.
+"""Shows the progress of work that takes more than a second: one line on standard error, if that is a terminal.
 
-Standard output belongs to what the command has to say; this must never write there.
+Standard output is for the command's result; this must never write there.
 """
 
 import sys
@@ -13,10 +13,10 @@ _BAR_CHARACTERS: Final = 24
 
 
 class Progress:
-    """Call `show` as often as you like and `end` once."""
+    """Shows the progress. Call `show` any number of times, and `end` once."""
 
     def __init__(self, what: str, total: int = 0, unit: str = "MB") -> None:
-        """Without a total there is a count and no bar. A unit is a million of what is counted."""
+        """Without a total it shows a count and no bar. `unit` is the unit of a million."""
         self._what = what
         self._total = total
         self._unit = unit

@@ -1,8 +1,8 @@
-"""`semel repair`: a way on for a broker that does not start because something intact in its directory cannot be.
+"""`semel repair`: for a broker that does not start because intact entries in its directory contradict each other.
 
-Without an option it reads and nothing else, and says what a start would stop at. What is set aside is named and kept,
-never thrown away; what comes behind it is tried again, and may be set aside as well. Damage to the bytes themselves is
-none of its business: there a backup helps.
+Without an option it only reads, and says where a start would stop. It names each piece that it sets aside, and keeps a
+copy of it; then it tries the entries behind it, and may set these aside as well. It does not repair damaged bytes: only
+a backup helps then.
 """
 
 import argparse
@@ -20,7 +20,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set-aside",
         action="store_true",
-        help="go on without what a start stops at: name it, keep a copy in DATA/set-aside, and write a new checkpoint",
+        help="leave out what a start stops at: name it, keep a copy in DATA/set-aside, and write a new checkpoint",
     )
 
 
@@ -41,7 +41,7 @@ def _look(data: str) -> int:
 
     stopped = examine(ReadOnlyFiles(data)).stopped
     if stopped is None:
-        print("a start would find nothing that it stops at")
+        print("nothing would stop a start")
         return 0
     print(f"a start would stop at {stopped}")
     return 1

@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
                 print(schema.ddl(engine.dialect.name, *options.rooms), end="")
             elif options.check:
                 schema.check(engine, *options.rooms)
-                print("the tables are what this semel needs")
+                print("the tables are as this version of semel needs them")
             else:
                 for made in schema.make(engine, *options.rooms):
                     print(f"{made.room}: {_told(made)}")

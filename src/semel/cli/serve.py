@@ -36,7 +36,7 @@ EXAMPLE: Final = "  semel serve --listen 127.0.0.1:9092 --data ./data"
 
 _LOG: Final = logging.getLogger("semel")
 
-# The numbers by which glibc knows its two settings; other C libraries have no mallopt, or ignore it.
+# glibc's numbers for the two settings of mallopt; other C libraries have no mallopt, or ignore it.
 _MALLOPT_TRIM_THRESHOLD: Final = -1
 _MALLOPT_MMAP_THRESHOLD: Final = -3
 _KEPT_BYTES: Final = 32 * 1024 * 1024
@@ -65,7 +65,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="[NAME=]HOST[:PORT]",
-        help="the address clients of a listener are told to use, where it is not --listen",
+        help="the address that clients of a listener use, if it differs from --listen",
     )
     add_tls(parser)
     add_tokens(parser)
@@ -77,7 +77,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add(
         "--access-rules",
         action="store_true",
-        help="deny what no access rule allows (semel acls), whether or not clients log in",
+        help="deny every request that no access rule allows (semel acls), even if clients do not log in",
     )
     add(
         "--super-user",
@@ -95,7 +95,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--durability",
         choices=("fsync", "os"),
         default="fsync",
-        help="acks=all is answered after the disk has it (fsync, the default) or after it was written (os)",
+        help="answer acks=all when the records are on disk (fsync, the default), or when they are written (os)",
     )
     add(
         "--store",
@@ -124,8 +124,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="serve /metrics in Prometheus' text format here, and /decisions, each verdict on a batch as it falls; "
         "port 0 picks a free one",
     )
-    add("--partitions", type=positive, default=1, metavar="N", help="partitions of topics made without a number (1)")
-    add("--no-auto-create-topics", action="store_true", help="do not make topics merely because a client asks for them")
+    add(
+        "--partitions",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="partitions of topics created without a number of partitions (1)",
+    )
+    add(
+        "--no-auto-create-topics",
+        action="store_true",
+        help="do not create topics automatically when a client asks for them",
+    )
     add(
         "--limit",
         action="append",
@@ -176,7 +186,7 @@ def run(options: argparse.Namespace) -> int:
             security_log=_security_log(options.security_log),
             limits=limits,
         )
-        # Before there are handlers for signals: to end a recovery at once costs nothing, the next one starts again.
+        # Before the signal handlers are set: a signal may end the recovery at once, because the next start repeats it.
         if not options.store:
             progress = Progress("recovering")
             broker.recover(on_progress=progress.show)
@@ -200,7 +210,7 @@ async def _serve(
 
     def asked_to_stop() -> None:
         if stop.done():
-            # Asked twice: at once, then. What was acknowledged is durable either way.
+            # A second signal stops the broker at once. Acknowledged records are durable either way.
             os._exit(1)
         stop.set_result(None)
 
@@ -242,7 +252,7 @@ async def _serve(
 
 
 def _store(options: argparse.Namespace) -> "Store | None":
-    """The store of --store, if it is given."""
+    """The store that --store names, if it is given."""
     from semel.store import open_store
 
     if not options.store:
@@ -256,7 +266,7 @@ def _store(options: argparse.Namespace) -> "Store | None":
 
 @contextlib.contextmanager
 def _readable_errors(options: argparse.Namespace) -> Iterator[None]:
-    """Whatever keeps the broker from serving, as one line."""
+    """A context in which every error that keeps the broker from serving becomes one line."""
     from semel.broker.broker import BrokerFailed, BrokerFenced
     from semel.broker.certificates import CertificatesRefused
     from semel.core.slots import BrokenHistory
@@ -286,7 +296,7 @@ def _readable_errors(options: argparse.Namespace) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _listening(address: str = "") -> Iterator[None]:
-    """Whatever keeps us from listening at this address, or at the one that the error names, as one line."""
+    """A context in which an error of listening at this address, or at the one in the error, becomes one line."""
     try:
         yield
     except socket.gaierror as error:
@@ -305,12 +315,12 @@ def _tell_ready(broker: "Broker", metrics_place: str) -> None:
 
 
 def _role(broker: "Broker") -> str:
-    """What a broker is among several on one store."""
+    """The role of a broker on a store, for the line that says it is ready."""
     return f" (active, epoch {broker.epoch})" if broker.epoch else ""
 
 
 def _shown(listeners: "list[Listener]") -> str:
-    """The address of the listener; where there are several, each with its name and protocol."""
+    """The address of the listener; of several listeners, each with its name and protocol."""
     if len(listeners) == 1:
         return listeners[0].address
     return ", ".join(f"{listener.name}={listener.protocol}://{listener.address}" for listener in listeners)
@@ -328,7 +338,7 @@ def _security_log(path: str | None) -> "SecurityLog | None":
 def _principal(text: str) -> str:
     kind, colon, name = text.partition(":")
     if not (kind and colon and name):
-        raise Failure(f"{text!r} is no principal: a principal is a type and a name, as in User:admin")
+        raise Failure(f"{text!r} is not a principal: write a type and a name, as in User:admin")
     return text
 
 
@@ -348,7 +358,7 @@ def _limits(assignments: list[str]) -> "Limits":
 
 
 def _raise_open_files() -> None:
-    """Take all the open files that the system allows: every connection and every segment in use is one."""
+    """Raise the limit of open files as far as the system allows: every connection and every segment in use is one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     for limit in (hard, *(tried for tried in _OPEN_FILES_TRIED if hard == resource.RLIM_INFINITY and tried > soft)):
         if limit == soft:
@@ -359,10 +369,10 @@ def _raise_open_files() -> None:
 
 
 def _keep_freed_memory() -> None:
-    """Have the C library keep the memory of the answers that were sent, for those that come next.
+    """Make the C library keep the freed memory of answers for the next answers.
 
-    By itself it hands every freed megabyte back to the kernel, which clears it and gives it out again page by page:
-    two thirds of all that reading costs the broker.
+    By default it returns every freed megabyte to the kernel, which clears the pages and hands them out again one by
+    one. That takes two thirds of the broker's time for reads.
     """
     import ctypes
 
@@ -373,7 +383,7 @@ def _keep_freed_memory() -> None:
 
 
 def _age_seconds() -> float:
-    """How long ago this process began, the interpreter's own start included."""
+    """How long ago this process began, including the start of the interpreter."""
     try:
         with open("/proc/self/stat", "rb") as file:
             began_ticks = int(file.read().rpartition(b")")[2].split()[19])

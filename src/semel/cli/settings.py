@@ -1,4 +1,4 @@
-"""`semel settings`: how a client has to be set for a semantic, and what is wrong with how one is set."""
+"""`semel settings`: prints a client's settings for a delivery guarantee, and checks a client's settings."""
 
 import argparse
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ _PURPOSES: Final = {
 }
 
 
-_STRICT_ORDER: Final = "one request under way at a time, so nothing overtakes a batch that is given up"
+_STRICT_ORDER: Final = "one request under way at a time, so no batch overtakes one that the producer gives up"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +55,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _words(choices: type[StrEnum]) -> list[str]:
-    """As plain words: argparse shows in its message how Python writes them."""
+    """The choices as plain strings, because argparse would print them as Python writes them."""
     return [choice.value for choice in choices]
 
 

@@ -1,5 +1,4 @@
-"""A file with the settings of a client, as a command is given one: properties, JSON or TOML, told by the end of its
-name. What the settings mean is said elsewhere."""
+"""Reads a file with the settings of a client: properties, JSON or TOML, by the end of its name."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -10,15 +9,14 @@ from semel.settings.formats import READ_FORMATS, NotAConfiguration, read
 
 
 class SettingsFile(NamedTuple):
-    """The settings by role, under None those of no role; and how the file is written."""
+    """The settings by role, with None for those without a role, and the format of the file."""
 
     by_role: dict[Role | None, dict[str, object]]
     form: str
 
 
 def read_client_settings(file: str) -> dict[str, object]:
-    """The settings of one client. A name without one of the known ends is a file of properties, as Kafka's tools have
-    it."""
+    """The settings of one client. A file with no known ending is read as properties, as Kafka's tools do."""
     form = Path(file).suffix.removeprefix(".")
     by_role = _read(file, form if form in READ_FORMATS else "properties")
     return dict(by_role[None])

@@ -1,7 +1,7 @@
-"""`semel status URL`: which broker on a store is active, who stands by and how far behind, and how much it holds.
+"""`semel status URL`: which broker on a store is active, which stand by and how far behind, and how much it holds.
 
-It changes nothing, and asks no broker: it works while all of them are down. The exit code is 1 where nobody is active,
-so that a supervisor or a check can use it.
+It changes nothing, and asks no broker, so it works while all of them are down. The exit code is 1 if no broker is
+active, for supervisors and checks.
 """
 
 import argparse
@@ -51,7 +51,7 @@ async def _look(store: Store) -> StoreStatus:
 
 
 def as_lines(where: str, status: StoreStatus) -> list[tuple[str, str]]:
-    """What each line is about, and what it says."""
+    """The status as lines: the subject and the text of each."""
     lines = [("store", f"{where}, cluster {status.cluster_id}")]
     lease = status.lease
     if lease is None:
@@ -78,7 +78,7 @@ def _standby_shown(standby: Standby) -> str:
 
 
 def _shown(addresses: Addresses) -> str:
-    """The address; where there are several, each with the name of its listener."""
+    """The address; of several addresses, each with the name of its listener."""
     if len(addresses) == 1:
         return shown_address(*next(iter(addresses.values())))
     return ", ".join(f"{name}={shown_address(*address)}" for name, address in addresses.items())
@@ -91,7 +91,7 @@ def _time_shown(seconds: float) -> str:
 
 
 def as_json(where: str, status: StoreStatus) -> dict[str, object]:
-    """The same for a program."""
+    """The status for a program."""
     lease = status.lease
     last = None if lease is None else {"epoch": lease.epoch, "addresses": _by_name(lease.addresses)}
     return {

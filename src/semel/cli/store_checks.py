@@ -1,4 +1,4 @@
-"""`semel doctor URL`: what a store of objects can do, whether it keeps what it has to, how fast it is, and what lies in
+"""`semel doctor URL`: whether a store of objects keeps the promises that semel needs, how fast it is, and what is in
 it. This must leave nothing behind, and never touch an object that it has not made.
 """
 
@@ -16,20 +16,20 @@ from semel.store import Missing, Store, StoreError, StoreRefused, Unsure, open_s
 from semel.store.contents import contents_of
 from semel.store.probe import FOLDER, probe
 
-# More than at the start of a broker: somebody looks on, and has time.
+# More than at the start of a broker: a person watches, and has time.
 ROUNDS: Final = 5
 RACERS: Final = 4
 SMALL_CREATES: Final = 20
 _SMALL_BYTES: Final = 1024
-# As a broker under load: so many objects at once, of such a size.
+# As under load in a broker: this many objects at the same time, of this size.
 LARGE_CREATES: Final = 4
 _LARGE_BYTES: Final = 4 * 1024 * 1024
-# Amazon's buckets take less; a client that waits for each message waits this long each time.
+# Amazon's buckets are faster than this; a client that waits for each message waits this long each time.
 CREATE_MS_WANTED: Final = 100.0
 
 
 def store_findings(url: str) -> list[Finding]:
-    """One line for each thing, in the order in which they were tried. What hangs is given up by the store itself."""
+    """One finding for each check, in order. The store's own timeout ends a check that hangs."""
     try:
         store = open_store(url)
     except StoreError as refusal:
@@ -38,7 +38,7 @@ def store_findings(url: str) -> list[Finding]:
 
 
 async def examined(store: Store) -> list[Finding]:
-    """What is found on a store, which is closed then."""
+    """The findings on a store; closes the store."""
     findings = []
     try:
         for examine in (_opened, _contract, _speed, _contents):
@@ -54,7 +54,7 @@ async def examined(store: Store) -> list[Finding]:
 
 
 async def _opened(store: Store) -> list[Finding]:
-    """A key that nobody has used: whether there is a store at all, and whether it lets us in."""
+    """Read an unused key, which shows whether the store exists and accepts the login."""
     with contextlib.suppress(Missing):
         await store.get(f"{FOLDER}/{secrets.token_hex(8)}")
     return [Finding(Mark.GOOD, "store", store.describe())]

@@ -1,8 +1,8 @@
-"""`semel tail`: the records of a topic, with the numbers that their deduplication goes by.
+"""`semel tail`: the records of a topic, with the numbers by which the broker finds duplicates.
 
-Each record is shown with its partition and offset, its time, and the claim it came under: producer id, epoch and
-sequence number. The same number twice in a partition would be a duplicate. What a transaction has not committed is not
-shown, unless it is asked for. This command must never change anything: it joins no group and commits no offset.
+It shows each record with its partition, offset, time and claim: producer id, epoch and sequence number. The same claim
+twice in a partition would be a duplicate. It shows uncommitted records only on request. This command must never change
+anything: it joins no group and commits no offset.
 """
 
 import argparse
@@ -35,14 +35,14 @@ EXAMPLE: Final = """  semel tail payments --from latest --follow
 
 _FETCH_BYTES: Final = 1024 * 1024
 _WAIT_MS: Final = 500
-# How long a broker may be away while its records are waited for.
+# How long the command waits for a broker that is down.
 _RECONNECT_SECONDS_MAX: Final = 60.0
 _PAUSE_SECONDS: Final = 0.2
 _ISOLATIONS: Final = {"committed": Isolation.READ_COMMITTED, "uncommitted": Isolation.READ_UNCOMMITTED}
 
 
 class Shown(NamedTuple):
-    """A record and the claim under which it was written; -1 where its producer made none."""
+    """A record and its claim; -1 if its producer made none."""
 
     partition: int
     record: Record
@@ -92,21 +92,21 @@ def run(options: argparse.Namespace) -> int:
             reader = _Reader(cluster, options.topic, options.partition, options.begin, options.follow, isolation)
             for batch in () if left == 0 else reader.batches():
                 shown = batch[:left]
-                # One write for many lines: a write for each line takes longer than all the rest.
+                # One write for many lines, because a write for each line would take longer than everything else.
                 sys.stdout.write("".join([f"{show(record)}\n" for record in shown]))
                 if left is not None:
                     left -= len(shown)
                     if left == 0:
                         break
     except Ended:
-        # The way to end a command that has no end.
+        # Ctrl-C is the normal end of this command.
         if not options.follow:
             raise
     return 0
 
 
 class _Reader:
-    """Reads partitions from where the user wants to begin, up to their present end or without an end."""
+    """Reads partitions from the beginning that the user chose, up to their present end, or for ever."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class _Reader:
         self._next = dict(first if begin is EARLIEST else self._ends)
         if isinstance(begin, int):
             self._next = {where: min(max(begin, first[where]), self._ends[where]) for where in partitions}
-            # Of several partitions some may be shorter; a single one was meant.
+            # An offset beyond the end is an error for a single partition only: of several, some may be shorter.
             if len(partitions) == 1 and begin != self._next[partitions[0]]:
                 [where] = partitions
                 raise Failure(
@@ -138,7 +138,7 @@ class _Reader:
         self._waiting_since: float | None = None
 
     def batches(self) -> Iterator[list[Shown]]:
-        """The records, batch by batch, in their order within each partition."""
+        """The records, batch by batch, in order within each partition."""
         while wanted := self._wanted():
             try:
                 leaders = self._cluster.by_leader(wanted)
@@ -184,7 +184,7 @@ class _Reader:
         return [partition for topic in answer.responses for partition in topic.partitions]
 
     def _take(self, answer: Any) -> Iterator[list[Shown]]:
-        """What one partition gave, from where we are in it."""
+        """The records in the answer about one partition, from the present position on."""
         where = TopicPartition(self._topic, answer.partition_index)
         self._cluster.check(where, answer.error_code, "Read")
         try:
@@ -213,7 +213,7 @@ class _Reader:
 def _shown(partition: int, batch: Batch, record: Record) -> Shown:
     if batch.producer_id < 0:
         return Shown(partition, record, -1, -1, -1)
-    # Compaction may have taken records out; the offsets still tell how far into the batch this one is.
+    # Compaction may have removed records; the offset still gives the record's place in the original batch.
     sequence = advance(batch.base_sequence, record.offset - batch.base_offset)
     return Shown(partition, record, batch.producer_id, batch.producer_epoch, sequence)
 
@@ -242,7 +242,7 @@ def _time_text(time_ms: int) -> str:
 
 
 def _text(data: bytes | None) -> str:
-    """For a terminal: what is not printable is escaped, so that a record can neither break lines nor send commands."""
+    """Text for a terminal: unprintable characters are escaped, so that a record cannot break lines or send commands."""
     if data is None:
         return "null"
     return printable(data.decode(errors="backslashreplace"))
@@ -266,7 +266,7 @@ def _as_json(shown: Shown) -> str:
 
 
 def _as_field(name: str, data: bytes | None) -> dict[str, str | None]:
-    """Text where it is text; what is not goes in Base64 under a name that says so."""
+    """A JSON field with the text; bytes that are not text are in Base64, under a name that says so."""
     if data is None:
         return {name: None}
     try:

@@ -1,6 +1,6 @@
-"""What `semel serve` is told about TLS, and what cannot be used said in one line.
+"""The options of `semel serve` for TLS, with one line for each error.
 
-The password of a key comes from a file or from the environment, and never from the command line, where every process of
+The password of a key comes from a file or from the environment, and never from the command line, where every process on
 the machine could read it.
 """
 
@@ -20,7 +20,7 @@ _CLIENT_AUTH: Final = ("none", "requested", "required")
 def add_tls(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--tls-certificate", metavar="FILE", help="the broker's certificate and those that signed it, as PEM")
-    add("--tls-key", metavar="FILE", help="the key of the certificate, where it is not in the same file")
+    add("--tls-key", metavar="FILE", help="the key of the certificate, if it is not in the same file")
     add(
         "--tls-key-password-file",
         metavar="FILE",
@@ -42,7 +42,7 @@ def add_tls(parser: argparse.ArgumentParser) -> None:
 
 
 def tls_of(options: argparse.Namespace) -> "TlsSettings | None":
-    """The settings of TLS; None where no certificate is named."""
+    """The settings of TLS; None if no certificate is named."""
     from semel.broker.certificates import ClientAuth, TlsSettings
 
     if options.tls_certificate is None:

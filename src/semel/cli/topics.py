@@ -1,4 +1,4 @@
-"""`semel topics`: what topics there are, and making and removing them."""
+"""`semel topics`: lists, creates and deletes topics."""
 
 import argparse
 import base64
@@ -16,7 +16,7 @@ from semel.client.places import EARLIEST, LATEST, Topic, TopicPartition
 EXAMPLE: Final = """  semel topics create payments --partitions 3 --config retention.ms=86400000
   semel topics describe payments"""
 
-# Where a configuration's value comes from: set on the topic itself.
+# Kafka's number for the source of a value that is set on the topic itself.
 _SET_ON_TOPIC: Final = 1
 
 
@@ -31,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         return own
 
     action("list", "show every topic, with how many partitions it has and how many offsets are in them")
-    create = action("create", "make a topic")
+    create = action("create", "create a topic")
     create.add_argument("--partitions", type=positive, metavar="N", help="how many (the broker's default)")
     create.add_argument(
         "--config", action="extend", nargs="+", default=[], metavar="K=V", help="settings, such as retention.ms=60000"
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _list(cluster: Cluster) -> None:
-    # Not records: the end of a transaction takes an offset, and compaction leaves holes.
+    # Offsets, not records: a marker takes an offset too, and compaction leaves gaps.
     rows = [("TOPIC", "PARTITIONS", "OFFSETS")]
     for name, topic in sorted(cluster.every_topic().items()):
         first, behind = _ends(cluster, topic)
@@ -73,7 +73,7 @@ def _create(cluster: Cluster, name: str, partitions: int | None, settings: list[
     for setting in settings:
         key, equals, value = setting.partition("=")
         if not equals or not key:
-            raise Failure(f"{setting!r} is no setting: NAME=VALUE is, such as retention.ms=60000")
+            raise Failure(f"{setting!r} is not a setting: write NAME=VALUE, such as retention.ms=60000")
         configs[key] = value
     count = admin.create_topic(cluster, name, partitions, configs)
     print(f"created {name}" + (f" with {counted(count, 'partition')}" if count > 0 else ""))

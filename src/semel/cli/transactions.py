@@ -1,7 +1,7 @@
-"""`semel transactions`: the open transactions, since when and where, and a way to abort one whose producer is gone.
+"""`semel transactions`: shows open transactions, with age and partitions, and aborts one whose producer is gone.
 
-It works against semel and against Apache Kafka. `abort` claims the transactional id, as a new instance of the producer
-would: the broker fences the producer that has it and aborts its transaction, so a zombie that wakes up is refused.
+It works with semel and with Apache Kafka. `abort` claims the transactional id, as a new instance of the producer would:
+the broker fences the former producer and aborts its transaction, so a zombie that wakes up is refused.
 """
 
 import argparse
@@ -35,10 +35,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         add_bootstrap(own)
         return own
 
-    listing = action("list", "show every transactional id, whose it is and how its transaction stands")
+    listing = action("list", "show every transactional id, with its producer and the state of its transaction")
     listing.add_argument("--state", choices=_STATES, action="append", help="only these; may be given several times")
     action("describe", "show one transactional id, with the partitions of its open transaction")
-    abort = action("abort", "abort what is open under a transactional id, and fence the producer that has it")
+    abort = action("abort", "abort the open transaction of a transactional id, and fence its producer")
     abort.add_argument("--yes", action="store_true", help="do not ask")
 
 

@@ -1,7 +1,6 @@
-"""Which batches of an answer to Fetch belong to transactions that were aborted, for readers that look at each record.
+"""Finds the batches of a Fetch answer that belong to aborted transactions.
 
-A broker names the aborted transactions for a fetch of committed records only; for a fetch of uncommitted ones no batch
-is told to be aborted.
+A broker lists the aborted transactions only for read_committed; with read_uncommitted no batch counts as aborted.
 """
 
 from collections.abc import Iterable, Iterator

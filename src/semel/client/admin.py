@@ -1,4 +1,4 @@
-"""Topics created, grown, deleted and described: what an administrator asks of a cluster.
+"""Creates, grows, deletes and describes topics, for administrators.
 
 Each function makes one attempt, over a `Cluster`, and raises what went wrong. None of them must ever be repeated from
 here: after a lost answer only the caller knows whether a second attempt would say that the first one had succeeded.
@@ -45,7 +45,7 @@ def create_topic(cluster: Cluster, name: str, partitions: int | None, configs: M
 
 
 def grow_topic(cluster: Cluster, name: str, partitions: int) -> None:
-    """Give a topic as many partitions as this, which are more than it has."""
+    """Give a topic this many partitions, which must be more than it has."""
     wanted = {"name": name, "count": partitions, "assignments": None}
     answer = cluster.ask_controller(
         CREATE_PARTITIONS, topics=[wanted], timeout=_timeout_ms(cluster), validate_only=False
@@ -103,12 +103,12 @@ def sizes_of(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[Top
 
 
 def _timeout_ms(cluster: Cluster) -> int:
-    """How long the brokers may take until all of them know."""
+    """How long the brokers may take until all of them know the change."""
     return cluster.settings.request_timeout_ms
 
 
 def _check(what: str, answer: Any, *, right: str) -> None:
-    """Raise what an answer about a topic means, if it is not that all is well."""
+    """Raise the error that an answer about a topic reports, if it does."""
     code = answer.error_code
     if code == ErrorCode.NONE:
         return

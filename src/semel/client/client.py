@@ -1,8 +1,8 @@
-"""A client of the log for planning and for tasks: which topics there are, where they begin and end, and their records.
+"""A client for planning and for tasks: finds topics, their begin and end offsets, and fetches their records.
 
-It blocks, and follows partitions to the brokers that lead them. A broker that is away is asked again until a deadline;
-what no retry will mend is one of the errors of `semel.client.errors`. It joins no group, commits nothing, and makes no
-topic. It must never be shared by threads.
+Its calls block, and go to the leaders of partitions. If a broker is down, the client retries until a deadline; an error
+that no retry can mend is one of `semel.client.errors`. It joins no group, commits nothing, and creates no topic. It
+must never be shared by threads.
 """
 
 import re
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Fetched(NamedTuple):
-    """Whole batches of one partition, the transactions among them that were aborted, and the offset behind them."""
+    """Whole batches of one partition, the aborted transactions among them, and the offset behind them."""
 
     records: memoryview
     aborted: list[tuple[int, int]]
@@ -108,12 +108,12 @@ class LogClient:
         return _Fetching(self, wanted, isolation, may_lack_its_end).run()
 
     def patiently(self, attempt: Callable[[], T], patience: Patience | None = None) -> T:
-        """What an attempt gives, which is made again as long as that may mend what is wrong."""
+        """The result of an attempt, which is repeated while a retry may succeed."""
         return (patience or Patience(self.settings)).patiently(attempt)
 
 
 class _Fetching:
-    """One slice on its way, with one request under way ahead of what is being used."""
+    """The fetch of one slice. The next request is always sent before the last answer is used."""
 
     def __init__(self, client: LogClient, wanted: Slice, isolation: Isolation, may_lack_its_end: bool) -> None:
         self._client = client
@@ -140,7 +140,7 @@ class _Fetching:
             self._leave()
 
     def _next(self) -> Fetched | None:
-        """What comes next, or None where asking again is all that can be done."""
+        """The next batches, or None if the client must ask again."""
         try:
             if not self._is_asked:
                 self._ask()
@@ -193,7 +193,7 @@ class _Fetching:
         try:
             answer = self._connection.receive_fetch(self._version)
         except ConnectionLost:
-            # Its partitions may be led by another broker by now.
+            # Another broker may be the leader of its partitions by now.
             self._client.cluster.forget(self._where.topic)
             raise
         self._is_asked = False
@@ -246,7 +246,7 @@ class _Fetching:
         )
 
     def _leave(self) -> None:
-        """Give the connection back, or end it where an answer is still under way."""
+        """Give the connection back, or close it if an answer is still under way."""
         if self._connection is None or self._leader is None:
             return
         if self._is_asked:

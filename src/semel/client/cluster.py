@@ -88,7 +88,7 @@ class Cluster:
         return self.ask(self._controller, api_key, **values)
 
     def lease(self, address: Address) -> Connection:
-        """A connection for the caller alone, to be given back in order."""
+        """A connection for the caller alone, to be given back with no request under way."""
         return self._connections.pop(address, None) or Connection(address, self.settings)
 
     def give_back(self, address: Address, connection: Connection) -> None:
@@ -116,7 +116,7 @@ class Cluster:
         return self._brokers
 
     def coordinator(self, name: str, kind: int) -> Address:
-        """The broker that looks after a group or a transactional id."""
+        """The coordinator of a group or a transactional id."""
         answer = self.ask_any(FIND_COORDINATOR, key=name, key_type=kind)
         what = f"group {name!r}" if kind == GROUP else f"transactional id {name!r}"
         right = f"{'Read' if kind == GROUP else 'Write'} on {what}"
@@ -175,12 +175,12 @@ class Cluster:
         return led
 
     def forget(self, topic: str) -> None:
-        """What was known of a topic is no longer so; it is asked for again when it is needed."""
+        """Forget the metadata of a topic; it is fetched again when it is needed."""
         self._topics.pop(topic, None)
         self._leaders.pop(topic, None)
 
     def check(self, where: TopicPartition, code: int, operation: str) -> None:
-        """Raise what an error code about a partition means."""
+        """Raise the error that a code about a partition means."""
         try:
             codes.check_partition(where, code, operation=operation)
         except MENDABLE:

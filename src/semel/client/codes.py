@@ -1,7 +1,7 @@
-"""What the error codes of brokers mean to a client: retry or give up, and with which message.
+"""The meaning of brokers' error codes for a client: whether to retry, and the message for the user.
 
-Pure. What a retry may mend is `Moved` or `UnknownTopic`; every other code becomes an error that a user reads. An
-unknown code must never be taken for one that a retry mends.
+A code that a retry may mend becomes `Moved` or `UnknownTopic`; every other code becomes an error for the user. An
+unknown code must never count as one that a retry mends.
 """
 
 from typing import Final
@@ -67,7 +67,7 @@ def check_partition(where: TopicPartition, code: int, message: str | None = None
 
 
 def check_coordinator(what: str, code: int, message: str | None = None, *, right: str) -> None:
-    """Raise what a code of a coordinator means, or of a broker that was asked for one."""
+    """Raise the error that a code of a coordinator means, or of a broker that was asked for a coordinator."""
     if code == ErrorCode.NONE:
         return
     if code == ErrorCode.CONCURRENT_TRANSACTIONS:
@@ -79,7 +79,7 @@ def check_coordinator(what: str, code: int, message: str | None = None, *, right
 
 
 def refusal(what: str, code: int, message: str | None = None, *, right: str) -> LogError:
-    """The error for a code that no retry will mend. `right` is what it takes, in Kafka's words."""
+    """The error for a code that no retry will mend. `right` is the right that the request needs, in Kafka's words."""
     if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
         right = "IdempotentWrite on the cluster"
     if code in _FENCING:
@@ -89,7 +89,7 @@ def refusal(what: str, code: int, message: str | None = None, *, right: str) -> 
     if code == ErrorCode.MESSAGE_TOO_LARGE:
         message = f"{message or 'the batch'}; set kafka.batch.size to less, or the topic's max.message.bytes to more"
     reason = (message or "the broker refuses").rstrip(".")
-    # Some brokers name in their message what it is about, and some do not.
+    # Some brokers name the subject in their message, and some do not.
     return Refused(f"{reason if what in reason else f'{what}: {reason}'} ({name_of(code)})", code)
 
 

@@ -6,7 +6,7 @@ pickling, because tasks run in other processes. Nothing here is raised for what 
 
 
 class LogError(Exception):
-    """The log cannot be used as asked."""
+    """The base of these errors."""
 
 
 class SettingsRefused(LogError, ValueError):
@@ -42,11 +42,11 @@ class TopicRecreated(LogError):
 
 
 class CorruptRecords(LogError):
-    """What a broker sent are not the records of a log."""
+    """A broker sent bytes that are not valid record batches."""
 
 
 class OffsetOutOfRange(LogError):
-    """The offset asked for is not there: records were deleted, or the log was cut off."""
+    """The offset does not exist: records were deleted, or the log was truncated."""
 
     def __init__(self, message: str, offset: int = -1, log_start: int = -1, log_end: int = -1) -> None:
         super().__init__(message, offset, log_start, log_end)

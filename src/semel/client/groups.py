@@ -41,7 +41,7 @@ class Member(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """How far a group has come in a partition, and what was noted beside it."""
+    """A group's committed offset in a partition, with its metadata."""
 
     offset: int
     note: str
@@ -83,7 +83,7 @@ def members(cluster: Cluster, coordinator: Address, group: Listed) -> list[Membe
 
 
 def _assignment(member: Any) -> list[TopicPartition]:
-    """What a member was given; nothing where it is written in a way that only the members know."""
+    """The partitions assigned to a member; none if the assignment has a format that only the members know."""
     if hasattr(member, "assignment"):
         topics = member.assignment.topic_partitions
         return [TopicPartition(str(topic.topic_name), number) for topic in topics for number in topic.partitions]
@@ -108,7 +108,7 @@ def _read_assignment(data: memoryview) -> list[TopicPartition]:
 
 
 def committed(cluster: Cluster, coordinator: Address, group: str) -> dict[TopicPartition, Committed]:
-    """What the group has committed, in every partition in which it has."""
+    """All committed offsets of the group."""
     wanted = {"group_id": group, "topics": None}
     answer = cluster.ask(coordinator, OFFSET_FETCH, **wanted, groups=[wanted], require_stable=False)
     (told,) = getattr(answer, "groups", None) or [answer]

@@ -1,5 +1,6 @@
-"""How long a client retries: until a deadline, which every progress moves, with a longer pause each time. After some
-seconds it logs once what it waits for, and once that the waiting is over."""
+"""Retries: a client tries again until a deadline, with longer pauses each time; progress moves the deadline. After some
+seconds it logs once what it waits for, and later once that the wait is over.
+"""
 
 import logging
 import random
@@ -33,12 +34,12 @@ class Concluding(Moved):
     """The broker still ends the transaction before this one, which takes it a few milliseconds."""
 
 
-# What asking again may mend.
+# The errors that a retry may mend.
 MENDABLE: Final = (ConnectionLost, Moved, UnknownTopic)
 
 
 class Clock(Protocol):
-    """What tells the time, and waits: the module `time`, or a test's own."""
+    """A clock that can wait: the module `time`, or a test's own."""
 
     def monotonic(self) -> float: ...
 
@@ -46,7 +47,7 @@ class Clock(Protocol):
 
 
 class Patience:
-    """One for each thing that is asked for."""
+    """The retries of one request."""
 
     def __init__(
         self,
@@ -65,20 +66,20 @@ class Patience:
         self.progress()
 
     def progress(self) -> None:
-        """The attempt got on, so the next one has the whole time again."""
+        """The attempt made progress, so the next one has the whole time again."""
         self.end()
         self._since = self._clock.monotonic()
         self._missing_since: float | None = None
         self._backoff_ms = self._settings.retry_backoff_ms
 
     def end(self) -> None:
-        """There is nothing to wait for any more; it is said if the waiting was."""
+        """The wait is over; log that, if the wait was logged."""
         if self._has_said:
             _LOG.warning("going on: what was waited for is there")
         self._has_said = False
 
     def patiently(self, attempt: Callable[[], T]) -> T:
-        """What an attempt gives, which is made again as long as that may mend what is wrong."""
+        """The result of an attempt, which is repeated while a retry may succeed."""
         while True:
             try:
                 outcome = attempt()
@@ -107,6 +108,6 @@ class Patience:
         if isinstance(reason, Concluding) and waited < CONCLUDING_SECONDS_MAX:
             self._clock.sleep(CONCLUDING_MS / 1000)
             return
-        # Tasks that lost the same broker at once shall not come back at once.
+        # Random, so that tasks that lost the same broker at the same time do not all reconnect at the same time.
         self._clock.sleep(self._backoff_ms / 1000 * random.uniform(0.8, 1.2))
         self._backoff_ms = min(2 * self._backoff_ms, self._settings.retry_backoff_ms_max)

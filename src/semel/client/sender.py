@@ -1,4 +1,4 @@
-"""What is sent to the leader of some partitions: batches go out in requests, several ahead of the answers.
+"""Sends batches to the leader of some partitions, with several requests under way.
 
 Brokers remember the last five batches of a producer in each partition, and know no other for one that was sent before.
 So a request has one batch of a partition at most, and five requests are under way. The sender forgets the batches that
@@ -36,11 +36,11 @@ class Sender:
         self._under_way: deque[list[PartitionBatch]] = deque()
 
     def take(self, batches: Iterable[PartitionBatch]) -> None:
-        """Batches that are to be sent behind all others."""
+        """Queue batches behind all others."""
         self._to_send.extend(requests_of(batches, self._settings.request_bytes_max))
 
     def advance(self, *, wait_for_all: bool) -> None:
-        """Send all that can be sent, and wait for no more answers than that takes, or for all there are."""
+        """Send all batches that can be sent, waiting only for the answers that this needs; or wait for all answers."""
         while self._to_send or (wait_for_all and self._under_way):
             if not self._to_send or len(self._under_way) == REQUESTS_UNDER_WAY_MAX or self.connection.has_answer():
                 self._receive()
@@ -48,7 +48,7 @@ class Sender:
                 self._send()
 
     def unanswered(self) -> Iterator[PartitionBatch]:
-        """What no broker has said that it has, in the order in which it was taken."""
+        """The batches that no broker has acknowledged, in the order in which they were queued."""
         return chain.from_iterable((*self._under_way, *self._to_send))
 
     def _send(self) -> None:

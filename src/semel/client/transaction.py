@@ -46,11 +46,11 @@ class Records:
 
 
 class TookTooLong(LogError):
-    """The time that a transaction may take is over."""
+    """The transaction has exceeded its timeout."""
 
 
 class Transaction:
-    """A transactional id that is this one's alone from now on, and its one transaction. Never shared by threads."""
+    """A transactional id, which this claims for itself, and one transaction of it. Never shared by threads."""
 
     def __init__(self, client: LogClient, transactional_id: str, timeout_ms: int) -> None:
         self._client = client
@@ -88,7 +88,7 @@ class Transaction:
         return count
 
     def join(self, places: Iterable[TopicPartition]) -> None:
-        """Have these partitions take part. It has to come before the first batch of each."""
+        """Add these partitions to the transaction. This must come before the first batch of each."""
         new = [where for where in dict.fromkeys(places) if where not in self._sequences]
         if not new:
             return
@@ -227,7 +227,7 @@ class Transaction:
             raise
 
     def _check(self, code: int, what: str | None = None, *, right: str | None = None) -> None:
-        """Raise what a code of the coordinator means."""
+        """Raise the error that a code of the coordinator means."""
         if code in codes.NOT_COORDINATED:
             self._coordinator = None
         own = f"transactional id {self._id!r}"

@@ -1,8 +1,8 @@
 """The journal of a broker on a store: what was appended, until slots have taken it and are known to be durable.
 
-It takes the place of `semel.storage.journal.Journal`, and holds its bytes in memory: they are the only copy, and none
-of them is acknowledged. Beyond a limit it takes no more, so that a store that does not answer costs clients a retry and
-the broker no memory.
+It replaces `semel.storage.journal.Journal`, and holds entries in memory until they are durable; until then the broker
+does not acknowledge them. Beyond a limit it accepts no more entries: so if the store does not answer, clients have to
+retry, but the broker's memory does not grow.
 """
 
 import errno
@@ -16,7 +16,7 @@ class SlotJournal:
     """Positions are counts of bytes in the bodies of all slots."""
 
     def __init__(self, pending_bytes_max: int) -> None:
-        """Holds so many bytes at most, but always one entry."""
+        """It holds at most `pending_bytes_max`, but always accepts one entry."""
         self._pending_bytes_max = pending_bytes_max
         self._entries: deque[bytes] = deque()
         self.end = 0
@@ -71,4 +71,4 @@ class SlotJournal:
         """There are no files; slots are deleted elsewhere."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """There is nothing to close."""

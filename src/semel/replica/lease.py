@@ -1,4 +1,4 @@
-"""The lease: an object that says which broker is active and where, and that it was there a moment ago.
+"""The lease: an object that says which broker is active and where, and that it was running a moment ago.
 
 It is a hint and no authority: what decides who writes is the fence in the journal. The active broker replaces it three
 times in its period; who stands by waits until it has not changed for a whole period in which the store could be read.
@@ -46,7 +46,7 @@ class Lease(NamedTuple):
     position: int
 
     def encode(self) -> bytes:
-        """As it lies in the store."""
+        """The bytes of the object."""
         return json.dumps(self._asdict()).encode()
 
 
@@ -61,7 +61,7 @@ def decode_lease(content: bytes) -> Lease:
 
 
 class LeaseWatch:
-    """What somebody who stands by sees of the lease."""
+    """The lease as a standby sees it."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -72,17 +72,17 @@ class LeaseWatch:
 
     @property
     def version(self) -> str | None:
-        """The version of the object that was seen last; None if there was none."""
+        """The version of the object at the last look; None if there was none."""
         return self._version
 
     @property
     def pause_seconds(self) -> float:
-        """How long to wait for the next look."""
+        """How long to wait until the next look."""
         return (self.lease.seconds if self.lease is not None else LEASE_SECONDS) / LOOKS
 
     @property
     def is_over(self) -> bool:
-        """Whether nobody holds the lease any more."""
+        """Whether no broker holds the lease any more."""
         return self.lease is None or self.lease.is_released or self._silent_seconds >= self.lease.seconds
 
     async def look(self, now: float) -> None:
@@ -102,18 +102,18 @@ class LeaseWatch:
 
 
 class LeaseHolder:
-    """The lease in the hands of the broker that is active, or is about to be."""
+    """The lease as the active broker, or one that is about to become active, holds it."""
 
     def __init__(self, store: Store, nonce: str, addresses: Addresses, seconds: float) -> None:
         self._store = store
         self._next = Lease(0, addresses, seconds, is_released=False, nonce=nonce, puts=0, position=0)
         self._version: str | None = None
-        # Until when it is held for certain.
+        # Until when this broker certainly holds it.
         self._held_until = 0.0
 
     @property
     def nonce(self) -> str:
-        """By which others know this process."""
+        """The random value that identifies this process."""
         return self._next.nonce
 
     @property
@@ -122,7 +122,7 @@ class LeaseHolder:
         return self._next.seconds / PUTS
 
     def is_held(self, now: float) -> bool:
-        """Whether nobody else can have begun to serve."""
+        """Whether no other broker can have begun to serve."""
         return now < self._held_until
 
     async def claim(self, epoch: int, version: str | None, now: float) -> bool:
@@ -132,7 +132,7 @@ class LeaseHolder:
         return await self._put(now)
 
     async def renew(self, epoch: int, now: float, position: int = 0) -> bool:
-        """Replace it; False if the lease is somebody else's by now. Raises Unsure if the store did not answer."""
+        """Renew the lease; False if another broker has it now. Raises Unsure if the store did not answer."""
         self._next = self._next._replace(epoch=epoch, position=position)
         if await self._put(now):
             return True
@@ -145,7 +145,7 @@ class LeaseHolder:
         return decode_lease(content).nonce == self._next.nonce and await self._put(now)
 
     async def release(self) -> None:
-        """Let others begin at once. Raises StoreError if the store did not take that."""
+        """Release the lease, so that another broker may begin at once. Raises StoreError if that fails."""
         self._held_until = 0.0
         self._next = self._next._replace(is_released=True)
         # A put may have been under way when the broker began to stop.

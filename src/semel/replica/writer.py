@@ -1,4 +1,4 @@
-"""Creates slots: several at once, in their order, and each of them exactly once whatever the store answers.
+"""Creates slots: several at the same time, in order, and each exactly once, whatever the store answers.
 
 A slot is sent when the one `DEPTH` before it is known to be created, and counts when all before it count. No answer
 means that the same bytes go to the same key again. If the slot then holds exactly these bytes, it is ours; anything
@@ -93,7 +93,7 @@ class SlotWriter:
 
     @property
     def next_slot(self) -> int:
-        """The slot that is sent next."""
+        """The next slot to send."""
         return self._history.next_slot
 
     @property

@@ -1,1 +1,1 @@
-"""How clients connect and log in: listeners and logins as rules, without a socket."""
+"""The rules for listeners and logins, without a socket."""

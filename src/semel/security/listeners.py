@@ -1,7 +1,7 @@
-"""Listeners: each address on which the broker takes connections, by which protocol, and where clients are told to go.
+"""Listeners: the addresses on which the broker accepts connections, with their protocols and advertised addresses.
 
-A listener whose clients prove nothing, or send what they prove in the clear, belongs on the loopback; beyond it one is
-refused unless the operator insists. Nothing here may open a socket or ask the network about a name.
+A listener without login, or without encryption, is accepted on the loopback only, unless the operator says that the
+network is trusted. Nothing here may open a socket or resolve a name.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from semel.security.login import MECHANISMS, SCRAM_MECHANISMS
 
 
 class SecurityProtocol(StrEnum):
-    """What goes over a listener's connections, by Kafka's names."""
+    """The protocols of listeners, with Kafka's names."""
 
     PLAINTEXT = "PLAINTEXT"
     SSL = "SSL"
@@ -34,12 +34,12 @@ class SecurityProtocol(StrEnum):
 
 _DANGERS: Final = {
     SecurityProtocol.PLAINTEXT: "every client that reaches it may read and change everything",
-    SecurityProtocol.SASL_PLAINTEXT: "what its clients send, and what they prove to log in, can be read on the way",
+    SecurityProtocol.SASL_PLAINTEXT: "what its clients send, their logins included, can be read on the way",
 }
 
 
 def shown_address(host: str, port: int) -> str:
-    """HOST:PORT as people and clients write it."""
+    """HOST:PORT, with brackets around an IPv6 address."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -73,18 +73,18 @@ class Listener:
 
     @property
     def reached_at(self) -> tuple[str, int]:
-        """The host and the port that its clients are told to use."""
+        """The host and the port that its clients use: the advertised ones, if there are any."""
         host = self.host if self.advertised_host is None else self.advertised_host
         return host, self.port if self.advertised_port is None else self.advertised_port
 
     @property
     def bootstrap(self) -> str:
-        """What its clients put into `bootstrap.servers`."""
+        """The `bootstrap.servers` for its clients."""
         return shown_address(*self.reached_at)
 
     @property
     def address(self) -> str:
-        """Where it listens."""
+        """The address on which it listens."""
         return shown_address(self.host, self.port)
 
     @property

@@ -33,7 +33,7 @@ class RulesRefused(ValueError):
 
 
 class NoName(Exception):
-    """A certificate that no rule makes a name of."""
+    """No rule matches the subject of a certificate."""
 
 
 def rules_of(text: str) -> Callable[[str], str]:

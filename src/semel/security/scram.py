@@ -33,7 +33,7 @@ _FINAL: Final = re.compile(
 
 
 def failed(mechanism: str) -> Refused:
-    """What every client hears that cannot prove who it is, whatever is wrong."""
+    """The error for every failed login, whatever was wrong."""
     return Refused(SASL_AUTHENTICATION_FAILED, f"invalid credentials with SASL mechanism {mechanism}")
 
 

@@ -1,7 +1,7 @@
-"""A store of objects that may outlive this machine: five calls, and what every engine promises about them.
+"""A store of objects that outlives this machine: five calls, and the promises that every engine keeps.
 
-`open_store` makes one from a URL. The engines are a directory, whatever speaks S3, and PostgreSQL. This room must never
-know what the objects mean.
+`open_store` opens one by its URL. The engines are a directory, a bucket of any service that speaks S3, and PostgreSQL.
+This room must never know what the objects mean.
 """
 
 from semel.store.address import open_store

@@ -1,14 +1,14 @@
-"""What a store is: its five calls, what each promises, and the errors by which it says how a call ended.
+"""The contract of a store: its five calls, what each promises, and the errors with which a call may end.
 
-`tests/store/test_contract.py` holds every engine to this. An engine sends each call once and never again by itself:
-whether a create may be sent again, and what its refusal means then, is a rule of the caller.
+`tests/store/test_contract.py` tests every engine against it. An engine sends each call once and never repeats it: the
+caller decides whether to repeat a create, and what its refusal means then.
 
-Every call ends in one of four ways: it happened; it was refused because of the object under the key (`Exists`,
-`Missing`, `Changed`), and changed nothing; nobody knows (`Unsure`); or a person has to act first (`StoreRefused`). A
-call that was cancelled is one whose end nobody knows.
+Every call ends in one of four ways: it succeeded; it was refused because of the object under the key (`Exists`,
+`Missing`, `Changed`), and changed nothing; its outcome is unknown (`Unsure`); or a person must act first
+(`StoreRefused`). The outcome of a cancelled call is unknown.
 
-An object that a call shows, or because of which it refuses, is as durable as one that was created: a store that shows
-what it may still lose does not keep this contract.
+An object that a call returns, or because of which it refuses, is durable: a store that returns an object that it may
+still lose violates this contract.
 """
 
 import re
@@ -26,7 +26,7 @@ _KEY: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9
 
 
 class StoreError(Exception):
-    """A call of a store did not do what it was asked to; the message is one line."""
+    """A call of a store failed; the message is one line."""
 
 
 class Exists(StoreError):
@@ -43,15 +43,16 @@ class Changed(StoreError):
 
 class Unsure(StoreError):
     """No answer came, or none that says how the call ended: it may have happened, or may yet happen. The same call may
-    succeed later without anybody doing anything: the store is busy, full, restarting or out of reach."""
+    succeed later by itself, because the store is busy, full, restarting or out of reach.
+    """
 
 
 class StoreRefused(StoreError):
-    """The store does not do this for us until a person changes something; the message says what."""
+    """The store will refuse this until a person changes something; the message says what."""
 
 
 class Found(NamedTuple):
-    """An object as it was read."""
+    """An object that was read."""
 
     body: bytes
     # For `replace`. Two equal bodies under one key may have the same version.
@@ -59,7 +60,7 @@ class Found(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """An object as a listing shows it."""
+    """An object in a listing."""
 
     key: str
     size_bytes: int
@@ -101,7 +102,7 @@ class Store(Protocol):
         ...
 
     def describe(self) -> str:
-        """The address of the store as an operator knows it, without its secrets."""
+        """The address of the store, for messages, without secrets."""
         ...
 
 

@@ -2,9 +2,9 @@
 
 An object is written to a file in `.new`, synced, and gets its name by link(2), which fails if the name is taken: so no
 half-written object is ever visible, and of many creators one succeeds. Then the folder is synced. To replace an object,
-this takes a lock on the file `.lock`, compares, and renames. What it promises is what the file system promises: on one
-disk, that all survives a loss of power, and not the loss of the disk. This must never remove a file that another
-process may be about to link.
+this takes a lock on the file `.lock`, compares, and renames. It promises what the file system promises: on a single
+disk, objects survive a power failure, but not the loss of the disk. This must never remove a file that another process
+may be about to link.
 """
 
 import contextlib

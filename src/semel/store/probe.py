@@ -1,9 +1,9 @@
-"""Whether a store keeps its contract, tried on the store itself before anything is entrusted to it.
+"""Tests whether a store keeps its contract, before a broker writes its log there.
 
-A store that takes conditional writes and does not heed them, or heeds them by looking first and acting then, loses what
-was acknowledged as soon as two brokers write. So this has several calls race for one key. A probe cannot prove that a
-store never lies; it finds the ones that usually do. It writes below `probe/`, under a name that nobody else uses, and
-must remove what it wrote.
+Some stores accept conditional writes and ignore the condition, or check it first and write later. They lose
+acknowledged records as soon as two brokers write. So the probe has several calls race for one key. It cannot prove that
+a store never violates the contract, but it finds those that usually do. It writes below `probe/`, under a name that
+nobody else uses, and must remove its objects.
 """
 
 import asyncio
@@ -67,7 +67,7 @@ class _Probe:
         """One call after another."""
         key, body = self._key(), b"first body"
         if await _refusal(self._store.get(key)) is not Missing:
-            raise self._lies("it has an object under a key that nobody has used")
+            raise self._lies("it has an object under a key that was never used")
         version = await self._store.create(key, body)
         await self._holds(key, body, "it does not show what was just created")
         if await self._store.get_range(key, 6, 100) != body[6:]:

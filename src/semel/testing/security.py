@@ -50,7 +50,7 @@ class Security:
         With SSL a client has to show a certificate.
         """
         if protocol not in list(SecurityProtocol):
-            raise ValueError(f"{protocol!r} is no protocol of a listener: there is {', '.join(SecurityProtocol)}")
+            raise ValueError(f"{protocol!r} is not a protocol of a listener: choose {', '.join(SecurityProtocol)}")
         asked = SecurityProtocol(protocol)
         self.settings: dict[str, Any] = {"listeners": [Listener(asked, asked)]}
         if asked is not SecurityProtocol.PLAINTEXT:

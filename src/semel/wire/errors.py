@@ -1,8 +1,8 @@
-"""What can be wrong on the wire: the one error a decoder may raise, and the numbers of the protocol's refusals.
+"""The one error that a decoder may raise, and the error codes of the protocol.
 
-Every decoder in this room takes any bytes whatsoever and either answers a message or raises `ProtocolError`; nothing
-else may come out of it. After a `ProtocolError` the position in the stream is lost, so the connection has to be
-closed: this error must never be answered, retried or swallowed.
+For any bytes every decoder in this room either returns a message or raises `ProtocolError`; it never raises anything
+else. After a `ProtocolError` it is unknown where the next request begins, so the connection must be closed: this error
+must never be answered, retried or swallowed.
 """
 
 from enum import IntEnum

@@ -1,10 +1,9 @@
-"""The codec of Fetch, versions 4 to 18: the path that every record takes out of the log.
+"""The codec of Fetch, versions 4 to 18.
 
-The response is a list of buffers for a gathering write: the record buffers stand in it untouched, between small ones
-that carry the fields, and are never copied or joined. Up to version 12 a topic goes by its name, from 13 on by its id.
-What only followers send (the replica, its epoch, its log's start) is read past, and no tagged field is sent: there is
-one broker, so nothing diverges and no other leader exists. This codec must never judge a request. kio is its oracle
-in the tests.
+The response is a list of buffers for a gathering write: the record buffers are in it unchanged, between small buffers
+with the fields, and are never copied or joined. Up to version 12 a topic has its name, from 13 on its id. The codec
+skips the fields that only followers send (the replica, its epoch, its log start), and sends no tagged fields, because
+there is no other leader. This codec must never judge a request. The tests compare it with kio.
 """
 
 import struct
@@ -30,7 +29,7 @@ from semel.wire.versions import FETCH
 # As for Produce: a frame of some megabytes could otherwise become some gigabytes of objects.
 PARTITIONS_PER_REQUEST_MAX: Final = 30_000
 
-# Partitions that are read between two steps.
+# How many partitions are read between two steps.
 _AT_ONCE: Final = 100
 
 # How the fields lie, and from which version on: `semel.wire.fetch_client` goes by the same from the other side.
@@ -63,7 +62,7 @@ ERROR_AND_SESSION: Final = struct.Struct(">hi")
 
 
 class FetchPartition(NamedTuple):
-    """From where one partition is to be read. An epoch that the client does not know or send is -1."""
+    """The offset and the limits for one partition. An epoch that the client does not know or send is -1."""
 
     partition: int
     fetch_offset: int
@@ -73,7 +72,7 @@ class FetchPartition(NamedTuple):
 
 
 class FetchTopic(NamedTuple):
-    """One topic of a request: its name, or else its id."""
+    """One topic of a request: its name or its id, depending on the version."""
 
     name: str | None
     topic_id: bytes | None
@@ -81,7 +80,7 @@ class FetchTopic(NamedTuple):
 
 
 class ForgottenTopic(NamedTuple):
-    """Partitions that a session shall no longer fetch."""
+    """Partitions to remove from a session."""
 
     name: str | None
     topic_id: bytes | None
@@ -103,8 +102,9 @@ class FetchRequest(NamedTuple):
 
 
 class FetchPartitionAnswer(NamedTuple):
-    """What one partition gives. `aborted_transactions` are (producer id, first offset), or None as Kafka answers
-    where the isolation level did not ask for them."""
+    """The answer for one partition. `aborted_transactions` are (producer id, first offset); None, as in Kafka, unless
+    the isolation level asks for them.
+    """
 
     partition: int
     error_code: int
@@ -121,7 +121,7 @@ FetchTopicAnswer = tuple[str | None, bytes | None, Sequence[FetchPartitionAnswer
 
 
 def decode_request(body: Buffer, version: int) -> FetchRequest:
-    """The request whose body this is. Nothing in it refers to `body`."""
+    """The request in this body. The result does not refer to `body`."""
     return finish(decode_request_in_steps(body, version))
 
 

@@ -1,4 +1,4 @@
-"""Fetch from the client's side, versions 4 to 17: the path that every record takes into the pipeline.
+"""Fetch from the client's side, versions 4 to 17, for the client and the pipeline.
 
 The records of an answer are views of the frame: nothing is copied. One partition goes by its topic's name up to version
 12 and by its id from 13 on, and no session is opened. `semel.wire.fetch` is the broker's side of the same messages, and
@@ -56,7 +56,7 @@ _NO_LOG_START: Final = -1
 
 
 class PartitionFetch(NamedTuple):
-    """What is asked of one partition: its records from an offset on, and how much and how long at most."""
+    """A request for the records of one partition from an offset on, with limits on their size and on the wait."""
 
     topic: str
     topic_id: bytes
@@ -104,8 +104,9 @@ def _partition(version: int, part: PartitionFetch) -> bytes:
 
 
 def decode_response(version: int, frame: Buffer) -> FetchPartitionAnswer:
-    """What the one partition gave. Its records are one view of `frame`, or none; an error of the whole request stands
-    in the place of the partition's."""
+    """The answer for the one partition. Its records are a view of `frame`, or none; an error of the whole request
+    counts as the partition's.
+    """
     view = memoryview(frame)
     try:
         _, at = parse_response_header(FETCH, version, view)

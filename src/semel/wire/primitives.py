@@ -1,8 +1,9 @@
-"""How lengths, strings and tagged fields lie on the wire: what the hand-written codecs of this room share.
+"""Lengths, strings and tagged fields on the wire, for the hand-written codecs of this room.
 
-A reader takes the buffer and a position and answers the value and the position behind it; it checks the bounds itself,
-because slicing a memoryview beyond its end is silent. Only `ProtocolError` and what `MALFORMED` names may come out of a
-reader; the codecs turn the latter into the former. This file must never allocate by a length it has not checked.
+A reader takes the buffer and a position, and returns the value and the position behind it. It checks the bounds itself,
+because slicing a memoryview beyond its end raises no error. A reader may raise only `ProtocolError` and the errors in
+`MALFORMED`, which the codecs turn into `ProtocolError`. This file must never allocate memory for a length that it has
+not checked.
 """
 
 import struct

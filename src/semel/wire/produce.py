@@ -1,9 +1,9 @@
-"""The codec of Produce, versions 3 to 13: the path that every record takes into the log.
+"""The codec of Produce, versions 3 to 13.
 
-Record bytes are handed on as memoryviews of the frame and are never copied or looked into. Up to version 12 a topic
-goes by its name, from 13 on by its id. The response leaves out every tagged field (the current leader, the endpoints):
-there is one broker. This codec must never judge a request: that acks are 7 or that records are missing is for the
-handler to refuse. kio is its oracle in the tests.
+Record batches are passed on as memoryviews of the frame, and are never copied or opened. Up to version 12 a topic has
+its name, from 13 on its id. The response has no tagged fields (the current leader, the endpoints), because there is no
+other leader. This codec must never judge a request: the handler refuses, for example, unknown acks or missing records.
+The tests compare it with kio.
 """
 
 import struct
@@ -57,7 +57,7 @@ PARTITION_FROM_5: Final = struct.Struct(">ihqqq")
 
 
 class ProduceTopic(NamedTuple):
-    """One topic of a request: its name, or else its id, and the records for each partition's index."""
+    """One topic of a request: its name or its id, and the record batch for each partition's index."""
 
     name: str | None
     topic_id: bytes | None
@@ -88,7 +88,7 @@ ProduceTopicAnswer = tuple[str | None, bytes | None, Sequence[ProducePartitionAn
 
 
 def decode_request(body: Buffer, version: int) -> ProduceRequest:
-    """The request whose body this is. The records in it are views of `body`."""
+    """The request in this body. The records in it are views of `body`."""
     return finish(decode_request_in_steps(body, version))
 
 

@@ -1,4 +1,4 @@
-"""Produce from the client's side, versions 7 to 11: the path that every record takes from the sink into the log.
+"""Produce from the client's side, versions 7 to 11, for the client and the sink.
 
 All replicas have to have the records before the broker answers. Version 12 would mean that a transaction takes in the
 partitions of a batch by itself (KIP-890), which the sink does not use. The records are copied once, into the frame.

@@ -222,7 +222,7 @@ def _check_format(magic: int) -> None:
 
 
 def opened(batch: Buffer, attributes: int, decompressed_bytes_max: int) -> bytes:
-    """The records of one batch, decompressed, one behind the other; ProtocolError if that is too much or no codec's."""
+    """The decompressed records of one batch; ProtocolError if they are too large or cannot be decompressed."""
     return bytes(opened_in_place(batch, attributes, decompressed_bytes_max))
 
 

@@ -1,7 +1,7 @@
-"""Which APIs there are, which versions of them this broker announces, and which of those are flexible.
+"""The APIs, the versions of each that this broker announces, and which of those are flexible.
 
-All of it is data, and cheap: the header of every request is parsed with the help of `is_flexible`. This file must never
-announce a version that is still unstable in Apache Kafka, and nothing that no handler answers.
+The parser of every request header calls `is_flexible`, so it must be fast. This file must never announce a version that
+is still unstable in Apache Kafka, or one that no handler answers.
 """
 
 from typing import Final, NamedTuple
