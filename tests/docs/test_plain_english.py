@@ -48,6 +48,8 @@ TURNS: Final = {
     rf"{BEGINNING}Else\b": "otherwise",
     rf"{BEGINNING}To be \w+ed\b": "say who does it",
     r"\b([Ff]or|from|than|[Tt]o) who \w+": "name the actor: a caller that, a client that",
+    r"\b[Bb]usiness of\b": "say who does it: `core` decides, the caller commits",
+    r"\b[Mm]akes? an entry true\b": "apply an entry",
     rf"{BEGINNING}So (few|many|much)\b|\b(most|next|first) so many\b|\bso many at most\b": "name the number",
 }
 

@@ -32,7 +32,7 @@ class Follower(Protocol):
     """What takes in the entries: the log."""
 
     def replay(self, kind: int, payload: memoryview) -> None:
-        """Make an entry true that another broker has written."""
+        """Apply an entry that another broker wrote."""
 
     def enter_epoch(self, epoch: int) -> None:
         """What follows was written in this epoch."""
