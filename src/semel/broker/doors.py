@@ -41,7 +41,7 @@ class Doors:
         metrics: Metrics,
         events: Events,
     ) -> None:
-        """ListenersRefused, CertificatesRefused or TokensRefused if the listeners cannot be served with these settings."""
+        """ListenersRefused, CertificatesRefused or TokensRefused if these settings cannot serve the listeners."""
         check_listeners(listeners, insecure=insecure)
         if tokens is not None and not any(listener.takes_tokens for listener in listeners):
             raise ListenersRefused("tokens are taken over SASL_SSL alone, and no listener is SASL_SSL")
