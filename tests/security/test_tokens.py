@@ -138,6 +138,7 @@ def test_claims_that_no_provider_makes_are_refused(claims: bytes) -> None:
         by_hand({"alg": "RS256", "kid": "first"}, CLAIMS, lambda said: hmac.digest(PEM, said, hashlib.sha256)),
         PROVIDER.token(exp=EXP)[:-2],
         PROVIDER.token(exp=EXP, headers={"kid": None}),
+        PROVIDER.token(exp=EXP, headers={"crit": ["b64"], "b64": True}),
         Provider(algorithm="ES256").token(exp=EXP),
         Provider("other").token(exp=EXP, headers={"jwk": Provider("other").public()}),
         Provider(algorithm="RS512").token(exp=EXP),
@@ -145,12 +146,6 @@ def test_claims_that_no_provider_makes_are_refused(claims: bytes) -> None:
 )
 def test_a_token_that_the_provider_has_not_signed_like_this_is_refused(token: str) -> None:
     with refused(SASL_AUTHENTICATION_FAILED):
-        checked(token, KEYS, SETTINGS, NOW)
-
-
-def test_an_extension_that_changes_what_is_signed_is_refused_whatever_the_library_makes_of_it() -> None:
-    token = PROVIDER.token(exp=EXP, headers={"crit": ["b64"], "b64": True})
-    with refused(SASL_AUTHENTICATION_FAILED, "asks for an extension that is not known"):
         checked(token, KEYS, SETTINGS, NOW)
 
 
