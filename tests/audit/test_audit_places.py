@@ -330,7 +330,7 @@ def test_a_topic_that_is_not_there_and_a_broker_that_is_not_there_are_told_apart
 @pytest.mark.parametrize(
     ("address", "reason"),
     [
-        ("payments", "it begins with one of semel:, parquet:"),
+        ("payments", "such an address begins with one of semel:, parquet:"),
         ("parquet:/x", r"add \?id="),
         ("parquet://x/y?id=id", "would be a host"),
         ("parquet:?id=id", "says no path"),

@@ -24,7 +24,7 @@ def test_it_says_what_it_made_and_that_there_is_nothing_to_make(url: str, capsys
     assert semel("http", "--database", url) == 0
     assert capsys.readouterr().out == "http: there already, version 1\n"
     assert semel("http", "--check", "--database", url) == 0
-    assert capsys.readouterr().out == "the tables are what this semel needs\n"
+    assert capsys.readouterr().out == "the tables are as this version of semel needs them\n"
     assert semel("--check", "--database", url) == 1
     said = capsys.readouterr()
     assert said.err.startswith("semel: this database has no table semel_")

@@ -16,8 +16,8 @@ from typing import Final
 
 # What a process takes at first it takes once: modules, pools, code that gets compiled.
 WARM_UP_SECONDS: Final = 60.0
-# Over less than this, the noise of a few allocations looks like a trend: of 23 workers of Python that lived for some two
-# minutes, one had two steps of 2 MB.
+# Over less than this, the noise of a few allocations looks like a trend: of 23 workers of Python that lived for about
+# two minutes, one had two steps of 2 MB.
 JUDGED_SECONDS_MIN: Final = 180.0
 # A median of fewer than three is none.
 POINTS_MIN: Final = 9

@@ -36,7 +36,7 @@ class Process(Client):
 
     async def answer_to(self, api_key: int, version: int, **values: Any) -> Any:
         """The answer to a request that may have to wait for others."""
-        return await self.answer(await self.post(api_key, version, **values), timeout_s=60)
+        return await self.answer(await self.post(api_key, version, **values), patience_s=60)
 
     def die(self) -> None:
         assert self._wire is not None
