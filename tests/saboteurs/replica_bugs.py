@@ -30,13 +30,6 @@ REPLICA_BUGS: Final[tuple[Bug, ...]] = (
         "",
         (f"{_BROKER}::test_no_client_is_told_of_a_part_of_its_transaction_that_a_kill_would_take",),
     ),
-    Bug(
-        "a client is answered before its slot is in the store",
-        "semel.broker.connection:Connection.send_answers",
-        "exchange.after > pump.settled",
-        "False",
-        ("tests/sim/test_pairs.py::test_no_history_of_a_pair_shows_an_anomaly",),
-    ),
     # -- slots and fences ---------------------------------------------------------------------------------------------
     Bug(
         "a slot counts before those before it are there",
