@@ -22,7 +22,7 @@ def client(request: pytest.FixtureRequest, bootstrap: str) -> Iterator[Client]:
         yield client
 
 
-@pytest.mark.parametrize("classic", ["eager", "cooperative"])
+@pytest.mark.parametrize("classic", [pytest.param("eager", marks=pytest.mark.slow), "cooperative"])
 def test_a_group_goes_over_to_the_new_protocol_and_back(client: Client, topic: str, classic: GroupProtocol) -> None:
     client.create_topic(topic, PARTITIONS)
     places = [(topic, partition) for partition in range(PARTITIONS)]

@@ -35,7 +35,9 @@ def left_by_spark(spark: SparkSession, before: set[int]) -> set[int]:
     return executions_with_jobs(spark) - before
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [name if name == "sqlite" else pytest.param(name, marks=pytest.mark.slow) for name in KINDS]
+)
 def test_no_job_outlives_its_batch(
     kind: str, spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
