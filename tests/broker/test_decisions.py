@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from asking import Asker, at
@@ -200,6 +200,7 @@ STEPS = st.one_of(st.integers(0, 2), st.sampled_from(["tell", "join", "leave"]))
 
 
 @given(st.lists(STEPS, max_size=60), st.integers(1, 4))
+@example(["join", "tell", "tell", 0], 1)
 def test_each_subscriber_gets_the_newest_decisions_and_the_number_of_those_left_out(
     steps: list[int | str], held_max: int
 ) -> None:

@@ -102,6 +102,7 @@ WATCHING_BUGS: Final[tuple[Bug, ...]] = (
         "self._listening.cancel()",
         "pass",
         (f"{_PAGE}::test_the_broker_is_listened_to_only_while_somebody_looks",),
+        seconds_max=20,
     ),
     Bug(
         "a duplicate goes under among all that is accepted",
