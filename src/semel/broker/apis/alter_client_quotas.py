@@ -1,7 +1,8 @@
 """AlterClientQuotas (49), versions 0 and 1: sets quotas of users, client ids and addresses, and takes them away.
 
 Each entity is changed by itself, with all of its keys or with none. An entity that a request names twice is refused,
-because its order would decide; Apache Kafka refuses the second one, and has carried out the first.
+because its order would decide; Apache Kafka refuses the second one, and has carried out the first. Both answer once for
+each entity, but to a client without the right once for each entry.
 """
 
 from collections import Counter
@@ -20,8 +21,11 @@ RIGHTS: Final = (ALTER_CLUSTER_CONFIGS,)
 @answered_in_steps
 def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     counts = Counter(frozenset(_parts_of(entry)) for entry in request.entries)
+    to_answer = request.entries
+    if broker.guard.sees(exchange, ALTER_CLUSTER_CONFIGS):
+        to_answer = {frozenset(_parts_of(entry)): entry for entry in request.entries}.values()
     entries = []
-    for entry in request.entries:
+    for entry in to_answer:
         named = [{"entity_type": kind, "entity_name": name} for kind, name in _parts_of(entry)]
         is_named_twice = counts[frozenset(_parts_of(entry))] > 1
         made = attempted(_change, broker, exchange, entry, is_named_twice, request.validate_only)
