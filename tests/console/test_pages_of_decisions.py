@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
@@ -128,6 +129,37 @@ def test_whatever_is_said_in_the_place_of_decisions_is_one_line(spoken: bytes, r
             await events.aclose()
 
         await asyncio.to_thread(browse, NOWHERE, look, decisions=address)
+        server.close()
+
+    run(story)
+
+
+def test_what_a_broker_told_is_forgotten_when_another_one_answers_in_its_place() -> None:
+    """A broker that was started again counts from one: what it tells would stand below all that the first one told."""
+
+    async def story() -> None:
+        lives = iter([(900, "duplicate"), (1, "accepted")])
+        ends = asyncio.Event()
+
+        async def speak(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            number, outcome = next(lives)
+            event = {"counts": {outcome: number}, "lost": number, "decisions": [{"number": number, "outcome": outcome}]}
+            writer.write(b"HTTP/1.1 200 OK\r\n\r\ndata: %s\n\n" % json.dumps(event).encode())
+            await ends.wait()
+            ends.clear()
+            writer.close()
+
+        server = await asyncio.start_server(speak, "127.0.0.1", 0)
+        feed = DecisionFeed(server.sockets[0].getsockname(), pause=lambda _: asyncio.sleep(0))
+        assert (await feed.now(EVERYTHING))["counts"] == {"duplicate": 900}
+        answers = feed.watch(EVERYTHING)
+        ends.set()
+        while (told := json.loads(await anext(answers))).get("counts") != {"accepted": 1}:
+            pass
+        assert told == {"counts": {"accepted": 1}, "lost": 1, "decisions": [{"number": 1, "outcome": "accepted"}]}
+        await answers.aclose()
+        feed.stop()
+        ends.set()
         server.close()
 
     run(story)

@@ -112,6 +112,13 @@ WATCHING_BUGS: Final[tuple[Bug, ...]] = (
         (f"{_PAGE}::test_a_duplicate_stays_in_sight_among_all_that_is_accepted",),
     ),
     Bug(
+        "what a broker told before it was started again stands above what it tells now",
+        "semel.console.decisions:DecisionFeed._listen",
+        "self._forget()",
+        "pass",
+        (f"{_PAGE}::test_what_a_broker_told_is_forgotten_when_another_one_answers_in_its_place",),
+    ),
+    Bug(
         "something else in the place of a broker ends the page of decisions",
         "semel.console.decisions:DecisionFeed._keep_listening",
         "(OSError, ValueError, LookupError, TypeError, TimeoutError)",

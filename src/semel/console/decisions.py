@@ -96,10 +96,13 @@ class DecisionFeed:
         if not self._watchers and self._listening is not None:
             self._listening.cancel()
             self._listening = None
-            # What is missed from now on nobody can tell.
-            self._counts, self._error, self._lost = None, None, 0
-            for newest in self._newest.values():
-                newest.clear()
+            self._forget()
+
+    def _forget(self) -> None:
+        """What was missed since nobody can tell; and a broker that was started again counts from one again."""
+        self._counts, self._error, self._lost = None, None, 0
+        for newest in self._newest.values():
+            newest.clear()
 
     def _answer(self, wanted: str) -> dict[str, Any]:
         newest = self._newest[wanted] if wanted else chain.from_iterable(self._newest.values())
@@ -137,6 +140,7 @@ class DecisionFeed:
                 raise ValueError("it ends before it has answered")
             if status.split()[1:2] != ["200"]:
                 raise ValueError(f"it answers {status.partition(' ')[2]}: {await _line(reader)}")
+            self._forget()
             while line := await _next(reader):
                 if line.startswith(b"data:"):
                     self._take(json.loads(line[5:]))
