@@ -106,13 +106,15 @@ def test_a_duplicate_stays_in_sight_among_all_that_is_accepted() -> None:
         (b"HTTP/1.1 200 OK\r\n\r\ndata: [1]\n\n", "list indices"),
         (b"HTTP/1.1 200 OK\r\n\r\ndata: nonsense\n\n", "Expecting value"),
         (b'HTTP/1.1 200 OK\r\n\r\ndata: {"decisions": [{"outcome": "<script>"}]}\n\n', "script"),
+        (b"HTTP/1.1 200 OK\r\n\r\ndata: " + b"[" * 200_000 + b"\n\n", "decoding a JSON array"),
         (b"x" * 3_000_000, "does not tell its decisions"),
         (b"", "does not tell its decisions"),
     ],
 )
 def test_whatever_is_said_in_the_place_of_decisions_is_one_line(spoken: bytes, reason: str) -> None:
     async def story() -> None:
-        async def speak(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
             writer.write(spoken)
             writer.close()
 

@@ -122,7 +122,7 @@ class DecisionFeed:
             try:
                 await self._listen(*self._address)
                 self._error = "The broker has ended its stream of decisions."
-            except (OSError, ValueError, LookupError, TypeError, TimeoutError) as error:
+            except (OSError, ValueError, LookupError, TypeError, TimeoutError, RecursionError) as error:
                 reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
                 self._error = f"{_shown(self._address)} does not tell its decisions: {reason}"
             self._note_change()
