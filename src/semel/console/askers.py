@@ -1,7 +1,7 @@
 """Asks what blocks, in a few threads: the cluster, by a client that each thread has for itself, and databases.
 
-What goes wrong is raised where the answer was waited for. The threads end with the process and are not waited for,
-because a broker or a database that does not answer would hold the end up.
+What goes wrong is raised where the answer was waited for, and what nobody waits for any more is not begun. The threads
+end with the process and are not waited for, because a broker or a database that does not answer would hold the end up.
 """
 
 import asyncio
@@ -41,6 +41,9 @@ class Askers(Generic[R]):
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
 
+        def unless_given_up(asked: R) -> T | None:
+            return None if future.cancelled() else question(asked)
+
         def settle(answer: Any, error: BaseException | None) -> None:
             if future.done():
                 return
@@ -54,7 +57,7 @@ class Askers(Generic[R]):
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(settle, answer, error)
 
-        self._tasks.put((question, report))
+        self._tasks.put((unless_given_up, report))
         return await future
 
     def _work(self) -> None:
