@@ -92,11 +92,27 @@ def test_a_file_that_is_missing_is_named_and_not_made(tmp_path: Path) -> None:
 def test_a_database_that_is_away_hides_no_other_and_no_password_is_shown(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/here.db"
     filled(url).dispose()
-    away, here = Databases(["postgresql://anna:secret@127.0.0.1:1/shop", url]).every(asked())["databases"]
-    assert away["name"] == "postgresql+psycopg://anna:***@127.0.0.1:1/shop"
+    gone = "postgresql://anna:secret@127.0.0.1:1/shop?application_name=console&password=secret&sslpassword=secret"
+    away, here = Databases([gone, url]).every(asked())["databases"]
+    assert away["name"] == "postgresql+psycopg://anna:***@127.0.0.1:1/shop?application_name=console"
+    assert "secret" not in away["error"]
     assert away["error"]
     assert "\n" not in away["error"]
     assert here["outbox"]["waiting"] == 2
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql+slip://anna:secret@127.0.0.1/shop",
+        "postgresql://anna:secret@127.0.0.1:slip/shop",
+        "postgresql anna:secret@127.0.0.1/shop",
+    ],
+)
+def test_an_address_that_is_none_is_refused_without_its_password(url: str) -> None:
+    with pytest.raises(ValueError, match="database") as refused:
+        Databases([url])
+    assert "secret" not in str(refused.value)
 
 
 def test_the_page_is_asked_and_changed_as_any_other(tmp_path: Path) -> None:

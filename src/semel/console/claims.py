@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, Engine, column, inspect, select, table
+from sqlalchemy import URL, Connection, Engine, column, inspect, select, table
 from sqlalchemy.exc import NoSuchModuleError, SQLAlchemyError
 
 from semel.console.http import Refused
@@ -33,6 +33,8 @@ from semel.watch.gauges import ASIDE, IN_FLIGHT, figures
 # Each list of each database shows no more rows.
 ROWS_MAX: Final = 50
 _CONNECT_SECONDS_MAX: Final = 5
+# The secrets that PostgreSQL's library takes behind the question mark of a URL.
+_SECRETS: Final = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
 
 # What a Spark sink into tables has claimed: its last batch, in the database of its rows.
 _SINKS: Final = table(
@@ -56,7 +58,7 @@ class Databases:
 
     def _one(self, number: int) -> Answer:
         engine = self._engines[number]
-        shown: Answer = {"number": number, "name": engine.url.render_as_string(hide_password=True), "error": None}
+        shown: Answer = {"number": number, "name": _shown(engine.url), "error": None}
         try:
             _refuse_missing_file(engine)
             waiting = {_named(one.name, one.labels): one.value for one in figures(engine, (IN_FLIGHT, ASIDE))}
@@ -106,11 +108,15 @@ def _engine(url: str) -> Engine:
     try:
         engine = blocking_engine_of(url)
     except NoSuchModuleError as error:
-        raise ValueError(f"{url!r}: {error}") from None
+        raise ValueError(f"the database: {error}") from None
     if engine.dialect.name == "postgresql":
         waits = {"connect_timeout": _CONNECT_SECONDS_MAX}
         engine = blocking_engine_of(engine.url, connect_args=waits, pool_pre_ping=True)
     return engine
+
+
+def _shown(url: URL) -> str:
+    return url.difference_update_query(_SECRETS).render_as_string(hide_password=True)
 
 
 def _refuse_missing_file(engine: Engine) -> None:

@@ -97,8 +97,10 @@ def _switch_to_wal(cursor: Any) -> None:
 def _parse(url: str | URL) -> URL:
     try:
         parsed = make_url(url)
-    except ArgumentError:
-        raise UnknownDatabase(f"{url!r} is no database URL; say sqlite:///file.db or postgresql://host/name") from None
+    except (ArgumentError, ValueError):
+        # Nobody can tell where a password stands in what cannot be read.
+        shown = "this" if "@" in str(url) or "?" in str(url) else repr(url)
+        raise UnknownDatabase(f"{shown} is no database URL; say sqlite:///file.db or postgresql://host/name") from None
     backend = parsed.get_backend_name()
     if backend not in ("sqlite", "postgresql"):
         raise UnknownDatabase(
