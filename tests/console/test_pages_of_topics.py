@@ -9,6 +9,7 @@ import pytest
 from asking import Asker
 from semel.client.cluster import Cluster
 from semel.client.errors import OffsetOutOfRange, UnknownTopic
+from semel.client.places import TopicPartition
 from semel.console import records, topics, transactions
 from semel.console.http import Refused
 from semel.console.query import Query
@@ -26,6 +27,22 @@ def asked(**values: object) -> Query:
 def rows(cluster: Cluster, **values: object) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = records.some_records(cluster, asked(**values))["records"]
     return found
+
+
+def test_what_a_page_opens_at_once_is_bounded_however_small_it_travels(
+    broker: FaultyBroker, ask: Asker, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches of a few bytes that hold many: together they would take all the memory that there is."""
+    monkeypatch.setattr(records, "SEARCHED_BYTES_MAX", 250_000)
+    broker.create_topic("payments")
+    for _ in range(5):
+        ask.produce("payments", [Record(bytes(100_000))], codec="gzip")
+    topic = cluster.topics(["payments"])["payments"]
+    _, found, behind = records.read_from(cluster, topic, TopicPartition("payments", 0), 0, stable=5)
+    assert ([offset for offset, _ in found], behind) == ([0, 1, 2], 3)
+    answer = records.some_records(cluster, asked(topic="payments", from_="earliest", find="nothing"))
+    assert (answer["records"], answer["next"]) == ([], 3)
+    assert 300_000 <= answer["searched_bytes"] < 301_000
 
 
 def test_topics_are_counted_and_sized(broker: FaultyBroker, cluster: Cluster) -> None:

@@ -24,9 +24,13 @@ from semel.wire.records import Batch, Record
 
 # What one page shows.
 RECORDS_MAX: Final = 50
-# How far a search looks before it says how far it has come.
+# How far a search looks before it says how far it has come, and how much of one answer is opened; the batch that passes
+# this is the last one. A compressed batch of a few bytes may hold many, so they are counted as they are when opened.
 SEARCHED_BYTES_MAX: Final = 8 * 1024 * 1024
 _FETCH_BYTES: Final = 1024 * 1024
+# What a batch takes beside its records, and a record at least beside its key, its value and its headers.
+_BATCH_BYTES: Final = 61
+_RECORD_BYTES: Final = 7
 # What a list shows of a key or a value.
 SHOWN_BYTES_MAX: Final = 1_000
 HEADERS_MAX: Final = 20
@@ -104,7 +108,8 @@ def _time_ms(text: str) -> int:
 def read_from(
     cluster: Cluster, topic: Topic, where: TopicPartition, at: int, stable: int
 ) -> tuple[int, Iterator[tuple[int, Row]], int]:
-    """The records from an offset on that one fetch gives, how many bytes they took, and the offset behind them."""
+    """The records from an offset on that one fetch gives, how many bytes were opened for them, and the offset behind
+    them."""
     # Only readers of committed records are told what was aborted, and they are told nothing beyond the stable offset.
     isolation = Isolation.READ_COMMITTED if at < stable else Isolation.READ_UNCOMMITTED
     answer = _fetched(cluster, topic, where, at, isolation)
@@ -113,11 +118,19 @@ def read_from(
     cluster.check(where, answer.error_code, "Read")
     records = answer.records[0] if answer.records else b""
     rows: list[tuple[int, Row]] = []
-    behind = at
+    behind, opened_bytes = at, 0
     for batch, is_aborted in batches(records, answer.aborted_transactions or ()):
         behind = max(behind, batch.base_offset + batch.last_offset_delta + 1)
         rows += [(one.offset, (batch, one, is_aborted)) for one in batch.records if one.offset >= at]
-    return len(records), iter(rows), behind
+        opened_bytes += _BATCH_BYTES + sum(map(_bytes, batch.records))
+        if opened_bytes >= SEARCHED_BYTES_MAX:
+            break
+    return opened_bytes, iter(rows), behind
+
+
+def _bytes(record: Record) -> int:
+    headers = sum(len(name) + len(value or b"") for name, value in record.headers)
+    return _RECORD_BYTES + len(record.key or b"") + len(record.value or b"") + headers
 
 
 def _fetched(
