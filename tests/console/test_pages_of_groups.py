@@ -123,7 +123,17 @@ def test_a_place_that_is_none_is_one_line(broker: FaultyBroker, cluster: Cluster
 
 
 @pytest.mark.parametrize(
-    "steps", ["", "[]", "{}", "1", "[[1]]", '[["payments", 0, 0, -1]]', '[["payments", "x", 0, 0]]']
+    "steps",
+    [
+        "",
+        "[]",
+        "{}",
+        "1",
+        "[[1]]",
+        '[["payments", 0, 0, -1]]',
+        '[["payments", "x", 0, 0]]',
+        '[["payments", 0, 0, 1e999]]',
+    ],
 )
 def test_steps_that_no_preview_gave_are_refused(cluster: Cluster, steps: str) -> None:
     with pytest.raises(Refused):

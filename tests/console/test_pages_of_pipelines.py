@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from asking import Asker
 from semel.client.cluster import Cluster
 from semel.console import pipelines
@@ -44,3 +46,24 @@ def test_each_lane_is_where_its_last_committed_marker_says(broker: FaultyBroker,
     assert fourth["trouble"] == "it has written nothing yet"
     assert pipelines.every_sink(cluster, Query({"find": "nothing"}))["sinks"] == []
     assert pipelines.PROGRESS_PREFIX == PROGRESS_PREFIX
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        '{"sinkId":"s","order":"o","written":[{"queryId":"q","batchId":1e999,"rows":1}]}',
+        "[" * 100_000,
+    ],
+    ids=["a number without an end", "no end of lists"],
+)
+def test_what_somebody_else_wrote_into_a_lane_hides_no_other(
+    broker: FaultyBroker, cluster: Cluster, written: str
+) -> None:
+    name = f"{PROGRESS_PREFIX}payments"
+    broker.create_topic(name, 2)
+    broker.seed(name, written, partition=0)
+    broker.seed(name, marker(1, 7), partition=1)
+    (sink,) = pipelines.every_sink(cluster, Query({}))["sinks"]
+    first, second = sink["lanes"]
+    assert first["trouble"] == "the record at offset 0 is no marker"
+    assert second["batch_id"] == 7

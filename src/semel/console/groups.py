@@ -182,7 +182,7 @@ def _steps(text: str) -> dict[TopicPartition, tuple[int | None, int]]:
             TopicPartition(str(topic), int(partition)): (None if before is None else int(before), int(offset))
             for topic, partition, before, offset in json.loads(text)
         }
-    except (ValueError, TypeError, RecursionError):
+    except (ValueError, TypeError, OverflowError, RecursionError):
         raise Refused(400, "steps are those of a preview") from None
     if not steps or len(steps) > RESET_MAX or any(offset < 0 for _, offset in steps.values()):
         raise Refused(400, "steps are those of a preview")

@@ -81,7 +81,7 @@ def _lane(cluster: Cluster, topic: Topic, where: TopicPartition, at: int, stable
         return _without(where, "it has written nothing yet")
     try:
         return {"lane": where.partition, "trouble": None, "offset": offset, "at_ms": written_ms, **_marker(value)}
-    except (ValueError, KeyError, TypeError, IndexError, RecursionError):
+    except (ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError):
         return _without(where, f"the record at offset {offset} is no marker")
 
 
