@@ -101,6 +101,35 @@ cli.main(["lab"])
 
 
 @pytest.mark.parametrize("number", ENDINGS)
+def test_a_signal_that_strikes_just_before_a_call_that_blocks_is_not_lost(number: signal.Signals) -> None:
+    """Python has noted the signal then, and the system does not interrupt the call, because it began later."""
+    program = f"""
+import _thread, os, sys, threading
+from semel import cli
+from semel.cli import lab
+
+def strike(may):
+    may.acquire()
+    _thread.interrupt_main({number:d})
+
+def run(options):
+    nothing, _ = os.pipe()
+    # Only a call that blocks lets another thread run from here on.
+    sys.setswitchinterval(1000)
+    may = threading.Lock()
+    may.acquire()
+    threading.Thread(target=strike, args=(may,), daemon=True).start()
+    may.release()
+    os.read(nothing, 1)
+
+lab.run = run
+cli.main(["lab"])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=SECONDS_MAX)
+    assert (done.returncode, done.stdout, done.stderr) == (128 + number, "", "")
+
+
+@pytest.mark.parametrize("number", ENDINGS)
 def test_an_error_that_a_library_raises_in_place_of_the_end_is_not_shown(number: signal.Signals) -> None:
     """As librdkafka's does, where the signal strikes while it reads its configuration."""
     program = f"""

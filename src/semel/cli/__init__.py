@@ -7,7 +7,6 @@ one line on standard error.
 
 import argparse
 import contextlib
-import functools
 import importlib
 import io
 import os
@@ -15,12 +14,13 @@ import shutil
 import signal
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 from semel import __version__
 from semel.cli.display import LINE_END, printable
-from semel.cli.errors import Ended, Failure
+from semel.cli.endings import Endings
+from semel.cli.errors import Failure
 from semel.cli.subcommands import add_subcommand
 
 # The commands by what they are for, and the purpose of each. They stand here and not in the modules, so that
@@ -62,16 +62,6 @@ GROUPS: Final = {
 COMMANDS: Final = {name: purpose for group in GROUPS.values() for name, purpose in group.items()}
 
 
-# Ctrl-C, `kill`, and a terminal that goes away; and what each does before anybody has said otherwise.
-_ENDINGS: Final = {
-    signal.SIGINT: signal.default_int_handler,
-    signal.SIGTERM: signal.SIG_DFL,
-    signal.SIGHUP: signal.SIG_DFL,
-}
-
-_AGAIN_SECONDS: Final = 0.01
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the `semel` script; ends the process."""
     words = list(sys.argv[1:] if arguments is None else arguments)
@@ -79,46 +69,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if isinstance(stream, io.TextIOWrapper):
             # Print a character that the terminal cannot show as its number, because output must not fail on a letter.
             stream.reconfigure(errors="backslashreplace")
-    # The signal that has ended the command, if one has.
-    struck: list[int] = []
-    for number, usual in _ENDINGS.items():
-        # A shell that starts the command in the background, and nohup, ignore the signal, and that must stay so.
-        if signal.getsignal(number) == usual:
-            signal.signal(number, functools.partial(_end, struck))
-    sys.unraisablehook = functools.partial(_end_nevertheless, sys.unraisablehook)
+    endings = Endings()
     try:
         code = _run(words)
     except Exception:
         # A C library that a signal interrupts may raise its own error instead of semel's.
-        if not struck:
+        if not endings.struck:
             raise
-        code = 128 + struck[0]
+        code = 128 + endings.struck[0]
     sys.exit(code)
-
-
-def _end(struck: list[int], number: int, _: object) -> None:
-    """As an exception, so that what a command has made for itself, files and processes, ends with it; and once, because
-    `timeout` sends its signal twice, and the second one would break off the cleaning up. Raised here, for Ctrl-C too:
-    within a callback of librdkafka's only an exception that is an object already comes through, and neither sys.exit
-    nor Python's own handler makes one."""
-    signal.signal(number, signal.SIG_IGN)
-    struck.append(number)
-    raise Ended(128 + number)
-
-
-def _end_nevertheless(usual: Callable[["sys.UnraisableHookArgs"], Any], lost: "sys.UnraisableHookArgs") -> None:
-    """Python drops what is raised while it clears up, as in a finalizer or when a weak reference dies. With a few
-    hundred of them a second, as in a loop of asyncio's, that is where a signal strikes; then it strikes again."""
-    if not isinstance(lost.exc_value, Ended):
-        usual(lost)
-        return
-    code = lost.exc_value.code
-
-    def end_again(_number: int, _: object) -> None:
-        raise Ended(code)
-
-    signal.signal(signal.SIGALRM, end_again)
-    signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
 
 
 def _listed() -> str:

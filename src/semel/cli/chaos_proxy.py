@@ -5,7 +5,7 @@ happened.
 """
 
 import argparse
-import signal
+import contextlib
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +15,7 @@ from semel.chaos.plan import Fault
 from semel.chaos.plan_file import PlanRefused, PlanSettings, read_plan
 from semel.chaos.proxy import ChaosProxy
 from semel.cli.addresses import broker_address, listening_address
-from semel.cli.errors import Failure
+from semel.cli.errors import Ended, Failure
 
 EXAMPLE: Final = (
     "  semel chaos --upstream 127.0.0.1:9092 --listen 127.0.0.1:9192 --drop-ack 0.02 --cut 0.001 --delay 50:0.1\n"
@@ -70,18 +70,14 @@ def run(options: argparse.Namespace) -> int:
         raise Failure(f"clients cannot connect to {host or 'no host'}: say with --advertise how they reach the proxy")
     plan = _settings(options).plan()
     proxy = ChaosProxy(options.upstream, plan, host=host, port=port, advertise=options.advertise)
-    is_over = threading.Event()
-    before = {number: signal.signal(number, lambda *_: is_over.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         proxy.start()
-        print(f"semel chaos ready on {proxy.bootstrap}, before {options.upstream}", flush=True)
-        is_over.wait(options.seconds)
+        with contextlib.suppress(Ended):
+            print(f"semel chaos ready on {proxy.bootstrap}, before {options.upstream}", flush=True)
+            threading.Event().wait(options.seconds)
         proxy.stop()
     except OSError as error:
         raise Failure(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
     print("\n".join(_lines(proxy)))
     return 0
 

@@ -14,4 +14,8 @@ class Fenced(Failure):
 
 
 class Ended(SystemExit):
-    """A signal has ended the command; `code` says which."""
+    """A signal has ended the command; its exit code says which, as a shell's does."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(128 + number)
+        self.number = number

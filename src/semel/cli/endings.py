@@ -1,0 +1,71 @@
+"""Ends a command by a signal: Ctrl-C, `kill`, and a terminal that goes away are one exception, raised once.
+
+As an exception, so that what a command has made for itself, files and processes, ends with it. Python raises it between
+two steps of the main thread, and two kinds of steps lose it: a blocking call that begins just after the signal came is
+not interrupted, and what is raised while Python clears up, as in a finalizer, is dropped. So a thread sends the signal
+again until the command has it.
+"""
+
+import os
+import signal
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+from semel.cli.errors import Ended
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
+
+# What each does before anybody has said otherwise.
+_USUAL: Final = {
+    signal.SIGINT: signal.default_int_handler,
+    signal.SIGTERM: signal.SIG_DFL,
+    signal.SIGHUP: signal.SIG_DFL,
+}
+_AGAIN_SECONDS: Final = 0.01
+
+
+class Endings:
+    """The signals that end this process's command from now on."""
+
+    def __init__(self) -> None:
+        # The signals that the command has, in their order.
+        self.struck: list[int] = []
+        self._usual_hook = sys.unraisablehook
+        come, self._note = os.pipe()
+        os.set_blocking(self._note, False)
+        signal.set_wakeup_fd(self._note, warn_on_full_buffer=False)
+        threading.Thread(target=self._send_again, args=(come,), name="endings", daemon=True).start()
+        for number, usual in _USUAL.items():
+            # A shell that starts the command in the background, and nohup, ignore the signal, and that must stay so.
+            if signal.getsignal(number) == usual:
+                signal.signal(number, self._end)
+        sys.unraisablehook = self._end_nevertheless
+
+    def _end(self, number: int, _: object) -> None:
+        """Once, because `timeout` sends its signal twice, and the second one would break off the cleaning up. Raised
+        here, for Ctrl-C too: within a callback of librdkafka's only an exception that is an object already comes
+        through, and neither sys.exit nor Python's own handler makes one."""
+        if number in self.struck:
+            return
+        self.struck.append(number)
+        raise Ended(number)
+
+    def _end_nevertheless(self, lost: "UnraisableHookArgs") -> None:
+        """With a few hundred finalizers a second, as in a loop of asyncio's, that is where a signal strikes."""
+        if not isinstance(lost.exc_value, Ended):
+            self._usual_hook(lost)
+            return
+        number = lost.exc_value.number
+        self.struck.remove(number)
+        os.write(self._note, bytes([number]))
+
+    def _send_again(self, come: int) -> None:
+        while numbers := os.read(come, 1):
+            number = numbers[0]
+            time.sleep(_AGAIN_SECONDS)
+            while signal.getsignal(number) == self._end and number not in self.struck:
+                signal.pthread_kill(threading.main_thread().ident or 0, number)
+                time.sleep(_AGAIN_SECONDS)
