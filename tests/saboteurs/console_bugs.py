@@ -12,7 +12,7 @@ CONSOLE_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a name that somebody has rebound reaches the console",
         "semel.console.door:Door.check_origin",
-        "not self._is_ours(host)",
+        "not is_own_host(host, (self._host,))",
         "not host",
         (_DOOR, "-k", "rebound"),
     ),

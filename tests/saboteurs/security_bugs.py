@@ -9,6 +9,7 @@ _LOGINS: Final = "tests/security/test_broker_logins.py"
 _TLS: Final = "tests/security/test_tls.py"
 _NAMES: Final = "tests/security/test_names.py"
 _USERS: Final = "tests/core/test_users.py"
+_HOSTS: Final = "tests/security/test_hosts.py"
 
 SECURITY_BUGS: Final[tuple[Bug, ...]] = (
     # -- the exchange -------------------------------------------------------------------------------------------------
@@ -117,6 +118,13 @@ SECURITY_BUGS: Final[tuple[Bug, ...]] = (
         "ip_address(self.host).is_loopback",
         "True",
         (f"{_LOGINS}::test_a_broker_in_a_program_refuses_a_plain_listener_beyond_the_loopback",),
+    ),
+    Bug(
+        "any name in a Host header is this machine's own",
+        "semel.security.hosts:is_own_host",
+        "ip_address(name)",
+        "pass",
+        (f"{_HOSTS}::test_any_other_name_may_have_been_made_to_resolve_to_this_machine",),
     ),
     Bug(
         "strangers are not counted by address",

@@ -41,8 +41,8 @@ WATCHING_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a page under a name that resolves to this machine is told decisions",
         "semel.broker.metrics_server:_check_asker",
-        "ip_address(host)",
-        "pass",
+        "not is_own_host(headers.get('host', ''), names)",
+        "False",
         (f"{_DECISIONS}::test_no_page_of_a_browser_is_told_a_decision",),
     ),
     Bug(

@@ -10,13 +10,13 @@ to this machine (DNS rebinding).
 """
 
 import asyncio
-from ipaddress import ip_address
+from collections.abc import Collection
 from typing import Final, NamedTuple
-from urllib.parse import urlsplit
 
 from semel.broker.broker import Broker
 from semel.broker.decisions import SUBSCRIPTIONS_MAX, Subscription, event_of
 from semel.broker.exposition import CONTENT_TYPE, exposition
+from semel.security.hosts import is_own_host
 from semel.security.listeners import Listener
 
 METRICS_PATH: Final = "/metrics"
@@ -58,9 +58,7 @@ async def serve_metrics(
     """
     listener = Listener(host=host, port=port)
     tells_decisions = insecure or listener.is_on_loopback
-    # The names that the operator has chosen: no attacker can make one of them resolve to this machine.
-    chosen = {host, *(name for one in broker.listeners for name in (one.host, one.reached_at[0]))}
-    names = {"localhost", *(name.lower() for name in chosen if name)}
+    names = {host, *(name for one in broker.listeners for name in (one.host, one.reached_at[0]))}
     open_connections = 0
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -134,20 +132,15 @@ async def _read(reader: asyncio.StreamReader) -> _Request:
     return _Request(method, path, headers)
 
 
-def _check_asker(headers: dict[str, str], names: set[str]) -> None:
+def _check_asker(headers: dict[str, str], names: Collection[str]) -> None:
     """Refuse a page in a browser. A browser sends an Origin or Sec-Fetch header for a page of another site; and if the
     site's own name resolves to this machine, it sends that name as the Host.
     """
     if "origin" in headers or headers.get("sec-fetch-site", "none") != "none":
         raise _Refused("403 Forbidden", "no page of a browser is told decisions\n")
-    try:
-        host = urlsplit(f"//{headers.get('host', '')}").hostname or ""
-        if host in names:
-            return
-        ip_address(host)
-    except ValueError:
+    if not is_own_host(headers.get("host", ""), names):
         advice = "ask for its address, or for a name from --listen, --advertise or --metrics\n"
-        raise _Refused("421 Misdirected Request", f"this broker does not have that name: {advice}") from None
+        raise _Refused("421 Misdirected Request", f"this broker does not have that name: {advice}")
 
 
 async def _stream(

@@ -14,12 +14,12 @@ Nothing may be served by a path that does not ask here. A token must never open 
 """
 
 import hmac
-import ipaddress
 import secrets
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from semel.console.http import Refused, Request
+from semel.security.hosts import is_own_host
 
 # Browsers that were let in; the one that was let in first goes when there are more.
 SESSIONS_MAX: Final = 64
@@ -43,7 +43,7 @@ class Door:
     ) -> None:
         self.allows_changes = allow_changes
         self.cookie_name = f"semel_console_{port}"
-        self._names = {"localhost", host.lower()}
+        self._host = host
         self._secret = secret
         self._sessions: dict[str, Session] = {}
         self.token = secret()
@@ -66,7 +66,7 @@ class Door:
     def check_origin(self, request: Request) -> None:
         """Refuse what a page of somebody else's may have sent."""
         host = request.headers.get("host", "")
-        if not self._is_ours(host):
+        if not is_own_host(host, (self._host,)):
             raise Refused(403, "the console is reached by its address in digits, by localhost, or by the name it has")
         origin = request.headers.get("origin")
         if origin is not None and origin.lower() != f"http://{host}".lower():
@@ -91,14 +91,3 @@ class Door:
             raise Refused(403, "a change carries the token of its session")
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise Refused(415, "a change is sent as application/json")
-
-    def _is_ours(self, host: str) -> bool:
-        name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
-        name = name.removeprefix("[").removesuffix("]").lower()
-        if name in self._names:
-            return bool(name)
-        try:
-            ipaddress.ip_address(name)
-        except ValueError:
-            return False
-        return True

@@ -1,0 +1,29 @@
+"""The rule for Host headers that ends DNS rebinding.
+
+A browser may show a page of another site, whose owner makes its name resolve to this machine. What that page then asks
+of this machine counts as a request to its own site, but the browser sends the name of that site as the Host. Nothing
+here may resolve a name.
+"""
+
+import re
+from collections.abc import Collection
+from ipaddress import ip_address
+from typing import Final
+
+# An IPv6 address in brackets, or anything without brackets and colons; and perhaps a port.
+_HOST: Final = re.compile(r"(\[[^\[\]:]*:[^\[\]]*\]|[^\[\]:]*)(?::[0-9]*)?")
+
+
+def is_own_host(host: str, names: Collection[str]) -> bool:
+    """Whether a Host header has an address in digits, `localhost`, or one of these names, which the operator has
+    chosen: no attacker can make one of them resolve to this machine.
+    """
+    match = _HOST.fullmatch(host)
+    name = match[1].strip("[]").lower() if match else ""
+    if name and name in {"localhost", *(one.lower() for one in names)}:
+        return True
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
