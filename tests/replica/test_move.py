@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,9 @@ from semel.broker.broker import Broker
 from semel.cli import move
 from semel.cli.errors import Failure
 from semel.core.slots import BrokenHistory
+from semel.replica.membership import FORMAT_KEY
 from semel.replica.move import move_from_store, move_to_store
+from semel.storage import checkpoint
 from semel.storage.files import DiskFiles, MemoryFiles
 from semel.storage.journal import Damaged
 from semel.storage.log import Log
@@ -130,6 +133,131 @@ def test_a_move_that_is_refused_anywhere_leaves_the_log_where_it_is() -> None:
             assert content_of(broker.log) == before
 
     asyncio.run(scenario())
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+class Dying(MemoryFiles):
+    """The process ends when it is about to remove a file of which the path begins like this."""
+
+    fatal = "nothing"
+
+    def remove(self, path: str) -> None:
+        if path.startswith(self.fatal):
+            raise Killed
+        super().remove(path)
+
+
+def test_a_move_that_was_killed_anywhere_goes_on_when_it_is_started_again() -> None:
+    """Behind each call of the store, and before each change of the directory."""
+
+    class Killing(MemoryStore):
+        calls_left = 10_000
+
+        async def _send(self, call, key, land):  # type: ignore[no-untyped-def]
+            answer = await super()._send(call, key, land)
+            self.calls_left -= 1
+            if self.calls_left < 0:
+                raise Killed
+            return answer
+
+    async def scenario(calls: int) -> bool:
+        files, store = Dying(), Killing()
+        before = await kept(files)
+        store.calls_left, files.fatal = calls, checkpoint.NAME
+        with pytest.raises(Killed):
+            await move_to_store(files, store)
+        is_at_the_end = store.calls_left >= 0
+        store.calls_left, files.fatal = 10_000, Dying.fatal
+        assert held(files) == before
+        assert (await move_to_store(files, store))[:2] == (1, 2)
+        async with Broker(store=store, files=files) as broker:
+            assert content_of(broker.log) == before
+        return is_at_the_end
+
+    calls = 0
+    while not asyncio.run(scenario(calls)):
+        calls += 1
+    assert calls > 5
+
+
+def test_a_log_that_went_on_after_its_move_was_killed_is_not_given_up() -> None:
+    async def scenario() -> None:
+        files, store = Dying(), MemoryStore()
+        await kept(files)
+        files.fatal = checkpoint.NAME
+        with pytest.raises(Killed):
+            await move_to_store(files, store)
+        files.fatal = Dying.fatal
+        async with Broker(files=files) as broker:
+            with Asker(broker.bootstrap) as asker:
+                await asyncio.to_thread(asker.produce, "payments", PAYMENT)
+        after = held(files)
+        with pytest.raises(BrokenHistory, match="holds a log already"):
+            await move_to_store(files, store)
+        assert held(files) == after
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("killed", ["nobody", "the other one before", "the other one meanwhile"])
+def test_of_two_moves_into_one_store_at_once_none_gives_up_a_log_for_the_other(killed: str) -> None:
+    """One waits before one of its calls, and the other one goes on to its end, or until it is about to be done."""
+
+    class Waiting(MemoryStore):
+        number, kills = 10_000, False
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.is_there, self.may_go_on = asyncio.Event(), asyncio.Event()
+
+        async def _send(self, call, key, land):  # type: ignore[no-untyped-def]
+            if self.kills and key == FORMAT_KEY and call == "create":
+                raise Killed
+            self.number -= 1
+            if self.number == 0:
+                self.is_there.set()
+                await self.may_go_on.wait()
+            return await super()._send(call, key, land)
+
+    async def scenario(number: int) -> bool:
+        logs, store = (MemoryFiles(), MemoryFiles()), Waiting()
+        Log.open(logs[1], new_cluster_id="another").close()
+        before = [await kept(logs[0]), held(logs[1])]
+
+        async def move_other(*, is_killed: bool) -> None:
+            store.kills = is_killed
+            with contextlib.suppress(BrokenHistory, Killed):
+                await move_to_store(logs[1], store)
+            store.kills = False
+
+        if killed == "the other one before":
+            await move_other(is_killed=True)
+        store.number = number
+        first = asyncio.create_task(move_to_store(logs[0], store))
+        there = asyncio.create_task(store.is_there.wait())
+        await asyncio.wait((first, there), return_when="FIRST_COMPLETED")
+        has_ended = first.done()
+        store.number = 10_000
+        await move_other(is_killed=killed == "the other one meanwhile")
+        store.may_go_on.set()
+        with contextlib.suppress(BrokenHistory):
+            await first
+        given_up = [checkpoint.NAME not in files.names("") for files in logs]
+        assert held(logs[given_up.index(False)]) == before[given_up.index(False)]
+        if True in given_up:
+            async with Broker(store=store) as broker:
+                assert content_of(broker.log) == before[given_up.index(True)]
+        else:
+            assert killed == "the other one meanwhile"
+        return has_ended
+
+    number = 1
+    while not asyncio.run(scenario(number)):
+        number += 1
+    assert number > 1
 
 
 def test_a_store_that_has_changed_a_byte_of_a_moved_log_does_not_get_it() -> None:

@@ -6,14 +6,15 @@ back later can write nothing that the directory does not have. Every byte is com
 before the old one is given up.
 """
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 from semel.core.slots import BrokenHistory, History
 from semel.core.steps import finish
-from semel.replica.contents import NOTHING
-from semel.replica.floor import FLOOR_KEY, Floor, decode_floor, read_floor
+from semel.replica.contents import NOTHING, Contents
+from semel.replica.floor import FLOOR_KEY, Floor, decode_floor
 from semel.replica.journal import SlotJournal
 from semel.replica.lease import LEASE_SECONDS, Lease
 from semel.replica.membership import FORMAT_KEY, Membership, cluster_of, format_of
@@ -23,6 +24,7 @@ from semel.replica.uploads import Outcome, Uploads
 from semel.replica.writer import answered, create_surely
 from semel.storage import checkpoint, journal
 from semel.storage.cache import MARK, mark_as_cache, take_as_cache
+from semel.storage.checkpoint import CheckpointJob
 from semel.storage.files import Files
 from semel.storage.journal import Bookmark, Damaged
 from semel.storage.log import Log, LogSettings
@@ -47,7 +49,7 @@ async def move_to_store(files: Files, store: Store) -> Moved:
     where = files.describe("")
     if checkpoint.NAME not in files.names(""):
         raise Damaged(f"{where}: no broker has kept a log there")
-    await _check_empty(store)
+    found = await _floor_in(store)
     log = Log.open(files, new_cluster_id="")
     try:
         partitions = log.state.partitions.all()
@@ -58,9 +60,12 @@ async def move_to_store(files: Files, store: Store) -> Moved:
         history = History()
         history.epoch = log.state.partitions.leader_epoch
         uploads = Uploads(store, _Here())
-        contents = await uploads.contents(job, NOTHING, history.epoch)
-        floor = Floor(history.epoch, 0, 0, await uploads.state(job, history.to_record(), contents))
-        await read_checkpoint(store, floor)
+        if found is None:
+            contents = await uploads.contents(job, NOTHING, history.epoch)
+            floor = Floor(history.epoch, 0, 0, await uploads.state(job, history.to_record(), contents))
+            await read_checkpoint(store, floor)
+        else:
+            floor, contents = found, await _same_contents(store, found, uploads, job, history)
         await check_objects(store, contents)
         await _begin(store, floor, log.state.cluster_id)
         files.remove(checkpoint.NAME)
@@ -121,30 +126,47 @@ def _address_in(lease: Lease) -> str:
     return f"{host}:{port}"
 
 
-async def _check_empty(store: Store) -> None:
-    """Refuse a store that has a log, or gets one just now. What a move that was interrupted has left is no log."""
-    where = store.describe()
+async def _floor_in(store: Store) -> Floor | None:
+    """The floor of a move that was interrupted, or perhaps of another log; None if the store is empty."""
     try:
-        await answered(lambda: store.get(FORMAT_KEY))
+        floor = decode_floor((await answered(lambda: store.get(FLOOR_KEY))).body)
     except Missing:
-        pass
-    else:
-        raise BrokenHistory(f"{where}: holds a log already")
+        with contextlib.suppress(Missing):
+            await answered(lambda: store.get(FORMAT_KEY))
+            raise _taken(store) from None
+        return None
+    if not floor.pieces:
+        raise _taken(store)
+    return floor
+
+
+async def _same_contents(
+    store: Store, floor: Floor, uploads: Uploads, job: CheckpointJob, history: History
+) -> Contents:
+    """What the checkpoint of this floor names, if that is this log as it is now: a move of it has put it there. It may
+    have been killed with only its own directory left to change."""
     try:
-        found = await answered(lambda: store.get(FLOOR_KEY))
+        state, _ = await read_checkpoint(store, floor)
     except Missing:
-        return
-    if not decode_floor(found.body).pieces:
-        raise BrokenHistory(f"{where}: a broker is beginning a log there")
+        raise _taken(store) from None
+    contents = Contents.from_record(state["contents"])
+    if not await uploads.is_same(floor.pieces, job, history.to_record(), contents):
+        raise _taken(store)
+    return contents
 
 
 async def _begin(store: Store, floor: Floor, cluster_id: str) -> None:
-    if not await create_surely(store, FLOOR_KEY, floor.encode()):
-        await _check_empty(store)
-        _, version = await answered(lambda: read_floor(store))
-        await answered(lambda: store.replace(FLOOR_KEY, floor.encode(), version))
-    if not await create_surely(store, FORMAT_KEY, format_of(cluster_id)):
-        raise BrokenHistory(f"{store.describe()}: somebody else has begun a log there meanwhile")
+    """Make it the log of the store. The move that has created the floor has won: if another one replaced it, the first
+    would not notice, and would give up a log that the store does not name any more."""
+    for key, content in ((FLOOR_KEY, floor.encode()), (FORMAT_KEY, format_of(cluster_id))):
+        if not await create_surely(store, key, content):
+            raise _taken(store)
+
+
+def _taken(store: Store) -> BrokenHistory:
+    return BrokenHistory(
+        f"{store.describe()}: holds a log already, perhaps an earlier state of this one: name a store that is empty"
+    )
 
 
 class _Here:

@@ -67,6 +67,15 @@ class Uploads:
         pieces = [Piece(await self._create(CHECKPOINTS, epoch, part), len(part), digest) for part, digest in parts]
         return tuple(pieces)
 
+    async def is_same(
+        self, pieces: Iterable[Piece], job: CheckpointJob, history: dict[str, Any], contents: Contents
+    ) -> bool:
+        """Whether `state` would create just these pieces, and the files have all bytes of the contents."""
+        parts = await self._in_thread(partial(_encoded, job, history, contents))
+        if [digest for _, digest in parts] != [piece.digest for piece in pieces]:
+            return False
+        return await self.same(job.files, contents) == contents
+
     async def same(self, files: Files, named: Contents) -> Contents:
         """The same contents without the extents whose bytes the files here do not have."""
         rows = {path: await self._in_thread(partial(_same, files, path, row)) for path, row in named.files.items()}
