@@ -15,7 +15,7 @@ from semel.cli.errors import Failure
 from semel.core.slots import BrokenHistory
 from semel.replica.membership import FORMAT_KEY
 from semel.replica.move import move_from_store, move_to_store
-from semel.storage import checkpoint
+from semel.storage import checkpoint, journal
 from semel.storage.files import DiskFiles, MemoryFiles
 from semel.storage.journal import Damaged
 from semel.storage.log import Log
@@ -198,6 +198,25 @@ def test_a_log_that_went_on_after_its_move_was_killed_is_not_given_up() -> None:
         with pytest.raises(BrokenHistory, match="holds a log already"):
             await move_to_store(files, store)
         assert held(files) == after
+
+    asyncio.run(scenario())
+
+
+def test_what_a_killed_move_has_left_of_the_journal_is_not_read_when_the_log_comes_back() -> None:
+    async def scenario() -> None:
+        files, store = Dying(), MemoryStore()
+        # Of the second life, as the one that follows on a move out of a store.
+        Log.open(files, new_cluster_id="").close()
+        await kept(files)
+        files.fatal = f"{journal.DIRECTORY}/spare"
+        with pytest.raises(Killed):
+            await move_to_store(files, store)
+        files.fatal = Dying.fatal
+        await move_from_store(store, files, nobody)
+        log = Log.open(files, new_cluster_id="")
+        before = content_of(log)
+        log.abandon()
+        assert held(files) == before
 
     asyncio.run(scenario())
 

@@ -391,6 +391,13 @@ REPLICA_BUGS: Final[tuple[Bug, ...]] = (
         (f"{_MOVE}::test_of_two_moves_into_one_store_at_once_none_gives_up_a_log_for_the_other",),
     ),
     Bug(
+        "a log that comes back from a store goes on with the journal of before",
+        "semel.replica.move:_settle_down",
+        "_remove_journal(files)",
+        "pass",
+        (f"{_MOVE}::test_what_a_killed_move_has_left_of_the_journal_is_not_read_when_the_log_comes_back",),
+    ),
+    Bug(
         "a log that was moved can go on in its directory",
         "semel.replica.move:move_to_store",
         "files.remove(checkpoint.NAME)",

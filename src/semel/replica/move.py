@@ -71,8 +71,7 @@ async def move_to_store(files: Files, store: Store) -> Moved:
         files.remove(checkpoint.NAME)
         files.sync_directory("")
         mark_as_cache(files, store.describe())
-        for name in files.names(journal.DIRECTORY):
-            files.remove(f"{journal.DIRECTORY}/{name}")
+        _remove_journal(files)
         return Moved(len(log.state.catalog), len(partitions), sum(contents.objects.values()))
     finally:
         log.abandon()
@@ -116,9 +115,16 @@ def _settle_down(log: Log) -> None:
             path = path.rpartition("/")[0]
             directories.add(path)
     files.make_directory(journal.DIRECTORY)
+    # A move into the store may have been killed before it did so, and entries of then may have positions of now.
+    _remove_journal(files)
     files.remove(MARK)
     state = {**job.state, "journal": Bookmark(1, log.end, log.end)}
     replace(job, state=state, dirty=paths, grown=frozenset(directories)).run()
+
+
+def _remove_journal(files: Files) -> None:
+    for name in files.names(journal.DIRECTORY):
+        files.remove(f"{journal.DIRECTORY}/{name}")
 
 
 def _address_in(lease: Lease) -> str:
