@@ -27,6 +27,7 @@ from semel.wire import messages, versions
 from semel.wire.records import encode_batch
 from semel.wire.versions import (
     ADD_PARTITIONS_TO_TXN,
+    ALTER_CLIENT_QUOTAS,
     CONSUMER_GROUP_HEARTBEAT,
     CREATE_TOPICS,
     DELETE_TOPICS,
@@ -201,6 +202,14 @@ def test_a_request_of_any_api_is_served_in_many_turns(api_key: int, many_at: int
     frame = frame_of(api_key, version, **filled(request_type, many_at))
     made = topics_made(("t0", MANY), *((f"t{number}", 1) for number in range(1, 50)))
     assert asyncio.run(most_calls(frame, made)) < CALLS_MAX
+
+
+def test_quotas_of_very_many_entities_are_compared_in_many_turns() -> None:
+    entries = [
+        {"entity": [{"entity_type": "client-id", "entity_name": f"c{number}"}], "ops": []} for number in range(4 * MANY)
+    ]
+    frame = frame_of(ALTER_CLIENT_QUOTAS, 1, entries=entries, validate_only=True)
+    assert asyncio.run(most_calls(frame)) < CALLS_MAX
 
 
 def test_what_a_broker_is_done_with_goes_without_the_collector_of_garbage() -> None:

@@ -20,12 +20,15 @@ RIGHTS: Final = (ALTER_CLUSTER_CONFIGS,)
 
 @answered_in_steps
 def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
-    counts = Counter(frozenset(_parts_of(entry)) for entry in request.entries)
-    to_answer = request.entries
-    if broker.guard.sees(exchange, ALTER_CLUSTER_CONFIGS):
-        to_answer = {frozenset(_parts_of(entry)): entry for entry in request.entries}.values()
+    counts: Counter[frozenset[tuple[str, str | None]]] = Counter()
+    last = {}
+    for entry in request.entries:
+        entity = frozenset(_parts_of(entry))
+        counts[entity] += 1
+        last[entity] = entry
+        yield 1
     entries = []
-    for entry in to_answer:
+    for entry in last.values() if broker.guard.sees(exchange, ALTER_CLUSTER_CONFIGS) else request.entries:
         named = [{"entity_type": kind, "entity_name": name} for kind, name in _parts_of(entry)]
         is_named_twice = counts[frozenset(_parts_of(entry))] > 1
         made = attempted(_change, broker, exchange, entry, is_named_twice, request.validate_only)
