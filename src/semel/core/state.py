@@ -48,7 +48,7 @@ from semel.core.silence import Silence
 from semel.core.topics import Catalog, Topic
 from semel.core.transaction_rules import TRANSACTION_BOUNDS, TransactionBounds, TransactionRules
 from semel.core.transactions import Transactions
-from semel.core.users import USERS_MAX, Users
+from semel.core.users import Users
 
 
 class Holder(Protocol):
@@ -174,7 +174,6 @@ class State(Generic[H]):
         make: MakeHolders[H],
         transaction_bounds: TransactionBounds = TRANSACTION_BOUNDS,
         access_rules_max: int = RULES_MAX,
-        users_max: int = USERS_MAX,
     ) -> None:
         self.cluster_id = ""
         self.catalog = catalog
@@ -184,7 +183,7 @@ class State(Generic[H]):
         self.transaction_rules = TransactionRules(transactions, transaction_bounds)
         self.groups = groups
         self.access = AccessRules(access_rules_max)
-        self.users = Users(users_max)
+        self.users = Users()
         self.quotas = Quotas()
         self.silence = Silence()
         self.producer_shares = producer_shares
