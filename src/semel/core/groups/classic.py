@@ -310,9 +310,7 @@ def sync(group: ClassicGroup, request: SyncRequest, waiter: Waiter, now_ms: int)
 def _sync(group: ClassicGroup, request: SyncRequest, waiter: Waiter, step: Step) -> None:
     member = group.member_of_generation(request.member_id, request.instance_id, request.generation)
     group.hear(member, step.now_ms)
-    for asked, actual in ((request.protocol_type, group.protocol_type), (request.protocol, group.protocol)):
-        if asked is not None and asked != actual:
-            raise Refused(refusals.INCONSISTENT_GROUP_PROTOCOL, f"the group goes by {actual}, not by {asked}")
+    request.check_protocol(group.protocol_type, group.protocol)
     if group.state is State.PREPARING_REBALANCE:
         raise Refused(refusals.REBALANCE_IN_PROGRESS, "the members are joining again")
     group.rebalance.sync_awaited.discard(member.member_id)

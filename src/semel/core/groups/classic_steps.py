@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from semel.core import refusals
 from semel.core.entries import ClassicGroupChanged
 from semel.core.groups.classic_members import Member, Waiter
+from semel.core.refusals import Refused
 
 NO_GENERATION: Final = -1
 NO_MEMBER_ID: Final = ""
@@ -72,6 +73,12 @@ class SyncRequest(NamedTuple):
     protocol_type: str | None
     protocol: str | None
     assignments: Mapping[str, bytes]
+
+    def check_protocol(self, protocol_type: str | None, protocol: str | None) -> None:
+        """Refused if the member names another type or another protocol than these."""
+        for asked, actual in ((self.protocol_type, protocol_type), (self.protocol, protocol)):
+            if asked is not None and asked != actual:
+                raise Refused(refusals.INCONSISTENT_GROUP_PROTOCOL, f"the member goes by {actual}, not by {asked}")
 
 
 class Leaver(NamedTuple):

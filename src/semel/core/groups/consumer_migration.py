@@ -209,9 +209,7 @@ def sync_answer(group: ConsumerGroup, request: SyncRequest, catalog: Catalog) ->
     if group.epoch > member.epoch and member.position.state != UNREVOKED:
         raise Refused(REBALANCE_IN_PROGRESS, "the member has to join again")
     protocol = member.subscription.classic_protocols[0][0]
-    for asked, actual in ((request.protocol_type, CONSUMER), (request.protocol, protocol)):
-        if asked is not None and asked != actual:
-            raise Refused(INCONSISTENT_GROUP_PROTOCOL, f"the member goes by {actual}, not by {asked}")
+    request.check_protocol(CONSUMER, protocol)
     return SyncAnswer(NONE, CONSUMER, protocol, _assignment(member.held, catalog))
 
 
