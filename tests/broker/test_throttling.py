@@ -121,6 +121,15 @@ def test_no_wait_is_longer_than_a_connection_may_be_idle(broker: FaultyBroker, a
     assert waited_ms(produced(ask)) == WAIT_MS_MAX
 
 
+@pytest.mark.parametrize(("key", "wait_ms"), [(PRODUCED, WAIT_MS_MAX), (BUSY, BUSY_WAIT_MS_MAX)])
+def test_a_quota_of_next_to_nothing_is_one_for_which_a_client_waits_longest(
+    key: str, wait_ms: int, broker: FaultyBroker, ask: Asker
+) -> None:
+    with Asker(broker.bootstrap) as greedy:
+        put(ask, ASKER, **{key: 1e-320})
+        assert waited_ms(produced(greedy)) == wait_ms
+
+
 def test_a_producer_that_wants_no_answer_is_not_read_from_either(broker: FaultyBroker, ask: Asker) -> None:
     put(ask, ASKER, **{PRODUCED: 1_000})
     with Asker(broker.bootstrap) as greedy:

@@ -86,3 +86,9 @@ def test_a_client_that_waits_as_it_is_told_gets_twice_its_limit_at_most(amount: 
         sent += amount
         now_ms += rate.wait_ms(limit, now_ms)
         assert sent <= 2 * limit * (now_ms + SPAN_MS_MIN + WINDOW_MS) / 1_000 + amount
+
+
+def test_the_wait_for_a_limit_of_next_to_nothing_is_a_number() -> None:
+    rate = Rate()
+    rate.record(1, 0)
+    assert rate.wait_ms(5e-324, 0) > 10**10

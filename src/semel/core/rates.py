@@ -15,6 +15,8 @@ WINDOWS: Final = 11
 SPAN_MS_MIN: Final = (WINDOWS - 1) * WINDOW_MS
 # From this age on an amount does not count any more.
 AGE_MS_MAX: Final = WINDOWS * WINDOW_MS
+# Thirty years.
+_FOREVER_MS: Final = 10**12
 
 
 class _Window:
@@ -48,7 +50,8 @@ class Rate:
     def wait_ms(self, limit: float, now_ms: int) -> int:
         """For how long nothing may be added until the rate is down to `limit` for each second; 0 if it is."""
         self._forget(now_ms)
-        return max(round(1000 * self._amount() / limit) - self._span_ms(now_ms), 0)
+        # For the smallest limits there are, the quotient is infinite.
+        return max(round(min(1000 * self._amount() / limit, _FOREVER_MS)) - self._span_ms(now_ms), 0)
 
     def _amount(self) -> float:
         return sum(window.amount for window in self._windows)
