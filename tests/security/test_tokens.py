@@ -16,6 +16,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given
 from hypothesis import strategies as st
+from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 from refusal import refused
 from semel.broker.events import Events
@@ -53,8 +54,6 @@ def by_hand(header: Any, claims: Any, sign: Callable[[bytes], bytes] = lambda sa
 
 def signed_by_hand(claims: bytes) -> str:
     """One with claims that are no ordinary JSON, and the right signature."""
-    from jwt.algorithms import RSAAlgorithm
-
     return by_hand(
         {"alg": "RS256", "kid": "first"},
         claims,
@@ -93,9 +92,13 @@ def test_another_claim_may_name_the_user() -> None:
         ({"exp": True}, "no time at which it expires"),
         ({"exp": -1}, "a time that cannot be"),
         ({"exp": 10**30}, "a time that cannot be"),
+        ({"exp": 10**400}, "a time that cannot be"),
+        ({"nbf": 10**400}, "a time that cannot be"),
         ({"nbf": NOW + SKEW_SECONDS + 1}, "not good yet"),
         ({"sub": None}, "names no user"),
         ({"sub": "x" * 2_000}, "names no user"),
+        # Half of a character: no answer can say this name.
+        ({"sub": "\ud800"}, "names no user"),
     ],
 )
 def test_what_a_token_claims_is_looked_at(claims: dict[str, Any], why: str) -> None:
@@ -153,6 +156,16 @@ def test_a_token_that_the_provider_has_not_signed_like_this_is_refused(token: st
 def test_a_key_that_is_for_something_else_is_none(of_key: dict[str, str]) -> None:
     with pytest.raises(TokensRefused, match="no key with a kid"):
         keys_of(Provider(**of_key).key_set(), SETTINGS.algorithms)
+
+
+@pytest.mark.parametrize("algorithm", ["RS256", "ES256"])
+def test_of_a_pair_of_keys_in_the_key_set_the_public_one_is_used(algorithm: str) -> None:
+    provider = Provider(algorithm=algorithm)
+    of_jwt: Any = {"RS256": RSAAlgorithm, "ES256": ECAlgorithm}[algorithm]
+    pair = {**of_jwt.to_jwk(provider.key, as_dict=True), "kid": "first"}
+    assert "d" in pair
+    keys = keys_of(json.dumps({"keys": [pair]}).encode(), SETTINGS.algorithms)
+    assert checked(provider.token(exp=EXP), keys, SETTINGS, NOW).user == "alice"
 
 
 def test_a_shared_secret_in_the_key_set_is_no_key() -> None:

@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any, Final, NamedTuple
 
 from semel.core.refusals import SASL_AUTHENTICATION_FAILED, Refused
@@ -31,6 +30,8 @@ ALGORITHMS_DEFAULT: Final = ("RS256", "ES256")
 SKEW_SECONDS: Final = 30
 # Providers have two or three.
 KEYS_MAX: Final = 100
+# What a key is needed for. Some sets hold the private part as well, and it is not for checking.
+_PUBLIC: Final = frozenset(("kty", "crv", "n", "e", "x", "y"))
 # The year 9999: what is beyond it is no time.
 _SECONDS_MAX: Final = 253_402_300_800
 # The client's one message: whom it wants to act as, then pairs, of which one is the token. Others are what Kafka calls
@@ -90,7 +91,8 @@ def keys_of(content: bytes, algorithms: tuple[str, ...]) -> Keys:
             if _fits(listed_key, algorithm):
                 # One that cannot be read keeps no other from being used.
                 try:
-                    keys[listed_key["kid"], algorithm] = jwt.PyJWK(listed_key, algorithm)
+                    public = {name: listed_key[name] for name in _PUBLIC & listed_key.keys()}
+                    keys[listed_key["kid"], algorithm] = jwt.PyJWK(public, algorithm)
                 except (jwt.PyJWTError, ValueError, TypeError, OverflowError):
                     continue
     if not keys:
@@ -161,16 +163,24 @@ def _judged(claims: Mapping[str, Any], settings: TokenSettings, now_seconds: flo
     if "nbf" in claims and now_seconds < _seconds(claims["nbf"]) - SKEW_SECONDS:
         raise refused("the token is not good yet")
     user = claims.get(settings.user_claim)
-    if not isinstance(user, str) or not 0 < len(user.encode(errors="replace")) <= NAME_BYTES_MAX:
+    if not isinstance(user, str) or not 0 < _bytes_of(user) <= NAME_BYTES_MAX:
         raise refused(f"the token's claim {settings.user_claim!r} names no user")
     return Bearer(user, until)
+
+
+def _bytes_of(name: str) -> int:
+    """How long a name is in UTF-8; 0 if UTF-8 cannot say it, as it cannot half of a character, which JSON can."""
+    try:
+        return len(name.encode())
+    except UnicodeEncodeError:
+        return 0
 
 
 def _seconds(value: object) -> float:
     """A time that a token claims, in seconds since 1970."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise refused("the token has no time at which it expires, or another time that cannot be read")
-    if not isfinite(value) or not 0 <= value <= _SECONDS_MAX:
+    if not 0 <= value <= _SECONDS_MAX:
         raise refused("the token has a time that cannot be")
     return float(value)
 
