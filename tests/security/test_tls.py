@@ -227,6 +227,18 @@ def test_certificates_are_read_again_when_they_change_and_garbage_keeps_the_old_
         assert ask(API_VERSIONS, **VERSIONS_ASKED).error_code == 0, "the connection of before is still good"
 
 
+def test_a_key_that_the_broker_comes_to_be_allowed_to_read_is_one_that_has_changed(authority: Authority) -> None:
+    files = authority.issue("allowed", "localhost")
+    certificates = Certificates(TlsSettings(*files))
+    assert not certificates.has_changed()
+
+    def is_noticed() -> bool:
+        Path(files.key).chmod(0o640)
+        return certificates.has_changed()
+
+    assert eventually(is_noticed)
+
+
 def test_what_cannot_be_used_is_refused_at_the_start_and_says_why(authority: Authority, tmp_path: Path) -> None:
     files, other = authority.issue("one"), authority.issue("two")
     locked = authority.issue("locked", key_password="opensesame")

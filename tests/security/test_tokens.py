@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
+from eventually import eventually
 from refusal import refused
 from semel.broker.events import Events
 from semel.broker.token_keys import FETCH_EVERY_SECONDS, REFRESH_SECONDS, TokenKeys, fetch
@@ -231,6 +232,24 @@ def test_a_file_is_read_again_when_it_changes_and_garbage_changes_nothing(tmp_pa
         keys.check(first.token(exp=EXP))
     file.unlink()
     assert keys.check(second.token(exp=EXP)).user == "alice"
+
+
+def test_a_file_is_read_again_when_the_broker_comes_to_be_allowed_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second, settings = Provider("second"), PROVIDER.settings(tmp_path)
+    keys, file = TokenKeys(settings, Events(), time_of_day=lambda: NOW), Path(settings.keys)
+    file.write_bytes(second.key_set())
+    with monkeypatch.context() as denied:
+        denied.setattr(TokenKeys, "_file_content", lambda _: PermissionError(13, "Permission denied"))
+        assert keys.check(PROVIDER.token(exp=EXP)).user == "alice"
+
+    def is_allowed() -> bool:
+        file.chmod(0o640)
+        keys.refresh()
+        return ("second", "RS256") in keys._keys
+
+    assert eventually(is_allowed)
 
 
 @pytest.mark.parametrize("content", [None, b"", b"{}", b'{"keys": []}', b"[" * 100_000])

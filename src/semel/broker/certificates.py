@@ -78,13 +78,13 @@ class Certificates:
             return ANONYMOUS
         return Principal(USER, self._name_of(subject_of(certificate)))
 
-    def _look(self) -> list[tuple[int, int, int] | None]:
-        """A value that changes when a file changes."""
-        seen: list[tuple[int, int, int] | None] = []
+    def _look(self) -> list[tuple[int, ...] | None]:
+        """A value that changes when a file changes, or who may read it."""
+        seen: list[tuple[int, ...] | None] = []
         for file in self._settings.files:
             try:
                 stat = os.stat(file)
-                seen.append((stat.st_mtime_ns, stat.st_size, stat.st_ino))
+                seen.append((stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino))
             except OSError:
                 seen.append(None)
         return seen

@@ -54,7 +54,7 @@ class TokenKeys:
         self._run_apart = run_apart or _in_a_thread
         self._keys: Keys = {}
         self._is_remote = settings.keys.startswith("https://")
-        self._seen: tuple[int, int, int] | None = None
+        self._seen: tuple[int, ...] | None = None
         self._is_wanted = True
         self._is_under_way = False
         self._fetched_at = self._asked_at = steady() - REFRESH_SECONDS
@@ -118,13 +118,13 @@ class TokenKeys:
         except OSError as error:
             return error
 
-    def _look(self) -> tuple[int, int, int] | None:
-        """What tells one state of the file from another."""
+    def _look(self) -> tuple[int, ...] | None:
+        """A value that changes when the file changes, or who may read it."""
         try:
             stat = os.stat(self._settings.keys)
         except OSError:
             return None
-        return stat.st_mtime_ns, stat.st_size, stat.st_ino
+        return stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
