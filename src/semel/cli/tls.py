@@ -9,6 +9,7 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from semel.cli.errors import Failure
+from semel.cli.passwords import password_in
 
 if TYPE_CHECKING:
     from semel.broker.certificates import TlsSettings
@@ -61,10 +62,4 @@ def tls_of(options: argparse.Namespace) -> "TlsSettings | None":
 
 
 def _key_password(file: str | None) -> str | None:
-    if file is None:
-        return os.environ.get(KEY_PASSWORD)
-    try:
-        with open(file, encoding="utf-8") as lines:
-            return lines.readline().rstrip("\r\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise Failure(f"{file}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
+    return os.environ.get(KEY_PASSWORD) if file is None else password_in(file)

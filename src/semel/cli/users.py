@@ -11,12 +11,12 @@ import secrets
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from semel.cli.cluster import add_bootstrap, cluster_at
 from semel.cli.display import print_table
 from semel.cli.errors import Failure
+from semel.cli.passwords import password_in
 from semel.cli.subcommands import add_subcommand, positive
 from semel.client import users as client
 from semel.core.refusals import Refused
@@ -160,22 +160,20 @@ def _directory(data: str) -> "Iterator[Log]":
 
 def _password(file: str | None) -> str:
     """The password: a file's first line, or what standard input says, which is asked for at a terminal."""
-    try:
-        if file is not None:
-            with Path(file).open(encoding="utf-8") as lines:
-                password = lines.readline()
-        elif sys.stdin.isatty():
-            password = getpass.getpass("password: ")
-        else:
-            password = sys.stdin.readline()
-    except OSError as error:
-        raise Failure(f"{file}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise Failure("the password is not UTF-8") from None
-    password = password.rstrip("\r\n")
+    password = _typed() if file is None else password_in(file)
     if not password:
         raise Failure("the password is empty; give it on standard input, or say --password-file FILE")
     return password
+
+
+def _typed() -> str:
+    try:
+        password = getpass.getpass("password: ") if sys.stdin.isatty() else sys.stdin.readline()
+    except OSError as error:
+        raise Failure(f"standard input: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise Failure("the password is not UTF-8") from None
+    return password.rstrip("\r\n")
 
 
 def _names(mechanisms: list[Mechanism]) -> str:
