@@ -5,7 +5,7 @@ something: only the command knows whether that is safe.
 """
 
 import argparse
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final, TypeVar
@@ -14,9 +14,8 @@ from semel.cli.addresses import broker_address
 from semel.cli.errors import Failure
 from semel.cli.settings_file import read_client_settings
 from semel.client.cluster import Cluster
-from semel.client.errors import LogError, SettingsRefused, UnknownTopic
+from semel.client.errors import LogError, SettingsRefused
 from semel.client.patience import Patience
-from semel.client.places import Isolation, Position, Topic, TopicPartition
 from semel.client.settings import BOOTSTRAP as _BOOTSTRAP
 from semel.client.settings import PREFIX, Address, ClientSettings, from_options
 
@@ -71,29 +70,6 @@ def client_settings(options: argparse.Namespace) -> ClientSettings:
 def soon(cluster: Cluster, attempt: Callable[[], T]) -> T:
     """The result of a query about something that may have been created a moment ago: try again for a while."""
     return Patience(replace(cluster.settings, api_timeout_ms=_READY_MS_MAX)).patiently(attempt)
-
-
-def topic_of(cluster: Cluster, name: str) -> Topic:
-    topic = cluster.topics([name]).get(name)
-    if topic is None:
-        raise UnknownTopic(f"there is no topic {name!r}")
-    return topic
-
-
-def partitions_of(topic: Topic) -> list[TopicPartition]:
-    return [TopicPartition(topic.name, number) for number in range(topic.partitions)]
-
-
-def offsets_of(
-    cluster: Cluster,
-    partitions: Iterable[TopicPartition],
-    at: Position,
-    isolation: Isolation = Isolation.READ_COMMITTED,
-) -> dict[TopicPartition, int]:
-    """The first or the end offset of each partition, or the first offset at a time. Partitions without a record at that
-    time or later are left out.
-    """
-    return {where: offset for where, offset in cluster.offsets(partitions, at, isolation) if offset is not None}
 
 
 def coordinator_of(cluster: Cluster, name: str, kind: int) -> Address:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from semel.cli.cluster import add_bootstrap, cluster_at, coordinator_of, offsets_of, partitions_of, topic_of
+from semel.cli.cluster import add_bootstrap, cluster_at, coordinator_of
 from semel.cli.display import NOTHING, print_table, printable
 from semel.cli.errors import Failure
 from semel.cli.subcommands import add_subcommand
@@ -18,8 +18,9 @@ from semel.client import groups
 from semel.client.cluster import GROUP, Cluster
 from semel.client.errors import Refused
 from semel.client.groups import Committed, Listed, Member
-from semel.client.places import LATEST, Isolation, TopicPartition
+from semel.client.places import LATEST, TopicPartition
 from semel.client.settings import Address
+from semel.client.topics import offsets_of, partitions_of, topic_of
 from semel.wire.errors import ErrorCode
 from semel.wire.versions import DELETE_GROUPS
 
@@ -132,7 +133,7 @@ def _rows(
     places = sorted({*committed, *owners})
     there = [where for where in places if where.topic in topics and where.partition < topics[where.topic].partitions]
     # As Kafka's own tools count: to the end of the log, and not to where the oldest open transaction begins.
-    ends = offsets_of(cluster, there, LATEST, Isolation.READ_UNCOMMITTED)
+    ends = offsets_of(cluster, there, LATEST)
     for where in places:
         before = committed.get(where)
         yield Row(where, None if before is None else before.offset, ends.get(where), owners.get(where, NOTHING))

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from semel.cli.cluster import add_bootstrap, cluster_at, partitions_of, soon
+from semel.cli.cluster import add_bootstrap, cluster_at, soon
 from semel.cli.errors import Ended, Failure
 from semel.cli.progress import Progress
 from semel.client import codes
@@ -22,6 +22,7 @@ from semel.client.connection import ConnectionLost
 from semel.client.errors import LogError
 from semel.client.patience import Moved
 from semel.client.places import Topic, TopicPartition
+from semel.client.topics import partitions_of
 from semel.wire.errors import ErrorCode
 from semel.wire.records import Record, encode_batch
 from semel.wire.versions import INIT_PRODUCER_ID, PRODUCE

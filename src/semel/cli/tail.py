@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from semel.cli.cluster import add_bootstrap, cluster_at, offsets_of, partitions_of, topic_of
+from semel.cli.cluster import add_bootstrap, cluster_at
 from semel.cli.display import printable
 from semel.cli.errors import Ended, Failure
 from semel.cli.subcommands import count
@@ -25,6 +25,7 @@ from semel.client.connection import ConnectionLost
 from semel.client.patience import Moved
 from semel.client.places import EARLIEST, LATEST, Isolation, Position, TopicPartition
 from semel.client.settings import Address
+from semel.client.topics import offsets_of, partitions_of, topic_of
 from semel.core.producers import advance
 from semel.wire.errors import ProtocolError
 from semel.wire.records import Batch, Record

@@ -5,13 +5,14 @@ import base64
 import sys
 from typing import Final
 
-from semel.cli.cluster import add_bootstrap, cluster_at, offsets_of, partitions_of, topic_of
+from semel.cli.cluster import add_bootstrap, cluster_at
 from semel.cli.display import counted, print_table, time_shown
 from semel.cli.errors import Failure
 from semel.cli.subcommands import add_subcommand, positive
 from semel.client import admin
 from semel.client.cluster import Cluster
-from semel.client.places import EARLIEST, LATEST, Topic, TopicPartition
+from semel.client.places import EARLIEST, LATEST, Isolation, Topic, TopicPartition
+from semel.client.topics import offsets_of, partitions_of, topic_of
 
 EXAMPLE: Final = """  semel topics create payments --partitions 3 --config retention.ms=86400000
   semel topics describe payments"""
@@ -65,7 +66,8 @@ def _list(cluster: Cluster) -> None:
 
 def _ends(cluster: Cluster, topic: Topic) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
     partitions = partitions_of(topic)
-    return offsets_of(cluster, partitions, EARLIEST), offsets_of(cluster, partitions, LATEST)
+    behind = offsets_of(cluster, partitions, LATEST, Isolation.READ_COMMITTED)
+    return offsets_of(cluster, partitions, EARLIEST), behind
 
 
 def _create(cluster: Cluster, name: str, partitions: int | None, settings: list[str]) -> None:

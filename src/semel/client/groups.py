@@ -11,8 +11,9 @@ from typing import Any, Final, NamedTuple
 from semel.client import codes
 from semel.client.cluster import Cluster
 from semel.client.errors import LogError
-from semel.client.places import EARLIEST, LATEST, Isolation, Position, TopicPartition
+from semel.client.places import EARLIEST, LATEST, TopicPartition
 from semel.client.settings import Address
+from semel.client.topics import offsets_of
 from semel.wire.errors import ProtocolError
 from semel.wire.primitives import INT32, MALFORMED, read_length, read_string
 from semel.wire.versions import CONSUMER_GROUP_DESCRIBE, DESCRIBE_GROUPS, LIST_GROUPS, OFFSET_COMMIT, OFFSET_FETCH
@@ -149,24 +150,19 @@ def target(cluster: Cluster, partitions: Iterable[TopicPartition], place: str) -
     earliest, latest, an offset, or a time such as 2026-01-31T12:00:00Z."""
     wanted = list(partitions)
     if place == "earliest":
-        return _in_order(_offsets(cluster, wanted, EARLIEST), wanted)
-    latest = _in_order(_offsets(cluster, wanted, LATEST), wanted)
+        return _in_order(offsets_of(cluster, wanted, EARLIEST), wanted)
+    latest = _in_order(offsets_of(cluster, wanted, LATEST), wanted)
     if place == "latest":
         return latest
     if place.isascii() and place.isdigit():
-        earliest = _offsets(cluster, wanted, EARLIEST)
+        earliest = offsets_of(cluster, wanted, EARLIEST)
         return {where: min(max(int(place), earliest[where]), end) for where, end in latest.items()}
     # Where nothing is that young the next record will be.
-    return latest | _offsets(cluster, wanted, _parse_time(place))
+    return latest | offsets_of(cluster, wanted, _parse_time(place))
 
 
 def _in_order(offsets: dict[TopicPartition, int], partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
     return {where: offsets[where] for where in partitions}
-
-
-def _offsets(cluster: Cluster, partitions: list[TopicPartition], at: Position) -> dict[TopicPartition, int]:
-    found = cluster.offsets(partitions, at, Isolation.READ_UNCOMMITTED)
-    return {where: offset for where, offset in found if offset is not None}
 
 
 def _parse_time(text: str) -> int:

@@ -17,9 +17,10 @@ from semel.client.errors import AuthenticationFailed, LogError
 from semel.client.errors import Refused as RefusedByBroker
 from semel.client.groups import Listed
 from semel.client.places import EARLIEST, LATEST, Isolation, TopicPartition
+from semel.client.topics import offsets_of, partitions_of, topic_of
 from semel.console.http import Refused
 from semel.console.query import Query
-from semel.console.topics import led, offsets, partitions_of, topic_of
+from semel.console.topics import led
 from semel.wire.errors import ErrorCode
 
 # A list asks for the offsets of each group that it shows.
@@ -60,7 +61,7 @@ def committed_of(cluster: Cluster, group: Listed) -> dict[TopicPartition, int] |
 
 def _ends(cluster: Cluster, wanted: Iterable[TopicPartition], isolation: Isolation) -> dict[TopicPartition, int]:
     """Where these partitions end, as far as they still exist and have leaders."""
-    return offsets(cluster, _present(cluster, wanted), LATEST, isolation)
+    return offsets_of(cluster, _present(cluster, wanted), LATEST, isolation)
 
 
 def _present(cluster: Cluster, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
@@ -89,9 +90,9 @@ def one_group(cluster: Cluster, query: Query) -> Answer:
     page = query.number("page", 1, least=1)
     shown = every[(page - 1) * ROWS_MAX : page * ROWS_MAX]
     present = _present(cluster, every)
-    stable = offsets(cluster, present, LATEST, Isolation.READ_COMMITTED)
-    end = offsets(cluster, [where for where in shown if where in present], LATEST)
-    first = offsets(cluster, [where for where in shown if where in present], EARLIEST)
+    stable = offsets_of(cluster, present, LATEST, Isolation.READ_COMMITTED)
+    end = offsets_of(cluster, [where for where in shown if where in present], LATEST)
+    first = offsets_of(cluster, [where for where in shown if where in present], EARLIEST)
     return {
         "name": group.name,
         "kind": group.kind,

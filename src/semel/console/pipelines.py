@@ -11,9 +11,10 @@ from typing import Any, Final
 from semel.client.cluster import Cluster
 from semel.client.errors import AuthenticationFailed
 from semel.client.places import EARLIEST, LATEST, Isolation, Topic, TopicPartition
+from semel.client.topics import offsets_of, partitions_of
 from semel.console.query import Query
 from semel.console.records import read_from
-from semel.console.topics import led, offsets, partitions_of
+from semel.console.topics import led
 
 # How the sinks name their progress topics, unless their user has named another one.
 PROGRESS_PREFIX: Final = "semel-progress-"
@@ -47,8 +48,8 @@ def every_sink(cluster: Cluster, query: Query) -> Answer:
 def _sink(cluster: Cluster, topic: Topic) -> Answer:
     partitions = partitions_of(topic)[:LANES_MAX]
     usable = led(cluster, partitions)
-    first = offsets(cluster, usable, EARLIEST)
-    stable = offsets(cluster, usable, LATEST, Isolation.READ_COMMITTED)
+    first = offsets_of(cluster, usable, EARLIEST)
+    stable = offsets_of(cluster, usable, LATEST, Isolation.READ_COMMITTED)
     lanes = []
     for where in partitions:
         if where in usable:

@@ -12,8 +12,8 @@ from semel.client.cluster import Cluster
 from semel.client.errors import AuthenticationFailed, Refused
 from semel.client.patience import Moved
 from semel.client.places import TopicPartition
+from semel.client.topics import partitions_of, topic_of
 from semel.console.query import Query
-from semel.console.topics import partitions_of, topic_of
 from semel.core.producers import advance
 
 # Each partition is a request, so a topic with more of them is looked at piece by piece.

@@ -13,9 +13,9 @@ from semel.client.aborted import batches
 from semel.client.cluster import Cluster
 from semel.client.errors import OffsetOutOfRange
 from semel.client.places import EARLIEST, LATEST, Isolation, Topic, TopicPartition
+from semel.client.topics import offsets_of, topic_of
 from semel.console.http import Refused
 from semel.console.query import Query
-from semel.console.topics import offsets, topic_of
 from semel.core.producers import advance
 from semel.wire import fetch_client
 from semel.wire.errors import ErrorCode
@@ -79,9 +79,9 @@ Row = tuple[Batch, Record, bool]
 
 
 def _range(cluster: Cluster, where: TopicPartition) -> tuple[int, int, int]:
-    begin = offsets(cluster, [where], EARLIEST)[where]
-    stable = offsets(cluster, [where], LATEST, Isolation.READ_COMMITTED)[where]
-    return begin, stable, offsets(cluster, [where], LATEST)[where]
+    begin = offsets_of(cluster, [where], EARLIEST)[where]
+    stable = offsets_of(cluster, [where], LATEST, Isolation.READ_COMMITTED)[where]
+    return begin, stable, offsets_of(cluster, [where], LATEST)[where]
 
 
 def _start(cluster: Cluster, where: TopicPartition, query: Query, begin: int, end: int) -> int:

@@ -13,7 +13,8 @@ from semel.client import admin
 from semel.client.cluster import Cluster
 from semel.client.errors import AuthenticationFailed, Refused, UnknownTopic
 from semel.client.patience import Moved
-from semel.client.places import EARLIEST, LATEST, Isolation, Position, Topic, TopicPartition
+from semel.client.places import EARLIEST, LATEST, Isolation, Topic, TopicPartition
+from semel.client.topics import offsets_of, partitions_of, topic_of
 from semel.console.query import Query
 
 # What one page of a list holds.
@@ -42,7 +43,7 @@ def every_topic(cluster: Cluster, query: Query) -> Answer:
 def _rows(cluster: Cluster, topics: list[Topic]) -> list[Answer]:
     partitions = {topic.name: partitions_of(topic) for topic in topics}
     usable = led(cluster, [where for wheres in partitions.values() for where in wheres])
-    first, end = offsets(cluster, usable, EARLIEST), offsets(cluster, usable, LATEST)
+    first, end = offsets_of(cluster, usable, EARLIEST), offsets_of(cluster, usable, LATEST)
     sizes = _sizes(cluster, usable)
     rows = []
     for topic in topics:
@@ -67,8 +68,8 @@ def one_topic(cluster: Cluster, query: Query) -> Answer:
     numbers = range(topic.partitions)[(page - 1) * ROWS_MAX : page * ROWS_MAX]
     partitions = [TopicPartition(name, number) for number in numbers]
     usable = led(cluster, partitions)
-    first, end = offsets(cluster, usable, EARLIEST), offsets(cluster, usable, LATEST)
-    stable = offsets(cluster, usable, LATEST, Isolation.READ_COMMITTED)
+    first, end = offsets_of(cluster, usable, EARLIEST), offsets_of(cluster, usable, LATEST)
+    stable = offsets_of(cluster, usable, LATEST, Isolation.READ_COMMITTED)
     sizes = _sizes(cluster, usable) or {}
     return {
         "name": name,
@@ -92,17 +93,6 @@ def one_topic(cluster: Cluster, query: Query) -> Answer:
     }
 
 
-def topic_of(cluster: Cluster, name: str) -> Topic:
-    topic = cluster.topics([name]).get(name)
-    if topic is None:
-        raise UnknownTopic(f"there is no topic {name!r}")
-    return topic
-
-
-def partitions_of(topic: Topic) -> list[TopicPartition]:
-    return [TopicPartition(topic.name, number) for number in range(topic.partitions)]
-
-
 def led(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
     """Those of these partitions that have a leader now, which alone can be asked about them, and its address."""
     leaders: dict[TopicPartition, str] = {}
@@ -110,16 +100,6 @@ def led(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPar
         with contextlib.suppress(Moved, UnknownTopic):
             leaders[where] = "{}:{}".format(*cluster.leader_of(where))
     return leaders
-
-
-def offsets(
-    cluster: Cluster,
-    partitions: Iterable[TopicPartition],
-    at: Position,
-    isolation: Isolation = Isolation.READ_UNCOMMITTED,
-) -> dict[TopicPartition, int]:
-    """Where each partition begins or ends."""
-    return {where: offset or 0 for where, offset in cluster.offsets(partitions, at, isolation)}
 
 
 def _sizes(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int] | None:

@@ -11,11 +11,12 @@ from semel.client import admin, groups, transactional_ids
 from semel.client.cluster import TRANSACTION, Cluster
 from semel.client.errors import AuthenticationFailed, LogError
 from semel.client.places import LATEST, Isolation, TopicPartition
+from semel.client.topics import offsets_of
 from semel.client.transactional_ids import OPEN, Described
 from semel.console.groups import committed_of
 from semel.console.http import Refused
 from semel.console.query import Query
-from semel.console.topics import led, offsets
+from semel.console.topics import led
 
 # How many of the open ones are asked about, and how many of the oldest are shown.
 ASKED_MAX: Final = 1_000
@@ -80,8 +81,8 @@ def _places(cluster: Cluster, shown: list[Described]) -> _Places:
     places = _Places()
     touched = dict.fromkeys(where for one in shown for where in one.partitions[:PARTITIONS_MAX])
     usable = led(cluster, touched)
-    places.stable = offsets(cluster, usable, LATEST, Isolation.READ_COMMITTED)
-    places.end = offsets(cluster, usable, LATEST)
+    places.stable = offsets_of(cluster, usable, LATEST, Isolation.READ_COMMITTED)
+    places.end = offsets_of(cluster, usable, LATEST)
     for where in usable:
         # Not every user who may see transactions may read what they write.
         with contextlib.suppress(AuthenticationFailed):

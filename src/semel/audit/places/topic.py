@@ -14,8 +14,9 @@ import pyarrow.compute as pc
 from semel.audit.errors import AuditFailed
 from semel.audit.places import PIECE_ROWS, Piece
 from semel.audit.rows import Rows, Wanted
-from semel.client import EARLIEST, LATEST, ClientSettings, Isolation, LogClient, LogError, Slice, TopicPartition
+from semel.client import EARLIEST, LATEST, ClientSettings, Isolation, LogClient, LogError, Slice
 from semel.client.arrow import TYPES, read_slice
+from semel.client.topics import partitions_of
 
 TIME_COLUMN: Final = "timestamp"
 _HEADERS: Final = "headers"
@@ -61,7 +62,7 @@ class TopicPlace:
                 topic = client.topics([self.topic]).get(self.topic)
                 if topic is None:
                     raise AuditFailed(f"{self.name}: there is no such topic")
-                partitions = [TopicPartition(topic.name, number) for number in range(topic.partitions)]
+                partitions = partitions_of(topic)
                 starts = client.offsets(partitions, EARLIEST, Isolation.READ_COMMITTED)
                 ends = client.offsets(partitions, LATEST, Isolation.READ_COMMITTED)
         except LogError as error:

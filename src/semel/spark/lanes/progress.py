@@ -15,6 +15,7 @@ from semel.client.arrow import read_slice
 from semel.client.errors import AuthenticationFailed, Refused
 from semel.client.patience import Moved, Patience
 from semel.client.settings import ClientSettings
+from semel.client.topics import partitions_of
 from semel.spark.lanes.protocol import Digest, Marker, Order, Written
 from semel.wire.errors import ErrorCode
 
@@ -218,7 +219,6 @@ def _await(client: LogClient, name: str, lanes: int) -> Topic:
     while True:
         topic = client.topics([name]).get(name)
         if topic is not None and topic.partitions >= lanes:
-            places = [TopicPartition(name, lane) for lane in range(topic.partitions)]
-            client.offsets(places, LATEST, Isolation.READ_COMMITTED)
+            client.offsets(partitions_of(topic), LATEST, Isolation.READ_COMMITTED)
             return topic
         patience.wait(Moved(f"progress topic {name!r} is being made"))

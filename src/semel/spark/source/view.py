@@ -10,6 +10,7 @@ from uuid import UUID
 from semel.client.client import LogClient
 from semel.client.errors import UnknownTopic
 from semel.client.places import EARLIEST, LATEST, Edge, Isolation, Topic, TopicPartition
+from semel.client.topics import partitions_of
 from semel.spark.source.bounds import AtEdge, AtOffsets, AtTimestamp, AtTimestamps, Bound
 from semel.spark.source.errors import OptionRefused
 from semel.spark.source.offsets import Offsets
@@ -68,7 +69,7 @@ class Observer:
         return self._client.topics(self._subscription.topics)
 
     def _read(self, topics: Mapping[str, Topic]) -> list[TopicPartition]:
-        every = [TopicPartition(topic.name, number) for topic in topics.values() for number in range(topic.partitions)]
+        every = [place for topic in topics.values() for place in partitions_of(topic)]
         wanted = self._subscription.partitions
         return [place for place in every if place in wanted] if wanted else every
 
