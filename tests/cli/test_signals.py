@@ -100,6 +100,37 @@ cli.main(["lab"])
     assert (done.returncode, done.stdout, done.stderr) == (128 + number, "", "")
 
 
+def test_a_signal_that_is_sent_again_while_its_loss_is_being_noted_is_not_lost() -> None:
+    """On a busy machine the thread that sends again may be faster than the main thread is through with noting."""
+    program = """
+import os, signal, threading, weakref
+from semel import cli
+from semel.cli import lab
+
+write = os.write
+
+class Thing:
+    pass
+
+def write_and_strike(file, data):
+    written = write(file, data)
+    os.kill(os.getpid(), signal.SIGTERM)
+    return written
+
+def run(options):
+    os.write = write_and_strike
+    thing = Thing()
+    signalling = weakref.ref(thing, lambda _: os.kill(os.getpid(), signal.SIGTERM))
+    del thing
+    threading.Event().wait()
+
+lab.run = run
+cli.main(["lab"])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=SECONDS_MAX)
+    assert (done.returncode, done.stdout, done.stderr) == (128 + signal.SIGTERM, "", "")
+
+
 @pytest.mark.parametrize("number", ENDINGS)
 def test_a_signal_that_strikes_just_before_a_call_that_blocks_is_not_lost(number: signal.Signals) -> None:
     """Python has noted the signal then, and the system does not interrupt the call, because it began later."""

@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 import time
+from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 from semel.cli.errors import Ended
@@ -44,11 +45,11 @@ class Endings:
                 signal.signal(number, self._end)
         sys.unraisablehook = self._end_nevertheless
 
-    def _end(self, number: int, _: object) -> None:
+    def _end(self, number: int, struck_in: FrameType | None) -> None:
         """Once, because `timeout` sends its signal twice, and the second one would break off the cleaning up. Raised
         here, for Ctrl-C too: within a callback of librdkafka's only an exception that is an object already comes
         through, and neither sys.exit nor Python's own handler makes one."""
-        if number in self.struck:
+        if number in self.struck or self._is_lost_in(struck_in):
             return
         self.struck.append(number)
         raise Ended(number)
@@ -61,6 +62,12 @@ class Endings:
         number = lost.exc_value.number
         self.struck.remove(number)
         os.write(self._note, bytes([number]))
+
+    def _is_lost_in(self, frame: FrameType | None) -> bool:
+        """Whether the hook below is running, in which an exception is dropped for good; the signal is sent again."""
+        while frame is not None and frame.f_code is not Endings._end_nevertheless.__code__:
+            frame = frame.f_back
+        return frame is not None
 
     def _send_again(self, come: int) -> None:
         while numbers := os.read(come, 1):
