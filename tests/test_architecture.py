@@ -50,7 +50,7 @@ ARROWS: dict[str, set[str]] = {
     "console": {
         # The console reads the log record by record, as a client.
         *("semel", "client", "wire", "core.producers", "database", "outbox", "inbox", "watch"),
-        # A page of somebody else's is kept from the console and from the broker's decisions by the same rule.
+        # What keeps the page of another site from the console keeps it from the broker's decisions, too.
         "security.hosts",
     },
     "demo": {"semel", "cli.display", "chaos", "settings", "spark", "audit", "testing"},

@@ -114,8 +114,8 @@ SECURITY_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a plain listener is open to everybody",
-        "semel.security.listeners:Listener.is_on_loopback",
-        "ip_address(self.host).is_loopback",
+        "semel.security.hosts:is_loopback",
+        "ip_address(host).is_loopback",
         "True",
         (f"{_LOGINS}::test_a_broker_in_a_program_refuses_a_plain_listener_beyond_the_loopback",),
     ),

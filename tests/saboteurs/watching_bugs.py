@@ -48,7 +48,7 @@ WATCHING_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "other machines are told decisions",
         "semel.broker.metrics_server:serve_metrics",
-        "insecure or listener.is_on_loopback",
+        "insecure or is_loopback(host)",
         "True",
         (f"{_DECISIONS}::test_other_machines_are_told_decisions_only_where_the_network_is_trusted",),
     ),

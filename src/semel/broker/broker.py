@@ -51,7 +51,8 @@ from semel.core.slots import BrokenHistory
 from semel.core.steps import Pace
 from semel.replica.lease import LEASE_SECONDS, Lease, boot_seconds
 from semel.replica.writer import Fenced
-from semel.security.listeners import Listener, shown_address
+from semel.security.hosts import shown_address
+from semel.security.listeners import Listener
 from semel.security.tokens import TokenSettings
 from semel.storage.files import DiskFiles, Files, MemoryFiles
 from semel.storage.log import Log, LogSettings, Torn
@@ -220,9 +221,8 @@ class Broker:
         self._chores.begin()
 
     def _tell_started(self) -> None:
-        log = self.log
-        recovery: dict[str, Any] = {"topics": len(log.state.catalog), "journal_position": log.end}
-        recovery |= {"replayed_bytes": log.replayed_bytes, "leader_epoch": log.state.partitions.leader_epoch}
+        recovery: dict[str, Any] = {"topics": len(self.log.state.catalog), "journal_position": self.log.end}
+        recovery |= {"replayed_bytes": self.log.replayed_bytes, "leader_epoch": self.log.state.partitions.leader_epoch}
         for listener in self.listeners:
             self.events.tell(logging.INFO, "started", listener=listener.name, address=listener.address, **recovery)
         self.activated.set_result(None)

@@ -16,8 +16,7 @@ from typing import Final, NamedTuple
 from semel.broker.broker import Broker
 from semel.broker.decisions import SUBSCRIPTIONS_MAX, Subscription, event_of
 from semel.broker.exposition import CONTENT_TYPE, exposition
-from semel.security.hosts import is_own_host
-from semel.security.listeners import Listener
+from semel.security.hosts import is_loopback, is_own_host
 
 METRICS_PATH: Final = "/metrics"
 DECISIONS_PATH: Final = "/decisions"
@@ -56,8 +55,7 @@ async def serve_metrics(
     """Listen; OSError if the port is not free. Close the returned server to stop. With `insecure` other machines, too,
     may ask for decisions.
     """
-    listener = Listener(host=host, port=port)
-    tells_decisions = insecure or listener.is_on_loopback
+    tells_decisions = insecure or is_loopback(host)
     names = {host, *(name for one in broker.listeners for name in (one.host, one.reached_at[0]))}
     open_connections = 0
 

@@ -18,6 +18,7 @@ from semel.client.errors import LogError, SettingsRefused
 from semel.client.patience import Patience
 from semel.client.settings import BOOTSTRAP as _BOOTSTRAP
 from semel.client.settings import PREFIX, Address, ClientSettings, from_options
+from semel.security.hosts import shown_address
 
 T = TypeVar("T")
 
@@ -56,8 +57,7 @@ def client_settings(options: argparse.Namespace) -> ClientSettings:
     bootstrap, file = options.bootstrap, options.command_config
     named = {} if file is None else read_client_settings(file)
     if bootstrap is not None or _BOOTSTRAP not in named:
-        address, port = broker_address(bootstrap or BOOTSTRAP_DEFAULT)
-        named[_BOOTSTRAP] = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+        named[_BOOTSTRAP] = shown_address(*broker_address(bootstrap or BOOTSTRAP_DEFAULT))
     try:
         settings = from_options({f"{PREFIX}{name}": str(value) for name, value in named.items()})
     except SettingsRefused as error:

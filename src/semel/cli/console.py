@@ -7,13 +7,13 @@ unless it is told otherwise, and must never change anything unless it was starte
 import argparse
 import asyncio
 import contextlib
-import ipaddress
 import signal
 from typing import TYPE_CHECKING, Final
 
 from semel.cli.addresses import Address, broker_address, listening_address
 from semel.cli.cluster import add_bootstrap, client_settings
 from semel.cli.errors import Failure
+from semel.security.hosts import is_loopback
 
 if TYPE_CHECKING:
     from semel.client.settings import ClientSettings
@@ -59,7 +59,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     host, port = listening_address(options.listen)
-    if not _is_loopback(host) and not options.insecure:
+    if not is_loopback(host) and not options.insecure:
         raise Failure(
             f"{options.listen} can be reached from other machines, and the console speaks no TLS: tunnel to it with "
             "ssh -L, or say --insecure"
@@ -82,13 +82,6 @@ def _databases(urls: list[str]) -> "Databases | None":
         raise Failure(f"{needs} ({missing})") from missing
     except ValueError as error:
         raise Failure(str(error)) from error
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 async def _serve(

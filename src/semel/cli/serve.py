@@ -230,7 +230,7 @@ async def _serve(
     try:
         if metrics is not None:
             from semel.broker.metrics_server import serve_metrics
-            from semel.security.listeners import shown_address
+            from semel.security.hosts import shown_address
 
             with _listening(options.metrics):
                 metrics_server = await serve_metrics(broker, *metrics, insecure=options.insecure)

@@ -14,7 +14,7 @@ from semel.cli.errors import Failure
 from semel.core.slots import BrokenHistory
 from semel.replica.lease import Addresses
 from semel.replica.status import Standby, StoreStatus, status_of
-from semel.security.listeners import shown_address
+from semel.security.hosts import shown_address
 from semel.store import Store, StoreError, open_store
 
 EXAMPLE: Final = """  semel status s3://bucket/prefix

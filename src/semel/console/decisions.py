@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from semel.console.http import Refused, as_json
 from semel.console.query import Query
+from semel.security.hosts import shown_address
 
 OUTCOMES: Final = ("accepted", "duplicate", "gap", "fenced")
 # For each verdict apart, so that a duplicate stays in sight among ten thousand batches that were accepted.
@@ -124,7 +125,7 @@ class DecisionFeed:
                 self._error = "The broker has ended its stream of decisions."
             except (OSError, ValueError, LookupError, TypeError, TimeoutError, RecursionError) as error:
                 reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-                self._error = f"{_shown(self._address)} does not tell its decisions: {reason}"
+                self._error = f"{shown_address(*self._address)} does not tell its decisions: {reason}"
             self._note_change()
             await self._pause(AGAIN_SECONDS)
 
@@ -132,7 +133,7 @@ class DecisionFeed:
         """Take in what the broker tells until it ends, or tells what is no decision."""
         reader, writer = await asyncio.open_connection(host, port, limit=EVENT_BYTES_MAX)
         try:
-            writer.write(f"GET /decisions HTTP/1.1\r\nHost: {_shown((host, port))}\r\n\r\n".encode())
+            writer.write(f"GET /decisions HTTP/1.1\r\nHost: {shown_address(host, port)}\r\n\r\n".encode())
             status = await _line(reader)
             while await _line(reader):
                 pass
@@ -168,8 +169,3 @@ def _outcome_of(query: Query) -> str:
     if wanted and wanted not in OUTCOMES:
         raise Refused(400, f"outcome is one of {', '.join(OUTCOMES)}")
     return wanted
-
-
-def _shown(address: Address) -> str:
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

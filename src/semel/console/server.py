@@ -17,6 +17,7 @@ from semel.console.door import Door
 from semel.console.http import HEAD_BYTES_MAX, Refused, Response, head, read_request, refusal
 from semel.console.live import Live
 from semel.console.site import Site, Stream, mistake
+from semel.security.hosts import shown_address
 
 if TYPE_CHECKING:
     from semel.console.claims import Databases
@@ -89,9 +90,8 @@ class Console:
     def address(self) -> str:
         """What lets the next browser in."""
         # A host that was left out, or is that of every network, is no place to go to.
-        host = "127.0.0.1" if self._host in ("", "0.0.0.0") else "[::1]" if self._host == "::" else self._host
-        shown = f"[{host}]" if ":" in host and not host.startswith("[") else host
-        return f"http://{shown}:{self._port}/enter?token={self._door.token}"
+        host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(self._host, self._host)
+        return f"http://{shown_address(host, self._port)}/enter?token={self._door.token}"
 
     def _tell_next(self) -> None:
         self._tell(f"a browser was let in; for another one: {self.address}")

@@ -1,8 +1,8 @@
-"""The rule for Host headers that ends DNS rebinding.
+"""Hosts, as they stand in addresses and in Host headers: shown with a port, on the loopback or not, our own or not.
 
-A browser may show a page of another site, whose owner makes its name resolve to this machine. What that page then asks
-of this machine counts as a request to its own site, but the browser sends the name of that site as the Host. Nothing
-here may resolve a name.
+The rule for Host headers ends DNS rebinding. A browser may show a page of another site, whose owner makes its name
+resolve to this machine. What that page then asks of this machine counts as a request to its own site, but the browser
+sends the name of that site as the Host. Nothing here may resolve a name.
 """
 
 import re
@@ -12,6 +12,21 @@ from typing import Final
 
 # An IPv6 address in brackets, or anything without brackets and colons; and perhaps a port.
 _HOST: Final = re.compile(r"(\[[^\[\]:]*:[^\[\]]*\]|[^\[\]:]*)(?::[0-9]*)?")
+
+
+def shown_address(host: str, port: int) -> str:
+    """HOST:PORT, with brackets around an IPv6 address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only programs on this machine can connect to what listens on this host."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def is_own_host(host: str, names: Collection[str]) -> bool:

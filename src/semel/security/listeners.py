@@ -7,9 +7,9 @@ network is trusted. Nothing here may open a socket or resolve a name.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from ipaddress import ip_address
 from typing import Final
 
+from semel.security.hosts import is_loopback, shown_address
 from semel.security.login import MECHANISMS, SCRAM_MECHANISMS
 
 
@@ -36,11 +36,6 @@ _DANGERS: Final = {
     SecurityProtocol.PLAINTEXT: "every client that reaches it may read and change everything",
     SecurityProtocol.SASL_PLAINTEXT: "what its clients send, their logins included, can be read on the way",
 }
-
-
-def shown_address(host: str, port: int) -> str:
-    """HOST:PORT, with brackets around an IPv6 address."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class ListenersRefused(ValueError):
@@ -90,12 +85,7 @@ class Listener:
     @property
     def is_on_loopback(self) -> bool:
         """Whether only programs on this machine can connect."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
 
     def bound_to(self, port: int) -> "Listener":
         """The same listener with the port that it got."""
