@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -22,11 +22,16 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
     asyncio.run(scenario)
 
 
+def at(now: float) -> Callable[[], float]:
+    """A clock that stands still."""
+    return lambda: now
+
+
 async def held(store: MemoryStore, now: float, nonce: str = "a") -> LeaseHolder:
     """A lease that was claimed at this time."""
     holder = LeaseHolder(store, nonce, ADDRESSES, SECONDS)
     watch = LeaseWatch(store)
-    await watch.look(now)
+    await watch.look(at(now))
     assert await holder.claim(1, watch.version, now)
     return holder
 
@@ -47,7 +52,7 @@ def test_while_a_standby_believes_the_lease_to_be_over_its_holder_does_not_serve
             if what != "look":
                 await holder.renew(1, now)
             if what != "renew":
-                await watch.look(now)
+                await watch.look(at(now))
                 assert not (watch.is_over and holder.is_held(now))
 
     run(scenario())
@@ -61,7 +66,7 @@ def test_a_holder_that_is_silent_for_the_whole_lease_is_given_up() -> None:
         looks = 0
         now = 0.0
         while not watch.is_over or looks == 0:
-            await watch.look(now)
+            await watch.look(at(now))
             looks += 1
             now += watch.pause_seconds
         assert looks in (11, 12), "ten looks in a period, one to begin with, and what rounding makes of it"
@@ -76,9 +81,35 @@ def test_time_in_which_a_standby_did_not_look_does_not_count() -> None:
         store = MemoryStore()
         await held(store, 0.0)
         watch = LeaseWatch(store)
-        await watch.look(0.0)
-        await watch.look(1000.0)
+        await watch.look(at(0.0))
+        await watch.look(at(1000.0))
         assert not watch.is_over
+
+    run(scenario())
+
+
+def test_a_lease_that_was_put_while_a_standby_looked_is_not_silent_from_before() -> None:
+    class Slow(MemoryStore):
+        now = 0.0
+        holder: LeaseHolder | None = None
+
+        async def get(self, key: str):  # type: ignore[no-untyped-def]
+            holder, self.holder = self.holder, None
+            if holder is not None:
+                self.now = 0.5
+                assert await holder.renew(1, self.now)
+            return await super().get(key)
+
+    async def scenario() -> None:
+        store = Slow()
+        holder = await held(store, 0.0)
+        watch = LeaseWatch(store)
+        store.holder = holder
+        while watch.lease is None or not watch.is_over:
+            await watch.look(lambda: store.now)
+            assert watch.lease is not None
+            assert not (watch.is_over and holder.is_held(store.now))
+            store.now += watch.pause_seconds
 
     run(scenario())
 
@@ -94,7 +125,7 @@ def test_of_two_standbys_one_gets_the_lease() -> None:
         store = MemoryStore()
         first = await held(store, 0.0)
         watch = LeaseWatch(store)
-        await watch.look(0.0)
+        await watch.look(at(0.0))
         both = [LeaseHolder(store, nonce, ADDRESSES, SECONDS) for nonce in "bc"]
         assert [await one.claim(2, watch.version, 5.0) for one in both] == [True, False]
         assert [one.is_held(5.0) for one in both] == [True, False]
@@ -134,7 +165,7 @@ def test_a_lease_that_was_released_is_over_at_once() -> None:
         holder = await held(store, 0.0)
         await holder.release()
         watch = LeaseWatch(store)
-        await watch.look(0.0)
+        await watch.look(at(0.0))
         assert watch.is_over
         assert not holder.is_held(0.0)
 
@@ -152,7 +183,7 @@ def test_a_lease_is_released_although_the_last_put_was_not_answered() -> None:
             await holder.renew(1, 1.0)
         await holder.release()
         watch = LeaseWatch(store)
-        await watch.look(1.0)
+        await watch.look(at(1.0))
         assert watch.is_over
         assert not holder.is_held(1.0)
 
@@ -164,6 +195,6 @@ def test_a_lease_that_is_none_is_named() -> None:
         store = MemoryStore()
         await store.create(LEASE_KEY, b'{"epoch": 1}')
         with pytest.raises(BrokenHistory, match="'lease' is none of semel's"):
-            await LeaseWatch(store).look(0.0)
+            await LeaseWatch(store).look(at(0.0))
 
     run(scenario())

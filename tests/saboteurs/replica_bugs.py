@@ -159,6 +159,13 @@ REPLICA_BUGS: Final[tuple[Bug, ...]] = (
         (f"{_LEASE}::test_time_in_which_a_standby_did_not_look_does_not_count",),
     ),
     Bug(
+        "a lease counts as silent from before it was put",
+        "semel.replica.lease:LeaseWatch.look",
+        "self._silent_seconds, self._looked_at = 0.0, clock()",
+        "self._silent_seconds = 0.0",
+        (f"{_LEASE}::test_a_lease_that_was_put_while_a_standby_looked_is_not_silent_from_before",),
+    ),
+    Bug(
         "two standbys get the lease of one",
         "semel.replica.lease:LeaseHolder._put",
         "return False",

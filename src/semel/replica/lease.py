@@ -8,7 +8,7 @@ silent before anybody else begins. Times come from a clock that goes on while th
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from semel.core.slots import BrokenHistory
@@ -85,8 +85,9 @@ class LeaseWatch:
         """Whether no broker holds the lease any more."""
         return self.lease is None or self.lease.is_released or self._silent_seconds >= self.lease.seconds
 
-    async def look(self, now: float) -> None:
+    async def look(self, clock: Callable[[], float]) -> None:
         """Look at the lease. Raises StoreError: then the time since the last look does not count."""
+        now = clock()
         looked_at, self._looked_at = self._looked_at, now
         try:
             content, version = await self._store.get(LEASE_KEY)
@@ -95,7 +96,8 @@ class LeaseWatch:
             return
         if version != self._version:
             self.lease, self._version = decode_lease(content), version
-            self._silent_seconds = 0.0
+            # It may have been put while this look was under way: only from now on it is silent.
+            self._silent_seconds, self._looked_at = 0.0, clock()
         elif self.lease is not None:
             # A process that was stopped, or a store that did not answer, did not see that time.
             self._silent_seconds += min(now - looked_at, 2 * self.pause_seconds)

@@ -131,7 +131,7 @@ class Membership:
             try:
                 is_behind = await self._reader.read_on(SLOTS_PER_LOOK)
                 self._has_read.set()
-                await watch.look(self._clock())
+                await watch.look(self._clock)
                 epoch = self._reader.history.epoch + 1
                 if watch.is_over and not is_behind and await self._holder.claim(epoch, watch.version, self._clock()):
                     return

@@ -84,11 +84,11 @@ async def status_of(
 
 async def _is_active(watch: LeaseWatch, clock: Callable[[], float]) -> bool:
     """Whether the lease is replaced before it is over."""
-    await watch.look(clock())
+    await watch.look(clock)
     first = watch.version
     while not watch.is_over and watch.version == first:
         await asyncio.sleep(watch.pause_seconds)
-        await watch.look(clock())
+        await watch.look(clock)
     return not watch.is_over
 
 
