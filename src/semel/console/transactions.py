@@ -44,7 +44,8 @@ def open_transactions(cluster: Cluster, query: Query) -> Answer:
             found = transactional_ids.described(cluster, coordinator, left)
             # One may have ended since the list was made.
             ongoing += [one for one in found if one.state == OPEN]
-    ongoing.sort(key=lambda one: (one.began_at_ms is None, one.began_at_ms))
+    # Those of one millisecond by producer, so that a page that is asked for again shows them in the same order.
+    ongoing.sort(key=lambda one: (one.began_at_ms is None, one.began_at_ms, one.producer_id))
     shown = ongoing[:SHOWN_MAX]
     places = _places(cluster, shown)
     held = {where for one in shown for where in one.partitions[:PARTITIONS_MAX] if _holds(one, where, places)}
