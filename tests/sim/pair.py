@@ -11,8 +11,7 @@ from collections.abc import AsyncIterator, Coroutine
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from semel.broker.broker import Broker
-from semel.replica.writer import Fenced
+from semel.broker.broker import Broker, BrokerFenced
 from semel.store import Unsure
 from semel.store.contract import Buffer, Found, Listed
 from semel.testing.faulty import Crashed, FaultyFiles
@@ -125,12 +124,13 @@ class PairWorld(World):
             await self._start(member)
 
     async def _start(self, member: Member) -> None:
-        """Have a broker on what its disk holds; it may take more than one try."""
+        """Have a broker on what its disk holds. It may take more than one try, as with the supervisor of a process: the
+        store may not answer, and what a broker reads may be deleted before it has read it."""
         while True:
             member.process, member.way = Process(self.loop), WayToStore(self.store, self.loop)
             try:
                 broker = await member.process.spawn(self._started(member), f"start {member.name}")
-            except (Unsure, Fenced) as error:
+            except (Unsure, BrokerFenced) as error:
                 self.note(member.name, "start given up", error=str(error))
                 await asyncio.sleep(self._fate.uniform(0.1, 1.0))
                 continue
