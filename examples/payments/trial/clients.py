@@ -14,7 +14,7 @@ from typing import Any, Final
 import httpx
 
 from payments.trial.plan import Manner, Request
-from semel.http.client import AsyncCaller, GaveUp, is_replay
+from semel.http.client import AsyncCaller, GaveUp, KeyMisused, is_replay
 from semel.retries import Retries, RetryBudget
 
 PATIENCE_SECONDS: Final = 60.0
@@ -91,6 +91,10 @@ class Clients:
                         headers={"X-API-Key": request.caller},
                     ),
                 )
+                return
+            except KeyMisused as misused:
+                # No client of a trial does that, so it goes on record.
+                self._note(request, misused.answer)
                 return
             except GaveUp:
                 self.counts.given_up += 1
