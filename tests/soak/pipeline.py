@@ -86,14 +86,11 @@ def main(orders: Orders) -> None:
     threading.Thread(target=_wait_for_leave, args=(leave,), daemon=True).start()
     queries = [build(spark, orders).trigger(processingTime=PAUSE).start() for build in (_enriching, _tables)]
     _tell(event="started")
-    told = _ToldOnce()
-    heap_due = time.monotonic()
+    told, heap = _ToldOnce(), _Heap(spark)
     while not leave.wait(TOLD_SECONDS):
         for query in queries:
             told.tell_of(query)
-        if time.monotonic() >= heap_due:
-            _tell_of_the_heap(spark)
-            heap_due = time.monotonic() + HEAP_SECONDS
+        heap.tell_if_due()
     for query in queries:
         # In the middle of whatever it does: its successor runs that batch again.
         query.stop()
@@ -101,6 +98,7 @@ def main(orders: Orders) -> None:
         rest = build(spark, orders).trigger(availableNow=True).start()
         while not rest.awaitTermination(TOLD_SECONDS):
             told.tell_of(rest)
+            heap.tell_if_due()
         told.tell_of(rest)
     _tell(event="done")
     spark.stop()
@@ -186,14 +184,22 @@ class _ToldOnce:
                 _tell(event="batch", query=query.name, batch=progress.batchId, rows=progress.numInputRows)
 
 
-def _tell_of_the_heap(spark: SparkSession) -> None:
-    """What Java still holds when it has thrown away all that it may."""
-    assert spark._jvm is not None
-    java = spark._jvm.java.lang
-    java.System.gc()
-    runtime = java.Runtime.getRuntime()
-    process_id = java.ProcessHandle.current().pid()
-    _tell(event="heap", process_id=process_id, bytes=runtime.totalMemory() - runtime.freeMemory())
+class _Heap:
+    """Tells from time to time what Java still holds when it has thrown away all that it may."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        assert spark._jvm is not None
+        self._java = spark._jvm.java.lang
+        self._due = time.monotonic()
+
+    def tell_if_due(self) -> None:
+        if time.monotonic() < self._due:
+            return
+        self._java.System.gc()
+        runtime = self._java.Runtime.getRuntime()
+        process_id = self._java.ProcessHandle.current().pid()
+        _tell(event="heap", process_id=process_id, bytes=runtime.totalMemory() - runtime.freeMemory())
+        self._due = time.monotonic() + HEAP_SECONDS
 
 
 def _wait_for_leave(leave: threading.Event) -> None:

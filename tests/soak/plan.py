@@ -52,9 +52,9 @@ SLOT_SECONDS: Final = {
     Kind.HANG: 30.0,
     Kind.TASK: 20.0,
     Kind.BROKER: 80.0,
-    Kind.DRIVER: 130.0,
+    Kind.DRIVER: 120.0,
 }
-UNTIL: Final = {Kind.BROKER: 0.6, Kind.DRIVER: 0.45}
+UNTIL: Final = {Kind.BROKER: 0.6, Kind.DRIVER: 0.4}
 # Less has no room for a driver that dies and comes back; then it is left alive, and that is said.
 WHOLE_SECONDS: Final = 60.0
 
