@@ -1,10 +1,12 @@
 """The verdict on a batch of an idempotent producer: is it new, is it a duplicate, or must it not be written?
 
-Theory of operation ------------------- A producer gets an id and counts the records it sends to each partition: every
-batch carries (id, epoch, sequence number of its first record). If an answer is lost, the producer sends the same batch
-again with the same numbers. So the numbers are a *claim*, and for each producer id the partition keeps what it needs to
-judge the next claim: the producer's epoch and its last five batches (a client has at most five batches in flight, so it
-never repeats an older one).
+Theory of operation
+-------------------
+A producer gets an id and counts the records it sends to each partition: every batch carries (id, epoch, sequence number
+of its first record). If an answer is lost, the producer sends the same batch again with the same numbers. So the
+numbers are a *claim*, and for each producer id the partition keeps what it needs to judge the next claim: the
+producer's epoch and its last five batches (a client has at most five batches in flight, so it never repeats an older
+one).
 
 A claim has one of these outcomes, and the partition writes something only for the first:
 

@@ -1,10 +1,11 @@
 """The rules of transactions: who may claim a transactional id, what joins a transaction, and how it ends.
 
-Theory of operation ------------------- A transactional id is a name that outlives processes. The process that claims it
-gets a producer id and an epoch; every former owner has an older epoch and is fenced. That is the whole protection
-against zombies. A transaction is open from the first partition or group that joins it until it ends. One entry ends it
-in all partitions and groups at once; so there is no state between "open" and "ended", and a crash leaves nothing half
-done.
+Theory of operation
+-------------------
+A transactional id is a name that outlives processes. The process that claims it gets a producer id and an epoch; every
+former owner has an older epoch and is fenced. That is the whole protection against zombies. A transaction is open from
+the first partition or group that joins it until it ends. One entry ends it in all partitions and groups at once; so
+there is no state between "open" and "ended", and a crash leaves nothing half done.
 
 Clients speak two versions of the protocol:
 
