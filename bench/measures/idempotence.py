@@ -3,11 +3,13 @@ brokers."""
 
 from __future__ import annotations
 
+from array import array
+from collections import defaultdict
 from functools import partial
 from statistics import median
 from typing import ClassVar, Final, TypedDict
 
-from bench import clients
+from bench import bare_clients, clients
 from bench.measures.measure import GIGABYTE, Contenders, Figures, Kind, Measure, Row, Scale, Target
 from bench.peers.process import Broker
 from bench.peers.semel import Semel
@@ -15,7 +17,10 @@ from bench.peers.semel import Semel
 PARTITIONS = 4
 VALUE_BYTES = 1000
 MESSAGES_PER_BATCH = 100
-# The requests of the two sides may differ by so much, because the client begins and ends with smaller ones.
+BATCH_BYTES = VALUE_BYTES * MESSAGES_PER_BATCH
+# As many as an idempotent producer may have under way.
+REQUESTS_AT_ONCE = 5
+# The requests of librdkafka's two sides may differ by so much, because it begins and ends with smaller ones.
 DIFFERENCE_MAX = 0.01
 _WORDS: Final = {True: "on", False: "off"}
 
@@ -29,67 +34,96 @@ ALONE: Final[Alone] = {"kafka": None, "tansu": None}
 
 
 class Idempotence(Measure):
-    """The same flood of 1 KB messages with idempotence on and off, in turn on one broker, and what the broker's CPU per
-    GB differs by. Exactly once must cost nothing, or people turn it off. What a broker does is done for each batch, and
-    left to itself librdkafka makes batches of other sizes with idempotence than without. So both sides send batches of
-    100 messages, one in each request; the numbers of batches stand beside, and a run in which they differ counts as
-    failed. Each side goes first in turn, also where one message is sent at a time. Only semel runs: the target is its
-    own."""
+    """What the broker's CPU for the same 1 KB messages differs by with idempotence on and off, in turn on one broker.
+    Exactly once must cost nothing, or people turn it off. First a bare client sends the very same requests, with a
+    producer id and without: batches of 100 messages, one in each request, five under way, and then one message at a
+    time. What differs is what the rules cost, and that has the target. Then the same with librdkafka, whose batches
+    are made equal in size and number; a run in which the numbers differ counts as failed. It sends at other times with
+    idempotence than without, so its share is not the rules' alone. Each side goes first in turn. Only semel runs: the
+    target is its own."""
 
     name = "idempotence"
     contenders: ClassVar[Contenders] = {"semel": Semel}
     rows = (
         Row(
-            "idempotence on against off, 1 KB, broker CPU, %",
+            "the same requests with a producer id against without, broker CPU, %",
             "overhead_percent",
             Target(Kind.VALUE_AT_MOST, 2.0),
             kafka=None,
             tansu=None,
             decimals=1,
         ),
-        Row("the same flood, idempotence on, messages/s", "messages_per_second_on", **ALONE),
-        Row("the same flood, idempotence off, messages/s", "messages_per_second_off", **ALONE),
-        Row("batches sent with idempotence on", "batches_on", **ALONE),
-        Row("batches sent with idempotence off", "batches_off", **ALONE),
-        Row("one message at a time, idempotence on, p50 us", "p50_us_on", **ALONE),
-        Row("one message at a time, idempotence off, p50 us", "p50_us_off", **ALONE),
+        Row("the same requests with a producer id, messages/s", "bare_messages_per_second_on", **ALONE),
+        Row("the same requests without, messages/s", "bare_messages_per_second_off", **ALONE),
+        Row("the same, one message at a time, with a producer id, p50 us", "bare_p50_us_on", **ALONE),
+        Row("the same, one message at a time, without, p50 us", "bare_p50_us_off", **ALONE),
+        Row("librdkafka, idempotence on against off, broker CPU, %", "library_overhead_percent", decimals=1, **ALONE),
+        Row("librdkafka, idempotence on, messages/s", "messages_per_second_on", **ALONE),
+        Row("librdkafka, idempotence off, messages/s", "messages_per_second_off", **ALONE),
+        Row("batches that librdkafka sent with idempotence on", "batches_on", **ALONE),
+        Row("batches that librdkafka sent with idempotence off", "batches_off", **ALONE),
+        Row("librdkafka, one message at a time, idempotence on, p50 us", "p50_us_on", **ALONE),
+        Row("librdkafka, one message at a time, idempotence off, p50 us", "p50_us_off", **ALONE),
     )
 
     def run(self, broker: Broker, scale: Scale) -> Figures:
         broker.start()
         self._flood(broker, "warm", scale.warm_bytes, idempotent=True)
-        spent = {True: 0.0, False: 0.0}
-        elapsed = {True: 0.0, False: 0.0}
-        took_us: dict[bool, list[float]] = {True: [], False: []}
-        requests = {True: 0, False: 0}
+        spent: dict[str, float] = defaultdict(float)
+        elapsed: dict[str, float] = defaultdict(float)
+        took_us: dict[str, list[float]] = defaultdict(list)
+        batches: dict[bool, int] = defaultdict(int)
         for pair in range(scale.idempotence_pairs):
             # On-off, then off-on: a broker that gets slower as it fills must not pass for the cost of one side.
-            for idempotent in (True, False) if pair % 2 == 0 else (False, True):
-                topic = f"pair-{pair}-{'on' if idempotent else 'off'}"
-                load = self._flood(broker, topic, scale.idempotence_bytes, idempotent=idempotent)
-                spent[idempotent] += load.broker_cpu_seconds
-                elapsed[idempotent] += load.elapsed_seconds
-                requests[idempotent] += load.results[0]
-                took_us[idempotent] += self._one_at_a_time(broker, scale, pair, idempotent)
-        if abs(requests[True] / requests[False] - 1) > DIFFERENCE_MAX:
-            raise clients.LoadFailed(f"{requests[True]} requests with idempotence, {requests[False]} without")
-        messages = scale.idempotence_pairs * (scale.idempotence_bytes // VALUE_BYTES)
+            sides = (True, False) if pair % 2 == 0 else (False, True)
+            for idempotent in sides:
+                side = _WORDS[idempotent]
+                bare = self._bare(broker, scale.idempotence_bytes // BATCH_BYTES, idempotent)
+                spent[f"bare_{side}"] += bare.broker_cpu_seconds
+                elapsed[f"bare_{side}"] += bare.elapsed_seconds
+                took_us[f"bare_{side}"] += self._bare_singles(broker, scale, idempotent)
+            for idempotent in sides:
+                side = _WORDS[idempotent]
+                load = self._flood(broker, "flood", scale.idempotence_bytes, idempotent=idempotent)
+                spent[side] += load.broker_cpu_seconds
+                elapsed[side] += load.elapsed_seconds
+                batches[idempotent] += load.results[0]
+                took_us[side] += self._one_at_a_time(broker, scale, idempotent)
+        if abs(batches[True] / batches[False] - 1) > DIFFERENCE_MAX:
+            raise clients.LoadFailed(f"{batches[True]} requests with idempotence, {batches[False]} without")
+        messages = scale.idempotence_pairs * (scale.idempotence_bytes // BATCH_BYTES) * MESSAGES_PER_BATCH
         sent_gigabytes = scale.idempotence_pairs * scale.idempotence_bytes / GIGABYTE
         return {
-            "overhead_percent": 100 * (spent[True] / spent[False] - 1),
-            "cpu_seconds_per_gigabyte_on": spent[True] / sent_gigabytes,
-            **{f"messages_per_second_{_WORDS[side]}": messages / seconds for side, seconds in elapsed.items()},
-            **{f"batches_{_WORDS[side]}": count for side, count in requests.items()},
-            **{f"p50_us_{_WORDS[side]}": median(all_us) for side, all_us in took_us.items()},
+            "overhead_percent": 100 * (spent["bare_on"] / spent["bare_off"] - 1),
+            "library_overhead_percent": 100 * (spent["on"] / spent["off"] - 1),
+            "cpu_seconds_per_gigabyte_on": spent["on"] / sent_gigabytes,
+            **{_metric("messages_per_second", side): messages / seconds for side, seconds in elapsed.items()},
+            **{_metric("p50_us", side): median(all_us) for side, all_us in took_us.items()},
+            **{f"batches_{_WORDS[side]}": count for side, count in batches.items()},
         }
 
-    def _one_at_a_time(self, broker: Broker, scale: Scale, pair: int, idempotent: bool) -> list[float]:
-        topic = f"single-{pair}-{_WORDS[idempotent]}"
-        clients.create_topic(broker, topic, 1)
-        arguments = (topic, [0], VALUE_BYTES, scale.single_warm, scale.single_messages // scale.idempotence_pairs)
+    def _bare(self, broker: Broker, requests: int, idempotent: bool) -> clients.Load[array[float]]:
+        clients.create_topic(broker, "bare", PARTITIONS)
+        warm = requests // 10
+        arguments = ("bare", PARTITIONS, VALUE_BYTES, MESSAGES_PER_BATCH, warm, requests, REQUESTS_AT_ONCE, idempotent)
+        load = clients.run(broker, bare_clients.send, [arguments])
+        clients.delete_topic(broker, "bare")
+        return load
+
+    def _bare_singles(self, broker: Broker, scale: Scale, idempotent: bool) -> list[float]:
+        clients.create_topic(broker, "bare-singles", 1)
+        messages = scale.single_messages // scale.idempotence_pairs
+        arguments = ("bare-singles", 1, VALUE_BYTES, 1, scale.single_warm, messages, 1, idempotent)
+        load = clients.run(broker, bare_clients.send, [arguments])
+        clients.delete_topic(broker, "bare-singles")
+        return list(load.results[0])
+
+    def _one_at_a_time(self, broker: Broker, scale: Scale, idempotent: bool) -> list[float]:
+        clients.create_topic(broker, "singles", 1)
+        arguments = ("singles", [0], VALUE_BYTES, scale.single_warm, scale.single_messages // scale.idempotence_pairs)
         send = partial(clients.one_at_a_time, idempotent=idempotent)
         found = list(clients.run(broker, send, [arguments]).results[0])
-        clients.delete_topic(broker, topic)
+        clients.delete_topic(broker, "singles")
         return found
 
     def _flood(self, broker: Broker, topic: str, flood_bytes: int, *, idempotent: bool) -> clients.Load[int]:
@@ -99,3 +133,9 @@ class Idempotence(Measure):
         load = clients.run(broker, clients.flood_in_batches, [arguments])
         clients.delete_topic(broker, topic)
         return load
+
+
+def _metric(what: str, side: str) -> str:
+    """`bare_on` names the metric `bare_messages_per_second_on`, for instance."""
+    client, _, switch = side.rpartition("_")
+    return "_".join(filter(None, (client, what, switch)))

@@ -153,7 +153,7 @@ class Connection:
             raise ConnectionLost(f"{self._where} sent an answer that cannot be read: {error}") from None
 
     def send_produce(
-        self, batches: Sequence[produce_client.PartitionBatch], transactional_id: str, timeout_ms: int
+        self, batches: Sequence[produce_client.PartitionBatch], transactional_id: str | None, timeout_ms: int
     ) -> None:
         """Write batches. The answer is to be read by `receive_produce`, in the order of the requests."""
         self._correlation_id += 1
