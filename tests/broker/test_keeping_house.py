@@ -6,8 +6,9 @@ import logging
 import pytest
 from skipping import SkippingLoop, run, until
 
-from semel.broker.broker import Broker, BrokerFailed
+from semel.broker.broker import Broker
 from semel.broker.chores import RETENTION_SECONDS
+from semel.broker.failure import BrokerFailed
 from semel.core.steps import Steps
 from semel.storage.log import Log
 

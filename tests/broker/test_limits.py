@@ -30,7 +30,7 @@ MEGABYTE = 1024 * 1024
 
 
 def the_connection(broker: Broker) -> Connection:
-    (connection,) = broker._connections
+    (connection,) = broker.connections
     return connection
 
 
@@ -235,7 +235,7 @@ def test_a_connection_that_waits_for_room_is_not_taken_for_one_that_stalls() -> 
             asker.post(frame[:700_000])
 
         def stalling_for_want_of_room(inner: Broker) -> list[bool]:
-            return [connection.is_stalled for connection in inner._connections if connection._buffer.is_too_small]
+            return [connection.is_stalled for connection in inner.connections if connection._buffer.is_too_small]
 
         assert eventually(lambda: broker.look(stalling_for_want_of_room)), "nobody waits for room"
         assert not any(broker.look(stalling_for_want_of_room))

@@ -28,12 +28,12 @@ def lost_in_between(frame: bytes, when_lost: Callable[[Broker], None] = lambda b
                 await asyncio.sleep(0)
                 if not broker.turns.is_idle:
                     break
-            (connection,) = list(broker._connections)
+            (connection,) = list(broker.connections)
             connection.abort()
             for _ in range(3):
                 await asyncio.sleep(0)
             assert not broker.turns.is_idle
-            assert list(broker._connections) == []
+            assert list(broker.connections) == []
             when_lost(broker)
             for _ in range(10_000):
                 await asyncio.sleep(0)

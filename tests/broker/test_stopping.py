@@ -108,7 +108,7 @@ def test_what_is_still_to_be_brought_from_the_disk_is_not_once_the_broker_stops(
     async def scenario() -> None:
         async with Broker(files=WatchedFiles(), disk_threads=thread) as broker:
             for _ in range(2):
-                broker.warm([Stretch("a segment", 0, 1)], lambda: None)
+                broker.warmer.warm([Stretch("a segment", 0, 1)], lambda: None)
             jobs[0]()
             assert "a segment" in opened
         opened.clear()
@@ -124,7 +124,7 @@ def test_requests_that_come_while_the_broker_stops_are_not_begun() -> None:
         await broker.start()
         asker = await asyncio.to_thread(Asker, broker.bootstrap)
         await asyncio.to_thread(asker.create, "payments")
-        for connection in broker._connections:
+        for connection in broker.connections:
             connection.stop_serving()
         served = broker.metrics.latencies.copy()
         asker.post(b"\x00\x00\x00\x0a\x00\x12\x00\x00\x00\x00\x00\x01\xff\xff")

@@ -12,8 +12,9 @@ from skipping import SkippingLoop, run
 
 from asking import Asker, ConnectionEnded
 from ledger import Caller, Ledger
-from semel.broker.broker import Broker, BrokerFailed
+from semel.broker.broker import Broker
 from semel.broker.chores import RETENTION_SECONDS
+from semel.broker.failure import BrokerFailed
 from semel.core.batch_checks import check_sent
 from semel.core.entries import ConsumerGroupChanged, OffsetsForgotten
 from semel.core.groups.consumer import ConsumerGroup

@@ -12,7 +12,8 @@ import pytest
 from asking import Asker, ConnectionEnded, at
 from eventually import SECONDS_MAX, eventually
 from producing import deliver, idempotent_producer
-from semel.broker.broker import Broker, BrokerFenced
+from semel.broker.broker import Broker
+from semel.broker.failure import BrokerFenced
 from semel.core.slots import BrokenHistory
 from semel.replica.floor import FLOOR_KEY, decode_floor
 from semel.replica.lease import LEASE_KEY, decode_lease
@@ -75,10 +76,10 @@ def test_what_was_acknowledged_is_there_again_on_an_empty_disk() -> None:
             assert await asking(first, lambda asker: pay(asker, 0, 1, 2, 3, 4)) == [0, 1, 2, 3, 4]
             await first.kill()
         async with Broker(store=store) as second:
-            assert not second.is_active, "the lease of the one that was killed has not ended"
+            assert not second.role.is_active, "the lease of the one that was killed has not ended"
             await second.activated
             assert second.log.state.cluster_id == cluster_id
-            assert (first.epoch, second.epoch) == (1, 2)
+            assert (first.role.epoch, second.role.epoch) == (1, 2)
             assert await asking(second, lambda asker: records_of(asker, "payments")) == 5
             assert await asking(second, lambda asker: pay(asker, 0, 1, 2, 3, 4, 5)) == [0, 1, 2, 3, 4, 5]
 

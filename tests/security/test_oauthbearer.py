@@ -117,7 +117,7 @@ def test_a_real_client_gets_in_with_a_token_and_is_refused_with_one_that_has_exp
 def test_a_client_is_the_user_whom_its_token_names(broker: SecuredBroker, ask: Ask) -> None:
     answer = ask.log_in(PROVIDER.token("alice"), acting="a=alice")
     assert (answer.error_code, answer.auth_bytes) == (0, b"")
-    known = broker.look(lambda inner: [str(one.principal) for one in inner._connections])
+    known = broker.look(lambda inner: [str(one.principal) for one in inner.connections])
     assert "User:alice" in known
 
 

@@ -154,7 +154,7 @@ def principal_seen(broker: SecuredBroker, authority: Authority, files: Files | N
     with TlsAsker(broker.bootstrap, authority, files) as ask:
         ask(API_VERSIONS, **VERSIONS_ASKED)
         (principal,) = broker.look(
-            lambda b: {str(one.principal) for one in b._connections if one.listener.name == "LOGINS"}
+            lambda b: {str(one.principal) for one in b.connections if one.listener.name == "LOGINS"}
         )
         return str(principal)
 

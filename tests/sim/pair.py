@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator, Coroutine
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from semel.broker.broker import Broker, BrokerFenced
+from semel.broker.broker import Broker
+from semel.broker.failure import BrokerFenced
 from semel.store import Unsure
 from semel.store.contract import Buffer, Found, Listed
 from semel.testing.faulty import Crashed, FaultyFiles
@@ -108,12 +109,12 @@ class PairWorld(World):
     @property
     def active(self) -> Member | None:
         """The broker that clients should be served by."""
-        up = [member for member in self.members if member.broker is not None and member.broker.epoch]
-        return max(up, key=lambda member: member.broker.epoch if member.broker else 0, default=None)
+        up = [member for member in self.members if member.broker is not None and member.broker.role.epoch]
+        return max(up, key=lambda member: member.broker.role.epoch if member.broker else 0, default=None)
 
     @property
     def standing_by(self) -> Member | None:
-        up = [member for member in self.members if member.broker is not None and not member.broker.epoch]
+        up = [member for member in self.members if member.broker is not None and not member.broker.role.epoch]
         return up[0] if up else None
 
     # -- the brokers' lives -------------------------------------------------------------------------------------
@@ -164,8 +165,8 @@ class PairWorld(World):
 
     def _became_active(self, member: Member, broker: Broker, _: object) -> None:
         if broker is member.broker:
-            self.fired["takeover"] += broker.epoch > 1
-            self.note(member.name, "is active", epoch=broker.epoch)
+            self.fired["takeover"] += broker.role.epoch > 1
+            self.note(member.name, "is active", epoch=broker.role.epoch)
 
     def _fell(self, member: Member, broker: Broker, _: object) -> None:
         if broker is member.broker:

@@ -104,11 +104,16 @@ ROUNDS: Final[dict[str, list[AccessRule]]] = {
 class _ByAddress(Broker):
     """Takes a client for the principal of its address."""
 
-    def welcome(self, connection: Connection) -> bool:
-        names = {host: name for name, host in HOSTS.items()}
-        # As if it had shown a certificate.
-        connection._certified = Principal("User", names[connection.client_host])
-        return super().welcome(connection)
+    def _wire(self) -> None:
+        super()._wire()
+        enter, names = self.connections.enter, {host: name for name, host in HOSTS.items()}
+
+        def enter_as_its_address(connection: Connection) -> bool:
+            # As if it had shown a certificate.
+            connection._certified = Principal("User", names[connection.client_host])
+            return enter(connection)
+
+        self.connections.enter = enter_as_its_address  # type: ignore[method-assign]
 
 
 class BrokerByAddress(EmbeddedBroker):

@@ -18,24 +18,27 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from semel.broker.alone import Alone
 from semel.broker.apis import served_by_its_handler
 from semel.broker.certificates import TlsSettings
 from semel.broker.chores import Chores
 from semel.broker.classic_groups import ClassicGroupCoordinator
 from semel.broker.clock import Clock
 from semel.broker.compactor import Compactor
-from semel.broker.connection import Connection
+from semel.broker.connections import Connections
 from semel.broker.consumer_groups import ConsumerGroupCoordinator
 from semel.broker.decisions import Decisions
 from semel.broker.disk_thread import DiskThread
 from semel.broker.doors import Doors
 from semel.broker.events import Events
 from semel.broker.exchange import Exchange
+from semel.broker.failure import BrokerFenced, tell_of_failure
 from semel.broker.guard import Guard
-from semel.broker.journal_pump import Checkpoints, DiskCheckpoints, DiskSync, Durability, JournalPump, Sync
-from semel.broker.limits import NODE_ID, Limits, log_settings
+from semel.broker.journal_pump import Durability, JournalPump
+from semel.broker.limits import Limits, log_settings
 from semel.broker.members import Members
 from semel.broker.metrics import Metrics
+from semel.broker.progress import Progress
 from semel.broker.receive_buffer import ReceiveMemory
 from semel.broker.role import Role
 from semel.broker.runtime import Runtime
@@ -46,8 +49,8 @@ from semel.broker.standby import ANSWERED, refused_by_a_standby
 from semel.broker.throttle import Throttle
 from semel.broker.transactions import TransactionCoordinator
 from semel.broker.turns import Turns
+from semel.broker.warmer import Warmer
 from semel.compaction.opening import KeyChecks
-from semel.core.slots import BrokenHistory
 from semel.core.steps import Pace
 from semel.replica.lease import LEASE_SECONDS, Lease, boot_seconds
 from semel.replica.writer import Fenced
@@ -55,20 +58,10 @@ from semel.security.hosts import shown_address
 from semel.security.listeners import Listener
 from semel.security.tokens import TokenSettings
 from semel.storage.files import DiskFiles, Files, MemoryFiles
-from semel.storage.log import Log, LogSettings, Torn
-from semel.storage.segment import Stretch
-from semel.store import Store, StoreError
-from semel.wire.errors import ProtocolError
+from semel.storage.log import Log, LogSettings
+from semel.store import Store
 
 STOP_SECONDS_MAX: Final = 1.5
-
-
-class BrokerFailed(Exception):
-    """The broker had to stop, usually because the disk failed; the message says why."""
-
-
-class BrokerFenced(BrokerFailed):
-    """Another broker on the same store has taken over; this one may be started again."""
 
 
 class Broker:
@@ -131,41 +124,24 @@ class Broker:
         self.fetch_sessions = FetchSessions(self.limits.fetch_sessions_max, self.limits.fetch_session_partitions_max)
         self.receive_memory = ReceiveMemory(self.limits.receive_bytes_max)
         self.waiting_partitions = self.unsent_bytes = 0
-        # `log` is set by recovery, the others by `start`.
+        # Set by recovery; `_wire` makes what works on it.
         self.log: Log
-        self.clock: Clock
-        self.turns: Turns
-        self.pump: JournalPump
-        self.runtime: Runtime
-        self.guard: Guard
-        self.transactions: TransactionCoordinator
-        self.members: Members
-        self.groups: ClassicGroupCoordinator
-        self.consumer_groups: ConsumerGroupCoordinator
         self.failed: asyncio.Future[None]
         # Done when this broker is the active one.
         self.activated: asyncio.Future[None]
         self._data = data
         self._files = files
         self._commit_interval_seconds = commit_interval_seconds
-        self.role = None if store is None else Role(store, lease_seconds, self.limits, self.metrics, boot_clock)
+        self.role: Role | Alone = Alone()
+        if store is not None:
+            self.role = Role(store, lease_seconds, self.limits, self.metrics, boot_clock)
         settings = settings or log_settings(self.limits, in_memory=data is None and files is None)
         self._settings = replace(settings, acknowledges_unsynced=self.durability == "os")
         self._time_of_day = clock
         self._disk_threads = disk_threads
-        # In the order in which they came, so that the same events have the same outcome.
-        self._connections: dict[Connection, None] = {}
-        self._servers: list[asyncio.Server] = []
-        self._loop: asyncio.AbstractEventLoop
-        self._chores: Chores
-        self._reader: DiskThread
-        self._opener: DiskThread
-        self._threads_running = False
         self._stopping = False
         # What `stop` waits for.
-        self._progress: asyncio.Future[None] | None = None
-
-    # -- life ---------------------------------------------------------------------------------------------------
+        self._progress = Progress()
 
     async def __aenter__(self) -> "Broker":
         await self.start()
@@ -190,90 +166,49 @@ class Broker:
         self._loop = asyncio.get_running_loop()
         self.failed = self._loop.create_future()
         self.activated = self._loop.create_future()
-        if self.role is not None:
+        if not hasattr(self, "log"):
             self.log = await self.role.open_log(self._open_files, _new_cluster_id(), self._settings)
-        elif not hasattr(self, "log"):
-            self.recover()
         self._wire()
-        if self.role is None:
-            self._begin()
         try:
-            for number in range(len(self.listeners)):
-                await self._listen(number)
-            if self.role is None:
-                self._tell_started()
-            else:
-                await self.role.find(self.listeners, self._become_active, self._note_active, self.fail)
-                for server in self._servers:
-                    await server.start_serving()
+            await self.doors.open(self, self.log.state.users)
+            await self.role.find(self.listeners, self._become_active, self._note_active, self.fail)
+            await self.doors.let_in()
         except BaseException as error:
             await self.kill()
             if isinstance(error, Fenced):
                 raise BrokerFenced(str(error)) from None
             raise
 
-    def _begin(self) -> None:
-        """Begin the work of an active broker, whose log is complete."""
+    def _become_active(self) -> None:
+        """Begin the work of the active broker, whose log is complete."""
+        if self.role.epoch:
+            # All entries of earlier brokers have been read, and no other broker can write.
+            self.log.show_all()
+            self.pump.begin_here()
         self.doors.begin(self.runtime)
         self.transactions.begin()
         self.groups.begin()
         self.consumer_groups.begin()
         self._chores.begin()
-
-    def _tell_started(self) -> None:
         recovery: dict[str, Any] = {"topics": len(self.log.state.catalog), "journal_position": self.log.end}
         recovery |= {"replayed_bytes": self.log.replayed_bytes, "leader_epoch": self.log.state.partitions.leader_epoch}
         for listener in self.listeners:
             self.events.tell(logging.INFO, "started", listener=listener.name, address=listener.address, **recovery)
         self.activated.set_result(None)
 
-    def _become_active(self) -> None:
-        """Become the active broker: all entries of earlier ones have been read, and no other broker can write."""
-        self.log.show_all()
-        self.pump.begin_here()
-        self._begin()
-        self._tell_started()
-
     def _note_active(self, lease: Lease) -> None:
         self.events.tell(logging.INFO, "standing_by", active=self.active_bootstrap, epoch=lease.epoch)
-
-    async def _listen(self, number: int) -> None:
-        """Accept connections on one of the listeners, and set its port."""
-        listener = self.listeners[number]
-
-        def connection() -> asyncio.BufferedProtocol:
-            return self.doors.connection(self, self.listeners[number], self.log.state.users)
-
-        try:
-            server = await self._loop.create_server(
-                connection,
-                listener.host,
-                listener.port,
-                backlog=512,
-                reuse_address=True,
-                start_serving=self.role is None,
-            )
-        except OSError as error:
-            # The message then says which address it was.
-            error.filename = listener.address
-            raise
-        self._servers.append(server)
-        self.listeners[number] = listener.bound_to(server.sockets[0].getsockname()[1])
 
     def _thread(self, name: str) -> DiskThread:
         return self._disk_threads(f"semel-{name}", self._loop)
 
     def _wire(self) -> None:
         """Make the threads, and the objects that work on the log."""
-        checkpointer, self._reader, self._opener = map(self._thread, ("checkpoint", "read", "open"))
-        durable: tuple[Sync, Checkpoints]
-        if self.role is None:
-            durable = DiskSync(self.log, self._thread("sync")), DiskCheckpoints(checkpointer)
-        else:
-            durable = self.role.writer, self.role.checkpoints(checkpointer, self.events)
-        self._threads_running = True
+        sync, checkpoints = self.role.durable(self.log, self._thread, self.events)
+        self.warmer = Warmer(self.log, self._thread("read"))
+        self._opener = self._thread("open")
         self.clock = Clock(self._time_of_day, self._loop)
-        self.turns = Turns(self._note_progress, self._opener.run, self.pace.pieces_per_turn)
+        self.turns = Turns(self._progress.note, self._opener.run, self.pace.pieces_per_turn)
         self.pump = JournalPump(
             self.log,
             self.durability,
@@ -281,10 +216,10 @@ class Broker:
             turns=self.turns,
             metrics=self.metrics,
             events=self.events,
-            sync=durable[0],
-            checkpoints=durable[1],
+            sync=sync,
+            checkpoints=checkpoints,
             fail=self.fail,
-            note_progress=self._note_progress,
+            note_progress=self._progress.note,
             gather_seconds=self._commit_interval_seconds,
         )
         self.runtime = Runtime(
@@ -310,8 +245,11 @@ class Broker:
         self.consumer_groups = ConsumerGroupCoordinator(self.runtime, self.members)
         self.groups = ClassicGroupCoordinator(self.runtime, self.members, self.consumer_groups)
         self.compactor.begin(self.runtime, self._thread("compact"))
+        self.connections = Connections(
+            self.limits, self.metrics, self.events, self.doors, self.throttle, self.groups, self._progress.note
+        )
         self._chores = Chores(
-            self.runtime, self.compactor, self.receive_memory, self._connections, self.doors.look_at_certificates
+            self.runtime, self.compactor, self.receive_memory, self.connections, self.doors.look_at_certificates
         )
 
     @property
@@ -320,28 +258,9 @@ class Broker:
         return self.listeners[0].bootstrap
 
     @property
-    def epoch(self) -> int:
-        """How many times a broker became active on the store, this one included; 0 on standby, and without a store."""
-        return 0 if self.role is None else self.role.epoch
-
-    @property
-    def is_active(self) -> bool:
-        """Whether this broker may change the log."""
-        return self.role is None or self.role.epoch > 0
-
-    @property
-    def node_id(self) -> int:
-        """The node id of the active broker."""
-        return NODE_ID if self.role is None else self.role.node_id
-
-    def active_at(self, listener: Listener) -> tuple[str, int]:
-        """Where clients of this listener reach the active broker."""
-        return listener.reached_at if self.role is None else self.role.active_at(listener)
-
-    @property
     def active_bootstrap(self) -> str:
         """The `bootstrap.servers` with which clients of the first listener reach the active broker at once."""
-        return shown_address(*self.active_at(self.listeners[0]))
+        return shown_address(*self.role.active_at(self.listeners[0]))
 
     async def stop(self) -> None:
         """Answer the requests under way, if that takes only a moment, and then make everything durable."""
@@ -349,72 +268,54 @@ class Broker:
             return
         self._stopping = True
         self._stop_beginning()
-        for connection in self._connections:
-            connection.stop_serving()
-        if self.is_active:
+        self.connections.stop_serving()
+        if self.role.is_active:
             self.groups.stop()
         try:
             async with asyncio.timeout(STOP_SECONDS_MAX):
-                await self._until(lambda: self.turns.is_idle or self.failed.done())
-                await self._until(lambda: not self.pump.is_waited_for or self.failed.done())
-                if self.epoch:
+                await self._progress.until(lambda: self.turns.is_idle or self.failed.done())
+                await self._progress.until(lambda: not self.pump.is_waited_for or self.failed.done())
+                if self.role.epoch:
                     # Without a store the last checkpoint makes entries durable for which no client waits.
-                    await self._until(lambda: self.pump.settled == self.log.end or self.failed.done())
-                for connection in list(self._connections):
-                    connection.close()
-                await self._until(lambda: not self._connections)
+                    await self._progress.until(lambda: self.pump.settled == self.log.end or self.failed.done())
+                self.connections.close()
+                await self._progress.until(lambda: not self.connections)
         except TimeoutError:
-            for connection in list(self._connections):
-                connection.abort()
+            self.connections.abort()
         await self._stop_threads()
         if self.failed.done():
             self.log.abandon()
         else:
             self.log.close()
-        if self.role is not None:
-            await self.role.leave(is_clean=not self.failed.done(), is_durable=self.pump.settled == self.log.end)
+        await self.role.leave(is_clean=not self.failed.done(), is_durable=self.pump.settled == self.log.end)
         self.events.tell(logging.INFO, "stopped", journal_position=self.log.end)
         self.events.close()
-
-    async def _until(self, condition: Callable[[], bool]) -> None:
-        """Return when `condition` holds; it is checked whenever a connection ends or answers are sent."""
-        while not condition():
-            self._progress = self._loop.create_future()
-            await self._progress
-
-    def _note_progress(self) -> None:
-        if self._progress is not None and not self._progress.done():
-            self._progress.set_result(None)
 
     async def kill(self) -> None:
         """Stop as in a crash of the process: without answers and without a checkpoint. For tests."""
         self._stopping = True
         self._stop_beginning()
-        for connection in list(self._connections):
-            connection.abort()
+        self.connections.abort()
         await self._stop_threads()
         self.log.abandon()
-        if self.role is not None:
-            await self.role.leave(is_clean=False, is_durable=False)
+        await self.role.leave(is_clean=False, is_durable=False)
 
     def _stop_beginning(self) -> None:
         """Accept no more connections, and begin no more chores, checkpoints and deadlines."""
-        if self.role is not None:
-            self.role.stop()
+        self.role.stop()
+        self.connections.admit_no_more()
         self.runtime.alarm.stop()
         self._chores.stop()
         self.pump.make_no_more_checkpoints()
-        for server in self._servers:
-            server.close()
+        self.doors.close()
 
     async def _stop_threads(self) -> None:
         """Wait for the disk threads to finish, and for their errors: the log must not be closed after a failed sync."""
         self.turns.stop()
-        self._threads_running = False
+        self.warmer.stop()
         self.compactor.stop()
         self.pump.stop()
-        for thread in (self._reader, self._opener):
-            thread.stop()
+        self._opener.stop()
         # The outcomes are in the event loop's queue, and are handled before this goes on.
         await asyncio.sleep(0)
 
@@ -422,78 +323,25 @@ class Broker:
         """Stop serving for good, and log why: the disk or the state in memory cannot be trusted until a restart."""
         if self.failed.done():
             return
-        cause = error if isinstance(error, Torn) else repr(error)
-        if isinstance(error, Fenced | StoreError | BrokenHistory):
-            reason = str(error)
-        else:
-            reason = f"the disk failed: {error}" if isinstance(error, OSError) else f"a fault of its own: {cause}"
-        # The message of a torn log says which change failed, so an operator does not need the traceback.
-        mistake = None if isinstance(error, OSError | Torn | Fenced | StoreError | BrokenHistory) else error
-        self.events.tell(logging.CRITICAL, "stopped_serving", error=mistake, reason=reason)
-        self.events.tell(logging.DEBUG, "stopped_where", error=error)
-        self.failed.set_exception(BrokerFenced(reason) if isinstance(error, Fenced) else BrokerFailed(reason))
+        self.failed.set_exception(tell_of_failure(self.events, error))
         # Retrieved here, so that asyncio does not report it as never retrieved.
         self.failed.exception()
-        self._note_progress()
+        self._progress.note()
         self.turns.stop()
         self.pump.halt()
         self._stop_beginning()
-        for connection in list(self._connections):
-            connection.abort()
-
-    # -- connections --------------------------------------------------------------------------------------------
-
-    def welcome(self, connection: Connection) -> bool:
-        """A client has connected; False if there are too many connections."""
-        count = len(self._connections)
-        is_full = count >= self.limits.connections_max or not self.doors.has_room(connection)
-        if is_full or self._stopping or self.failed.done() or not self.throttle.admits(connection):
-            self.metrics.connections_refused += 1
-            self.events.tell(logging.WARNING, "connection_refused", peer=connection.peer, connections=count)
-            return False
-        self._connections[connection] = None
-        self.doors.enter(connection)
-        self.metrics.connections_opened += 1
-        self.metrics.connections_open += 1
-        connection.number = self.metrics.connections_opened
-        return True
-
-    def farewell(self, connection: Connection) -> None:
-        if connection in self._connections:
-            del self._connections[connection]
-            self.doors.note_known(connection)
-            self.metrics.connections_open -= 1
-            self.throttle.forget(connection)
-            self.groups.connection_lost(connection.number)
-        self._note_progress()
-
-    def protocol_error(self, connection: Connection, error: ProtocolError) -> None:
-        self.metrics.protocol_errors += 1
-        self.events.tell(logging.WARNING, "connection_closed", peer=connection.peer, reason=error)
-        connection.abort()
-
-    # -- requests -----------------------------------------------------------------------------------------------
+        self.connections.abort()
 
     def serve(self, exchange: Exchange, body: memoryview, done: Callable[[], None]) -> None:
         """Have the handler of its API answer a request; call `done` when the next request may begin."""
-        if not self.is_active:
+        if not self.role.is_active:
             # Everything that a standby has read is durable, because it read it from the store.
             self.pump.begin_here()
-        if self.role is None or self.role.may_serve or exchange.api_key in ANSWERED:
+        if self.role.may_serve or exchange.api_key in ANSWERED:
             steps = self.throttle.measured(exchange, served_by_its_handler(self, exchange, body))
         else:
             steps = refused_by_a_standby(exchange, body)
         serve_on(self, exchange, steps, done)
-
-    def warm(self, stretches: list[Stretch], done: Callable[[], None]) -> None:
-        """Have a thread read records into the page cache, then call `done`."""
-
-        def read() -> None:
-            # A broker that stops waits for this thread, and the records would be of no use to it.
-            if self._threads_running:
-                self.log.warm(stretches)
-
-        self._reader.run(read, lambda _: done())
 
 
 def _new_cluster_id() -> str:

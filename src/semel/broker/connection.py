@@ -55,6 +55,19 @@ class Doors(Protocol):
     def tls_failed(self, connection: "Connection", reason: str) -> None: ...
 
 
+class Connections(Protocol):
+    """The connections of the broker, this one among them."""
+
+    def enter(self, connection: "Connection") -> bool:
+        """A client has connected; False if it must not stay."""
+
+    def leave(self, connection: "Connection") -> None:
+        """A connection has ended."""
+
+    def break_off(self, connection: "Connection", error: ProtocolError) -> None:
+        """A client has sent an invalid request."""
+
+
 class Throttle(Protocol):
     """What measures how much a client uses."""
 
@@ -81,17 +94,11 @@ class Host(Protocol):
     @property
     def throttle(self) -> Throttle: ...
 
+    @property
+    def connections(self) -> Connections: ...
+
     # The bytes of answers of all connections that clients have not taken yet.
     unsent_bytes: int
-
-    def welcome(self, connection: "Connection") -> bool:
-        """A client has connected; False if there are too many connections."""
-
-    def farewell(self, connection: "Connection") -> None:
-        """A connection has ended."""
-
-    def protocol_error(self, connection: "Connection", error: ProtocolError) -> None:
-        """A client has sent an invalid request."""
 
     def serve(self, exchange: Exchange, body: memoryview, done: Callable[[], None]) -> None:
         """Have a handler answer a request; call `done` when the next request may begin."""
@@ -144,7 +151,7 @@ class Connection(asyncio.BufferedProtocol):
         self.client_host = address[0] if isinstance(address, tuple) else "local"
         self.address = address_of(self.client_host)
         self._transport.set_write_buffer_limits(high=UNSENT_BYTES_HIGH)
-        if self.host.welcome(self):
+        if self.host.connections.enter(self):
             self.host.receive_memory.join(self._buffer)
         else:
             self._transport.abort()
@@ -160,7 +167,7 @@ class Connection(asyncio.BufferedProtocol):
             parked.give_up()
         self.host.pump.forget(self)
         self.host.receive_memory.leave(self._buffer)
-        self.host.farewell(self)
+        self.host.connections.leave(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._buffer.free()
@@ -219,7 +226,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             self._serve_frames()
         except ProtocolError as error:
-            self.host.protocol_error(self, error)
+            self.host.connections.break_off(self, error)
         finally:
             self._processing = False
         self._update_reading()
@@ -262,7 +269,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             self._certified = self.host.doors.principal_of(certificate)
         except (NoName, ValueError) as error:
-            self.host.protocol_error(self, ProtocolError(f"the client's certificate: {error}"))
+            self.host.connections.break_off(self, ProtocolError(f"the client's certificate: {error}"))
             return
         if not self.is_unknown:
             self.host.doors.note_known(self)
@@ -430,7 +437,7 @@ class Connection(asyncio.BufferedProtocol):
     def refuse(self, error: ProtocolError) -> None:
         """The client has sent what is no request, and it is unknown where the next one begins."""
         self.stop_serving()
-        self.host.protocol_error(self, error)
+        self.host.connections.break_off(self, error)
 
     def close(self) -> None:
         """Close the connection when the socket's buffer is sent."""

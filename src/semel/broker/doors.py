@@ -1,4 +1,4 @@
-"""TLS and login of the listeners, and the limit on the number of connections that have not passed them yet.
+"""The listeners of a broker, with TLS and login, and the limit on how many connections have not passed these yet.
 
 A client is called a stranger until it has established TLS and, if the listener asks for it, has logged in. This file
 must never see a request.
@@ -8,7 +8,8 @@ import asyncio
 import logging
 import secrets
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from semel.broker.certificates import Certificates, CertificatesRefused, TlsSettings
@@ -28,11 +29,11 @@ from semel.security.tokens import OAUTHBEARER, TokenSettings
 
 
 class Doors:
-    """The TLS and the logins of one broker's listeners."""
+    """The listeners of one broker, and their TLS and logins."""
 
     def __init__(
         self,
-        listeners: Sequence[Listener],
+        listeners: list[Listener],
         insecure: bool,
         tls: TlsSettings | None,
         tokens: TokenSettings | None,
@@ -41,13 +42,17 @@ class Doors:
         metrics: Metrics,
         events: Events,
     ) -> None:
-        """ListenersRefused, CertificatesRefused or TokensRefused if these settings cannot serve the listeners."""
+        """`listeners` get their ports when they are opened. ListenersRefused, CertificatesRefused or TokensRefused if
+        these settings cannot serve them.
+        """
         check_listeners(listeners, insecure=insecure)
         if tokens is not None and not any(listener.takes_tokens for listener in listeners):
             raise ListenersRefused("tokens are taken over SASL_SSL alone, and no listener is SASL_SSL")
         for listener in listeners:
             if listener.protocol.uses_tls and tls is None:
                 raise ListenersRefused(f"listener {listener.name} is {listener.protocol}, and no certificate is named")
+        self._listeners = listeners
+        self._servers: list[asyncio.Server] = []
         # If clients log in, the access rules are in force.
         self.ask_who_comes = any(listener.protocol is not SecurityProtocol.PLAINTEXT for listener in listeners)
         self._asks_for_logins = any(listener.protocol.uses_sasl for listener in listeners)
@@ -71,9 +76,34 @@ class Doors:
 
     # -- how a connection begins --------------------------------------------------------------------------------------
 
-    def connection(self, host: Host, listener: Listener, users: Users) -> asyncio.BufferedProtocol:
+    async def open(self, host: Host, users: Users) -> None:
+        """Take the ports of all listeners. OSError if one of them is not free."""
+        for number, listener in enumerate(self._listeners):
+            connection = partial(self._connection, host, number, users)
+            try:
+                server = await asyncio.get_running_loop().create_server(
+                    connection, listener.host, listener.port, backlog=512, reuse_address=True, start_serving=False
+                )
+            except OSError as error:
+                # The message then says which address it was.
+                error.filename = listener.address
+                raise
+            self._servers.append(server)
+            self._listeners[number] = listener.bound_to(server.sockets[0].getsockname()[1])
+
+    async def let_in(self) -> None:
+        """Accept connections."""
+        for server in self._servers:
+            await server.start_serving()
+
+    def close(self) -> None:
+        """Accept no more connections."""
+        for server in self._servers:
+            server.close()
+
+    def _connection(self, host: Host, number: int, users: Users) -> asyncio.BufferedProtocol:
         """A new connection, with a login if its listener asks for one, and with TLS if its listener has it."""
-        login = None
+        listener, login = self._listeners[number], None
         if listener.protocol.uses_sasl:
             tokens = self._tokens if listener.takes_tokens else None
             mechanisms = listener.mechanisms if tokens is None else (*listener.mechanisms, OAUTHBEARER)

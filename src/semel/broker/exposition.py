@@ -172,18 +172,18 @@ def _durability(broker: Broker) -> Iterator[str]:
 
 def _store(broker: Broker) -> Iterator[str]:
     metrics, role = broker.metrics, broker.role
-    yield from _family("gauge", "active", "1, or 0 while another broker on the store is active.", int(broker.is_active))
+    yield from _family("gauge", "active", "1, or 0 while another broker on the store is active.", int(role.is_active))
     yield from _family(
         "counter",
         "takeovers_total",
         "How often a broker on the store has taken over from another one, since the store was first used.",
-        0 if role is None else role.takeovers,
+        role.takeovers,
     )
     yield from _family(
         "gauge",
         "standby_lag_bytes",
         "Bytes of the journal that a broker that stands by has yet to read; 0 on the active one.",
-        0 if role is None else role.lag_bytes,
+        role.lag_bytes,
     )
     yield from _family("counter", "store_slots_total", "Slots that were created in the store.", metrics.slots)
     yield from _family("counter", "store_slot_bytes_total", "Bytes of those slots.", metrics.slot_bytes)
@@ -191,7 +191,7 @@ def _store(broker: Broker) -> Iterator[str]:
         "gauge",
         "store_under_way_bytes",
         "Journal bytes that were sent to the store and that it has not acknowledged yet.",
-        0 if role is None else role.journal.bytes_under_way,
+        role.bytes_under_way,
     )
     yield from _histogram(
         "store_create_seconds",

@@ -7,7 +7,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
+from semel.broker.disk_thread import DiskThread
 from semel.broker.events import Events
+from semel.broker.journal_pump import Checkpoints, Sync
 from semel.broker.limits import Limits
 from semel.broker.metrics import Metrics
 from semel.replica.checkpoints import StoreCheckpoints
@@ -16,7 +18,6 @@ from semel.replica.lease import Lease
 from semel.replica.membership import Membership, cluster_of
 from semel.replica.reader import SlotReader
 from semel.replica.restore import Beginning, restore
-from semel.replica.uploads import Worker
 from semel.replica.writer import SlotWriter
 from semel.security.listeners import Listener
 from semel.storage.cache import take_as_cache
@@ -26,16 +27,18 @@ from semel.store import Store
 
 
 class Role:
-    """The role of one broker. It is on standby while `epoch` is 0."""
+    """The role of one broker. It is on standby while `epoch` is 0; later `epoch` says how many times a broker became
+    active on the store, this one included.
+    """
 
     def __init__(
         self, store: Store, lease_seconds: float, limits: Limits, metrics: Metrics, boot_clock: Callable[[], float]
     ) -> None:
         """The lease is counted by `boot_clock`."""
         self.epoch = 0
-        self.journal = SlotJournal(limits.store_pending_bytes_max)
+        self._journal = SlotJournal(limits.store_pending_bytes_max)
         # Set when the log is open.
-        self.writer: SlotWriter
+        self._writer: SlotWriter
         self._reader: SlotReader
         self._beginning: Beginning
         self._store = store
@@ -56,23 +59,23 @@ class Role:
         take_as_cache(files, self._store.describe())
         try:
             self._beginning = beginning = await restore(self._store, files)
-            self.journal.follow(beginning.history.position)
-            log = Log.beside(files, self.journal, cluster_id, settings, beginning.content)
+            self._journal.follow(beginning.history.position)
+            log = Log.beside(files, self._journal, cluster_id, settings, beginning.content)
         except BaseException:
             files.close()
             raise
-        self._reader = SlotReader(self._store, self.journal, log, beginning.history)
-        self.writer = SlotWriter(self._store, self.journal, self._reader.history, self._metrics.note_slot)
+        self._reader = SlotReader(self._store, self._journal, log, beginning.history)
+        self._writer = SlotWriter(self._store, self._journal, self._reader.history, self._metrics.note_slot)
         return log
 
-    def checkpoints(self, worker: Worker, events: Events) -> StoreCheckpoints:
-        """Writes the checkpoints of that log."""
+    def durable(self, log: Log, thread: Callable[[str], DiskThread], events: Events) -> tuple[Sync, Checkpoints]:
+        """What makes that log durable: the store."""
 
         def tell(reason: str) -> None:
             events.tell(logging.WARNING, "store_not_cleared", reason=reason)
 
         known = self._beginning.floor, self._beginning.contents
-        return StoreCheckpoints(self._store, self.writer, worker, known, tell)
+        return self._writer, StoreCheckpoints(self._store, self._writer, thread("checkpoint"), known, tell)
 
     async def find(
         self,
@@ -101,7 +104,7 @@ class Role:
                 await membership.stand_by(note)
                 self.epoch = await membership.take_over()
                 self._active = None
-                self.writer.open()
+                self._writer.open()
                 become_active()
                 if not known.done():
                     known.set_result(None)
@@ -114,6 +117,11 @@ class Role:
 
         self._task = asyncio.get_running_loop().create_task(belong())
         await known
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this broker may change the log."""
+        return self.epoch > 0
 
     @property
     def may_serve(self) -> bool:
@@ -134,6 +142,11 @@ class Role:
     def lag_bytes(self) -> int:
         """How many bytes of entries this broker has yet to read; 0 if it is the active one."""
         return 0 if self.epoch else self._membership.lag_bytes
+
+    @property
+    def bytes_under_way(self) -> int:
+        """Journal bytes that were sent to the store and that it has not acknowledged yet."""
+        return self._journal.bytes_under_way
 
     def active_at(self, listener: Listener) -> tuple[str, int]:
         """The host and port at which clients of this listener reach the active broker."""

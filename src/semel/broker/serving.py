@@ -6,6 +6,7 @@ A handler sees only `Serving`: no sockets, no threads, no start and stop. This f
 from collections.abc import Callable
 from typing import Protocol
 
+from semel.broker.alone import Alone
 from semel.broker.classic_groups import ClassicGroupCoordinator
 from semel.broker.clock import Clock
 from semel.broker.consumer_groups import ConsumerGroupCoordinator
@@ -16,16 +17,17 @@ from semel.broker.journal_pump import JournalPump
 from semel.broker.limits import Limits
 from semel.broker.members import Members
 from semel.broker.metrics import Metrics
+from semel.broker.role import Role
 from semel.broker.runtime import Runtime
 from semel.broker.sessions import FetchSessions
 from semel.broker.throttle import Throttle
 from semel.broker.transactions import TransactionCoordinator
 from semel.broker.turns import Turns
+from semel.broker.warmer import Warmer
 from semel.compaction.opening import KeyChecks
 from semel.core.steps import Pace, Steps
 from semel.security.listeners import Listener
 from semel.storage.log import Log
-from semel.storage.segment import Stretch
 from semel.wire.errors import ProtocolError
 
 
@@ -41,11 +43,14 @@ class Serving(Protocol):
     members: Members
     groups: ClassicGroupCoordinator
     consumer_groups: ConsumerGroupCoordinator
+    # Which broker is the active one.
+    role: Role | Alone
     # The tools with which requests are served.
     clock: Clock
     turns: Turns
     pace: Pace
     pump: JournalPump
+    warmer: Warmer
     limits: Limits
     metrics: Metrics
     decisions: Decisions
@@ -58,20 +63,6 @@ class Serving(Protocol):
     listeners: list[Listener]
     auto_create_topics: bool
     partitions_default: int
-
-    @property
-    def node_id(self) -> int:
-        """The node id of the active broker, which is this one unless it is on standby."""
-
-    @property
-    def is_active(self) -> bool:
-        """Whether this broker may change the log."""
-
-    def active_at(self, listener: Listener) -> tuple[str, int]:
-        """The host and the port at which clients of this listener reach the active broker."""
-
-    def warm(self, stretches: list[Stretch], done: Callable[[], None]) -> None:
-        """Have a thread read records into the page cache, then call `done`."""
 
 
 class Handler(Protocol):

@@ -236,7 +236,7 @@ async def _serve(
                 metrics_server = await serve_metrics(broker, *metrics, insecure=options.insecure)
             port = metrics_server.sockets[0].getsockname()[1]
             metrics_place = f", metrics on {shown_address(metrics[0], port)}"
-        if not broker.is_active:
+        if not broker.role.is_active:
             where = _shown(broker.listeners)
             print(f"semel standing by on {where}{metrics_place}, active is {broker.active_bootstrap}", flush=True)
             await asyncio.wait((stop, broker.failed, broker.activated), return_when="FIRST_COMPLETED")
@@ -267,8 +267,8 @@ def _store(options: argparse.Namespace) -> "Store | None":
 @contextlib.contextmanager
 def _readable_errors(options: argparse.Namespace) -> Iterator[None]:
     """A context in which every error that keeps the broker from serving becomes one line."""
-    from semel.broker.broker import BrokerFailed, BrokerFenced
     from semel.broker.certificates import CertificatesRefused
+    from semel.broker.failure import BrokerFailed, BrokerFenced
     from semel.core.slots import BrokenHistory
     from semel.security.listeners import ListenersRefused
     from semel.security.tokens import TokensRefused
@@ -316,7 +316,7 @@ def _tell_ready(broker: "Broker", metrics_place: str) -> None:
 
 def _role(broker: "Broker") -> str:
     """The role of a broker on a store, for the line that says it is ready."""
-    return f" (active, epoch {broker.epoch})" if broker.epoch else ""
+    return f" (active, epoch {broker.role.epoch})" if broker.role.epoch else ""
 
 
 def _shown(listeners: "list[Listener]") -> str:

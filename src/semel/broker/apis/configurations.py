@@ -92,7 +92,7 @@ def of_broker(broker: Serving) -> list[Configuration]:
         _fixed(
             "auto.create.topics.enable", _word(broker.auto_create_topics), "boolean", "Asking for a topic makes it."
         ),
-        _fixed("broker.id", str(broker.node_id), "int", "The number of this broker; there is one."),
+        _fixed("broker.id", str(broker.role.node_id), "int", "The number of this broker; there is one."),
         _fixed("connections.max.idle.ms", str(limits.idle_connection_ms_max), "long", "Idle connections are closed."),
         _fixed("default.replication.factor", "1", "int", "There is one broker, and one copy on disk."),
         _fixed("delete.topic.enable", "true", "boolean", "Topics can be deleted."),
@@ -120,7 +120,7 @@ def of_broker(broker: Serving) -> list[Configuration]:
         _fixed("max.connections", str(limits.connections_max), "int", "More connections than this are refused."),
         _fixed("message.max.bytes", DEFINITIONS["max.message.bytes"].default, "int", "For topics that set none."),
         _fixed("min.insync.replicas", "1", "int", "acks=all waits for the disk."),
-        _fixed("node.id", str(broker.node_id), "int", "The number of this broker; there is one."),
+        _fixed("node.id", str(broker.role.node_id), "int", "The number of this broker; there is one."),
         _fixed("num.partitions", str(broker.partitions_default), "int", "For topics that are made without a number."),
         _fixed("offset.metadata.max.bytes", str(METADATA_CHARACTERS_MAX), "int", "What may be noted beside an offset."),
         _fixed(
@@ -142,8 +142,8 @@ def _listed(broker: Serving, *, advertised: bool) -> str:
 
 def check_broker(broker: Serving, name: str) -> None:
     """Refuse a name that is not this broker's; the empty one stands for every broker."""
-    if name not in ("", str(broker.node_id)):
-        raise Refused(ErrorCode.INVALID_REQUEST, f"there is one broker, {broker.node_id}, and none of this name")
+    if name not in ("", str(broker.role.node_id)):
+        raise Refused(ErrorCode.INVALID_REQUEST, f"there is one broker, {broker.role.node_id}, and none of this name")
 
 
 def check_group(name: str) -> None:

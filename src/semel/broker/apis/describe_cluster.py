@@ -32,11 +32,11 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Fields:
             "error_code": ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
             "error_message": f"there are no endpoints of type {endpoint_type}",
         }
-    host, port = broker.active_at(exchange.listener)
+    host, port = broker.role.active_at(exchange.listener)
     asks_operations = request.include_cluster_authorized_operations
     return {
         "cluster_id": broker.log.state.cluster_id,
-        "controller_id": broker.node_id,
-        "brokers": [{"broker_id": broker.node_id, "host": host, "port": port, "rack": None, "is_fenced": False}],
+        "controller_id": broker.role.node_id,
+        "brokers": [{"broker_id": broker.role.node_id, "host": host, "port": port, "rack": None, "is_fenced": False}],
         "cluster_authorized_operations": broker.guard.cluster_operations(exchange) if asks_operations else NOT_ASKED,
     }

@@ -95,11 +95,11 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
             wait_ms = 0
         if harvest.cold and not harvest.bytes:
             parked = _ParkedFetch(broker, exchange, request, context, harvest, max(wait_ms, _DISK_WAIT_MS))
-            broker.warm(harvest.cold, parked.warmed)
+            broker.warmer.warm(harvest.cold, parked.warmed)
         elif harvest.bytes >= request.bytes_min or harvest.has_error or wait_ms <= 0 or not context.interests:
             if harvest.cold:
                 # Send the records of the other partitions now; those from the disk will be in memory at the next fetch.
-                broker.warm(harvest.cold, lambda: None)
+                broker.warmer.warm(harvest.cold, lambda: None)
             yield from _answer(exchange, context, harvest)
         else:
             _ParkedFetch(broker, exchange, request, context, harvest, wait_ms)

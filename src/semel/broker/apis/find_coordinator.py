@@ -44,5 +44,5 @@ def _find(broker: Serving, exchange: Exchange, key_type: int, key: str) -> Field
         broker.guard.check(exchange, CLUSTER_ACTION)
     else:
         broker.guard.check(exchange, DESCRIBE_GROUP if key_type == _GROUP else DESCRIBE_TRANSACTIONAL_ID, key)
-    host, port = broker.active_at(exchange.listener)
-    return {"node_id": broker.node_id, "host": host, "port": port}
+    host, port = broker.role.active_at(exchange.listener)
+    return {"node_id": broker.role.node_id, "host": host, "port": port}

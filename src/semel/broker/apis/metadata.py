@@ -41,7 +41,7 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
         handles = dict.fromkeys((yield from each(request.topics, lambda item: _name_or_id(item, version))))
         # Before version 4 a client could not decline.
         may_create = getattr(request, "allow_auto_topic_creation", version < _AUTO_CREATION_FROM)
-        create_missing = may_create and broker.auto_create_topics and broker.is_active
+        create_missing = may_create and broker.auto_create_topics and broker.role.is_active
         topics = []
         for name, topic_id in handles:
             outcome = yield from attempted_in_steps(
@@ -50,11 +50,11 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
             missing = described_missing(broker, exchange, name, shows_operations)
             topics.append({**missing, "topic_id": topic_id, **outcome})
             yield 4
-    host, port = broker.active_at(exchange.listener)
+    host, port = broker.role.active_at(exchange.listener)
     return {
-        "brokers": [{"node_id": broker.node_id, "host": host, "port": port, "rack": None}],
+        "brokers": [{"node_id": broker.role.node_id, "host": host, "port": port, "rack": None}],
         "cluster_id": broker.log.state.cluster_id,
-        "controller_id": broker.node_id,
+        "controller_id": broker.role.node_id,
         "topics": topics,
         "cluster_authorized_operations": broker.guard.cluster_operations(exchange) if asks_cluster else NOT_ASKED,
     }
@@ -122,9 +122,9 @@ def _operations(broker: Serving, exchange: Exchange, name: str | None, shows_ope
 def described_partition(broker: Serving, index: int) -> Fields:
     return {
         "partition_index": index,
-        "leader_id": broker.node_id,
+        "leader_id": broker.role.node_id,
         "leader_epoch": broker.log.state.partitions.leader_epoch,
-        "replica_nodes": [broker.node_id],
-        "isr_nodes": [broker.node_id],
+        "replica_nodes": [broker.role.node_id],
+        "isr_nodes": [broker.role.node_id],
         "offline_replicas": [],
     }

@@ -1,0 +1,53 @@
+"""The role of a broker without a store: it is active from its start to its end, because nobody else can be."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from semel.broker.disk_thread import DiskThread
+from semel.broker.events import Events
+from semel.broker.journal_pump import Checkpoints, DiskCheckpoints, DiskSync, Sync
+from semel.broker.limits import NODE_ID
+from semel.replica.lease import Lease
+from semel.security.listeners import Listener
+from semel.storage.files import Files
+from semel.storage.log import Log, LogSettings
+
+
+class Alone:
+    """What `semel.broker.role.Role` is to a broker on a store."""
+
+    epoch: Final = 0
+    is_active: Final = True
+    may_serve: Final = True
+    node_id: Final = NODE_ID
+    takeovers: Final = 0
+    lag_bytes: Final = 0
+    bytes_under_way: Final = 0
+
+    async def open_log(self, open_files: Callable[[], Files], new_cluster_id: str, settings: LogSettings) -> Log:
+        """Recover the log."""
+        return Log.open(open_files(), new_cluster_id=new_cluster_id, settings=settings)
+
+    def durable(self, log: Log, thread: Callable[[str], DiskThread], events: Events) -> tuple[Sync, Checkpoints]:
+        """What makes the log durable: its directory."""
+        return DiskSync(log, thread("sync")), DiskCheckpoints(thread("checkpoint"))
+
+    async def find(
+        self,
+        listeners: Sequence[Listener],
+        become_active: Callable[[], None],
+        note_active: Callable[[Lease], None],
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        """Be active."""
+        become_active()
+
+    def active_at(self, listener: Listener) -> tuple[str, int]:
+        """The host and port at which clients of this listener reach this broker."""
+        return listener.reached_at
+
+    def stop(self) -> None:
+        """There is nothing to stop."""
+
+    async def leave(self, *, is_clean: bool, is_durable: bool) -> None:
+        """There is nothing to leave."""

@@ -1,0 +1,32 @@
+"""How a broker fails: what its operator reads, and what its caller catches."""
+
+import logging
+
+from semel.broker.events import Events
+from semel.core.slots import BrokenHistory
+from semel.replica.writer import Fenced
+from semel.storage.log import Torn
+from semel.store import StoreError
+
+
+class BrokerFailed(Exception):
+    """The broker had to stop, usually because the disk failed; the message says why."""
+
+
+class BrokerFenced(BrokerFailed):
+    """Another broker on the same store has taken over; this one may be started again."""
+
+
+def tell_of_failure(events: Events, error: BaseException) -> BrokerFailed:
+    """Log why the broker stops serving, and return it as what the broker's caller gets."""
+    if isinstance(error, Fenced | StoreError | BrokenHistory):
+        reason = str(error)
+    elif isinstance(error, OSError):
+        reason = f"the disk failed: {error}"
+    else:
+        reason = f"a fault of its own: {error if isinstance(error, Torn) else repr(error)}"
+    # The message of a torn log says which change failed, so an operator does not need the traceback.
+    mistake = None if isinstance(error, OSError | Torn | Fenced | StoreError | BrokenHistory) else error
+    events.tell(logging.CRITICAL, "stopped_serving", error=mistake, reason=reason)
+    events.tell(logging.DEBUG, "stopped_where", error=error)
+    return BrokerFenced(reason) if isinstance(error, Fenced) else BrokerFailed(reason)
