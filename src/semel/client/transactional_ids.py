@@ -19,6 +19,8 @@ from semel.wire.versions import DESCRIBE_TRANSACTIONS, INIT_PRODUCER_ID, LIST_TR
 
 # The state of a transaction that its producer still writes.
 OPEN: Final = "Ongoing"
+# The state of one that is committed, while its end is still being written to its partitions.
+COMMITTING: Final = "PrepareCommit"
 
 _NOBODY: Final = -1
 # The timeout with which an id is claimed; the next producer that claims it brings its own.

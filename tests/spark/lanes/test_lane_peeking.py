@@ -1,11 +1,17 @@
-"""What looking at a lane's marker promises to those who have fenced nobody: they are not held up by a dead writer."""
+"""What looking at a lane's marker promises to those who have fenced nobody: they are not held up by a dead writer,
+and they see what was committed before they came."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+import pytest
 from confluent_kafka import Producer
 from log_under_test import LogUnderTest
 
-from semel.client import LogClient, from_options
+from semel.client import LogClient, from_options, transactional_ids
+from semel.client.cluster import Cluster
+from semel.client.settings import Address
 from semel.spark.lanes import progress
 from semel.spark.lanes.protocol import Digest, Marker, Order, Written
 
@@ -31,3 +37,47 @@ def test_what_a_dead_writer_left_open_does_not_hold_up_its_successor(log: LogUnd
     with LogClient(from_options(options)) as client:
         topic = client.topics([name])[name]
         assert progress.peek_marker(client, topic, 0, "enriched") == marker(0)
+
+
+def test_a_commit_that_was_told_and_is_still_being_written_is_waited_for(
+    log: LogUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Apache Kafka tells a writer of its commit before the partitions know of it; a look in between, which the
+    broker's description here stands for, must not take the batch for one that is not there."""
+    name, lane = log.make(), log.new_name("lane")
+    writer = Producer({"bootstrap.servers": log.bootstrap, "transactional.id": lane})
+    writer.init_transactions(SECONDS_MAX)
+    writer.begin_transaction()
+    writer.produce(name, progress.encode(marker(0)), partition=0)
+    assert writer.flush(SECONDS_MAX) == 0
+    described = transactional_ids.described
+    states = ["PrepareCommit", "PrepareCommit"]
+
+    def describe(cluster: Cluster, coordinator: Address, names: Iterable[str]) -> list[transactional_ids.Described]:
+        found = described(cluster, coordinator, names)
+        if not states:
+            writer.commit_transaction(SECONDS_MAX)
+            return [one._replace(state="PrepareCommit") for one in found]
+        return [one._replace(state=states.pop()) for one in found]
+
+    monkeypatch.setattr(transactional_ids, "described", describe)
+    with LogClient(from_options({"kafka.bootstrap.servers": log.bootstrap})) as client:
+        topic = client.topics([name])[name]
+        assert progress.peek_marker(client, topic, 0, "enriched") is None
+        progress.await_commit(client, topic, 0, lane)
+        assert progress.peek_marker(client, topic, 0, "enriched") == marker(0)
+    assert states == []
+
+
+def test_a_commit_is_not_waited_for_where_the_transaction_is_open(log: LogUnderTest) -> None:
+    name, lane = log.make(), log.new_name("lane")
+    writer = Producer({"bootstrap.servers": log.bootstrap, "transactional.id": lane})
+    writer.init_transactions(SECONDS_MAX)
+    writer.begin_transaction()
+    writer.produce(name, progress.encode(marker(0)), partition=0)
+    assert writer.flush(SECONDS_MAX) == 0
+    options = {"kafka.bootstrap.servers": log.bootstrap, "kafka.default.api.timeout.ms": "20000"}
+    with LogClient(from_options(options)) as client:
+        topic = client.topics([name])[name]
+        progress.await_commit(client, topic, 0, lane)
+        assert progress.peek_marker(client, topic, 0, "enriched") is None

@@ -10,10 +10,22 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from semel.client import EARLIEST, LATEST, Isolation, LogClient, LogError, Slice, Topic, TopicPartition, admin
+from semel.client import (
+    EARLIEST,
+    LATEST,
+    Isolation,
+    LogClient,
+    LogError,
+    Slice,
+    Topic,
+    TopicPartition,
+    admin,
+    transactional_ids,
+)
 from semel.client.arrow import read_slice
+from semel.client.cluster import TRANSACTION
 from semel.client.errors import AuthenticationFailed, Refused
-from semel.client.patience import Moved, Patience
+from semel.client.patience import Concluding, Moved, Patience
 from semel.client.settings import ClientSettings
 from semel.client.topics import partitions_of
 from semel.spark.lanes.protocol import Digest, Marker, Order, Written
@@ -68,6 +80,24 @@ def peek_marker(client: LogClient, topic: Topic, lane: int, sink_id: str) -> Mar
     open when it died stays open until its successor comes, and waiting here would keep the successor from coming."""
     where = TopicPartition(topic.name, lane)
     return _last_marker(client, topic, lane, sink_id, client.offsets([where], LATEST, Isolation.READ_COMMITTED)[where])
+
+
+def await_commit(client: LogClient, topic: Topic, lane: int, transactional_id: str) -> None:
+    """Return when the lane's partition shows what was committed under this id. Apache Kafka tells a writer that its
+    transaction is committed, and writes that to the partitions afterwards. An open transaction is not waited for."""
+    where = TopicPartition(topic.name, lane)
+    end = client.offsets([where], LATEST, Isolation.READ_UNCOMMITTED)[where]
+    patience = Patience(client.settings)
+    while client.offsets([where], LATEST, Isolation.READ_COMMITTED)[where] < end:
+        if not client.patiently(partial(_is_committing, client, transactional_id)):
+            return
+        patience.wait(Concluding(f"the transaction of {transactional_id!r} is being committed"))
+
+
+def _is_committing(client: LogClient, transactional_id: str) -> bool:
+    coordinator = client.cluster.coordinator(transactional_id, TRANSACTION)
+    found = transactional_ids.described(client.cluster, coordinator, [transactional_id])
+    return any(one.state == transactional_ids.COMMITTING for one in found)
 
 
 def read_marker(
