@@ -86,7 +86,7 @@ def _new_producer(connection: Connection) -> tuple[int, int]:
     answer = connection.ask(
         INIT_PRODUCER_ID,
         transactional_id=None,
-        transaction_timeout_ms=TIMEOUT_MS,
+        transaction_timeout=TIMEOUT_MS,
         producer_id=-1,
         producer_epoch=-1,
     )
