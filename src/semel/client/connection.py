@@ -106,6 +106,10 @@ class ConnectionLost(LogError):
     """No connection, or no answer over it."""
 
 
+class NotSpoken(Refused):
+    """The broker is too old, or too new, for an API."""
+
+
 class Connection:
     """A broker at an address, which can be asked as soon as this is made."""
 
@@ -184,7 +188,7 @@ class Connection:
     def _version(self, api_key: int) -> int:
         version = self._versions.get(api_key)
         if version is None:
-            raise Refused(f"the broker at {self._where} does not speak API {api_key} in any version known here")
+            raise NotSpoken(f"the broker at {self._where} does not speak API {api_key} in any version known here")
         return version
 
     def _ask(self, api_key: int, version: int, /, **values: object) -> Any:

@@ -24,6 +24,7 @@ from semel.client import (
 )
 from semel.client.arrow import read_slice
 from semel.client.cluster import TRANSACTION
+from semel.client.connection import NotSpoken
 from semel.client.errors import AuthenticationFailed, Refused
 from semel.client.patience import Concluding, Moved, Patience
 from semel.client.settings import ClientSettings
@@ -90,13 +91,18 @@ def await_commit(client: LogClient, topic: Topic, lane: int, transactional_id: s
     patience = Patience(client.settings)
     while client.offsets([where], LATEST, Isolation.READ_COMMITTED)[where] < end:
         if not client.patiently(partial(_is_committing, client, transactional_id)):
-            return
+            break
         patience.wait(Concluding(f"the transaction of {transactional_id!r} is being committed"))
+    patience.end()
 
 
 def _is_committing(client: LogClient, transactional_id: str) -> bool:
     coordinator = client.cluster.coordinator(transactional_id, TRANSACTION)
-    found = transactional_ids.described(client.cluster, coordinator, [transactional_id])
+    try:
+        found = transactional_ids.described(client.cluster, coordinator, [transactional_id])
+    except NotSpoken:
+        # Apache Kafka before 3.0 cannot be asked.
+        return False
     return any(one.state == transactional_ids.COMMITTING for one in found)
 
 
@@ -199,6 +205,7 @@ def _stable_end(client: LogClient, where: TopicPartition) -> int:
     patience = Patience(client.settings)
     while client.offsets([where], LATEST, Isolation.READ_COMMITTED)[where] < end:
         patience.wait(Moved(f"a transaction that is not this lane's is open in {where}"))
+    patience.end()
     return end
 
 
