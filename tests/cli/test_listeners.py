@@ -9,7 +9,7 @@ from asking import Asker
 from semel.testing.ports import free_port
 from semel.testing.served import ServedBroker
 from semel.wire.versions import DESCRIBE_CLUSTER, FIND_COORDINATOR, METADATA
-from semel_command import semel_failure
+from semel_command import semel, semel_failure
 
 
 def addresses_told(bootstrap: str) -> set[tuple[str, int]]:
@@ -84,3 +84,13 @@ def test_a_listener_whose_port_is_taken_is_named(tmp_path: Path) -> None:
         assert told == f"{first.bootstrap} is in use; choose another port, or 0 for any"
     with ServedBroker(tmp_path / "data"):
         pass
+
+
+def test_two_listeners_at_one_address_are_told_so_before_any_of_them_has_started(tmp_path: Path) -> None:
+    """The system lets both take the port, and only one of them listen."""
+    address = f"127.0.0.1:{free_port()}"
+    options = (f"--listen=A={address}", f"--listen=B={address}")
+    told = semel("serve", f"--data={tmp_path}", "--log-level=info", *options)
+    assert told.returncode == 1
+    assert "event=started" not in told.stderr
+    assert f"{address} is in use; choose another port, or 0 for any" in told.stderr

@@ -55,6 +55,9 @@ class Listener:
     def getsockname(self) -> tuple[str, int]:
         return self._address
 
+    def fileno(self) -> int:
+        return 0
+
     def close(self) -> None:
         self._network.stop_listening(self._address, self)
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from semel.broker.alone import Alone
 from semel.broker.apis import served_by_its_handler
@@ -126,9 +126,6 @@ class Broker:
         self.waiting_partitions = self.unsent_bytes = 0
         # Set by recovery; `_wire` makes what works on it.
         self.log: Log
-        self.failed: asyncio.Future[None]
-        # Done when this broker is the active one.
-        self.activated: asyncio.Future[None]
         self._data = data
         self._files = files
         self._commit_interval_seconds = commit_interval_seconds
@@ -151,7 +148,7 @@ class Broker:
         await self.stop()
 
     def recover(self, on_progress: Callable[[int], None] | None = None) -> None:
-        """Lock the data directory and recover its log. `start` does it unless this was called; always with a store."""
+        """Lock the data directory and recover its log, or let `start` do it. Not for a broker on a store."""
         self.log = Log.open(
             self._open_files(), new_cluster_id=_new_cluster_id(), settings=self._settings, on_progress=on_progress
         )
@@ -164,8 +161,9 @@ class Broker:
         BrokenHistory if the store cannot be used.
         """
         self._loop = asyncio.get_running_loop()
-        self.failed = self._loop.create_future()
-        self.activated = self._loop.create_future()
+        self.failed: asyncio.Future[None] = self._loop.create_future()
+        # Done when this broker is the active one, and serves.
+        self.activated: asyncio.Future[None] = self._loop.create_future()
         if not hasattr(self, "log"):
             self.log = await self.role.open_log(self._open_files, _new_cluster_id(), self._settings)
         self._wire()
@@ -173,6 +171,7 @@ class Broker:
             await self.doors.open(self, self.log.state.users)
             await self.role.find(self.listeners, self._become_active, self._note_active, self.fail)
             await self.doors.let_in()
+            self._tell_if_started()
         except BaseException as error:
             await self.kill()
             if isinstance(error, Fenced):
@@ -190,11 +189,13 @@ class Broker:
         self.groups.begin()
         self.consumer_groups.begin()
         self._chores.begin()
-        recovery: dict[str, Any] = {"topics": len(self.log.state.catalog), "journal_position": self.log.end}
-        recovery |= {"replayed_bytes": self.log.replayed_bytes, "leader_epoch": self.log.state.partitions.leader_epoch}
-        for listener in self.listeners:
-            self.events.tell(logging.INFO, "started", listener=listener.name, address=listener.address, **recovery)
-        self.activated.set_result(None)
+        self._tell_if_started()
+
+    def _tell_if_started(self) -> None:
+        """Tell that this broker serves, as soon as it is active and clients can connect."""
+        if self.doors.are_open and self.role.is_active:
+            self.doors.tell_started(self.log)
+            self.activated.set_result(None)
 
     def _note_active(self, lease: Lease) -> None:
         self.events.tell(logging.INFO, "standing_by", active=self.active_bootstrap, epoch=lease.epoch)

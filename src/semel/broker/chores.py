@@ -41,7 +41,7 @@ class Chores:
         connections: Iterable[Connection],
         look_at_certificates: Callable[[], None],
     ) -> None:
-        """`connections` is a live view of the open connections."""
+        """`connections` gives the open connections each time."""
         self._look_at_certificates = look_at_certificates
         self._runtime = runtime
         self._compactor = compactor
@@ -91,7 +91,7 @@ class Chores:
         """Close stalled and idle connections, forget silent producers, and write a checkpoint if it is time."""
         runtime = self._runtime
         limits, now, now_ms = runtime.limits, runtime.clock.uptime(), runtime.clock.steady_ms()
-        for connection in list(self._connections):
+        for connection in self._connections:
             connection.look()
             silent = now - connection.last_progress_at
             if connection.is_stalled and silent > limits.stalled_connection_ms_max / 1000:

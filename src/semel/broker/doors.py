@@ -5,12 +5,14 @@ must never see a request.
 """
 
 import asyncio
+import errno
 import logging
+import os
 import secrets
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from semel.broker.certificates import Certificates, CertificatesRefused, TlsSettings
 from semel.broker.connection import Connection, Host
@@ -26,6 +28,7 @@ from semel.core.users import SECRET_BYTES, Users
 from semel.security.listeners import Listener, ListenersRefused, SecurityProtocol, check_listeners
 from semel.security.login import Login
 from semel.security.tokens import OAUTHBEARER, TokenSettings
+from semel.storage.log import Log
 
 
 class Doors:
@@ -53,6 +56,8 @@ class Doors:
                 raise ListenersRefused(f"listener {listener.name} is {listener.protocol}, and no certificate is named")
         self._listeners = listeners
         self._servers: list[asyncio.Server] = []
+        # Whether clients can connect.
+        self.are_open = False
         # If clients log in, the access rules are in force.
         self.ask_who_comes = any(listener.protocol is not SecurityProtocol.PLAINTEXT for listener in listeners)
         self._asks_for_logins = any(listener.protocol.uses_sasl for listener in listeners)
@@ -77,7 +82,7 @@ class Doors:
     # -- how a connection begins --------------------------------------------------------------------------------------
 
     async def open(self, host: Host, users: Users) -> None:
-        """Take the ports of all listeners. OSError if one of them is not free."""
+        """Take the ports of all listeners. OSError, which names the address, if one of them is not free."""
         for number, listener in enumerate(self._listeners):
             connection = partial(self._connection, host, number, users)
             try:
@@ -85,21 +90,36 @@ class Doors:
                     connection, listener.host, listener.port, backlog=512, reuse_address=True, start_serving=False
                 )
             except OSError as error:
-                # The message then says which address it was.
                 error.filename = listener.address
                 raise
             self._servers.append(server)
             self._listeners[number] = listener.bound_to(server.sockets[0].getsockname()[1])
 
     async def let_in(self) -> None:
-        """Accept connections."""
-        for server in self._servers:
-            await server.start_serving()
+        """Accept connections. OSError, which names the address, if another process listens there since `open`."""
+        for server, listener in zip(self._servers, self._listeners, strict=False):
+            try:
+                await server.start_serving()
+                # asyncio raises here; uvloop closes the socket without an error.
+                if any(listening.fileno() < 0 for listening in server.sockets):
+                    raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+            except OSError as error:
+                error.filename = listener.address
+                raise
+        self.are_open = bool(self._servers)
+
+    def tell_started(self, log: Log) -> None:
+        """Tell the operator where clients can connect, and what they find there."""
+        found: dict[str, Any] = {"topics": len(log.state.catalog), "journal_position": log.end}
+        found |= {"replayed_bytes": log.replayed_bytes, "leader_epoch": log.state.partitions.leader_epoch}
+        for listener in self._listeners:
+            self._events.tell(logging.INFO, "started", listener=listener.name, address=listener.address, **found)
 
     def close(self) -> None:
         """Accept no more connections."""
-        for server in self._servers:
-            server.close()
+        self.are_open = False
+        while self._servers:
+            self._servers.pop().close()
 
     def _connection(self, host: Host, number: int, users: Users) -> asyncio.BufferedProtocol:
         """A new connection, with a login if its listener asks for one, and with TLS if its listener has it."""
