@@ -107,8 +107,10 @@ class Driver:
                     stream.close()
 
     def complaint(self) -> str:
-        """The end of what it has written to standard error, in one line."""
-        return " ".join(self._errors.read_text(errors="replace").split())[-_TOLD_CHARACTERS:]
+        """The end of what it has written to standard error, in one line and without the places in Java's code."""
+        lines = (line.strip() for line in self._errors.read_text(errors="replace").splitlines())
+        told = " ".join(line for line in lines if not line.startswith(("at ", "...")))
+        return " ".join(told.split())[-_TOLD_CHARACTERS:]
 
     def _signal(self, number: signal.Signals) -> bool:
         """Whether there was anybody to hear it."""
