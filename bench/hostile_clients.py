@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import multiprocessing
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
@@ -53,11 +54,19 @@ def _hear(connection: Connection) -> None:
 
 def _have_a_coordinator(broker: Broker, topic: str) -> None:
     """A broker that has none yet makes one for the first who asks properly."""
-    from confluent_kafka import Consumer, TopicPartition
+    from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": GROUP, "log_level": 0})
+    deadline = time.monotonic() + COORDINATOR_SECONDS_MAX
     try:
-        consumer.committed([TopicPartition(topic, 0)], timeout=COORDINATOR_SECONDS_MAX)
+        while True:
+            try:
+                consumer.committed([TopicPartition(topic, 0)], timeout=COORDINATOR_SECONDS_MAX)
+                return
+            except KafkaException as error:
+                # It is being made.
+                if error.args[0].code() != KafkaError.NOT_COORDINATOR or time.monotonic() > deadline:
+                    raise
     finally:
         consumer.close()
 
