@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import text
@@ -24,7 +25,8 @@ def test_a_new_file_that_somebody_has_locked_is_waited_for(tmp_path: Path, monke
         if len(waits) == 2:
             other.execute("ROLLBACK")
 
-    monkeypatch.setattr(time, "sleep", let_go)
+    # Its own clock: threads of other tests may sleep meanwhile.
+    monkeypatch.setattr(engines, "time", SimpleNamespace(monotonic=time.monotonic, sleep=let_go))
     with engine_of(f"sqlite:///{tmp_path}/new.db", connect_args={"timeout": 0}).begin() as connection:
         assert connection.scalar(text("PRAGMA journal_mode")) == "wal"
     assert len(waits) == 2
