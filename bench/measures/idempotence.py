@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
+from collections.abc import Callable
 from functools import partial
 from statistics import median
-from typing import ClassVar, Final, TypedDict
+from typing import ClassVar, Final, TypedDict, TypeVar
 
 from bench import bare_clients, clients
 from bench.measures.measure import GIGABYTE, Contenders, Figures, Kind, Measure, Row, Scale, Target
@@ -22,6 +23,7 @@ BATCH_BYTES = VALUE_BYTES * MESSAGES_PER_BATCH
 REQUESTS_AT_ONCE = 5
 # The requests of librdkafka's two sides may differ by so much, because it begins and ends with smaller ones.
 DIFFERENCE_MAX = 0.01
+R = TypeVar("R")
 _WORDS: Final = {True: "on", False: "off"}
 
 
@@ -68,7 +70,7 @@ class Idempotence(Measure):
 
     def run(self, broker: Broker, scale: Scale) -> Figures:
         broker.start()
-        self._flood(broker, "warm", scale.warm_bytes, idempotent=True)
+        self._flood(broker, scale.warm_bytes, idempotent=True)
         spent: dict[str, float] = defaultdict(float)
         elapsed: dict[str, float] = defaultdict(float)
         took_us: dict[str, list[float]] = defaultdict(list)
@@ -84,7 +86,7 @@ class Idempotence(Measure):
                 took_us[f"bare_{side}"] += self._bare_singles(broker, scale, idempotent)
             for idempotent in sides:
                 side = _WORDS[idempotent]
-                load = self._flood(broker, "flood", scale.idempotence_bytes, idempotent=idempotent)
+                load = self._flood(broker, scale.idempotence_bytes, idempotent=idempotent)
                 spent[side] += load.broker_cpu_seconds
                 elapsed[side] += load.elapsed_seconds
                 batches[idempotent] += load.results[0]
@@ -103,36 +105,29 @@ class Idempotence(Measure):
         }
 
     def _bare(self, broker: Broker, requests: int, idempotent: bool) -> clients.Load[array[float]]:
-        clients.create_topic(broker, "bare", PARTITIONS)
-        warm = requests // 10
-        arguments = ("bare", PARTITIONS, VALUE_BYTES, MESSAGES_PER_BATCH, warm, requests, REQUESTS_AT_ONCE, idempotent)
-        load = clients.run(broker, bare_clients.send, [arguments])
-        clients.delete_topic(broker, "bare")
-        return load
+        sent = VALUE_BYTES, MESSAGES_PER_BATCH, requests // 10, requests, REQUESTS_AT_ONCE, idempotent
+        return _in_a_topic(broker, PARTITIONS, bare_clients.send, PARTITIONS, *sent)
 
     def _bare_singles(self, broker: Broker, scale: Scale, idempotent: bool) -> list[float]:
-        clients.create_topic(broker, "bare-singles", 1)
-        messages = scale.single_messages // scale.idempotence_pairs
-        arguments = ("bare-singles", 1, VALUE_BYTES, 1, scale.single_warm, messages, 1, idempotent)
-        load = clients.run(broker, bare_clients.send, [arguments])
-        clients.delete_topic(broker, "bare-singles")
-        return list(load.results[0])
+        sent = VALUE_BYTES, 1, scale.single_warm, scale.single_messages // scale.idempotence_pairs, 1, idempotent
+        return list(_in_a_topic(broker, 1, bare_clients.send, 1, *sent).results[0])
 
     def _one_at_a_time(self, broker: Broker, scale: Scale, idempotent: bool) -> list[float]:
-        clients.create_topic(broker, "singles", 1)
-        arguments = ("singles", [0], VALUE_BYTES, scale.single_warm, scale.single_messages // scale.idempotence_pairs)
         send = partial(clients.one_at_a_time, idempotent=idempotent)
-        found = list(clients.run(broker, send, [arguments]).results[0])
-        clients.delete_topic(broker, "singles")
-        return found
+        sent = VALUE_BYTES, scale.single_warm, scale.single_messages // scale.idempotence_pairs
+        return list(_in_a_topic(broker, 1, send, [0], *sent).results[0])
 
-    def _flood(self, broker: Broker, topic: str, flood_bytes: int, *, idempotent: bool) -> clients.Load[int]:
-        clients.create_topic(broker, topic, PARTITIONS)
-        count = flood_bytes // VALUE_BYTES
-        arguments = (topic, PARTITIONS, VALUE_BYTES, count, MESSAGES_PER_BATCH, idempotent)
-        load = clients.run(broker, clients.flood_in_batches, [arguments])
-        clients.delete_topic(broker, topic)
-        return load
+    def _flood(self, broker: Broker, flood_bytes: int, *, idempotent: bool) -> clients.Load[int]:
+        sent = VALUE_BYTES, flood_bytes // VALUE_BYTES, MESSAGES_PER_BATCH, idempotent
+        return _in_a_topic(broker, PARTITIONS, clients.flood_in_batches, PARTITIONS, *sent)
+
+
+def _in_a_topic(broker: Broker, partitions: int, load: Callable[..., R], *arguments: object) -> clients.Load[R]:
+    """Run one client in a topic of its own, which goes afterwards."""
+    clients.create_topic(broker, "load", partitions)
+    done = clients.run(broker, load, [("load", *arguments)])
+    clients.delete_topic(broker, "load")
+    return done
 
 
 def _metric(what: str, side: str) -> str:

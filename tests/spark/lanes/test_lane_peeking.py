@@ -23,6 +23,16 @@ def marker(batch_id: int) -> Marker:
     return Marker("enriched", 0, 1, Order.CONSECUTIVE, (Written("query", batch_id, Digest(10, 17)),))
 
 
+def writer_of_an_open_marker(log: LogUnderTest, topic: str, transactional_id: str) -> Producer:
+    """A producer that has written a marker and not ended its transaction; the caller keeps it."""
+    writer = Producer({"bootstrap.servers": log.bootstrap, "transactional.id": transactional_id})
+    writer.init_transactions(SECONDS_MAX)
+    writer.begin_transaction()
+    writer.produce(topic, progress.encode(marker(0)), partition=0)
+    assert writer.flush(SECONDS_MAX) == 0
+    return writer
+
+
 def test_what_a_dead_writer_left_open_does_not_hold_up_its_successor(log: LogUnderTest) -> None:
     name = log.make()
     writer = Producer({"bootstrap.servers": log.bootstrap, "transactional.id": log.new_name("lane")})
@@ -46,11 +56,7 @@ def test_a_commit_that_was_told_and_is_still_being_written_is_waited_for(
     """Apache Kafka tells a writer of its commit before the partitions know of it; a look in between, which the
     broker's description here stands for, must not take the batch for one that is not there."""
     name, lane = log.make(), log.new_name("lane")
-    writer = Producer({"bootstrap.servers": log.bootstrap, "transactional.id": lane})
-    writer.init_transactions(SECONDS_MAX)
-    writer.begin_transaction()
-    writer.produce(name, progress.encode(marker(0)), partition=0)
-    assert writer.flush(SECONDS_MAX) == 0
+    writer = writer_of_an_open_marker(log, name, lane)
     described = transactional_ids.described
     looks = ["committed meanwhile", "still being written", "still being written"]
 
@@ -73,11 +79,7 @@ def test_a_commit_that_was_told_and_is_still_being_written_is_waited_for(
 
 def test_a_commit_is_not_waited_for_where_the_transaction_is_open(log: LogUnderTest) -> None:
     name, lane = log.make(), log.new_name("lane")
-    writer = Producer({"bootstrap.servers": log.bootstrap, "transactional.id": lane})
-    writer.init_transactions(SECONDS_MAX)
-    writer.begin_transaction()
-    writer.produce(name, progress.encode(marker(0)), partition=0)
-    assert writer.flush(SECONDS_MAX) == 0
+    _writer = writer_of_an_open_marker(log, name, lane)
     options = {"kafka.bootstrap.servers": log.bootstrap, "kafka.default.api.timeout.ms": "20000"}
     with LogClient(from_options(options)) as client:
         topic = client.topics([name])[name]
@@ -90,11 +92,7 @@ def test_a_broker_that_is_too_old_to_describe_transactions_is_not_waited_for(
 ) -> None:
     """Apache Kafka can be asked from 3.0 on, and lanes are written into 2.8 as well."""
     name, lane = log.make(), log.new_name("lane")
-    writer = Producer({"bootstrap.servers": log.bootstrap, "transactional.id": lane})
-    writer.init_transactions(SECONDS_MAX)
-    writer.begin_transaction()
-    writer.produce(name, progress.encode(marker(0)), partition=0)
-    assert writer.flush(SECONDS_MAX) == 0
+    _writer = writer_of_an_open_marker(log, name, lane)
     monkeypatch.delitem(connection._SPOKEN, DESCRIBE_TRANSACTIONS)
     with LogClient(from_options({"kafka.bootstrap.servers": log.bootstrap})) as client:
         topic = client.topics([name])[name]
