@@ -44,6 +44,11 @@ REASON_CHARACTERS_MAX = 300
 def main() -> int:
     load_before = os.getloadavg()
     arguments = parse(load_before[0])
+    if arguments.reword:
+        for name, of_page in PAGES.items():
+            page = DOCUMENTS / name
+            page.write_text(reporting.reworded(page.read_text(), of_page))
+        return 0
     signal.signal(signal.SIGTERM, _interrupt)
     measures = [measure for measure in MEASURES if not arguments.only or measure.name in arguments.only]
     results = Results()
@@ -96,6 +101,11 @@ def parse(load_before: float) -> argparse.Namespace:
         const=DOCUMENTS,
         metavar="PAGE",
         help=f"write the table to this page too; without PAGE, a whole run writes {', '.join(PAGES)} below docs",
+    )
+    parser.add_argument(
+        "--reword",
+        action="store_true",
+        help="measure nothing: write the reasons and explanations on the pages below docs again, and leave the figures",
     )
     arguments = parser.parse_args()
     arguments.peers = [name for name in arguments.peers.split(",") if name]

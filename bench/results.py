@@ -24,6 +24,8 @@ PEER = "peer"
 NOTHING = "-"
 YES, NO = "yes", "no"
 REASON_UNKNOWN = "the reason is not known yet."
+MISSED = "## Targets that do not hold, and why"
+EXPLAINED = "## What is measured, and why"
 DOCUMENT_WIDTH = 120
 ROOT = Path(__file__).parent.parent
 # What the name of a commit ends with where the work tree had changes beside it.
@@ -83,12 +85,16 @@ def line(measure: Measure, row: Row, results: Results, *, ranges: bool) -> tuple
 
 def missed(measures: Sequence[Measure], results: Results) -> list[str]:
     """Each target that does not hold, and why."""
-    rows = [(measure, row) for measure in measures for row in measure.rows]
-    return [
-        f"{measure.name}, {row.title}: {row.reason or REASON_UNKNOWN}"
-        for measure, row in rows
+    return _reasons(
+        (measure, row)
+        for measure in measures
+        for row in measure.rows
         if line(measure, row, results, ranges=False)[-1] == NO
-    ]
+    )
+
+
+def _reasons(rows: Iterable[tuple[Measure, Row]]) -> list[str]:
+    return [f"{measure.name}, {row.title}: {row.reason or REASON_UNKNOWN}" for measure, row in rows]
 
 
 def _figure(values: Sequence[float], decimals: int, *, ranges: bool) -> str:
@@ -128,10 +134,29 @@ def as_markdown(command: str, measures: Sequence[Measure], results: Results, fac
     ]
     if notes := results.notes_on(measures):
         parts.append("\n".join(f"- {note}" for note in notes))
-    if reasons := missed(measures, results):
-        parts += ["## Targets that do not hold, and why", "\n".join(f"- {reason}" for reason in reasons)]
-    parts.append("## What is measured, and why")
-    parts += [f"**{measure.name}.** {' '.join((measure.__doc__ or '').split())}" for measure in measures]
+    return _page([*parts, *_explained(measures, missed(measures, results))])
+
+
+def reworded(page: str, measures: Sequence[Measure]) -> str:
+    """A page with its figures as they were measured, and with the reasons and explanations that the measures have now.
+    ValueError if the measures have other rows by now."""
+    figures = page[: min(page.index(heading) for heading in (MISSED, EXPLAINED) if heading in page)]
+    cells = [line.strip("| ").split(" | ") for line in figures.splitlines() if line.startswith("| ")][1:]
+    rows = [(measure, row) for measure in measures for row in measure.rows]
+    if [row.title for _, row in rows] != [title for title, *_ in cells]:
+        raise ValueError("the rows of the page are not those of its measures: measure them again")
+    reasons = _reasons(at for at, (*_, holds) in zip(rows, cells, strict=True) if holds == NO)
+    return figures + _page(_explained(measures, reasons))
+
+
+def _explained(measures: Sequence[Measure], reasons: Sequence[str]) -> list[str]:
+    """What stands on a page below its figures."""
+    parts = [MISSED, "\n".join(f"- {reason}" for reason in reasons)] if reasons else []
+    parts.append(EXPLAINED)
+    return parts + [f"**{measure.name}.** {' '.join((measure.__doc__ or '').split())}" for measure in measures]
+
+
+def _page(parts: Iterable[str]) -> str:
     return "\n\n".join(_wrapped(part) for part in parts) + "\n"
 
 

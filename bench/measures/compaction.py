@@ -40,6 +40,7 @@ class Compaction(Measure):
             "megabytes_per_second",
             Target(Kind.RATIO_AT_LEAST, 0.5),
             tansu=None,
+            reason="a pass looks at each record twice, in Python: for its key, and for a later one with that key.",
         ),
     )
     notes = ("Tansu in memory does not compact.",)

@@ -50,6 +50,7 @@ class Inbox(Measure):
                 f"{kind}_once",
                 f"{kind}_bare",
                 Target(Kind.RATIO_AT_LEAST, 0.7),
+                reason="the effect is one statement and a commit, and the claim is one statement more.",
             ),
             Row.beside(
                 f"inbox, {title}, batches of {BATCH_EVENTS}; one event a transaction, events/s",

@@ -53,6 +53,7 @@ class ProduceKilobyte(Measure):
             Target(Kind.RATIO_AT_MOST, 0.35),
             semel="semel os",
             decimals=2,
+            reason="half of semel's CPU goes into writing each batch twice, to its segment and to the journal.",
         ),
         Row(
             "produce 1 KB, semel with fsync, Kafka without, MB/s",
