@@ -9,9 +9,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from typing import cast
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from publishers import Publishers, outcome_in_the_end
 
 from cluster_under_test import CLIENT
@@ -19,6 +20,8 @@ from committed_records import committed_values, make_topic
 from semel.chaos.plan import Fault, FaultPlan
 from semel.chaos.proxy import ChaosProxy
 from semel.publish import Fenced, Publisher, PublishFailed, PublishUncertain, Receipt, Record, RecordRefused
+from semel.publish.clients import Deadline
+from semel.publish.transaction import Interrupted, Transaction
 from semel.testing.broker import FaultyBroker
 
 LIST_OFFSETS, INIT_PRODUCER_ID, ADD_PARTITIONS, END_TXN = 2, 22, 24, 26
@@ -113,6 +116,25 @@ def test_who_can_find_out_goes_on_as_if_nothing_had_been(
         assert publisher.publish(1, numbered(topic, 1)) is Receipt.ACCEPTED
         assert publisher.publish(2, numbered(topic, 2)) is Receipt.ACCEPTED
     assert committed_values(bootstrap, topic) == [b"0", b"1", b"2"]
+
+
+class OutOfTime:
+    """A producer whose commit is under way when its time is up, which is a moment before the deadline."""
+
+    def __init__(self) -> None:
+        self.seconds_of_commits: list[float] = []
+
+    def commit_transaction(self, seconds: float) -> None:
+        self.seconds_of_commits.append(seconds)
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "retry call to resume", retriable=True))
+
+
+def test_a_commit_that_has_timed_out_is_not_asked_for_again() -> None:
+    """librdkafka 2.16 would abort the process if it had no time for the second call and the first one succeeded."""
+    producer = OutOfTime()
+    with pytest.raises(Interrupted, match="resume"):
+        Transaction(cast(Producer, producer), Deadline(60.0)).commit()
+    assert len(producer.seconds_of_commits) == 1
 
 
 @contextlib.contextmanager

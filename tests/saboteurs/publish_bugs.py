@@ -67,6 +67,13 @@ PUBLISH_BUGS: Final[tuple[Bug, ...]] = (
         (_FAULTS, "-k", "can_find_out"),
     ),
     Bug(
+        "a commit that has timed out is asked for again",
+        "semel.publish.transaction:_insist",
+        "reason.code() == KafkaError._TIMED_OUT or deadline.is_over or not reason.retriable()",
+        "deadline.is_over or not reason.retriable()",
+        (_FAULTS, "-k", "timed_out_is_not"),
+    ),
+    Bug(
         "a publisher that was fenced takes its name back",
         "semel.publish.publisher:Publisher._check_owner",
         "cursor.instance != self._instance",

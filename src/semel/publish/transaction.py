@@ -157,7 +157,12 @@ class Transaction:
 
 
 def _insist(step: Callable[[float], object], deadline: Deadline) -> None:
-    """Take a step again for as long as its errors allow that, and there is time."""
+    """Take a step again for as long as its errors allow that, and there is time.
+
+    A step that timed out had all the time there was, to the millisecond. It must not be taken again in the fraction that
+    may be left: a commit for which librdkafka has no time to begin is forgotten by it, and if the broker then answers
+    the commit that is still under way, librdkafka takes the answer for that of an abort and ends the process.
+    """
     while True:
         try:
             step(deadline.left_seconds)
@@ -165,7 +170,7 @@ def _insist(step: Callable[[float], object], deadline: Deadline) -> None:
         except KafkaException as error:
             reason: KafkaError = error.args[0]
             _raise_if_fenced(reason)
-            if deadline.is_over or not reason.retriable():
+            if reason.code() == KafkaError._TIMED_OUT or deadline.is_over or not reason.retriable():
                 raise Interrupted(reason) from None
 
 
